@@ -1,0 +1,3 @@
+"""Penstock: a data stream management system on Apache Spark. Continuous queries in CQL over streams and relations."""
+
+__version__ = "0.1.0"

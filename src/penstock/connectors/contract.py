@@ -1,0 +1,108 @@
+"""What a source and a sink promise. One file per connector in `sources/` and `sinks/`; the registries name them.
+
+A *source* turns places (files, memory) into `Split`s in arrival order, and a split into Arrow batches of the declared
+columns plus the records it had to reject. It knows nothing of time: stamping and lateness are the ingest's work.
+A *sink* takes the finished batches of one query; writing the same batch twice leaves one copy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.algebra.query import Query
+from penstock.algebra.scans import Source
+
+
+@dataclass(frozen=True)
+class Split:
+    """A piece of a source that one task reads, small enough to hold in memory.
+
+    path: the file; start, stop: the format's own range inside it (row groups of parquet, record batches of arrow;
+    0 and -1 mean the whole file); bytes: its stored size; rows: how many, when the file says so;
+    low, high: smallest and largest value of the timestamp column in ticks, when the file's statistics say so.
+    """
+
+    path: str
+    start: int = 0
+    stop: int = -1
+    bytes: int = 0
+    rows: int | None = None
+    low: int | None = None
+    high: int | None = None
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A record that did not parse: where it stood, what it was (cut at 1,000 characters), and why."""
+
+    path: str
+    line: int | None
+    record: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """Some records of a split, in order. batch: the asked columns with their declared types, named by the declaration;
+    rejected: the records among them that did not parse."""
+
+    batch: pa.RecordBatch
+    rejected: tuple[Rejected, ...] = ()
+
+
+class SourceConnector(ABC):
+    """Reads one declared source. Instances are cheap and picklable; workers make their own from the declaration."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    @property
+    @abstractmethod
+    def bounded(self) -> bool:
+        """Whether the places present at the start are all there will be."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse before the start what cannot work: raises PenstockError P0401, P0402 or P0404."""
+
+    @abstractmethod
+    def discover(self, known: frozenset[str]) -> list[str]:
+        """Paths not in `known`, in arrival order."""
+
+    @abstractmethod
+    def splits(self, path: str) -> list[Split]:
+        """The pieces of one path, in order. Raises PenstockError P0401 when it cannot be read."""
+
+    @abstractmethod
+    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+        """The records of a split: the declared columns at the positions `columns`, in that order. A file that breaks
+        off in the middle gives what could be read and one `Rejected` for the rest."""
+
+
+class Sink(ABC):
+    """Writes the result of one query. `query.output_names` are the columns' names."""
+
+    def __init__(self, query: Query) -> None:
+        self.query = query
+
+    @abstractmethod
+    def open(self, resume: bool, overwrite: bool) -> None:
+        """Make ready. resume: continue a result of the same run (a checkpoint exists), else refuse what exists with
+        PenstockError P0501 unless `overwrite`, which removes it."""
+
+    @abstractmethod
+    def write(self, batch: int, table: pa.Table) -> None:
+        """Commit one finished batch, whole or not at all: columns as `output_names`, `ts` in its domain's type, rows in
+        ts order. Idempotent per batch number. Raises PenstockError P0502; then nothing of it is visible."""
+
+    def close(self) -> None:  # noqa: B027 - a sink that holds nothing open needs none
+        """Release what is open."""
+
+    @property
+    def place(self) -> str:
+        """Where the result lies, for the summary."""
+        return ""

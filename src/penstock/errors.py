@@ -1,0 +1,156 @@
+"""The one error class of Penstock, its codes, and positions in a script.
+
+Contract: whatever goes wrong because of a user's text, data or machine reaches the user as a
+`PenstockError` with a stable code (LANGUAGE 7). Codes are never reused; `CODES` is the catalogue that
+`docs/errors.md` prints and that a test walks, so a code without a test or a line in the docs fails the build.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+#: code -> what kind of mistake it stands for. P01 syntax, P02 names and types, P03 meaning and planning,
+#: P04 sources and their data, P05 sinks and results, P06 running, P09 not supported yet.
+CODES: dict[str, str] = {
+    "P0101": "the text is not a statement of the language",
+    "P0102": "a window or interval is malformed",
+    "P0103": "a clause stands twice or in the wrong place",
+    "P0104": "an unknown setting, or a value it cannot take",
+    "P0201": "unknown stream, relation, view or query",
+    "P0202": "unknown column",
+    "P0203": "types do not fit",
+    "P0204": "unknown function, or wrong number of arguments",
+    "P0205": "ambiguous column",
+    "P0206": "a name is declared twice",
+    "P0207": "unknown type",
+    "P0208": "unknown connector, or an option it does not know or lacks",
+    "P0209": "the timestamp or operation column does not fit",
+    "P0301": "a window on a relation",
+    "P0302": "streams of different time domains in one query",
+    "P0303": "an interval that is no whole number of ticks",
+    "P0304": "an aggregate or column where it may not stand",
+    "P0305": "the columns of the two sides do not fit together",
+    "P0306": "a view that depends on itself",
+    "P0307": "a relation-to-stream operator over a stream",
+    "P0401": "a source that cannot be read",
+    "P0402": "a source whose columns do not fit its declaration",
+    "P0403": "a malformed record in a source declared ON ERROR FAIL",
+    "P0404": "a source with no file",
+    "P0501": "a result that exists already",
+    "P0502": "a result that cannot be written",
+    "P0601": "the run failed",
+    "P0602": "a checkpoint that does not fit the script",
+    "P0603": "no Java that Spark can use",
+    "P0901": "described by the language, not supported yet",
+}
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in a script: 1-based line and column, the text of that line, and how long the marked word is."""
+
+    line: int
+    column: int
+    text: str = ""
+    length: int = 1
+    file: str | None = None
+
+    @staticmethod
+    def at(source: str, offset: int, length: int = 1, file: str | None = None) -> Position:
+        """The position of the character at `offset` (0-based) of `source`."""
+        offset = max(0, min(offset, len(source)))
+        start = source.rfind("\n", 0, offset) + 1
+        end = source.find("\n", offset)
+        text = source[start : len(source) if end < 0 else end]
+        return Position(source.count("\n", 0, offset) + 1, offset - start + 1, text, max(1, length), file)
+
+    def render(self) -> str:
+        """Two lines: the source line, and a caret under the place."""
+        width = max(1, min(self.length, len(self.text) - self.column + 1))
+        pad = "".join("\t" if c == "\t" else " " for c in self.text[: self.column - 1])
+        return f"{self.text}\n{pad}{'^' * width}"
+
+
+class PenstockError(Exception):
+    """A mistake that a user can act on.
+
+    code: one of `CODES`; position: where in the script, or None when the mistake has no place there;
+    hint: what to do about it; cause: the error below, kept for logs and never printed as a traceback.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        position: Position | None = None,
+        hint: str | None = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        if code not in CODES:
+            raise KeyError(f"error code {code} is not in the catalogue")
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.position = position
+        self.hint = hint
+        self.__cause__ = cause
+
+    @property
+    def cause(self) -> BaseException | None:
+        return self.__cause__
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default pickles `args` only; Spark's workers hand errors to the driver by pickle.
+        return (type(self), (self.code, self.message, self.position, self.hint))
+
+    def at(self, position: Position | None) -> PenstockError:
+        """The same error at `position`, unless it has one already."""
+        if self.position is None:
+            self.position = position
+        return self
+
+    def render(self) -> str:
+        """What a user reads: place, code, message, the line with a caret, the hint."""
+        place = ""
+        if self.position is not None:
+            name = f"{self.position.file}:" if self.position.file else "line "
+            place = f"{name}{self.position.line}:{self.position.column}: "
+        lines = [f"{place}error {self.code}: {self.message}"]
+        if self.position is not None and self.position.text:
+            lines += ["  " + part for part in self.position.render().split("\n")]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+class ScriptErrors(PenstockError):
+    """All errors of one script, in the order of their places. `errors` is never empty; the first one lends its code."""
+
+    def __init__(self, errors: Sequence[PenstockError]) -> None:
+        self.errors = tuple(sorted(errors, key=lambda e: (e.position.line, e.position.column) if e.position else (0, 0)))
+        first = self.errors[0]
+        super().__init__(first.code, first.message, first.position, first.hint, first.cause)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.errors,))
+
+    def render(self) -> str:
+        return "\n".join(error.render() for error in self.errors)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """A hint that names the known names closest to `name` (case-insensitive), or lists a few when none is close."""
+    names = sorted(set(known))
+    if not names:
+        return None
+    folded = {n.lower(): n for n in names}
+    close = difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)
+    if close:
+        return "did you mean " + " or ".join(folded[c] for c in close) + "?"
+    shown = ", ".join(names[:8])
+    return f"known: {shown}" + (", ..." if len(names) > 8 else "")

@@ -1,0 +1,104 @@
+"""Bound expressions: typed trees over the columns of one input, by position.
+
+Every expression knows its Arrow type. Columns are positions in the row of the operator that holds the expression (a
+join sees the left columns, then the right ones). Functions and operators alike are `Call`s by canonical upper-case
+name; the table from name to kernel is `functions.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.tree import Node, transform_up, walk
+
+
+@dataclass(frozen=True, eq=False)
+class Expression(Node):
+    """A scalar expression. `type` is the Arrow type of its value; every value may be NULL."""
+
+    type: pa.DataType
+
+
+@dataclass(frozen=True, eq=False)
+class Column(Expression):
+    """The value of the input's column at `index` (0-based). `name` is for display only."""
+
+    index: int
+    name: str = field(default="", metadata={"transparent": True})
+
+
+@dataclass(frozen=True, eq=False)
+class Literal(Expression):
+    """A constant. `value` is the Python value Arrow makes of `type` (None for NULL)."""
+
+    value: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Call(Expression):
+    """A function or operator by canonical name, e.g. ADD, EQ, AND, LIKE, CASE, UPPER; arguments already coerced."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Cast(Expression):
+    """`argument` as `type`; a value that does not convert is NULL."""
+
+    argument: Expression
+
+
+@dataclass(frozen=True, eq=False)
+class AggregateCall(Expression):
+    """An aggregate by canonical name (COUNT, SUM, AVG, MIN, MAX, STDDEV_SAMP, ...) over the rows of a group.
+
+    `arguments` is empty for COUNT(*). `filter` is FILTER (WHERE ...), or None. Stands only in `Aggregate` nodes.
+    """
+
+    function: str
+    arguments: tuple[Expression, ...]
+    distinct: bool = False
+    filter: Expression | None = None
+
+
+def columns_of(expression: Expression) -> frozenset[int]:
+    """The positions of the input columns that `expression` reads."""
+    return frozenset(node.index for node in walk(expression) if isinstance(node, Column))
+
+
+def remap(expression: Expression, position: Callable[[int], int]) -> Expression:
+    """`expression` with every column position sent through `position`."""
+
+    def move(node: Node) -> Node:
+        if isinstance(node, Column):
+            return Column(node.type, position(node.index), node.name)
+        return node
+
+    return transform_up(expression, move)
+
+
+def substitute(expression: Expression, values: tuple[Expression, ...]) -> Expression:
+    """`expression` with column i replaced by `values[i]`: what merging two projections needs."""
+    return transform_up(expression, lambda node: values[node.index] if isinstance(node, Column) else node)
+
+
+def conjuncts(expression: Expression) -> tuple[Expression, ...]:
+    """The operands of nested ANDs, left to right; the expression itself when it is no AND."""
+    if isinstance(expression, Call) and expression.function == "AND":
+        return tuple(part for argument in expression.arguments for part in conjuncts(argument))
+    return (expression,)
+
+
+def conjunction(parts: tuple[Expression, ...]) -> Expression | None:
+    """The AND of `parts`, or None for none."""
+    if not parts:
+        return None
+    result = parts[0]
+    for part in parts[1:]:
+        result = Call(pa.bool_(), "AND", (result, part))
+    return result

@@ -1,0 +1,145 @@
+"""Batches of relation elements: columns, validity intervals and multiplicities (DESIGN 1).
+
+An element (tuple, [ts, exp), sign) adds `sign` to the multiplicity of its tuple in R(τ) for every τ with
+ts ≤ τ < exp. An ordinary tuple has sign 1; a negative tuple has sign -1 and takes back, from its ts on, what an
+earlier element with the same tuple and the same exp gave. Every linear operator (selection, projection, join,
+union) treats both alike, so negative tuples need no code of their own there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.types import BEGIN, END
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Elements:
+    """columns: one Arrow array per column; ts, exp: int64 ticks, ts < exp; sign: int64, never 0, or None for all 1.
+    All have the same length; the order carries no meaning."""
+
+    columns: tuple[pa.Array, ...]
+    ts: Int64s
+    exp: Int64s
+    sign: Int64s | None = None
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    @property
+    def signs(self) -> Int64s:
+        return np.ones(len(self.ts), np.int64) if self.sign is None else self.sign
+
+    @property
+    def nbytes(self) -> int:
+        extra = 0 if self.sign is None else self.sign.nbytes
+        return sum(c.nbytes for c in self.columns) + self.ts.nbytes + self.exp.nbytes + extra
+
+    def take(self, indices: Int64s) -> Elements:
+        chosen = pa.array(indices)
+        return Elements(
+            tuple(c.take(chosen) for c in self.columns),
+            self.ts[indices],
+            self.exp[indices],
+            None if self.sign is None else self.sign[indices],
+        )
+
+    def filter(self, mask: Bools) -> Elements:
+        if mask.all():
+            return self
+        return self.take(np.flatnonzero(mask))
+
+    def slice(self, start: int, stop: int) -> Elements:
+        return Elements(
+            tuple(c.slice(start, stop - start) for c in self.columns),
+            self.ts[start:stop],
+            self.exp[start:stop],
+            None if self.sign is None else self.sign[start:stop],
+        )
+
+    def with_columns(self, columns: Sequence[pa.Array]) -> Elements:
+        return Elements(tuple(columns), self.ts, self.exp, self.sign)
+
+    def to_batch(self) -> pa.RecordBatch:
+        """As one record batch: the columns, then `ts`, `exp`, and `sign` unless all are 1."""
+        arrays: list[pa.Array] = [*self.columns, pa.array(self.ts), pa.array(self.exp)]
+        names = [f"c{i}" for i in range(len(self.columns))] + ["ts", "exp"]
+        if self.sign is not None:
+            arrays.append(pa.array(self.sign))
+            names.append("sign")
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+    @staticmethod
+    def from_batch(batch: pa.RecordBatch) -> Elements:
+        """The inverse of `to_batch`; shares its memory."""
+        names = batch.schema.names
+        width = len(names) - (3 if names[-1] == "sign" else 2)
+        return Elements(
+            tuple(batch.column(i) for i in range(width)),
+            int64s(batch.column(width)),
+            int64s(batch.column(width + 1)),
+            int64s(batch.column(width + 2)) if names[-1] == "sign" else None,
+        )
+
+
+def int64s(array: pa.Array) -> Int64s:
+    """The values of an int64 array without nulls, sharing its memory."""
+    values: Int64s = array.to_numpy(zero_copy_only=True)
+    return values
+
+
+def empty(types: Sequence[pa.DataType]) -> Elements:
+    none = np.empty(0, np.int64)
+    return Elements(tuple(pa.array([], t) for t in types), none, none)
+
+
+def concat(parts: Sequence[Elements]) -> Elements:
+    """All elements of `parts` (at least one), which have the same column types."""
+    if len(parts) == 1:
+        return parts[0]
+    signed = any(p.sign is not None for p in parts)
+    return Elements(
+        tuple(concat_arrays([p.columns[i] for p in parts]) for i in range(len(parts[0].columns))),
+        np.concatenate([p.ts for p in parts]),
+        np.concatenate([p.exp for p in parts]),
+        np.concatenate([p.signs for p in parts]) if signed else None,
+    )
+
+
+def concat_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def forever(columns: Sequence[pa.Array], length: int) -> Elements:
+    """Elements that hold from the beginning of time for good."""
+    return Elements(tuple(columns), np.full(length, BEGIN, np.int64), np.full(length, END, np.int64))
+
+
+def encode(batches: Sequence[pa.RecordBatch]) -> bytes:
+    """Record batches of one schema (at least one) as an Arrow IPC stream: the form in which they cross processes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def decode(blob: bytes | memoryview | pa.Buffer) -> list[pa.RecordBatch]:
+    """The inverse of `encode`; the batches share the blob's memory."""
+    with pa.ipc.open_stream(pa.py_buffer(blob) if not isinstance(blob, pa.Buffer) else blob) as reader:
+        return list(reader)
+
+
+def as_python(elements: Elements) -> list[tuple[Any, ...]]:
+    """Rows (ts, exp, sign, column values...) for messages and tests."""
+    values = [c.to_pylist() for c in elements.columns]
+    return list(zip(elements.ts.tolist(), elements.exp.tolist(), elements.signs.tolist(), *values, strict=True))

@@ -1,0 +1,127 @@
+"""Compiled loops that have no vector form in NumPy or Arrow: grouping, sorting by small keys, cutting by shard.
+
+Every function here is a pure function of arrays. Compiled code is cached on disk by numba.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from penstock.physical.elements import Int64s
+from penstock.physical.fingerprints import UInt64s, _mix
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@nb.njit(cache=True)
+def _group(first, second, table, codes, firsts):  # type: ignore[no-untyped-def]
+    mask = np.uint64(table.shape[0] - 1)
+    count = 0
+    for i in range(first.shape[0]):
+        place = (first[i] * _GOLDEN >> np.uint64(20)) & mask
+        while True:
+            code = table[place]
+            if code < 0:
+                table[place] = count
+                firsts[count] = i
+                codes[i] = count
+                count += 1
+                break
+            j = firsts[code]
+            if first[j] == first[i] and second[j] == second[i]:
+                codes[i] = code
+                break
+            place = (place + np.uint64(1)) & mask
+    return count
+
+
+def group_codes(first: UInt64s, second: UInt64s) -> tuple[Int64s, Int64s]:
+    """Dense group numbers of fingerprints, in order of first appearance: (code of each row, first row of each code)."""
+    length = len(first)
+    size = 1 << max(4, int(length * 2 - 1).bit_length()) if length else 16
+    codes = np.empty(length, np.int64)
+    firsts = np.empty(length, np.int64)
+    count = _group(first, second, np.full(size, -1, np.int64), codes, firsts)
+    return codes, firsts[:count]
+
+
+@nb.njit(cache=True)
+def with_time(first, second, ts):  # type: ignore[no-untyped-def]
+    """Fingerprints of (row, ts): what tells apart equal tuples at different instants."""
+    one = np.empty_like(first)
+    two = np.empty_like(second)
+    for i in range(first.shape[0]):
+        word = _mix(np.uint64(ts[i]) + _GOLDEN)
+        one[i] = _mix(first[i] * np.uint64(31) + word)
+        two[i] = _mix(second[i] + word * np.uint64(7))
+    return one, two
+
+
+@nb.njit(cache=True)
+def sum_by_code(codes, values, count):  # type: ignore[no-untyped-def]
+    """int64 sums (wrapping) of `values` per code in [0, count)."""
+    sums = np.zeros(count, np.int64)
+    for i in range(codes.shape[0]):
+        sums[codes[i]] += values[i]
+    return sums
+
+
+@nb.njit(cache=True)
+def _radix_pass(keys, order, shift, next_keys, next_order):  # type: ignore[no-untyped-def]
+    counts = np.zeros(2049, np.int64)
+    for i in range(keys.shape[0]):
+        counts[((keys[i] >> shift) & np.uint64(2047)) + np.uint64(1)] += 1
+    for d in range(2048):
+        counts[d + 1] += counts[d]
+    for i in range(keys.shape[0]):
+        digit = (keys[i] >> shift) & np.uint64(2047)
+        place = counts[digit]
+        counts[digit] = place + 1
+        next_keys[place] = keys[i]
+        next_order[place] = order[i]
+
+
+def argsort_uint64(keys: UInt64s) -> Int64s:
+    """A stable argsort of uint64 keys: radix over the bits that are in use, 11 at a time."""
+    order = np.arange(len(keys), dtype=np.int64)
+    if len(keys) < 2:
+        return order
+    bits = int(keys.max()).bit_length()
+    other_keys, other_order = np.empty_like(keys), np.empty_like(order)
+    for shift in range(0, bits, 11):
+        _radix_pass(keys, order, np.uint64(shift), other_keys, other_order)
+        keys, other_keys = other_keys, (np.empty_like(keys) if shift == 0 else keys)
+        order, other_order = other_order, order
+    return order
+
+
+def argsort_time(ts: Int64s) -> Int64s:
+    """A stable argsort of ticks; nothing but a check when they are in order already."""
+    if len(ts) < 2 or bool(np.all(ts[1:] >= ts[:-1])):
+        return np.arange(len(ts), dtype=np.int64)
+    low = int(ts.min())
+    if int(ts.max()) - low < 2**62:
+        return argsort_uint64((ts - low).astype(np.uint64))
+    return np.argsort(ts, kind="stable")
+
+
+def argsort_code_time(codes: Int64s, ts: Int64s) -> Int64s:
+    """A stable argsort by (code, ts); codes are ≥ 0."""
+    if len(ts) == 0:
+        return np.empty(0, np.int64)
+    low, high = int(ts.min()), int(ts.max())
+    span_bits = (high - low).bit_length()
+    if span_bits + int(codes.max()).bit_length() <= 63:
+        return argsort_uint64((codes.astype(np.uint64) << np.uint64(span_bits)) | (ts - low).astype(np.uint64))
+    by_time = argsort_time(ts)
+    return by_time[argsort_uint64(codes[by_time].astype(np.uint64))]
+
+
+def cut_by_shard(first: UInt64s, shards: int) -> tuple[Int64s, Int64s]:
+    """(order, bounds): rows of shard k are order[bounds[k]:bounds[k+1]], in their old order."""
+    # The upper half decides, so that the hash tables inside a shard still see all values of the lower bits.
+    shard = ((first >> np.uint64(32)) % np.uint64(shards)).astype(np.uint64)
+    order = argsort_uint64(shard)
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(shard.astype(np.int64), minlength=shards))]).astype(np.int64)
+    return order, bounds

@@ -1,0 +1,60 @@
+"""The physical operators, one file per family, and the registry from spec to operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from penstock.physical.elements import Elements
+from penstock.physical.operators.aggregate import Aggregation
+from penstock.physical.operators.changes import Changes
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.distinct import CountedDistinct, DistinctStar
+from penstock.physical.operators.join import Join, Lookup
+from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
+from penstock.physical.operators.rstream import RStream
+from penstock.physical.operators.static import Output, Static
+from penstock.physical.plan import (
+    AggregateSpec,
+    ChangesSpec,
+    DistinctSpec,
+    FilterSpec,
+    JoinSpec,
+    LanesSpec,
+    LookupSpec,
+    OutputSpec,
+    ProjectSpec,
+    RStreamSpec,
+    ScanSpec,
+    Spec,
+    StaticSpec,
+    UnionSpec,
+    WindowSpec,
+)
+
+#: Static relations by name, and the number of shards: what some operators need beside their spec.
+Tables = Mapping[str, Elements]
+
+OPERATORS: dict[type, Callable[..., Operator]] = {
+    ScanSpec: lambda spec, tables, shards: Union(spec),
+    StaticSpec: lambda spec, tables, shards: Static(spec, tables[spec.table], shards),
+    FilterSpec: lambda spec, tables, shards: Filter(spec),
+    ProjectSpec: lambda spec, tables, shards: Projection(spec),
+    UnionSpec: lambda spec, tables, shards: Union(spec),
+    WindowSpec: lambda spec, tables, shards: TimeWindow(spec),
+    LanesSpec: lambda spec, tables, shards: Lanes(spec),
+    AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
+    DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
+    JoinSpec: lambda spec, tables, shards: Join(spec),
+    LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
+    ChangesSpec: lambda spec, tables, shards: Changes(spec),
+    RStreamSpec: lambda spec, tables, shards: RStream(spec),
+    OutputSpec: lambda spec, tables, shards: Output(spec),
+}
+
+
+def make_operator(spec: Spec, tables: Tables, shards: int) -> Operator:
+    """The operator that `spec` describes, fresh."""
+    return OPERATORS[type(spec)](spec, tables, shards)
+
+
+__all__ = ["OPERATORS", "Moment", "Operator", "Tables", "make_operator"]

@@ -1,0 +1,123 @@
+"""Relation to stream: ISTREAM, DSTREAM and all changes, netted per instant (LANGUAGE 4.3, 4.4).
+
+The output's ts is the instant of the change and its sign says whether tuples come (+) or go (-), and how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.r2s import StreamKind
+from penstock.physical.elements import Bools, Elements, Int64s, concat, int64s
+from penstock.physical.fingerprints import fingerprints
+from penstock.physical.kernels import argsort_time, group_codes, sum_by_code, with_time
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.pending import Early
+from penstock.physical.plan import ChangesSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues import CalendarQueue, FifoQueue
+from penstock.types import END
+
+
+class Changes(Operator):
+    """State: elements ahead of the heartbeat, and the tuples whose going is still to be told (or, for ISTREAM, to be
+    set against a coming)."""
+
+    def __init__(self, spec: ChangesSpec) -> None:
+        self._spec = spec
+        self._early = Early()
+        self._live: FifoQueue | CalendarQueue = FifoQueue() if spec.fifo else CalendarQueue()
+        self._needs_ends = not (spec.netted and spec.kind is StreamKind.ISTREAM)
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"early": self._early.queue, "live": self._live}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early.add(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        if moment.start is None or moment.heartbeat < moment.start:
+            self._early.hold()
+            return []
+        parts = [_goings(batch) for batch in self._live.pop_until(moment.heartbeat)]
+        arrived = self._early.until(moment.heartbeat)
+        if arrived is not None:
+            parts.append(_told_at(arrived, arrived.ts, arrived.signs))
+            if self._needs_ends:
+                parts += self._ends(arrived, moment.heartbeat)
+        if not parts:
+            return []
+        events = _from_start(concat(parts), moment.start)
+        if not self._spec.netted:
+            events = net(events)
+        return self._wanted(events)
+
+    def _ends(self, arrived: Elements, heartbeat: int) -> list[Elements]:
+        gone = arrived.exp <= heartbeat
+        later = ~gone & (arrived.exp < END)
+        if later.any():
+            kept = arrived.filter(later)
+            rows = [pa.array(kept.exp), pa.array(kept.signs), *kept.columns]
+            self._live.push(pa.RecordBatch.from_arrays(rows, names=[f"c{i}" for i in range(len(rows))]))
+        ended = arrived.filter(gone)
+        return [_told_at(ended, ended.exp, -ended.signs)] if len(ended) else []
+
+    def _wanted(self, events: Elements) -> list[Elements]:
+        signs = events.signs
+        keep: Bools
+        if self._spec.kind is StreamKind.ISTREAM:
+            keep = signs > 0
+        elif self._spec.kind is StreamKind.DSTREAM:
+            keep = signs < 0
+        else:
+            keep = signs != 0
+        chosen = events.filter(keep)
+        if not len(chosen):
+            return []
+        if self._spec.kind is not None:
+            chosen = Elements(chosen.columns, chosen.ts, chosen.exp, np.abs(chosen.signs))
+        return [in_order(chosen)]
+
+
+def net(events: Elements) -> Elements:
+    """One event per (tuple, instant) with the sum of the signs; none where it is 0."""
+    first, second = fingerprints(events.columns, len(events))
+    codes, heads = group_codes(*with_time(first, second, events.ts))
+    sums = sum_by_code(codes, events.signs, len(heads))
+    kept = sums != 0
+    chosen = heads[kept]
+    result = events.take(chosen)
+    return Elements(result.columns, result.ts, result.exp, sums[kept])
+
+
+def in_order(events: Elements) -> Elements:
+    """By instant, goings before comings; otherwise in the order they have."""
+    comes = events.signs > 0
+    if comes.all():
+        order = argsort_time(events.ts)
+    else:
+        goings, comings = np.flatnonzero(~comes), np.flatnonzero(comes)
+        both = np.concatenate([goings, comings])
+        order = both[argsort_time(events.ts[both])]
+    return events.take(order)
+
+
+def _goings(batch: pa.RecordBatch) -> Elements:
+    arrays = batch.columns
+    due = int64s(arrays[0])
+    return Elements(tuple(arrays[2:]), due, np.full(len(due), END), -int64s(arrays[1]))
+
+
+def _told_at(elements: Elements, ts: Int64s, sign: Int64s) -> Elements:
+    return Elements(elements.columns, ts, np.full(len(ts), END), sign)
+
+
+def _from_start(events: Elements, start: int) -> Elements:
+    """What holds from the beginning of time is told at the first instant."""
+    if not bool((events.ts < start).any()):
+        return events
+    return Elements(events.columns, np.maximum(events.ts, start), events.exp, events.sign)

@@ -1,0 +1,187 @@
+"""Duplicate elimination.
+
+`DistinctStar` is δ* `[golab 3.5.2]` for inputs whose expirations are known: of each tuple it keeps the end of what it
+has said and the latest expiration seen; when what was said ends and a copy lives on, it says the rest. No copy is
+stored. `CountedDistinct` serves inputs with negative tuples: it counts the live copies of each tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, Int64s, int64s
+from penstock.physical.extremes import transitions
+from penstock.physical.fingerprints import fingerprints
+from penstock.physical.kernels import argsort_code_time, group_codes
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.pending import Early
+from penstock.physical.plan import DistinctSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues import CalendarQueue
+from penstock.physical.synopses.slots import SlotTable
+from penstock.types import END
+
+
+@nb.njit(cache=True)
+def _extend(slots, ts, exp, order, said, latest, out_slot, out_ts, out_exp):  # type: ignore[no-untyped-def]
+    """Feed elements, sorted by (slot, ts), to δ*; returns the number of stretches said."""
+    k = 0
+    for j in range(order.shape[0]):
+        i = order[j]
+        slot = slots[i]
+        while said[slot] <= ts[i] and latest[slot] > said[slot]:
+            out_slot[k], out_ts[k], out_exp[k] = slot, said[slot], latest[slot]
+            said[slot] = latest[slot]
+            k += 1
+        if said[slot] <= ts[i]:
+            out_slot[k], out_ts[k], out_exp[k] = slot, ts[i], exp[i]
+            said[slot] = exp[i]
+            latest[slot] = exp[i]
+            k += 1
+        elif exp[i] > latest[slot]:
+            latest[slot] = exp[i]
+    return k
+
+
+class DistinctStar(Operator):
+    """State: per tuple, integer lanes [alive, said until, latest expiration]."""
+
+    def __init__(self, spec: DistinctSpec) -> None:
+        self._tuples = SlotTable(3, 0, spec.types)
+        self._early = Early()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"tuples": self._tuples, "early": self._early.queue}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early.add(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        arrived = self._early.until(moment.heartbeat)
+        result = self._arrive(arrived) if arrived is not None else []
+        result += self._continue(moment.heartbeat)
+        self._tuples.shrink()
+        return result
+
+    def _arrive(self, arrived: Elements) -> list[Elements]:
+        first, second = fingerprints(arrived.columns, len(arrived))
+        codes, heads = group_codes(first, second)
+        chosen = pa.array(heads)
+        before = self._tuples.count
+        unique = self._tuples.slots(first[heads], second[heads], [c.take(chosen) for c in arrived.columns])
+        said, latest = self._tuples.integers[1], self._tuples.integers[2]
+        fresh = unique[unique >= before]
+        dead = unique[self._tuples.integers[0, unique] == 0]
+        for slots in (fresh, dead):
+            said[slots] = latest[slots] = np.iinfo(np.int64).min
+        slots = unique[codes]
+        order = argsort_code_time(slots, arrived.ts)
+        out = [np.empty(2 * len(arrived), np.int64) for _ in range(3)]
+        count = int(_extend(slots, arrived.ts, arrived.exp, order, said, latest, *out))
+        self._tuples.integers[0, unique] = 1
+        self._tuples.touch(unique)
+        return self._say(*(o[:count] for o in out))
+
+    def _continue(self, heartbeat: int) -> list[Elements]:
+        """Where what was said has ended, say the rest if a copy lives on, else forget the tuple."""
+        result: list[Elements] = []
+        alive, said, latest = self._tuples.integers[:, : self._tuples.count]
+        ended = np.flatnonzero((alive == 1) & (said <= heartbeat))
+        more = ended[latest[ended] > said[ended]]
+        if len(more):
+            result += self._say(more, said[more].copy(), latest[more].copy())
+            said[more] = latest[more]
+        gone = ended[said[ended] <= heartbeat]
+        alive[gone] = 0
+        self._tuples.touch(ended)
+        return result
+
+    def _say(self, slots: Int64s, ts: Int64s, exp: Int64s) -> list[Elements]:
+        return [Elements(tuple(self._tuples.key_columns(slots)), ts, exp)] if len(slots) else []
+
+
+class CountedDistinct(Operator):
+    """State: per tuple, integer lanes [copies]; the ends to come of elements that expire by themselves."""
+
+    def __init__(self, spec: DistinctSpec) -> None:
+        self._tuples = SlotTable(1, 0, spec.types)
+        self._early = Early()
+        self._live = CalendarQueue()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"tuples": self._tuples, "early": self._early.queue, "live": self._live}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early.add(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        slots: list[Int64s] = []
+        times: list[Int64s] = []
+        weights: list[Int64s] = []
+        for batch in self._live.pop_until(moment.heartbeat):
+            due, first, second, sign = (int64s(c) for c in batch.columns)
+            slots.append(self._known(first, second))
+            times.append(due)
+            weights.append(-sign)
+        arrived = self._early.until(moment.heartbeat)
+        if arrived is not None:
+            self._arrive(arrived, moment.heartbeat, slots, times, weights)
+        if not slots:
+            return []
+        result = self._changes(np.concatenate(slots), np.concatenate(times), np.concatenate(weights))
+        self._tuples.shrink()
+        return result
+
+    def _known(self, first: Int64s, second: Int64s) -> Int64s:
+        one, two = first.view(np.uint64), second.view(np.uint64)
+        codes, heads = group_codes(one, two)
+        return self._tuples.slots(one[heads], two[heads])[codes]
+
+    def _arrive(
+        self, arrived: Elements, heartbeat: int, slots: list[Int64s], times: list[Int64s], weights: list[Int64s]
+    ) -> None:
+        first, second = fingerprints(arrived.columns, len(arrived))
+        codes, heads = group_codes(first, second)
+        chosen = pa.array(heads)
+        found = self._tuples.slots(first[heads], second[heads], [c.take(chosen) for c in arrived.columns])[codes]
+        signs = arrived.signs
+        slots.append(found)
+        times.append(arrived.ts)
+        weights.append(signs)
+        gone = arrived.exp <= heartbeat
+        slots.append(found[gone])
+        times.append(arrived.exp[gone])
+        weights.append(-signs[gone])
+        later = ~gone & (arrived.exp < END)
+        if later.any():
+            rows = [arrived.exp[later], first[later].view(np.int64), second[later].view(np.int64), signs[later]]
+            names = ["due", "first", "second", "sign"]
+            self._live.push(pa.RecordBatch.from_arrays([pa.array(r) for r in rows], names=names))
+
+    def _changes(self, slots: Int64s, times: Int64s, weights: Int64s) -> list[Elements]:
+        order = argsort_code_time(slots, times)
+        event, step = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+        count = int(transitions(slots, times, order, weights, self._tuples.integers[0], event, step))
+        self._tuples.touch(np.unique(slots))
+        event, step = event[:count], step[:count]
+        came = step > 0
+        # Each coming is followed by its going in the same round, or by none.
+        ends = np.full(count, END, np.int64)
+        if count:
+            paired = came[:-1] & ~came[1:] & (slots[event[:-1]] == slots[event[1:]])
+            ends[:-1] = np.where(paired, times[event[1:]], END)
+            closing = np.concatenate([[False], paired])
+        else:
+            closing = np.empty(0, np.bool_)
+        shown = came | ~closing
+        chosen = event[shown]
+        columns = tuple(self._tuples.key_columns(slots[chosen]))
+        if not len(chosen):
+            return []
+        return [Elements(columns, times[chosen], ends[shown], step[shown])]

@@ -1,0 +1,76 @@
+"""Stateless operators: selection, projection, union, windows, lookup of static relations."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.expressions.evaluate import evaluate_all, mask
+from penstock.physical.elements import Elements, Int64s
+from penstock.physical.lanes import pre_aggregate, to_lanes
+from penstock.physical.operators.contract import Operator
+from penstock.physical.plan import FilterSpec, LanesSpec, ProjectSpec, UnionSpec, WindowSpec
+from penstock.types import BEGIN, END
+
+
+class Filter(Operator):
+    def __init__(self, spec: FilterSpec) -> None:
+        self._predicate = spec.predicate
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        kept = elements.filter(mask(self._predicate, elements.columns, len(elements)))
+        return [kept] if len(kept) else []
+
+
+class Projection(Operator):
+    def __init__(self, spec: ProjectSpec) -> None:
+        self._expressions = spec.expressions
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        return [elements.with_columns(evaluate_all(self._expressions, elements.columns, len(elements)))]
+
+
+class Union(Operator):
+    def __init__(self, spec: UnionSpec) -> None:
+        pass
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        return [elements]
+
+
+class TimeWindow(Operator):
+    """Gives stream elements their validity (LANGUAGE 4.1): rounding both ends up to a boundary is all that SLIDE is."""
+
+    def __init__(self, spec: WindowSpec) -> None:
+        self._spec = spec
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        spec = self._spec
+        ts = elements.ts
+        # A stream element from the beginning of time (ISTREAM over static relations) keeps it.
+        always = ts <= BEGIN
+        exp = np.full(len(ts), END, np.int64) if spec.length is None else ts + spec.length
+        if spec.slide is not None:
+            exp = exp if spec.length is None else round_up(exp, spec.slide, spec.align)
+            ts = round_up(ts, spec.slide, spec.align)
+        if always.any():
+            ts = np.where(always, elements.ts, ts)
+        result = Elements(elements.columns, ts, exp, elements.sign)
+        if spec.slide is not None:
+            result = result.filter(ts < exp)  # T < s leaves gaps
+        return [result] if len(result) else []
+
+
+def round_up(ts: Int64s, slide: int, align: int) -> Int64s:
+    """The smallest align + k·slide that is ≥ ts."""
+    return align - ((align - ts) // slide) * slide
+
+
+class Lanes(Operator):
+    """Rows into lane rows; with `pre_aggregate`, one per pane (key, ts, exp) of each batch."""
+
+    def __init__(self, spec: LanesSpec) -> None:
+        self._spec = spec
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        lanes = to_lanes(self._spec.plan, elements)
+        return [pre_aggregate(self._spec.plan, lanes) if self._spec.pre_aggregate else lanes]

@@ -1,0 +1,50 @@
+"""A relation that never changes, fed into a stage once; and the answer of a query, passed on as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.physical.elements import Elements
+from penstock.physical.fingerprints import fingerprints
+from penstock.physical.kernels import cut_by_shard
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.plan import OutputSpec, StaticSpec
+
+
+class Static(Operator):
+    """Gives, in its first round, the shard's part of the relation."""
+
+    def __init__(self, spec: StaticSpec, table: Elements, shards: int) -> None:
+        self._spec = spec
+        self._table = table
+        self._shards = shards
+        self._given = False
+
+    def marks(self) -> dict[str, Any]:
+        return {"given": self._given}
+
+    def restore_marks(self, marks: dict[str, Any]) -> None:
+        self._given = marks["given"]
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        if self._given:
+            return []
+        self._given = True
+        if not self._spec.key:
+            return [self._table] if moment.shard == 0 and len(self._table) else []
+        first, _ = fingerprints([self._table.columns[i] for i in self._spec.key], len(self._table))
+        order, bounds = cut_by_shard(first, self._shards)
+        mine = order[bounds[moment.shard] : bounds[moment.shard + 1]]
+        return [self._table.take(np.asarray(mine))] if len(mine) else []
+
+
+class Output(Operator):
+    """Passes the answer on; the executor takes it from here."""
+
+    def __init__(self, spec: OutputSpec) -> None:
+        pass
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        return [elements]

@@ -1,0 +1,248 @@
+"""The physical plan: plain serialisable data that says which operator runs where.
+
+A plan is a list of `Step`s in topological order, shared by all queries of a job. Stage 0 is the ingest: it runs next
+to the readers, holds no state and sees one source's batch at a time. Stages 1, 2, ... are keyed: rows are cut over
+shards by an `Exchange` on the way in. What a step does is told by its spec, one small class per operator; the operator
+registry (`operators/__init__.py`) turns specs into operators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.algebra.query import Query
+from penstock.algebra.r2s import StreamKind
+from penstock.algebra.scans import Source
+from penstock.expressions.nodes import Expression
+from penstock.physical.lanes import LanePlan
+
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What one operator does."""
+
+    @property
+    def title(self) -> str:
+        return type(self).__name__.removesuffix("Spec")
+
+    def describe(self) -> dict[str, str]:
+        """Parameters for explain."""
+        return {}
+
+
+@dataclass(frozen=True)
+class ScanSpec(Spec):
+    """The elements of a source, as the ingest stamps them. `columns`: positions of the declared columns read."""
+
+    source: Source
+    columns: tuple[int, ...]
+
+    def describe(self) -> dict[str, str]:
+        return {"source": self.source.name, "columns": ", ".join(self.source.columns[i].name for i in self.columns)}
+
+
+@dataclass(frozen=True)
+class StaticSpec(Spec):
+    """A relation that never changes, computed once before the start. `table` names it among the job's tables;
+    hash: the columns its rows are cut over shards by."""
+
+    table: str
+    key: tuple[int, ...]
+
+    def describe(self) -> dict[str, str]:
+        return {"table": self.table}
+
+
+@dataclass(frozen=True)
+class FilterSpec(Spec):
+    predicate: Expression
+
+
+@dataclass(frozen=True)
+class ProjectSpec(Spec):
+    expressions: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class UnionSpec(Spec):
+    pass
+
+
+@dataclass(frozen=True)
+class WindowSpec(Spec):
+    """Validity [ts, ts+length), both ends rounded up to a multiple of slide; length None is unbounded."""
+
+    length: int | None
+    slide: int | None
+    align: int = 0
+
+    def describe(self) -> dict[str, str]:
+        found = {"length": str(self.length) if self.length is not None else "unbounded"}
+        if self.slide is not None:
+            found["slide"] = str(self.slide)
+        return found
+
+
+@dataclass(frozen=True)
+class LanesSpec(Spec):
+    plan: LanePlan
+    pre_aggregate: bool
+
+    def describe(self) -> dict[str, str]:
+        return {"panes": "yes" if self.pre_aggregate else "no"}
+
+
+@dataclass(frozen=True)
+class AggregateSpec(Spec):
+    """fifo: the input's elements expire in order of arrival. input_types: of the lane rows."""
+
+    plan: LanePlan
+    fifo: bool
+    input_types: tuple[pa.DataType, ...]
+
+    def describe(self) -> dict[str, str]:
+        return {"state": "FIFO" if self.fifo else "calendar queue"}
+
+
+@dataclass(frozen=True)
+class DistinctSpec(Spec):
+    """strict: negative tuples may come, so copies are counted; else δ* keeps one expiration per tuple."""
+
+    types: tuple[pa.DataType, ...]
+    strict: bool
+
+    def describe(self) -> dict[str, str]:
+        return {"state": "counts" if self.strict else "δ*"}
+
+
+@dataclass(frozen=True)
+class JoinSpec(Spec):
+    """left_key, right_key: positions of the equi-join columns; strict: (left, right) may bring negative tuples."""
+
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+    left_types: tuple[pa.DataType, ...]
+    right_types: tuple[pa.DataType, ...]
+    residual: Expression | None
+    strict: tuple[bool, bool]
+
+    def describe(self) -> dict[str, str]:
+        return {"state": " / ".join("hash" if s else "runs by (key, ts)" for s in self.strict)}
+
+
+@dataclass(frozen=True)
+class LookupSpec(Spec):
+    """Join with a static relation that every task holds whole. `static_left`: the table's columns come first."""
+
+    table: str
+    key: tuple[int, ...]
+    table_key: tuple[int, ...]
+    residual: Expression | None
+    static_left: bool
+
+    def describe(self) -> dict[str, str]:
+        return {"table": self.table}
+
+
+class StreamMode:
+    """How an RSTREAM is evaluated."""
+
+    BOUNDARIES = "boundaries"
+    TICKS = "ticks"
+    INSTANTS = "instants"
+
+
+@dataclass(frozen=True)
+class ChangesSpec(Spec):
+    """ISTREAM, DSTREAM or (kind None) all changes. netted: equal tuples never come and go at one instant."""
+
+    kind: StreamKind | None
+    types: tuple[pa.DataType, ...]
+    netted: bool
+    fifo: bool
+
+    def describe(self) -> dict[str, str]:
+        return {"kind": self.kind.value if self.kind else "changes", "netting": "no need" if self.netted else "yes"}
+
+
+@dataclass(frozen=True)
+class RStreamSpec(Spec):
+    """RSTREAM. Port 0 is the relation; in mode `instants`, further ports bring the elements whose arrival is an
+    evaluation instant."""
+
+    types: tuple[pa.DataType, ...]
+    mode: str
+    slide: int = 1
+    align: int = 0
+    strict: bool = False
+
+    def describe(self) -> dict[str, str]:
+        return {"evaluated": self.mode}
+
+
+@dataclass(frozen=True)
+class OutputSpec(Spec):
+    """The answer of a query: elements whose ts is the instant and whose sign says `+` or `-`."""
+
+    query: str
+
+    def describe(self) -> dict[str, str]:
+        return {"query": self.query}
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """How the rows of an edge are cut over the shards of the receiving stage.
+
+    key: columns hashed; () sends all to shard 0; None leaves rows where the sender's task number puts them.
+    """
+
+    key: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Input:
+    """An edge into a step: from which step, and over which exchange (None: within the stage)."""
+
+    step: int
+    exchange: Exchange | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator of the plan. types: of its output columns; sources: the timed sources below, by name;
+    queries: the queries that it works for; pattern and names: for explain."""
+
+    id: int
+    spec: Spec
+    inputs: tuple[Input, ...]
+    stage: int
+    types: tuple[pa.DataType, ...]
+    sources: frozenset[str]
+    pattern: str = ""
+    names: tuple[str, ...] = ()
+    queries: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps of a whole job, inputs before consumers. statics: the static relations to compute first, as plans of their
+    own (name -> plan); sources: the timed sources by name; queries by name."""
+
+    steps: tuple[Step, ...]
+    queries: dict[str, Query]
+    sources: dict[str, Source]
+    statics: dict[str, "Plan"] = field(default_factory=dict)
+
+    @property
+    def stages(self) -> int:
+        """Number of keyed stages (at least 1: answers are put in order there)."""
+        return max([1, *(s.stage for s in self.steps)])
+
+    def consumers(self, step: int) -> list[tuple[Step, int, Input]]:
+        """(consumer, port, edge) of every edge out of `step`."""
+        return [(s, p, i) for s in self.steps for p, i in enumerate(s.inputs) if i.step == step]
+

@@ -1,0 +1,200 @@
+"""Queues of rows that come due at a time: the expirations of a window, or elements ahead of the heartbeat.
+
+`FifoQueue` is for rows that come due in the order they arrive (update pattern WKS): pushing and popping touch only
+the ends. `CalendarQueue` is for any order (WK): rows lie in days, ranges of due time, and popping touches the days
+that are due `[golab 3.5]`. Both keep record batches with a due time per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Int64s, int64s
+from penstock.physical.kernels import argsort_time
+from penstock.physical.synopses.contract import Chunks, Synopsis
+
+_MOST_DAYS = 256
+_FEWEST_DAYS = 16
+
+
+@dataclass
+class _Chunk:
+    """Rows sorted by due time (column 0, int64); those before `start` are gone already."""
+
+    id: int
+    batch: pa.RecordBatch
+    start: int = 0
+
+    @property
+    def due(self) -> Int64s:
+        return int64s(self.batch.column(0))[self.start :]
+
+    def pop_until(self, time: int) -> pa.RecordBatch | None:
+        """The rows due at `time` or before, or None; they are gone from the chunk."""
+        count = int(np.searchsorted(self.due, time, side="right"))
+        if count == 0:
+            return None
+        head = self.batch.slice(self.start, count)
+        self.start += count
+        return head
+
+    @property
+    def rows(self) -> int:
+        return int(self.batch.num_rows) - self.start
+
+
+class _Queue(Synopsis):
+    """What both queues share: batches of one schema whose column 0 is the due time."""
+
+    def __init__(self) -> None:
+        self._next_id = 0
+
+    def _chunk(self, batch: pa.RecordBatch) -> _Chunk:
+        order = argsort_time(int64s(batch.column(0)))
+        if not np.array_equal(order, np.arange(len(order))):
+            batch = batch.take(pa.array(order))
+        self._next_id += 1
+        return _Chunk(self._next_id, batch)
+
+    def _all(self) -> Iterator[_Chunk]:
+        raise AssertionError
+
+    @property
+    def rows(self) -> int:
+        return sum(c.rows for c in self._all())
+
+    @property
+    def nbytes(self) -> int:
+        return sum(c.batch.nbytes for c in self._all())
+
+    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+        chunks = list(self._all())
+        manifest = {"next": self._next_id, "chunks": [[c.id, c.start] for c in chunks]}
+        return manifest, {c.id: c.batch for c in chunks}
+
+    def contents(self) -> list[pa.RecordBatch]:
+        """All rows held, for those who must look at everything."""
+        return [c.batch.slice(c.start) for c in self._all()]
+
+
+class FifoQueue(_Queue):
+    """Rows due in order of arrival. A batch that breaks the order is an error of the caller."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chunks: list[_Chunk] = []
+
+    def push(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._chunks.append(self._chunk(batch))
+
+    def pop_until(self, time: int) -> list[pa.RecordBatch]:
+        """The rows due at `time` or before, in batches."""
+        popped: list[pa.RecordBatch] = []
+        while self._chunks:
+            head = self._chunks[0].pop_until(time)
+            if head is not None:
+                popped.append(head)
+            if self._chunks[0].rows:
+                break
+            self._chunks.pop(0)
+        return popped
+
+    def _all(self) -> Iterator[_Chunk]:
+        return iter(self._chunks)
+
+    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
+        self._next_id = manifest["next"]
+        self._chunks = [_Chunk(i, chunks[i], start) for i, start in manifest["chunks"]]
+
+
+class CalendarQueue(_Queue):
+    """Rows due in any order, in days of `width` ticks. The width follows the span of what is held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._width = 0
+        self._days: dict[int, list[_Chunk]] = {}
+
+    def push(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows == 0:
+            return
+        whole = self._chunk(batch)
+        due = whole.due
+        if self._width == 0:
+            self._width = max(1, (int(due[-1]) - int(due[0])) // _FEWEST_DAYS)
+        days = due // self._width
+        cuts = np.flatnonzero(days[1:] != days[:-1]) + 1
+        if len(cuts) + 1 > _MOST_DAYS:
+            self._widen(int(due[0]), int(due[-1]))
+            days = due // self._width
+            cuts = np.flatnonzero(days[1:] != days[:-1]) + 1
+        if len(cuts) == 0:
+            self._days.setdefault(int(days[0]), []).append(whole)
+        else:
+            bounds = [0, *cuts.tolist(), len(due)]
+            for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+                part = whole.batch.slice(start, stop - start)
+                self._next_id += 1
+                self._days.setdefault(int(days[start]), []).append(_Chunk(self._next_id, part))
+        if len(self._days) > _MOST_DAYS:
+            self._widen(*self._span())
+        self._merge_small()
+
+    def pop_until(self, time: int) -> list[pa.RecordBatch]:
+        """The rows due at `time` or before, in batches."""
+        if not self._days:
+            return []
+        popped: list[pa.RecordBatch] = []
+        for day in sorted(d for d in self._days if d * self._width <= time):
+            kept: list[_Chunk] = []
+            for chunk in self._days[day]:
+                head = chunk.pop_until(time)
+                if head is not None:
+                    popped.append(head)
+                if chunk.rows:
+                    kept.append(chunk)
+            if kept:
+                self._days[day] = kept
+            else:
+                del self._days[day]
+        return popped
+
+    def _span(self) -> tuple[int, int]:
+        heads = [int(c.due[0]) for c in self._all()]
+        tails = [int(c.due[-1]) for c in self._all()]
+        return min(heads), max(tails)
+
+    def _widen(self, low: int, high: int) -> None:
+        """Longer days, so that [low, high] is few of them; chunks move to their new day whole or cut."""
+        held = list(self._all())
+        self._width = max(self._width * 2, (high - low) // _FEWEST_DAYS)
+        self._days = {}
+        for chunk in held:
+            self.push(chunk.batch.slice(chunk.start))
+
+    def _merge_small(self) -> None:
+        """One chunk instead of many in a day, each row being copied a logarithmic number of times."""
+        for day, chunks in self._days.items():
+            if len(chunks) > 16:
+                merged = pa.Table.from_batches([c.batch.slice(c.start) for c in chunks]).combine_chunks()
+                self._days[day] = [self._chunk(merged.to_batches()[0])]
+
+    def _all(self) -> Iterator[_Chunk]:
+        return (chunk for day in sorted(self._days) for chunk in self._days[day])
+
+    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+        manifest, chunks = super().snapshot()
+        return {**manifest, "width": self._width}, chunks
+
+    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
+        self._next_id = manifest["next"]
+        self._width = manifest["width"]
+        for i, start in manifest["chunks"]:
+            chunk = _Chunk(i, chunks[i], start)
+            self._days.setdefault(int(chunk.due[0]) // self._width, []).append(chunk)

@@ -1,0 +1,245 @@
+"""A join's memory of one input: elements in runs by (key, ts), probed by key and overlap of validity.
+
+Every batch becomes a sorted run with an index from key to its stretch; runs of similar size are merged, so that there
+are few (a logarithmic number). Because a stretch is in ts order, and for windows also in exp order, the elements that
+overlap a probe's validity are found by two binary searches: what a probe costs depends on what it finds, not on how
+long the window is. Elements go when they have expired, at merges or with their whole run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, Int64s, concat
+from penstock.physical.fingerprints import UInt64s, fingerprints
+from penstock.physical.kernels import argsort_code_time, group_codes
+from penstock.physical.synopses.contract import Chunks, Synopsis
+
+
+_MERGE_AT = 4
+
+
+@dataclass(frozen=True)
+class Run:
+    """Elements sorted by (key, ts). Keys are the rows of first/second (fingerprints); key k's elements are
+    bounds[k]:bounds[k+1]; table is an open-addressing index from fingerprint to k. ordered: inside every key the
+    expirations never fall."""
+
+    id: int
+    elements: Elements
+    first: UInt64s
+    second: UInt64s
+    bounds: Int64s
+    table: Int64s
+    ordered: bool
+    last: int
+
+    @staticmethod
+    def build(id: int, elements: Elements, key: Sequence[int]) -> Run:
+        length = len(elements)
+        first, second = fingerprints([elements.columns[i] for i in key], length)
+        codes, heads = group_codes(first, second)
+        order = argsort_code_time(codes, elements.ts)
+        if not np.array_equal(order, np.arange(length)):
+            elements, codes = elements.take(order), codes[order]
+        counts = np.bincount(codes, minlength=len(heads))
+        bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        falls = (elements.exp[1:] < elements.exp[:-1]) & (codes[1:] == codes[:-1])
+        key_first, key_second = first[heads], second[heads]
+        table = np.full(1 << int(2 * len(heads) + 1).bit_length(), -1, np.int64)
+        _index_keys(table, key_first)
+        last = int(elements.exp.max())
+        return Run(id, elements, key_first, key_second, bounds, table, not bool(falls.any()), last)
+
+
+@nb.njit(cache=True)
+def _index_keys(table, first):  # type: ignore[no-untyped-def]
+    mask = np.uint64(table.shape[0] - 1)
+    for k in range(first.shape[0]):
+        place = first[k] & mask
+        while table[place] >= 0:
+            place = (place + np.uint64(1)) & mask
+        table[place] = k
+
+
+@nb.njit(cache=True)
+def _first_above(values, start, stop, limit):  # type: ignore[no-untyped-def]
+    """The first position in [start, stop) whose value is > limit; values never fall there."""
+    while start < stop:
+        middle = (start + stop) // 2
+        if values[middle] > limit:
+            stop = middle
+        else:
+            start = middle + 1
+    return start
+
+
+@nb.njit(cache=True)
+def _ranges(first, second, ts, exp, run_first, run_second, bounds, table, run_ts, run_exp, ordered, starts, stops):  # type: ignore[no-untyped-def]
+    """For every probe the stretch of the run that may overlap it; returns the total length."""
+    mask = np.uint64(table.shape[0] - 1)
+    total = 0
+    for i in range(first.shape[0]):
+        place = first[i] & mask
+        key = np.int64(-1)
+        while table[place] >= 0:
+            k = table[place]
+            if run_first[k] == first[i] and run_second[k] == second[i]:
+                key = k
+                break
+            place = (place + np.uint64(1)) & mask
+        starts[i] = 0
+        stops[i] = 0
+        if key >= 0:
+            low, high = bounds[key], bounds[key + 1]
+            stop = _first_above(run_ts, low, high, exp[i] - 1)  # ts < exp of the probe
+            start = low
+            if ordered:
+                start = _first_above(run_exp, low, stop, ts[i])  # exp > ts of the probe
+            starts[i] = start
+            stops[i] = stop
+            total += stop - start
+    return total
+
+
+@nb.njit(cache=True)
+def _pairs(starts, stops, ts, run_exp, low, high, probe, found):  # type: ignore[no-untyped-def]
+    k = 0
+    for i in range(low, high):
+        for j in range(starts[i], stops[i]):
+            if run_exp[j] > ts[i]:
+                probe[k] = i
+                found[k] = j
+                k += 1
+    return k
+
+
+def probe_run(run: Run, elements: Elements, first: UInt64s, second: UInt64s) -> tuple[Int64s, Int64s]:
+    """All (probe row, run row) with equal keys and overlapping validity."""
+    starts, stops = np.empty(len(elements), np.int64), np.empty(len(elements), np.int64)
+    total = int(
+        _ranges(
+            first, second, elements.ts, elements.exp, run.first, run.second, run.bounds, run.table,
+            run.elements.ts, run.elements.exp, run.ordered, starts, stops,
+        )
+    )  # fmt: skip
+    probe, found = np.empty(total, np.int64), np.empty(total, np.int64)
+    count = int(_pairs(starts, stops, elements.ts, run.elements.exp, 0, len(elements), probe, found))
+    return probe[:count], found[:count]
+
+
+class Runs(Synopsis):
+    """The elements of one join input that may still meet elements of the other."""
+
+    def __init__(self, key: Sequence[int], strict: bool) -> None:
+        self._key = tuple(key)
+        self._strict = strict
+        self._runs: list[Run] = []
+        self._next_id = 0
+
+    def __iter__(self) -> Any:
+        return iter(self._runs)
+
+    def add(self, elements: Elements) -> None:
+        """Remember `elements`."""
+        if not len(elements):
+            return
+        if self._strict and elements.sign is not None:
+            held = [run.elements for run in self._runs]
+            self._runs = []
+            elements = cancel(concat([*held, elements]))
+            if not len(elements):
+                return
+        self._append(elements)
+        while len(self._runs) >= _MERGE_AT and self._mergeable():
+            tail = self._runs[-_MERGE_AT:]
+            del self._runs[-_MERGE_AT:]
+            self._append(concat([run.elements for run in tail]))
+
+    def expire(self, heartbeat: int) -> None:
+        """Forget what no element with ts > heartbeat can meet."""
+        kept: list[Run] = []
+        for run in self._runs:
+            if run.last <= heartbeat + 1:
+                continue
+            if len(run.elements) > 1024 or run.ordered:
+                dead = int(np.count_nonzero(run.elements.exp <= heartbeat + 1))
+                if 2 * dead > len(run.elements):
+                    self._next_id += 1
+                    run = Run.build(self._next_id, run.elements.filter(run.elements.exp > heartbeat + 1), self._key)
+            kept.append(run)
+        self._runs = kept
+
+    def _append(self, elements: Elements) -> None:
+        self._next_id += 1
+        self._runs.append(Run.build(self._next_id, elements, self._key))
+
+    def _mergeable(self) -> bool:
+        """Whether the newest runs are of similar size: merging then copies each element a logarithmic number of times."""
+        sizes = [len(run.elements) for run in self._runs[-_MERGE_AT:]]
+        return max(sizes) <= 2 * _MERGE_AT * max(1, min(sizes)) or sizes[0] <= sum(sizes[1:])
+
+    @property
+    def rows(self) -> int:
+        return sum(len(run.elements) for run in self._runs)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(run.elements.nbytes for run in self._runs)
+
+    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+        chunks: dict[int, pa.RecordBatch] = {run.id: run.elements.to_batch() for run in self._runs}
+        return {"next": self._next_id, "runs": list(chunks)}, chunks
+
+    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
+        self._next_id = manifest["next"]
+        self._runs = [Run.build(i, Elements.from_batch(chunks[i]), self._key) for i in manifest["runs"]]
+
+
+def cancel(elements: Elements) -> Elements:
+    """The same relation with fewer elements: each negative tuple [b, e) ends one earlier element [a, e) of the same
+    tuple at b. What finds no partner stays."""
+    if elements.sign is None or not bool((elements.sign < 0).any()):
+        return elements
+    elements = _unit_signs(elements)
+    first, second = fingerprints([*elements.columns, pa.array(elements.exp)], len(elements))
+    codes, _ = group_codes(first, second)
+    # The k-th going of a tuple ends its k-th coming, in ts order.
+    negative = elements.signs < 0
+    order = np.lexsort((elements.ts, negative, codes))
+    starts = np.concatenate([[True], (np.diff(codes[order]) != 0) | (np.diff(negative[order].astype(np.int8)) != 0)])
+    rank = np.arange(len(order)) - np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = rank
+    by_pair = np.lexsort((negative, ranks, codes))
+    left, right = by_pair[:-1], by_pair[1:]
+    met = (codes[left] == codes[right]) & (ranks[left] == ranks[right])
+    comings, goings = left[met], right[met]
+    exp = elements.exp.copy()
+    exp[comings] = elements.ts[goings]
+    keep = np.ones(len(elements), np.bool_)
+    keep[goings] = False
+    # A going at or before its coming (a future element taken back) leaves the overlap of neither.
+    backwards = exp[comings] < elements.ts[comings]
+    if backwards.any():
+        keep[goings[backwards]] = True
+        exp[comings[backwards]] = elements.exp[comings[backwards]]
+    keep &= exp > elements.ts
+    return Elements(elements.columns, elements.ts, exp, elements.sign).filter(keep)
+
+
+def _unit_signs(elements: Elements) -> Elements:
+    """The same bag with every multiplicity written out as so many elements of sign 1 or -1."""
+    times = np.abs(elements.signs)
+    if bool((times == 1).all()):
+        return elements
+    rows = elements.take(np.repeat(np.arange(len(elements)), times))
+    return Elements(rows.columns, rows.ts, rows.exp, np.sign(rows.signs))
+
+

@@ -1,0 +1,200 @@
+"""A table of keyed rows with numeric lanes: the live groups of an aggregate, the values of a DISTINCT.
+
+Each key (a row fingerprint, see `fingerprints.py`) has a slot; lanes are arrays by slot that operators update in
+place with compiled loops. Durability is a log of chunks: a snapshot writes one chunk with the slots that changed
+since the last; the newest chunk that names a key is right about it. When the log has grown to twice the live rows it
+is rewritten as one chunk, so the cost of writing stays proportional to the changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.physical.elements import Int64s, concat_arrays, int64s
+from penstock.physical.fingerprints import UInt64s
+from penstock.physical.synopses.contract import Chunks, Synopsis
+
+Float64s = npt.NDArray[np.float64]
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@nb.njit(cache=True)
+def _find(table, first, second, count, new_first, new_second, slots):  # type: ignore[no-untyped-def]
+    """Slots of keys; unknown ones get the next free slot. `first`/`second` have room. Returns the new count."""
+    mask = np.uint64(table.shape[0] - 1)
+    for i in range(new_first.shape[0]):
+        place = (new_first[i] * _GOLDEN >> np.uint64(20)) & mask
+        while True:
+            slot = table[place]
+            if slot < 0:
+                table[place] = count
+                first[count] = new_first[i]
+                second[count] = new_second[i]
+                slots[i] = count
+                count += 1
+                break
+            if first[slot] == new_first[i] and second[slot] == new_second[i]:
+                slots[i] = slot
+                break
+            place = (place + np.uint64(1)) & mask
+    return count
+
+
+@nb.njit(cache=True)
+def _index(table, first, count):  # type: ignore[no-untyped-def]
+    mask = np.uint64(table.shape[0] - 1)
+    for slot in range(count):
+        place = (first[slot] * _GOLDEN >> np.uint64(20)) & mask
+        while table[place] >= 0:
+            place = (place + np.uint64(1)) & mask
+        table[place] = slot
+
+
+class SlotTable(Synopsis):
+    """Keys with `integers` int64 lanes, `floats` float64 lanes, and optionally the key's columns.
+
+    A slot is live while the lane given as `alive` is not 0; dead slots are dropped when they outnumber the live.
+    Slot numbers hold until the next call of `snapshot` or `shrink`.
+    """
+
+    def __init__(self, integers: int, floats: int, columns: Sequence[pa.DataType] = (), alive: int = 0) -> None:
+        self._alive = alive
+        self._types = tuple(columns)
+        self.count = 0
+        self._table = np.full(64, -1, np.int64)
+        self._first = np.empty(16, np.uint64)
+        self._second = np.empty(16, np.uint64)
+        self.integers = np.zeros((integers, 16), np.int64)
+        self.floats = np.zeros((floats, 16), np.float64)
+        self._columns: list[list[pa.Array]] = [[] for _ in self._types]
+        self._touched = np.zeros(16, np.bool_)
+        self._log: dict[int, pa.RecordBatch] = {}
+        self._next_id = 0
+        # Rewritten from scratch when dropped slots may still stand in the log as live.
+        self._rewrite = False
+
+    def slots(self, first: UInt64s, second: UInt64s, columns: Sequence[pa.Array] = ()) -> Int64s:
+        """The slot of each key; new keys (each given once) get one, with lanes 0 and the given key columns."""
+        before = self.count
+        self._reserve(before + len(first))
+        found = np.empty(len(first), np.int64)
+        self.count = int(_find(self._table, self._first, self._second, before, first, second, found))
+        if self.count > before and self._types:
+            fresh = pa.array(np.flatnonzero(found >= before))
+            for held, column in zip(self._columns, columns, strict=True):
+                held.append(column.take(fresh))
+        return found
+
+    def touch(self, slots: Int64s) -> None:
+        """Say that the lanes of `slots` have changed."""
+        self._touched[slots] = True
+
+    def key_columns(self, slots: Int64s) -> list[pa.Array]:
+        """The key's columns at `slots`; NULL where a slot is -1."""
+        chosen = pa.array(slots, mask=slots < 0)
+        result = []
+        for i, held in enumerate(self._columns):
+            if len(held) != 1:
+                held[:] = [concat_arrays(held)] if held else [pa.array([], self._types[i])]
+            result.append(held[0].take(chosen))
+        return result
+
+    def live(self) -> Int64s:
+        """The slots that are live."""
+        return np.flatnonzero(self.integers[self._alive, : self.count])
+
+    def fingerprints(self, slots: Int64s) -> tuple[UInt64s, UInt64s]:
+        return self._first[slots], self._second[slots]
+
+    def shrink(self) -> None:
+        """Drop dead slots when they outnumber the live; slot numbers change then."""
+        if self.count > 64:
+            live = self.live()
+            if 2 * len(live) < self.count:
+                self._keep(live)
+
+    @property
+    def rows(self) -> int:
+        return int(np.count_nonzero(self.integers[self._alive, : self.count]))
+
+    @property
+    def nbytes(self) -> int:
+        lanes = self.count * 8 * (2 + len(self.integers) + len(self.floats))
+        return lanes + sum(a.nbytes for held in self._columns for a in held)
+
+    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+        self.shrink()
+        changed = np.flatnonzero(self._touched[: self.count])
+        logged = sum(batch.num_rows for batch in self._log.values())
+        live = self.rows
+        if self._rewrite or logged + len(changed) > 2 * live + 64:
+            self._log = {}
+            changed = self.live()
+        if len(changed):
+            self._next_id += 1
+            self._log[self._next_id] = self._rows_of(changed)
+        self._touched[:] = False
+        self._rewrite = False
+        return {"next": self._next_id, "log": list(self._log)}, dict(self._log)
+
+    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
+        self._next_id = manifest["next"]
+        self._log = {i: chunks[i] for i in manifest["log"]}
+        for chunk in self._log.values():  # oldest first: later rows of a key overwrite earlier ones
+            arrays = chunk.columns
+            first, second = int64s(arrays[0]).view(np.uint64), int64s(arrays[1]).view(np.uint64)
+            integers, floats = len(self.integers), len(self.floats)
+            slots = self.slots(first, second, arrays[2 + integers + floats :])
+            for k in range(integers):
+                self.integers[k, slots] = int64s(arrays[2 + k])
+            for k in range(floats):
+                self.floats[k, slots] = arrays[2 + integers + k].to_numpy(zero_copy_only=True)
+
+    def _rows_of(self, slots: Int64s) -> pa.RecordBatch:
+        arrays = [pa.array(self._first[slots].view(np.int64)), pa.array(self._second[slots].view(np.int64))]
+        arrays += [pa.array(lane[slots]) for lane in self.integers]
+        arrays += [pa.array(lane[slots]) for lane in self.floats]
+        arrays += self.key_columns(slots)
+        return pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
+
+    def _keep(self, slots: Int64s) -> None:
+        columns = self.key_columns(slots)
+        count = len(slots)
+        self._first[:count] = self._first[slots]
+        self._second[:count] = self._second[slots]
+        self.integers[:, :count] = self.integers[:, slots]
+        self.floats[:, :count] = self.floats[:, slots]
+        self.integers[:, count : self.count] = 0
+        self.floats[:, count : self.count] = 0
+        self._columns = [[column] for column in columns]
+        self.count = count
+        self._rewrite = True
+        self._rebuild(self._table.shape[0])
+
+    def _reserve(self, capacity: int) -> None:
+        size = len(self._first)
+        if capacity > size:
+            grown = max(capacity, 2 * size)
+            self._first = np.resize(self._first, grown)
+            self._second = np.resize(self._second, grown)
+            self._touched = np.concatenate([self._touched, np.zeros(grown - size, np.bool_)])
+            self.integers = _grow(self.integers, grown)
+            self.floats = _grow(self.floats, grown)
+        if 2 * capacity > len(self._table):
+            self._rebuild(1 << int(2 * capacity).bit_length())
+
+    def _rebuild(self, size: int) -> None:
+        self._table = np.full(size, -1, np.int64)
+        _index(self._table, self._first, self.count)
+
+
+def _grow(lanes: Any, size: int) -> Any:
+    grown = np.zeros((lanes.shape[0], size), lanes.dtype)
+    grown[:, : lanes.shape[1]] = lanes
+    return grown

@@ -1,0 +1,1 @@
+"""Runtimes: what drives the executor. `local` in this process; `spark` on Apache Spark."""

@@ -1,0 +1,183 @@
+"""The local runtime: the same plan and executor as on Spark, driven in this process.
+
+For tests, examples and tiny jobs. Input can be cut into batches at random and the stages into any number of shards;
+answers do not depend on either, which is what the property tests check.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from penstock.algebra.optimizer import optimize
+from penstock.algebra.query import Query
+from penstock.physical.answers import answer_table
+from penstock.physical.elements import Elements, empty, forever
+from penstock.physical.executor import IngestExecutor, Port, Result, StageExecutor, cut
+from penstock.physical.ingest import read_columns, stamp
+from penstock.physical.operators import Tables
+from penstock.physical.plan import Plan
+from penstock.physical.planner import plan_queries
+from penstock.physical.progress import SourceProgress
+
+
+@dataclass
+class LocalResult:
+    """tables: the whole answer of each query; late: late elements by source; unusable: records without a usable
+    timestamp or operation by source; final: the heartbeat each query came to."""
+
+    tables: dict[str, pa.Table]
+    late: dict[str, int] = field(default_factory=dict)
+    unusable: dict[str, int] = field(default_factory=dict)
+    final: dict[str, int] = field(default_factory=dict)
+
+
+class LocalJob:
+    """A plan with all its stages and shards in this process."""
+
+    def __init__(self, plan: Plan, tables: Tables, shards: int = 1, drain: bool = False) -> None:
+        self.plan = plan
+        self.tables = tables
+        self.shards = shards
+        self.drain = drain
+        self.ingests = {name: IngestExecutor(plan, name, tables) for name in plan.sources}
+        self.stages = [[self._stage(s, k) for k in range(shards)] for s in range(1, plan.stages + 1)]
+
+    def _stage(self, stage: int, shard: int) -> StageExecutor:
+        return StageExecutor(self.plan, stage, shard, self.shards, self.tables, self.drain)
+
+    def round(self, stamped: Mapping[str, Sequence[Elements]], progress: Mapping[str, SourceProgress]) -> dict[str, list[Elements]]:
+        """Feed elements of sources and what has been seen of them; returns the answers that became final."""
+        mail: list[dict[Port, list[Elements]]] = [{} for _ in range(self.shards)]
+        for task, (name, batches) in enumerate(stamped.items()):
+            for elements in batches:
+                self._post(self.ingests[name].run(elements), mail, task)
+        answers: dict[str, list[Elements]] = {}
+        for stage in self.stages:
+            inbox, mail = mail, [{} for _ in range(self.shards)]
+            for shard, executor in enumerate(stage):
+                mine = {p: b for p, b in inbox[shard].items() if self.plan.steps[p[0]].stage == executor.stage}
+                for port, batches in inbox[shard].items():
+                    if port not in mine:
+                        mail[shard].setdefault(port, []).extend(batches)
+                result = executor.run(mine, progress)
+                self._post(result, mail, shard)
+                for query, parts in result.answers.items():
+                    answers.setdefault(query, []).extend(parts)
+        return answers
+
+    def _post(self, result: Result, mail: list[dict[Port, list[Elements]]], sender: int) -> None:
+        for port, batches in result.onward.items():
+            for elements in batches:
+                for shard, part in cut(elements, result.edges[port], self.shards, sender):
+                    mail[shard].setdefault(port, []).append(part)
+
+    def reload(self) -> None:
+        """Make every stage anew from its own snapshot, as a restart does."""
+        for row in self.stages:
+            for shard, executor in enumerate(row):
+                fresh = self._stage(executor.stage, shard)
+                for name, synopsis in executor.synopses().items():
+                    fresh.synopses()[name].restore(*synopsis.snapshot())
+                fresh.restore_marks(executor.marks())
+                row[shard] = fresh
+
+
+def compute_statics(plan: Plan, relations: Mapping[str, pa.Table]) -> dict[str, Elements]:
+    """The static relations of a plan as elements; relations: the declared ones, with all their columns."""
+    return {name: _compute_static(sub, relations) for name, sub in plan.statics.items()}
+
+
+def _compute_static(plan: Plan, relations: Mapping[str, pa.Table]) -> Elements:
+    job = LocalJob(plan, {})
+    stamped: dict[str, list[Elements]] = {}
+    for name, ingest in job.ingests.items():
+        batches = relations[name].combine_chunks().to_batches()
+        stamped[name] = [forever([b.column(c) for c in ingest.columns], b.num_rows) for b in batches]
+    parts = job.round(stamped, {}).get("", [])
+    query = plan.queries[""]
+    if not parts:
+        return empty(query.root.schema.types)
+    table = answer_table(query, parts)
+    columns = [table.column(i).combine_chunks() for i in range(2, table.num_columns)]
+    return forever(columns, table.num_rows)
+
+
+def run_local(
+    queries: Sequence[Query],
+    inputs: Mapping[str, pa.Table],
+    shards: int = 1,
+    drain: bool = False,
+    seed: int | None = None,
+    batch_rows: int | None = None,
+    reload: bool = False,
+    optimized: bool = True,
+) -> LocalResult:
+    """Answer `queries` over bounded inputs (source name -> table of all declared columns, in arrival order).
+
+    seed: cut every input at random places and interleave the sources at random; batch_rows: cut evenly; neither: one
+    batch each. reload: restore all state from its snapshot between batches. optimized: optimise the plans first.
+    """
+    ready = [replace(q, root=optimize(q.root)) if optimized else q for q in queries]
+    plan = plan_queries(ready)
+    statics = compute_statics(plan, inputs)
+    job = LocalJob(plan, statics, shards, drain)
+    seen = {name: SourceProgress() for name in plan.sources}
+    result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
+    answers: dict[str, list[pa.Table]] = {q.name: [] for q in ready}
+    for pieces, ended in _schedule(plan, inputs, seed, batch_rows):
+        stamped: dict[str, list[Elements]] = {}
+        for name, batch in pieces:
+            ingest, source = job.ingests[name], plan.sources[name]
+            columns = read_columns(source, ingest.columns)
+            chosen = pa.RecordBatch.from_arrays([batch.column(c) for c in columns], names=[str(c) for c in columns])
+            done = stamp(source, chosen, columns, ingest.columns, seen[name].high)
+            seen[name] = seen[name].merge(done.progress)
+            result.late[name] += len(done.late)
+            result.unusable[name] += len(done.unusable)
+            stamped.setdefault(name, []).append(done.elements)
+        for name in ended:
+            seen[name] = replace(seen[name], ended=True)
+        for query, parts in job.round(stamped, seen).items():
+            answers[query].append(answer_table(plan.queries[query], parts))
+        if reload:
+            job.reload()
+    for query in ready:
+        result.tables[query.name] = pa.concat_tables([answer_table(query, []), *answers[query.name]]).combine_chunks()
+    result.final = job.stages[0][0].heartbeats()
+    return result
+
+
+Piece = tuple[str, pa.RecordBatch]
+
+
+def _schedule(
+    plan: Plan, inputs: Mapping[str, pa.Table], seed: int | None, batch_rows: int | None
+) -> Iterator[tuple[list[Piece], list[str]]]:
+    """Rounds of input: pieces of sources, and the sources that end with the round."""
+    draw = random.Random(seed)
+    waiting = {name: _pieces(inputs[name], draw if seed is not None else None, batch_rows) for name in plan.sources}
+    if not waiting:
+        yield [], []
+    while waiting:
+        chosen = list(waiting) if seed is None else draw.sample(sorted(waiting), draw.randint(1, len(waiting)))
+        pieces = [(name, waiting[name].pop(0)) for name in chosen if waiting[name]]
+        ended = [name for name in chosen if not waiting[name]]
+        for name in ended:
+            del waiting[name]
+        yield pieces, ended
+
+
+def _pieces(table: pa.Table, draw: random.Random | None, batch_rows: int | None) -> list[pa.RecordBatch]:
+    table = table.combine_chunks()
+    size = table.num_rows
+    if draw is not None:
+        cuts = sorted(draw.randint(0, size) for _ in range(draw.randint(0, min(8, size))))
+    else:
+        cuts = list(range(batch_rows, size, batch_rows)) if batch_rows else []
+    bounds = [0, *cuts, size]
+    parts = (table.slice(a, b - a) for a, b in zip(bounds[:-1], bounds[1:], strict=True))
+    return [part.to_batches()[0] if part.num_rows else pa.RecordBatch.from_pylist([], part.schema) for part in parts]

@@ -1,0 +1,98 @@
+"""Settings as a typed table: what `SET key = value` and `--set key=value` may say.
+
+One row a setting: name, default, how a text becomes a value, and one line of help that the docs print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PenstockError, nearest
+
+
+def _boolean(text: str) -> bool:
+    folded = text.strip().lower()
+    if folded in ("true", "on", "1", "yes"):
+        return True
+    if folded in ("false", "off", "0", "no"):
+        return False
+    raise ValueError("true or false")
+
+
+def _count(minimum: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = minimum - 1
+        if value < minimum:
+            raise ValueError(f"a whole number, {minimum} or more")
+        return value
+
+    return parse
+
+
+_SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
+
+
+def _bytes(text: str) -> int:
+    folded = text.strip().lower()
+    digits = folded.rstrip("bkmg")
+    try:
+        size = int(float(digits) * _SIZES[folded[len(digits) :].strip()])
+    except (ValueError, KeyError):
+        raise ValueError("a size such as 64MB") from None
+    if size < 1:
+        raise ValueError("a size of at least one byte")
+    return size
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`parse` raises ValueError whose text says what a value looks like."""
+
+    name: str
+    default: Any
+    parse: Callable[[str], Any]
+    help: str
+
+
+TABLE: tuple[Setting, ...] = (
+    Setting("integer_division", False, _boolean, "`/` between integers truncates, as in STREAM"),
+    Setting("seed", 0, _count(0), "seed of everything that draws at random"),
+    Setting("shards", 0, _count(0), "shards of a keyed stage; 0: as many as Spark's default parallelism"),
+    Setting("max_batch_bytes", 256 * 2**20, _bytes, "bytes of input (as stored) that one micro-batch takes at the most"),
+)
+_BY_NAME = {s.name: s for s in TABLE}
+
+
+class Settings:
+    """The values in force. Immutable: `with_value` gives changed settings."""
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        self._values = dict(values or {})
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values.get(name, _BY_NAME[name].default)
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        return ((s.name, self[s.name]) for s in TABLE)
+
+    def with_value(self, name: str, text: str) -> Settings:
+        """These settings with `name` set from `text`. Raises PenstockError P0104."""
+        setting = _BY_NAME.get(name.lower())
+        if setting is None:
+            raise PenstockError("P0104", f"unknown setting {name}", hint=nearest(name, _BY_NAME))
+        try:
+            value = setting.parse(text)
+        except ValueError as error:
+            raise PenstockError("P0104", f"setting {setting.name} cannot be {text!r}: it is {error}") from None
+        return Settings({**self._values, setting.name: value})
+
+    def get_int(self, name: str) -> int:
+        return int(self[name])
+
+    def get_bool(self, name: str) -> bool:
+        return bool(self[name])

@@ -1,0 +1,114 @@
+"""Immutable typed nodes with one traversal and a content fingerprint.
+
+Expressions and algebra are trees of frozen dataclasses that derive from `Node`. The children of a node are
+the `Node`s found in its fields (also inside tuples), in field order; everything else in a field is a plain value.
+Equal trees have equal fingerprints, so that sharing between queries is a dictionary look-up (dask-expr's idea).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
+
+N = TypeVar("N", bound="Node")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Node:
+    """Base of every tree in Penstock. Subclasses are `@dataclass(frozen=True, eq=False)`: equality is by fingerprint.
+
+    A field declared with `metadata={"transparent": True}` does not count for the fingerprint (a position, a name
+    for display only).
+    """
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for field in dataclasses.fields(self):
+            _collect(getattr(self, field.name), found)
+        return tuple(found)
+
+    def with_children(self: N, children: tuple[Node, ...]) -> N:
+        """The same node over other children, given in the order of `children`; itself when they are the same objects."""
+        if all(a is b for a, b in zip(self.children, children, strict=True)):
+            return self
+        rest = iter(children)
+        changes = {f.name: _rebuild(getattr(self, f.name), rest) for f in dataclasses.fields(self) if f.init}
+        return dataclasses.replace(self, **changes)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hex digest of the whole tree's content; equal for equal trees in every process."""
+        known = self.__dict__.get("_fingerprint")
+        if known is None:
+            digest = hashlib.blake2b(type(self).__name__.encode(), digest_size=16)
+            for field in dataclasses.fields(self):
+                if not field.metadata.get("transparent"):
+                    digest.update(f"|{field.name}=".encode())
+                    digest.update(_token(getattr(self, field.name)).encode())
+            known = digest.hexdigest()
+            object.__setattr__(self, "_fingerprint", known)
+        return cast(str, known)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Every node of the tree, parents first, shared nodes as often as they occur."""
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(top.children))
+
+
+def transform_up(node: N, rule: Callable[[Node], Node], within: type[Node] | None = None) -> N:
+    """The tree with `rule` applied to every node, children before parents. `rule` returns the node itself for no change.
+    within: visit only nodes of that class, and leave others with all that stands below them as they are."""
+    visit = within or Node
+    children = tuple(transform_up(c, rule, within) if isinstance(c, visit) else c for c in node.children)
+    return cast(N, rule(node.with_children(children)))
+
+
+def transform_down(node: N, rule: Callable[[Node], Node], within: type[Node] | None = None) -> N:
+    """The tree with `rule` applied to every node, parents before children; the children of the result are visited.
+    within: as for `transform_up`."""
+    visit = within or Node
+    changed = rule(node)
+    children = tuple(transform_down(c, rule, within) if isinstance(c, visit) else c for c in changed.children)
+    return cast(N, changed.with_children(children))
+
+
+def _collect(value: object, found: list[Node]) -> None:
+    if isinstance(value, Node):
+        found.append(value)
+    elif isinstance(value, tuple):
+        for item in value:
+            _collect(item, found)
+
+
+def _rebuild(value: object, rest: Iterator[Node]) -> object:
+    if isinstance(value, Node):
+        return next(rest)
+    if isinstance(value, tuple):
+        items: list[Any] = [_rebuild(item, rest) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value
+
+
+def _token(value: object) -> str:
+    if isinstance(value, Node):
+        return value.fingerprint
+    if isinstance(value, tuple):
+        return "(" + ",".join(_token(item) for item in value) + ")"
+    # The type keeps 1, 1.0, True and '1' apart.
+    return f"{type(value).__name__}:{value!r}"

@@ -1,0 +1,191 @@
+"""Column types, schemas, time domains and intervals.
+
+A column type is a `pyarrow.DataType`, because Arrow is the one physical format. A `TimeDomain` says what one tick of
+a query's time is (LANGUAGE 1): microseconds for a TIMESTAMP column, the declared unit for an integer column.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError, nearest
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+#: The beginning and the end of time, in ticks. BEGIN is the `ts` of what holds from the start (a static relation);
+#: END (∞) is the `exp` of what never expires or whose end is not known yet. Sums with window lengths must not overflow.
+BEGIN = -(2**62)
+END = 2**62
+
+
+class Unit(enum.Enum):
+    """Units of time; the value is the length in microseconds."""
+
+    MICROSECOND = 1
+    MILLISECOND = 1_000
+    SECOND = 1_000_000
+    MINUTE = 60_000_000
+    HOUR = 3_600_000_000
+    DAY = 86_400_000_000
+    WEEK = 604_800_000_000
+
+    @staticmethod
+    def parse(word: str) -> Unit | None:
+        """The unit that a word names: singular, plural or usual short form, in any case; None when it names none."""
+        return _UNIT_WORDS.get(word.lower())
+
+
+_UNIT_WORDS: dict[str, Unit] = {u.name.lower(): u for u in Unit}
+_UNIT_WORDS |= {u.name.lower() + "s": u for u in Unit}
+_UNIT_WORDS |= {
+    "us": Unit.MICROSECOND, "ms": Unit.MILLISECOND, "s": Unit.SECOND, "sec": Unit.SECOND, "secs": Unit.SECOND,
+    "min": Unit.MINUTE, "mins": Unit.MINUTE, "h": Unit.HOUR, "hr": Unit.HOUR, "hrs": Unit.HOUR, "d": Unit.DAY,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A length of time as written: `amount` of `unit`. Shown as `10 SECOND`."""
+
+    amount: Fraction
+    unit: Unit
+
+    def __str__(self) -> str:
+        amount = self.amount.numerator if self.amount.denominator == 1 else float(self.amount)
+        return f"{amount} {self.unit.name}"
+
+
+@dataclass(frozen=True)
+class TimeDomain:
+    """What one tick is. `unit` is the tick; `calendar` is true for TIMESTAMP columns (ticks are microseconds since
+    1970-01-01 UTC, shown as ISO-8601) and false for integer columns (shown as the integer)."""
+
+    unit: Unit
+    calendar: bool
+
+    def ticks(self, interval: Interval) -> int:
+        """`interval` in ticks. Raises PenstockError P0303 when it is no whole number of ticks."""
+        ticks = interval.amount * interval.unit.value / self.unit.value
+        if ticks.denominator != 1:
+            raise PenstockError(
+                "P0303",
+                f"{interval} is no whole number of ticks of {self.unit.name}",
+                hint=f"declare the stream's timestamp with a finer UNIT, or use a multiple of 1 {self.unit.name}",
+            )
+        return int(ticks)
+
+    def type(self) -> pa.DataType:
+        """The Arrow type of a result's `ts` column."""
+        return TIMESTAMP if self.calendar else pa.int64()
+
+    def show(self, tick: int) -> str:
+        """`tick` as people read it: ISO-8601 UTC for a calendar domain, else the integer."""
+        if not self.calendar or not -(2**55) < tick < 2**57:
+            return str(tick)
+        when = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=tick)
+        return when.strftime("%Y-%m-%dT%H:%M:%S") + (f".{when.microsecond:06d}" if when.microsecond else "") + "Z"
+
+    def show_length(self, ticks: int) -> str:
+        """A length of `ticks` as people write it: the largest unit that divides it, or plain ticks."""
+        size = ticks * self.unit.value
+        for unit in sorted(Unit, key=lambda u: -u.value):
+            if size % unit.value == 0 and size:
+                return f"{size // unit.value} {unit.name}"
+        return f"{ticks} ticks"
+
+
+CALENDAR = TimeDomain(Unit.MICROSECOND, True)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A named column. `qualifier` is the alias or name of the source it came from, for name resolution only."""
+
+    name: str
+    type: pa.DataType
+    qualifier: str | None = None
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a stream or relation, by position; names need not be unique inside a query."""
+
+    fields: tuple[Field, ...]
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __getitem__(self, index: int) -> Field:
+        return self.fields[index]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.fields)
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        return tuple(f.type for f in self.fields)
+
+    def index(self, name: str) -> int | None:
+        """The position of the only column called `name` (case-insensitive), or None."""
+        found = [i for i, f in enumerate(self.fields) if f.name.lower() == name.lower()]
+        return found[0] if len(found) == 1 else None
+
+    def qualified(self, qualifier: str) -> Schema:
+        return Schema(tuple(Field(f.name, f.type, qualifier) for f in self.fields))
+
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema with column names made unique by position (`c0`, `c1`, ...): the internal wire format."""
+        return pa.schema([pa.field(f"c{i}", f.type) for i, f in enumerate(self.fields)])
+
+
+_TYPE_NAMES: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(), "BOOL": pa.bool_(),
+    "TINYINT": pa.int8(), "BYTE": pa.int8(), "SMALLINT": pa.int16(), "SHORT": pa.int16(),
+    "INT": pa.int32(), "INTEGER": pa.int32(), "BIGINT": pa.int64(), "LONG": pa.int64(),
+    "FLOAT": pa.float32(), "REAL": pa.float32(), "DOUBLE": pa.float64(),
+    "STRING": pa.string(), "VARCHAR": pa.string(), "CHAR": pa.string(), "TEXT": pa.string(),
+    "DATE": pa.date32(), "TIMESTAMP": TIMESTAMP, "BINARY": pa.binary(),
+    "DECIMAL": pa.decimal128(10, 0), "NUMERIC": pa.decimal128(10, 0), "DEC": pa.decimal128(10, 0),
+}  # fmt: skip
+_DECIMAL = re.compile(r"^(?:DECIMAL|NUMERIC|DEC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)$")
+_SIZED = re.compile(r"^(VARCHAR|CHAR|STRING)\s*\(\s*\d+\s*\)$")
+
+
+def parse_type(text: str) -> pa.DataType:
+    """The Arrow type of an SQL type name such as `DECIMAL(10,2)`. Raises PenstockError P0207 for an unknown one."""
+    name = text.strip().upper()
+    if name in _TYPE_NAMES:
+        return _TYPE_NAMES[name]
+    if match := _DECIMAL.match(name):
+        precision, scale = int(match[1]), int(match[2] or 0)
+        if 1 <= precision <= 38 and scale <= precision:
+            return pa.decimal128(precision, scale)
+        raise PenstockError("P0207", f"{text}: a DECIMAL has 1 to 38 digits, and no more decimals than digits")
+    if _SIZED.match(name):
+        return pa.string()
+    raise PenstockError("P0207", f"unknown type {text}", hint=nearest(text, _TYPE_NAMES))
+
+
+def type_name(type_: pa.DataType) -> str:
+    """The SQL name of an Arrow type: the inverse of `parse_type`."""
+    if pa.types.is_decimal(type_):
+        return f"DECIMAL({type_.precision},{type_.scale})"
+    for name in ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "DATE", "BINARY"):
+        if _TYPE_NAMES[name] == type_:
+            return name
+    if pa.types.is_timestamp(type_):
+        return "TIMESTAMP"
+    if pa.types.is_null(type_):
+        return "NULL"
+    return str(type_).upper()
