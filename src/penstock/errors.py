@@ -132,7 +132,9 @@ class ScriptErrors(PenstockError):
     """All errors of one script, in the order of their places. `errors` is never empty; the first one lends its code."""
 
     def __init__(self, errors: Sequence[PenstockError]) -> None:
-        self.errors = tuple(sorted(errors, key=lambda e: (e.position.line, e.position.column) if e.position else (0, 0)))
+        self.errors = tuple(
+            sorted(errors, key=lambda e: (e.position.line, e.position.column) if e.position else (0, 0))
+        )
         first = self.errors[0]
         super().__init__(first.code, first.message, first.position, first.hint, first.cause)
 

@@ -63,7 +63,9 @@ TABLE: tuple[Setting, ...] = (
     Setting("integer_division", False, _boolean, "`/` between integers truncates, as in STREAM"),
     Setting("seed", 0, _count(0), "seed of everything that draws at random"),
     Setting("shards", 0, _count(0), "shards of a keyed stage; 0: as many as Spark's default parallelism"),
-    Setting("max_batch_bytes", 256 * 2**20, _bytes, "bytes of input (as stored) that one micro-batch takes at the most"),
+    Setting(
+        "max_batch_bytes", 256 * 2**20, _bytes, "bytes of input (as stored) that one micro-batch takes at the most"
+    ),
 )
 _BY_NAME = {s.name: s for s in TABLE}
 

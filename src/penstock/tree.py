@@ -25,13 +25,17 @@ class Node:
 
     @property
     def children(self) -> tuple[Node, ...]:
-        found: list[Node] = []
-        for field in dataclasses.fields(self):
-            _collect(getattr(self, field.name), found)
-        return tuple(found)
+        known = self.__dict__.get("_children")
+        if known is None:
+            found: list[Node] = []
+            for field in dataclasses.fields(self):
+                _collect(getattr(self, field.name), found)
+            known = tuple(found)
+            object.__setattr__(self, "_children", known)
+        return cast("tuple[Node, ...]", known)
 
     def with_children(self: N, children: tuple[Node, ...]) -> N:
-        """The same node over other children, given in the order of `children`; itself when they are the same objects."""
+        """The same node over other children, in the order of `children`; itself when they are the same objects."""
         if all(a is b for a, b in zip(self.children, children, strict=True)):
             return self
         rest = iter(children)
@@ -72,7 +76,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def transform_up(node: N, rule: Callable[[Node], Node], within: type[Node] | None = None) -> N:
-    """The tree with `rule` applied to every node, children before parents. `rule` returns the node itself for no change.
+    """The tree with `rule` applied to every node, children before parents; for no change, it returns the node itself.
     within: visit only nodes of that class, and leave others with all that stands below them as they are."""
     visit = within or Node
     children = tuple(transform_up(c, rule, within) if isinstance(c, visit) else c for c in node.children)

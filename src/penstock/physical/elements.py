@@ -42,7 +42,7 @@ class Elements:
     @property
     def nbytes(self) -> int:
         extra = 0 if self.sign is None else self.sign.nbytes
-        return sum(c.nbytes for c in self.columns) + self.ts.nbytes + self.exp.nbytes + extra
+        return int(sum(c.nbytes for c in self.columns)) + self.ts.nbytes + self.exp.nbytes + extra
 
     def take(self, indices: Int64s) -> Elements:
         chosen = pa.array(indices)
@@ -130,7 +130,7 @@ def encode(batches: Sequence[pa.RecordBatch]) -> bytes:
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def decode(blob: bytes | memoryview | pa.Buffer) -> list[pa.RecordBatch]:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-
 from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import cut_by_shard
@@ -103,9 +102,7 @@ class StageExecutor:
         self._shard = shard
         self._drain = drain
         self._graph = _Graph(plan, [s for s in plan.steps if s.stage == stage])
-        self._operators: dict[int, Operator] = {
-            s.id: make_operator(s.spec, tables, shards) for s in self._graph.steps
-        }
+        self._operators: dict[int, Operator] = {s.id: make_operator(s.spec, tables, shards) for s in self._graph.steps}
         self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
         self.progress: dict[str, SourceProgress] = {}
 

@@ -22,13 +22,13 @@ def order_keys(column: pa.Array) -> Int64s:
         bits = values.view(np.int64)
         return np.where(bits < 0, np.int64(-(2**63)) - bits - 1, bits)
     if pa.types.is_boolean(kind):
-        return column.fill_null(False).cast(pa.int8()).to_numpy(zero_copy_only=False).astype(np.int64)
-    if pa.types.is_integer(kind):
-        return column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    if pa.types.is_date32(kind):
-        return column.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    if pa.types.is_timestamp(kind):
-        return column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        column = column.cast(pa.int8())
+    elif pa.types.is_date32(kind):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        column = column.cast(pa.int64())
+    if pa.types.is_integer(column.type):
+        return np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
     ranks: Int64s = pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks
 

@@ -9,6 +9,7 @@ shards can be chosen by them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numba as nb
 import numpy as np
@@ -119,7 +120,7 @@ def _words(column: pa.Array) -> list[UInt64s]:
 
 def _bytes_words(column: pa.Array, offset_type: type) -> list[UInt64s]:
     _, offsets, data = column.buffers()
-    starts = np.frombuffer(offsets, offset_type)[column.offset : column.offset + len(column) + 1]
+    starts: npt.NDArray[Any] = np.frombuffer(offsets, offset_type)[column.offset : column.offset + len(column) + 1]
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
     one, two = np.empty(len(column), np.uint64), np.empty(len(column), np.uint64)
     _string_words(starts, content, one, two)

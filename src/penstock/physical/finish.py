@@ -113,7 +113,9 @@ def _finish_decimal(call: AggregateCall, kind: pa.DataType, own: _LANES, none: B
     wide = pa.decimal128(38, kind.scale)
     buffer = pa.py_buffer(raw.tobytes())
     values = pa.Array.from_buffers(wide, len(none), [None, buffer])
-    limit = pa.scalar(10 ** (call.type.precision - kind.scale), pa.decimal128(38, 0)) if call.type.precision < 38 else None
+    limit = (
+        pa.scalar(10 ** (call.type.precision - kind.scale), pa.decimal128(38, 0)) if call.type.precision < 38 else None
+    )
     if limit is not None:
         none = none | pc.greater_equal(pc.abs(values), limit.cast(wide)).to_numpy(zero_copy_only=False)
     masked = pa.array(none)
@@ -122,7 +124,9 @@ def _finish_decimal(call: AggregateCall, kind: pa.DataType, own: _LANES, none: B
 
 def _decimal_average(call: AggregateCall, kind: pa.DataType, limbs: Int64s, count: Int64s, none: Bools) -> pa.Array:
     """Sum / count, rounded half up to the result's scale: exact, with Python's integers as NumPy objects."""
-    total = limbs[3].astype(object) * 2**96 + limbs[2].astype(object) * 2**64 + limbs[1].astype(object) * 2**32 + limbs[0]
+    total = (
+        limbs[3].astype(object) * 2**96 + limbs[2].astype(object) * 2**64 + limbs[1].astype(object) * 2**32 + limbs[0]
+    )
     scaled = total * 10 ** (call.type.scale - kind.scale)
     divisor = np.where(none, 1, count).astype(object)
     halves = (abs(scaled) * 2 + divisor) // (2 * divisor)

@@ -39,7 +39,9 @@ def read_columns(source: Source, needed: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({*needed, *extra}))
 
 
-def stamp(source: Source, batch: pa.RecordBatch, columns: Sequence[int], needed: Sequence[int], high: int | None) -> Stamped:
+def stamp(
+    source: Source, batch: pa.RecordBatch, columns: Sequence[int], needed: Sequence[int], high: int | None
+) -> Stamped:
     """Stamp a batch whose columns are the declared ones at `columns`; `high`: the largest timestamp seen before it."""
     assert source.timestamp is not None
     length = batch.num_rows
@@ -67,7 +69,9 @@ def stamp(source: Source, batch: pa.RecordBatch, columns: Sequence[int], needed:
     elements = _elements(source, batch, columns, needed, ts, sign, kept)
     lates = np.flatnonzero(late)
     unusable = np.array(sorted(reasons), np.int64)
-    return Stamped(elements, lates, largest[lates] - ts[lates], unusable, tuple(reasons[int(i)] for i in unusable), progress)
+    return Stamped(
+        elements, lates, largest[lates] - ts[lates], unusable, tuple(reasons[int(i)] for i in unusable), progress
+    )
 
 
 def _elements(

@@ -6,7 +6,8 @@ even after values of very different size; sums of decimals as four 32-bit limbs.
 lanes of their own, since they could never be subtracted again. MIN, MAX and DISTINCT are not additive: their arguments
 travel as value columns beside the lanes.
 
-Layout of a lane row: key columns | integer lanes | float lanes (hi and lo of each) | values of MIN/MAX | values of DISTINCT.
+Layout of a lane row: key columns | integer lanes | float lanes (hi and lo of each) | values of MIN/MAX | values of
+DISTINCT.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ import pyarrow.compute as pc
 from penstock.expressions.evaluate import evaluate, mask
 from penstock.expressions.nodes import AggregateCall, Expression, Literal
 from penstock.physical.elements import Bools, Elements, Int64s, int64s
-from penstock.physical.fingerprints import fingerprints
 from penstock.physical.extremes import extreme_by_code
+from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import group_codes, sum_by_code, with_time
 
 Float64s = npt.NDArray[np.float64]
@@ -217,8 +218,8 @@ def _squares(values, weights):  # type: ignore[no-untyped-def]
     high = np.empty_like(values)
     low = np.empty_like(values)
     for i in range(values.shape[0]):
-        h, l = _product(values[i], values[i])
-        high[i], low[i] = h * weights[i], l * weights[i]
+        square, rest = _product(values[i], values[i])
+        high[i], low[i] = square * weights[i], rest * weights[i]
     return high, low
 
 

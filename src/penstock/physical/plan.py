@@ -19,7 +19,6 @@ from penstock.expressions.nodes import Expression
 from penstock.physical.lanes import LanePlan
 
 
-
 @dataclass(frozen=True)
 class Spec:
     """What one operator does."""
@@ -54,6 +53,15 @@ class StaticSpec(Spec):
 
     def describe(self) -> dict[str, str]:
         return {"table": self.table}
+
+
+@dataclass(frozen=True)
+class UpdatesSpec(Spec):
+    """Updates of a relation, `+` and `-` by sign. key: the columns that tell rows apart (all but timestamp and
+    operation)."""
+
+    key: tuple[int, ...]
+    types: tuple[pa.DataType, ...]
 
 
 @dataclass(frozen=True)
@@ -235,7 +243,7 @@ class Plan:
     steps: tuple[Step, ...]
     queries: dict[str, Query]
     sources: dict[str, Source]
-    statics: dict[str, "Plan"] = field(default_factory=dict)
+    statics: dict[str, Plan] = field(default_factory=dict)
 
     @property
     def stages(self) -> int:
@@ -245,4 +253,3 @@ class Plan:
     def consumers(self, step: int) -> list[tuple[Step, int, Input]]:
         """(consumer, port, edge) of every edge out of `step`."""
         return [(s, p, i) for s in self.steps for p, i in enumerate(s.inputs) if i.step == step]
-

@@ -56,6 +56,7 @@ from penstock.physical.plan import (
     Step,
     StreamMode,
     UnionSpec,
+    UpdatesSpec,
     WindowSpec,
 )
 from penstock.physical.progress import timed_sources
@@ -90,7 +91,7 @@ class Builder:
     def lower(self, node: Algebra) -> Lowered:
         found = self.known.get(node.fingerprint)
         if found is None:
-            if is_static(node) and not self.inputs_static:
+            if is_static(node) and not node.is_stream and not self.inputs_static:
                 found = self.static(node)
             else:
                 found = lower(node, self)
@@ -98,8 +99,8 @@ class Builder:
         return found
 
     def add(
-        self, spec: Spec, inputs: Sequence[Input], stage: int, node: Algebra, types: Sequence[pa.DataType] | None = None,
-        names: Sequence[str] | None = None,
+        self, spec: Spec, inputs: Sequence[Input], stage: int, node: Algebra,
+        types: Sequence[pa.DataType] | None = None, names: Sequence[str] | None = None,
     ) -> int:  # fmt: skip
         step = Step(
             len(self.steps), spec, tuple(inputs), stage,
@@ -184,7 +185,13 @@ def lower(node: Algebra, builder: Builder) -> Lowered:
 @lower.register(StreamScan)
 @lower.register(RelationScan)
 def _scan(node: Scan, builder: Builder) -> Lowered:
-    return Lowered(builder.add(ScanSpec(node.source, node.columns), (), 0, node), 0)
+    scan = Lowered(builder.add(ScanSpec(node.source, node.columns), (), 0, node), 0)
+    if node.source.operation is None:
+        return scan
+    apart = (node.source.timestamp, node.source.operation)
+    key = tuple(i for i, column in enumerate(node.columns) if column not in apart)
+    edge, stage, partitions = builder.keyed(scan, key)
+    return Lowered(builder.add(UpdatesSpec(key, node.schema.types), [edge], stage, node), stage, partitions)
 
 
 @lower.register
@@ -245,7 +252,10 @@ def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
     plan = plan_lanes(node.group, node.aggregates)
     panes = node.input.pattern is not Pattern.STRICT and any(w.slide is not None for w in own_windows(node))
     types = _lane_types(node, plan)
-    names = [*(node.input.schema[i].name for i in node.group), *(f"lane{i}" for i in range(len(types) - len(node.group)))]
+    names = [
+        *(node.input.schema[i].name for i in node.group),
+        *(f"lane{i}" for i in range(len(types) - len(node.group))),
+    ]
     lanes = builder.add(LanesSpec(plan, panes), [Input(child.step)], child.stage, node.input, types, names)
     places = {column: i for i, column in reversed(list(enumerate(node.group)))}
     made = Lowered(lanes, child.stage, _moved(child.partitions, places))
@@ -383,5 +393,3 @@ def _rstream_at_instants(node: RelationToStream, builder: Builder, child: Lowere
 def lowered_types() -> set[type]:
     """The algebra nodes that have a lowering, for the test that walks them all."""
     return {t for t in lower.registry if t is not Algebra and t is not object}
-
-

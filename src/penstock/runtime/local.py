@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -49,7 +50,9 @@ class LocalJob:
     def _stage(self, stage: int, shard: int) -> StageExecutor:
         return StageExecutor(self.plan, stage, shard, self.shards, self.tables, self.drain)
 
-    def round(self, stamped: Mapping[str, Sequence[Elements]], progress: Mapping[str, SourceProgress]) -> dict[str, list[Elements]]:
+    def round(
+        self, stamped: Mapping[str, Sequence[Elements]], progress: Mapping[str, SourceProgress]
+    ) -> dict[str, list[Elements]]:
         """Feed elements of sources and what has been seen of them; returns the answers that became final."""
         mail: list[dict[Port, list[Elements]]] = [{} for _ in range(self.shards)]
         for task, (name, batches) in enumerate(stamped.items()):
@@ -134,19 +137,20 @@ def run_local(
             ingest, source = job.ingests[name], plan.sources[name]
             columns = read_columns(source, ingest.columns)
             chosen = pa.RecordBatch.from_arrays([batch.column(c) for c in columns], names=[str(c) for c in columns])
-            done = stamp(source, chosen, columns, ingest.columns, seen[name].high)
-            seen[name] = seen[name].merge(done.progress)
-            result.late[name] += len(done.late)
-            result.unusable[name] += len(done.unusable)
-            stamped.setdefault(name, []).append(done.elements)
+            taken = stamp(source, chosen, columns, ingest.columns, seen[name].high)
+            seen[name] = seen[name].merge(taken.progress)
+            result.late[name] += len(taken.late)
+            result.unusable[name] += len(taken.unusable)
+            stamped.setdefault(name, []).append(taken.elements)
         for name in ended:
             seen[name] = replace(seen[name], ended=True)
         for query, parts in job.round(stamped, seen).items():
             answers[query].append(answer_table(plan.queries[query], parts))
         if reload:
             job.reload()
-    for query in ready:
-        result.tables[query.name] = pa.concat_tables([answer_table(query, []), *answers[query.name]]).combine_chunks()
+    for done in ready:
+        parts_of = [answer_table(done, []), *answers[done.name]]
+        result.tables[done.name] = pa.concat_tables(parts_of).combine_chunks()
     result.final = job.stages[0][0].heartbeats()
     return result
 
@@ -179,5 +183,5 @@ def _pieces(table: pa.Table, draw: random.Random | None, batch_rows: int | None)
     else:
         cuts = list(range(batch_rows, size, batch_rows)) if batch_rows else []
     bounds = [0, *cuts, size]
-    parts = (table.slice(a, b - a) for a, b in zip(bounds[:-1], bounds[1:], strict=True))
+    parts = (table.slice(a, b - a) for a, b in pairwise(bounds))
     return [part.to_batches()[0] if part.num_rows else pa.RecordBatch.from_pylist([], part.schema) for part in parts]

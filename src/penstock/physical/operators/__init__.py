@@ -13,6 +13,7 @@ from penstock.physical.operators.join import Join, Lookup
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.static import Output, Static
+from penstock.physical.operators.updates import Updates
 from penstock.physical.plan import (
     AggregateSpec,
     ChangesSpec,
@@ -28,6 +29,7 @@ from penstock.physical.plan import (
     Spec,
     StaticSpec,
     UnionSpec,
+    UpdatesSpec,
     WindowSpec,
 )
 
@@ -39,6 +41,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     StaticSpec: lambda spec, tables, shards: Static(spec, tables[spec.table], shards),
     FilterSpec: lambda spec, tables, shards: Filter(spec),
     ProjectSpec: lambda spec, tables, shards: Projection(spec),
+    UpdatesSpec: lambda spec, tables, shards: Updates(spec),
     UnionSpec: lambda spec, tables, shards: Union(spec),
     WindowSpec: lambda spec, tables, shards: TimeWindow(spec),
     LanesSpec: lambda spec, tables, shards: Lanes(spec),

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from penstock.physical.elements import Bools, Elements, Int64s, concat, int64s
 from penstock.physical.extremes import follow_least, order_keys, transitions
-from penstock.physical.finish import finish
 from penstock.physical.fingerprints import UInt64s, fingerprints
+from penstock.physical.finish import finish
 from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.lanes import Float64s, add_pair, value_lanes
 from penstock.physical.operators.contract import Moment, Operator
@@ -30,7 +30,9 @@ from penstock.types import BEGIN, END
 
 
 @nb.njit(cache=True)
-def _sweep(slots, times, order, integers, floats, state_integers, state_floats, guards, out_integers, out_floats, out_event):  # type: ignore[no-untyped-def]
+def _sweep(  # type: ignore[no-untyped-def]
+    slots, times, order, integers, floats, state_integers, state_floats, guards, out_integers, out_floats, out_event
+):
     """Apply events, sorted by (slot, time), to the state; one output per (slot, time). guards[k] is the integer lane
     that counts the terms of float pair k: at 0 the pair is exactly 0. Returns the number of outputs."""
     n = order.shape[0]
@@ -87,12 +89,9 @@ class Aggregation(Operator):
         self._live: FifoQueue | CalendarQueue = FifoQueue() if spec.fifo else CalendarQueue()
         value_types = spec.input_types[self._keys + plan.integers + plan.floats :]
         self._bags = {
-            argument: SlotTable(3, 0, [value_types[i]])
-            for i, argument in enumerate((*plan.extremes, *plan.distincts))
+            argument: SlotTable(3, 0, [value_types[i]]) for i, argument in enumerate((*plan.extremes, *plan.distincts))
         }
-        self._guards = np.array(
-            [a.integers for a in plan.arguments for _ in range(a.float_lanes // 2)], np.int64
-        )
+        self._guards = np.array([a.integers for a in plan.arguments for _ in range(a.float_lanes // 2)], np.int64)
         self._started = False
 
     def synopses(self) -> Mapping[str, Synopsis]:
@@ -206,7 +205,14 @@ class Aggregation(Operator):
         return self._emit(touched, old_state, old_extremes, slots, times, state, extremes)
 
     def _emit(
-        self, touched: Int64s, old_state: Any, old_extremes: Any, slots: Int64s, times: Int64s, state: Any, extremes: Any
+        self,
+        touched: Int64s,
+        old_state: Any,
+        old_extremes: Any,
+        slots: Int64s,
+        times: Int64s,
+        state: Any,
+        extremes: Any,
     ) -> list[Elements]:
         results = finish(self._plan, state[0], state[1], extremes)
         old_results = finish(self._plan, old_state[0], old_state[1], old_extremes)
@@ -311,7 +317,16 @@ class Aggregation(Operator):
             groups = np.searchsorted(touched, events.slots)
             least = np.empty(count, np.int64)
             follow_least(
-                groups, events.times, order, pairs, events.integers[0], held[by_key], starts, bag.integers[0], keys, least
+                groups,
+                events.times,
+                order,
+                pairs,
+                events.integers[0],
+                held[by_key],
+                starts,
+                bag.integers[0],
+                keys,
+                least,
             )
             bag.touch(involved)
             result[argument] = _values_at(bag, least)
@@ -333,9 +348,7 @@ class Aggregation(Operator):
             slots, times = pairs[known], events.times[known]
             order = argsort_code_time(slots, times)
             event, step = np.empty(len(known), np.int64), np.empty(len(known), np.int64)
-            count = int(
-                transitions(slots, times, order, events.integers[0][known], bag.integers[0], event, step)
-            )
+            count = int(transitions(slots, times, order, events.integers[0][known], bag.integers[0], event, step))
             bag.touch(np.unique(slots))
             rows = known[event[:count]]
             integers, floats = value_lanes(argument, column.take(pa.array(rows)), step[:count])
@@ -392,8 +405,4 @@ def _join(parts: list[_Events]) -> _Events:
         np.concatenate([p.floats for p in parts], axis=1),
     )
     values = tuple(pa.concat_arrays([p.values[i] for p in parts]) for i in range(len(parts[0].values)))
-    return _Events(
-        np.concatenate([p.slots for p in parts]), np.concatenate([p.times for p in parts]), lanes, values
-    )
-
-
+    return _Events(np.concatenate([p.slots for p in parts]), np.concatenate([p.times for p in parts]), lanes, values)

@@ -51,8 +51,12 @@ class Changes(Operator):
                 parts += self._ends(arrived, moment.heartbeat)
         if not parts:
             return []
-        events = _from_start(concat(parts), moment.start)
-        if not self._spec.netted:
+        events = concat(parts)
+        before = events.ts < moment.start
+        if before.any():
+            # What holds from the beginning of time is told at the first instant, and may change there at once.
+            events = Elements(events.columns, np.maximum(events.ts, moment.start), events.exp, events.sign)
+        if before.any() or not self._spec.netted:
             events = net(events)
         return self._wanted(events)
 
@@ -114,10 +118,3 @@ def _goings(batch: pa.RecordBatch) -> Elements:
 
 def _told_at(elements: Elements, ts: Int64s, sign: Int64s) -> Elements:
     return Elements(elements.columns, ts, np.full(len(ts), END), sign)
-
-
-def _from_start(events: Elements, start: int) -> Elements:
-    """What holds from the beginning of time is told at the first instant."""
-    if not bool((events.ts < start).any()):
-        return events
-    return Elements(events.columns, np.maximum(events.ts, start), events.exp, events.sign)

@@ -1,14 +1,13 @@
 """What every physical operator promises to the executor.
 
-In each round the executor gives an operator all input there is (`process`, any number of times), then tells it how far
-time is known (`advance`). What an operator returns over all rounds depends on the elements and the last heartbeat alone,
-never on how they were cut into rounds. Elements may carry a ts beyond the heartbeat; an operator that needs order keeps
-them until it comes. After `advance(moment)`, no element with ts ≤ moment.heartbeat will be given any more.
+In each round the executor gives an operator all input there is (`process`, any number of times), then tells it how
+far time is known (`advance`). What an operator returns over all rounds depends on the elements and the last heartbeat
+alone, never on how they were cut into rounds. Elements may carry a ts beyond the heartbeat; an operator that needs
+order keeps them until it comes. After `advance(moment)`, no element with ts ≤ moment.heartbeat is given any more.
 """
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +26,7 @@ class Moment:
     shard: int = 0
 
 
-class Operator(ABC):
+class Operator:
     """One operator in one shard. Ports are numbered by input."""
 
     def process(self, port: int, elements: Elements) -> list[Elements]:

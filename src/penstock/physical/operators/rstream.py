@@ -17,7 +17,8 @@ from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.operators.rowwise import round_up
 from penstock.physical.plan import RStreamSpec, StreamMode
-from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.held import Held
 from penstock.physical.synopses.runs import cancel
 from penstock.types import END
 
@@ -29,7 +30,7 @@ class RStream(Operator):
         self._spec = spec
         self._early = Early()
         self._arrivals = Early()
-        self._held = _Held()
+        self._held = Held()
         self._done: int | None = None
 
     def synopses(self) -> Mapping[str, Synopsis]:
@@ -56,7 +57,8 @@ class RStream(Operator):
         relation = cancel(concat(parts)) if parts else None
         result = self._evaluate(relation, since, moment.heartbeat)
         if relation is not None:
-            self._held.replace(relation.filter(relation.exp > moment.heartbeat + 1))
+            # What ends with the next instant is kept: its end may be an instant of its own.
+            self._held.replace(relation.filter(relation.exp > moment.heartbeat))
         return result
 
     def _evaluate(self, relation: Elements | None, since: int, until: int) -> list[Elements]:
@@ -108,32 +110,3 @@ def _repeat(counts: Int64s) -> tuple[Int64s, Int64s]:
     counts = np.maximum(counts, 0)
     rows = np.repeat(np.arange(len(counts)), counts)
     return rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-
-
-class _Held(Synopsis):
-    """The elements of the relation that live on."""
-
-    def __init__(self) -> None:
-        self.elements: Elements | None = None
-        self._version = 0
-
-    def replace(self, elements: Elements) -> None:
-        self.elements = elements
-        self._version += 1
-
-    @property
-    def rows(self) -> int:
-        return 0 if self.elements is None else len(self.elements)
-
-    @property
-    def nbytes(self) -> int:
-        return 0 if self.elements is None else self.elements.nbytes
-
-    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
-        chunks = {} if self.elements is None else {self._version: self.elements.to_batch()}
-        return {"version": self._version}, chunks
-
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
-        self._version = manifest["version"]
-        if self._version in chunks:
-            self.elements = Elements.from_batch(chunks[self._version])

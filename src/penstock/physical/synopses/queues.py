@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,7 @@ class CalendarQueue(_Queue):
             self._days.setdefault(int(days[0]), []).append(whole)
         else:
             bounds = [0, *cuts.tolist(), len(due)]
-            for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+            for start, stop in pairwise(bounds):
                 part = whole.batch.slice(start, stop - start)
                 self._next_id += 1
                 self._days.setdefault(int(days[start]), []).append(_Chunk(self._next_id, part))

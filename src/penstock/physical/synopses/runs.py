@@ -21,7 +21,6 @@ from penstock.physical.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.synopses.contract import Chunks, Synopsis
 
-
 _MERGE_AT = 4
 
 
@@ -31,7 +30,7 @@ class Run:
     bounds[k]:bounds[k+1]; table is an open-addressing index from fingerprint to k. ordered: inside every key the
     expirations never fall."""
 
-    id: int
+    number: int
     elements: Elements
     first: UInt64s
     second: UInt64s
@@ -41,7 +40,7 @@ class Run:
     last: int
 
     @staticmethod
-    def build(id: int, elements: Elements, key: Sequence[int]) -> Run:
+    def build(number: int, elements: Elements, key: Sequence[int]) -> Run:
         length = len(elements)
         first, second = fingerprints([elements.columns[i] for i in key], length)
         codes, heads = group_codes(first, second)
@@ -55,7 +54,7 @@ class Run:
         table = np.full(1 << int(2 * len(heads) + 1).bit_length(), -1, np.int64)
         _index_keys(table, key_first)
         last = int(elements.exp.max())
-        return Run(id, elements, key_first, key_second, bounds, table, not bool(falls.any()), last)
+        return Run(number, elements, key_first, key_second, bounds, table, not bool(falls.any()), last)
 
 
 @nb.njit(cache=True)
@@ -81,7 +80,9 @@ def _first_above(values, start, stop, limit):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
-def _ranges(first, second, ts, exp, run_first, run_second, bounds, table, run_ts, run_exp, ordered, starts, stops):  # type: ignore[no-untyped-def]
+def _ranges(  # type: ignore[no-untyped-def]
+    first, second, ts, exp, run_first, run_second, bounds, table, run_ts, run_exp, ordered, starts, stops
+):
     """For every probe the stretch of the run that may overlap it; returns the total length."""
     mask = np.uint64(table.shape[0] - 1)
     total = 0
@@ -181,7 +182,7 @@ class Runs(Synopsis):
         self._runs.append(Run.build(self._next_id, elements, self._key))
 
     def _mergeable(self) -> bool:
-        """Whether the newest runs are of similar size: merging then copies each element a logarithmic number of times."""
+        """Whether the newest runs are of similar size: merging then copies an element a logarithmic number of times."""
         sizes = [len(run.elements) for run in self._runs[-_MERGE_AT:]]
         return max(sizes) <= 2 * _MERGE_AT * max(1, min(sizes)) or sizes[0] <= sum(sizes[1:])
 
@@ -194,7 +195,7 @@ class Runs(Synopsis):
         return sum(run.elements.nbytes for run in self._runs)
 
     def snapshot(self) -> tuple[dict[str, Any], Chunks]:
-        chunks: dict[int, pa.RecordBatch] = {run.id: run.elements.to_batch() for run in self._runs}
+        chunks: dict[int, pa.RecordBatch] = {run.number: run.elements.to_batch() for run in self._runs}
         return {"next": self._next_id, "runs": list(chunks)}, chunks
 
     def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
@@ -241,5 +242,3 @@ def _unit_signs(elements: Elements) -> Elements:
         return elements
     rows = elements.take(np.repeat(np.arange(len(elements)), times))
     return Elements(rows.columns, rows.ts, rows.exp, np.sign(rows.signs))
-
-

@@ -126,7 +126,7 @@ class SlotTable(Synopsis):
     @property
     def nbytes(self) -> int:
         lanes = self.count * 8 * (2 + len(self.integers) + len(self.floats))
-        return lanes + sum(a.nbytes for held in self._columns for a in held)
+        return lanes + int(sum(a.nbytes for held in self._columns for a in held))
 
     def snapshot(self) -> tuple[dict[str, Any], Chunks]:
         self.shrink()

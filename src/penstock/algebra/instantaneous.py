@@ -1,0 +1,62 @@
+"""Two derived properties: at which instants a relation can hold anything at all, told by its own windows.
+
+Contract, whatever selections are later pushed below these windows:
+
+- `is_instantaneous(node)` is true only if R(τ) is empty wherever no element arrives in one of them. An RSTREAM over it
+  need not hear of arrivals that the WHERE drops (LANGUAGE 4.3): at these instants nothing would be emitted;
+- `is_windowed(node)` is true only if R(τ) is empty wherever all of them are empty, and they do empty. An RSTREAM over
+  it need not know when the elements that the WHERE drops expire, which is how long time runs with `--drain`.
+
+False is always a safe answer, and the one an operator without an entry here gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+
+from penstock.algebra.aggregate import Aggregate, Distinct
+from penstock.algebra.join import Join
+from penstock.algebra.nodes import Algebra
+from penstock.algebra.rowwise import Project, Select
+from penstock.algebra.setops import UnionAll
+from penstock.algebra.windows import Window, WindowKind
+
+
+@singledispatch
+def is_instantaneous(node: Algebra) -> bool:
+    """Whether every element of the relation `node` lives only at ticks at which an own-window element arrives."""
+    return False
+
+
+@is_instantaneous.register
+def _window(node: Window) -> bool:
+    # RANGE of one tick is NOW. A SLIDE moves validity to a boundary, where nothing need arrive.
+    one_tick = node.kind is WindowKind.NOW or (node.kind is WindowKind.RANGE and node.length == 1)
+    return one_tick and node.slide is None
+
+
+@singledispatch
+def is_windowed(node: Algebra) -> bool:
+    """Whether every element of the relation `node` lives only while an element of an own window does, not for ever."""
+    return False
+
+
+@is_windowed.register
+def _finite(node: Window) -> bool:
+    return node.kind is not WindowKind.UNBOUNDED
+
+
+def _register(holds: Callable[[Algebra], bool], register: Callable[..., object]) -> None:
+    """What both properties have in common: how they pass from inputs to results."""
+    for row_by_row in (Select, Project, Distinct):
+        register(row_by_row, lambda node: holds(node.input))
+    register(UnionAll, lambda node: all(holds(member) for member in node.members))
+    # The joined tuple lives within both sides, so one side is enough.
+    register(Join, lambda node: holds(node.left) or holds(node.right))
+    # An ungrouped aggregate has its row also where its input is empty.
+    register(Aggregate, lambda node: bool(node.group) and holds(node.input))
+
+
+_register(is_instantaneous, is_instantaneous.register)
+_register(is_windowed, is_windowed.register)

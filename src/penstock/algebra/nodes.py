@@ -1,0 +1,95 @@
+"""The logical algebra's base: what every operator of a query is and which properties it derives.
+
+A node is a stream (an append-only bag of (tuple, ts)) or a relation (a bag that varies over time), LANGUAGE 2. Each
+operator family has its own file in this folder; each derives its properties from its inputs:
+
+- `schema`: the columns;
+- `is_stream`: stream or relation;
+- `domain`: the time domain, None where no timed input stands below (static relations fit every domain);
+- `pattern`: the update pattern (LANGUAGE 5);
+- `keys`: sets of column positions that are unique in R(τ) at every τ.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from penstock.algebra.pattern import Pattern
+from penstock.errors import PenstockError
+from penstock.tree import Node, walk
+from penstock.types import Schema, TimeDomain
+
+Keys = frozenset[frozenset[int]]
+NO_KEYS: Keys = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Algebra(Node):
+    """A logical operator. Immutable; equal plans have equal fingerprints."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema: ...
+
+    @property
+    @abstractmethod
+    def pattern(self) -> Pattern: ...
+
+    @property
+    def is_stream(self) -> bool:
+        return False
+
+    @property
+    def keys(self) -> Keys:
+        return NO_KEYS
+
+    @property
+    def inputs(self) -> tuple[Algebra, ...]:
+        """The algebra nodes directly below (children that are expressions left out)."""
+        return tuple(child for child in self.children if isinstance(child, Algebra))
+
+    @property
+    def domain(self) -> TimeDomain | None:
+        return common_domain(self.inputs)
+
+    def describe(self) -> Mapping[str, str]:
+        """What explain shows of this node beside its name, pattern and keys: parameter -> text."""
+        return {}
+
+
+def common_domain(inputs: tuple[Algebra, ...]) -> TimeDomain | None:
+    """The one domain of `inputs`. Raises PenstockError P0302 when two differ."""
+    domains = {d for d in (node.domain for node in inputs) if d is not None}
+    if len(domains) > 1:
+        shown = " and ".join(sorted("TIMESTAMP" if d.calendar else f"integers of {d.unit.name}" for d in domains))
+        raise PenstockError("P0302", f"streams of different time domains in one query: {shown}")
+    return next(iter(domains), None)
+
+
+def leaves(node: Algebra) -> Iterator[Algebra]:
+    """The algebra nodes without inputs, left to right."""
+    for found in walk(node):
+        if isinstance(found, Algebra) and not found.inputs:
+            yield found
+
+
+def column_labels(schema: Schema) -> tuple[str, ...]:
+    """What to call the columns in text, by position: their names; where two are alike, with their source's name before
+    them, or their position behind."""
+    qualified = [f"{f.qualifier}.{f.name}" if f.qualifier else f.name for f in schema]
+    return tuple(
+        name if schema.names.count(name) == 1 else q if qualified.count(q) == 1 else f"{name}#{i}"
+        for i, (name, q) in enumerate(zip(schema.names, qualified, strict=True))
+    )
+
+
+def named(text: str, name: str) -> str:
+    """An item of a list of columns: `text AS name`, or the text alone where it says the name already."""
+    return text if text == name else f"{text} AS {name}"
+
+
+def is_static(node: Algebra) -> bool:
+    """Whether the relation is the same at every instant: only static relations stand below."""
+    return node.domain is None

@@ -1,0 +1,76 @@
+"""Relation to stream: ISTREAM, DSTREAM, RSTREAM (LANGUAGE 4.3)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from penstock.algebra.nodes import Algebra
+from penstock.algebra.pattern import Pattern
+from penstock.algebra.scans import RelationScan
+from penstock.algebra.windows import Window
+from penstock.types import Schema
+
+
+class StreamKind(enum.Enum):
+    ISTREAM = "ISTREAM"
+    DSTREAM = "DSTREAM"
+    RSTREAM = "RSTREAM"
+
+
+@dataclass(frozen=True, eq=False)
+class RelationToStream(Algebra):
+    """The stream that `kind` makes of a relation; the elements' ts is the instant they are emitted at."""
+
+    input: Algebra
+    kind: StreamKind
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def is_stream(self) -> bool:
+        return True
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.MONOTONIC
+
+    def describe(self) -> Mapping[str, str]:
+        text = {"kind": self.kind.value}
+        if self.kind is StreamKind.RSTREAM:
+            period = evaluation_period(self)
+            domain = self.domain
+            show = domain.show_length if domain else str
+            text["evaluated"] = "every arrival and change" if period is None else f"every {show(period[0])}"
+        return text
+
+
+def own_windows(node: Algebra) -> Iterator[Window]:
+    """The windows of a query itself: those not inside a derived stream below."""
+    for child in node.inputs:
+        if isinstance(child, Window):
+            yield child
+        else:
+            yield from own_windows(child)
+
+
+def evaluation_period(node: RelationToStream) -> tuple[int, int] | None:
+    """(slide, align) when all the query's windows have the same SLIDE, else None: RSTREAM is then evaluated at every
+    instant at which an element of one of its streams arrives or the relation changes (LANGUAGE 4.3)."""
+    slides = {(w.slide, w.align) for w in own_windows(node)}
+    if len(slides) != 1:
+        return None
+    slide, align = slides.pop()
+    return None if slide is None else (slide, align)
+
+
+def updated_relations(node: Algebra) -> Iterator[RelationScan]:
+    """Relations with updates of the query itself."""
+    for child in node.inputs:
+        if isinstance(child, RelationScan) and not child.source.is_static:
+            yield child
+        elif not isinstance(child, Window):
+            yield from updated_relations(child)

@@ -1,0 +1,70 @@
+"""The rewrite rules: one file per rule, and this ordered list of them.
+
+A rule is a function from a plan to an equivalent plan; it returns the very node it was given when it has nothing to
+do. Its docstring states the law it uses and a counter-example where the law ends. `tests/algebra/fixtures/` holds
+a text file of before;after pairs for each.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.algebra.nodes import Algebra
+from penstock.algebra.rules.compute_join_keys import compute_join_keys
+from penstock.algebra.rules.fold_constants import fold_constants
+from penstock.algebra.rules.merge_projections import merge_projections
+from penstock.algebra.rules.merge_selections import merge_selections
+from penstock.algebra.rules.prune_columns import prune_columns
+from penstock.algebra.rules.push_selection_below_window import push_selection_below_window
+from penstock.algebra.rules.push_selection_through_aggregate import push_selection_through_aggregate
+from penstock.algebra.rules.push_selection_through_distinct import push_selection_through_distinct
+from penstock.algebra.rules.push_selection_through_projection import push_selection_through_projection
+from penstock.algebra.rules.push_selection_through_union import push_selection_through_union
+from penstock.algebra.rules.remove_distinct import remove_distinct
+from penstock.algebra.rules.remove_identity_projection import remove_identity_projection
+from penstock.algebra.rules.selection_into_join import selection_into_join
+from penstock.algebra.rules.simplify_conditions import simplify_conditions
+from penstock.algebra.rules.split_join_condition import split_join_condition
+
+
+class Kind(enum.Enum):
+    """LOCAL: looks at one node and what stands below it, and is tried at every node; PLAN: is given the root."""
+
+    LOCAL = "local"
+    PLAN = "plan"
+
+
+class Phase(enum.Enum):
+    """REWRITE: makes the plan smaller or moves work down; PRUNE: fits the columns to the plan's final shape."""
+
+    REWRITE = "rewrite"
+    PRUNE = "prune"
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str
+    function: Callable[[Algebra], Algebra]
+    kind: Kind = Kind.LOCAL
+    phase: Phase = Phase.REWRITE
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("fold_constants", fold_constants),
+    Rule("simplify_conditions", simplify_conditions),
+    Rule("merge_selections", merge_selections),
+    Rule("merge_projections", merge_projections),
+    Rule("remove_identity_projection", remove_identity_projection),
+    Rule("remove_distinct", remove_distinct),
+    Rule("push_selection_through_projection", push_selection_through_projection),
+    Rule("push_selection_through_union", push_selection_through_union),
+    Rule("push_selection_through_distinct", push_selection_through_distinct),
+    Rule("push_selection_through_aggregate", push_selection_through_aggregate),
+    Rule("selection_into_join", selection_into_join),
+    Rule("split_join_condition", split_join_condition),
+    Rule("compute_join_keys", compute_join_keys),
+    Rule("push_selection_below_window", push_selection_below_window, Kind.PLAN),
+    Rule("prune_columns", prune_columns, Kind.PLAN, Phase.PRUNE),
+)

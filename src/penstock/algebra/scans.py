@@ -1,0 +1,92 @@
+"""Leaves of a plan: streams and relations as they were declared (LANGUAGE 3)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.algebra.nodes import Algebra
+from penstock.algebra.pattern import Pattern
+from penstock.types import Field, Schema, TimeDomain
+
+
+class OnError(enum.Enum):
+    """What happens to a record that does not parse or has no timestamp."""
+
+    DEAD_LETTER = "DEAD LETTER"
+    FAIL = "FAIL"
+    SKIP = "SKIP"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A declared stream or relation.
+
+    columns: all declared columns, in order; connector: `FILES`, `MEMORY`, `DATAFRAME`; options: its (key, value)
+    pairs, keys in lower case; timestamp: position of the timestamp column, None for a static relation;
+    domain: what its ticks are, None for a static relation; slack: ORDER WITHIN in ticks;
+    operation: position of the OPERATION BY column (`+` or `-`), relations only.
+    """
+
+    name: str
+    is_stream: bool
+    columns: Schema
+    connector: str
+    options: tuple[tuple[str, str], ...] = ()
+    timestamp: int | None = None
+    domain: TimeDomain | None = None
+    slack: int = 0
+    on_error: OnError = OnError.DEAD_LETTER
+    operation: int | None = None
+
+    @property
+    def is_static(self) -> bool:
+        return not self.is_stream and self.timestamp is None
+
+    def option(self, key: str, default: str = "") -> str:
+        return dict(self.options).get(key, default)
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Algebra):
+    """Base of both scans. `columns`: the positions of the declared columns that are read, in output order."""
+
+    source: Source
+    columns: tuple[int, ...]
+
+    @property
+    def schema(self) -> Schema:
+        chosen = (self.source.columns[i] for i in self.columns)
+        return Schema(tuple(Field(f.name, f.type, self.source.name) for f in chosen))
+
+    @property
+    def domain(self) -> TimeDomain | None:
+        return self.source.domain
+
+    def describe(self) -> Mapping[str, str]:
+        return {"source": self.source.name, "columns": ", ".join(self.schema.names)}
+
+
+@dataclass(frozen=True, eq=False)
+class StreamScan(Scan):
+    """The elements of a declared stream."""
+
+    @property
+    def is_stream(self) -> bool:
+        return True
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.MONOTONIC
+
+
+@dataclass(frozen=True, eq=False)
+class RelationScan(Scan):
+    """A declared relation: constant from the beginning of time, or updated by a timed source. The update columns
+    (timestamp and operation) are ordinary columns too where the query reads them."""
+
+    @property
+    def pattern(self) -> Pattern:
+        # A relation that only ever gains rows is monotonic; static ones do not add to the pattern.
+        return Pattern.STRICT if self.source.operation is not None else Pattern.MONOTONIC

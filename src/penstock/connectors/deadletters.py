@@ -1,0 +1,109 @@
+"""Dead letters: records kept out of every query, with where they stood and why (LANGUAGE 1 and 3).
+
+Contract: `write` is idempotent per (source, batch, task): a task that runs again replaces what it wrote, so nothing is
+counted twice. A file appears whole or not at all. One folder per source, one JSON object per line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import urllib.parse
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from penstock.connectors.contract import Rejected
+from penstock.errors import PenstockError
+
+_VALUE = re.compile(r" ?'(?:[^'\\]|\\.)*'")
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """One record. ts: its timestamp in ticks, when it had one (a late element has)."""
+
+    path: str
+    line: int | None
+    record: str
+    reason: str
+    ts: int | None = None
+
+    @staticmethod
+    def of(rejected: Rejected) -> DeadLetter:
+        return DeadLetter(rejected.path, rejected.line, rejected.record, rejected.reason)
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """The dead letters of one run, in `directory`, which is made when the first one is written."""
+
+    directory: str
+
+    def write(self, source: str, batch: int, task: int, letters: Iterable[DeadLetter]) -> int:
+        """Keep the letters of one task; returns how many. Raises PenstockError P0502 when they cannot be written."""
+        lines = [json.dumps(asdict(letter), ensure_ascii=False) + "\n" for letter in letters]
+        place = self._folder(source) / f"{batch:08d}-{task:05d}.jsonl"
+        try:
+            if lines:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                _replace(place, "".join(lines))
+            else:
+                place.unlink(missing_ok=True)
+        except OSError as error:
+            hint = "free space, or choose another folder"
+            raise PenstockError(
+                "P0502", f"dead letters cannot be written: {place}: {error.strerror}", hint=hint
+            ) from error
+        return len(lines)
+
+    def read(self, source: str) -> Iterator[DeadLetter]:
+        """All letters of a source, by batch and task."""
+        folder = self._folder(source)
+        for place in sorted(folder.glob("[0-9]*.jsonl")) if folder.is_dir() else []:
+            with place.open(encoding="utf-8") as lines:
+                for line in lines:
+                    yield DeadLetter(**json.loads(line))
+
+    def sources(self) -> list[str]:
+        """The sources that have letters."""
+        root = Path(self.directory)
+        return sorted(urllib.parse.unquote(p.name) for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
+
+    def counts(self, source: str) -> dict[str, int]:
+        """How many letters per reason, the most frequent first; values in a reason are left out, so that equal
+        mistakes count together."""
+        return dict(Counter(reason_kind(letter.reason) for letter in self.read(source)).most_common())
+
+    def _folder(self, source: str) -> Path:
+        return Path(self.directory) / urllib.parse.quote(source, safe=" ")
+
+
+def reason_kind(reason: str) -> str:
+    """A reason without the value it quotes: `bad number 'x' in column b` -> `bad number in column b`."""
+    return _VALUE.sub("", reason)
+
+
+def as_error(rejected: Rejected, source: str | None = None) -> PenstockError:
+    """The error that a rejected record is for a source declared ON ERROR FAIL."""
+    place = rejected.path if rejected.line is None else f"{rejected.path}:{rejected.line}"
+    name = f"source {source}: " if source else ""
+    shown = f"; the record: {rejected.record[:200]}" if rejected.record else ""
+    hint = "correct the file, or declare the source ON ERROR DEAD LETTER or SKIP"
+    return PenstockError("P0403", f"{name}{place}: {rejected.reason}{shown}", hint=hint)
+
+
+def _replace(place: Path, text: str) -> None:
+    # Another attempt of the same task may write at the same time; both write the same text.
+    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(place)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,59 @@
+"""Options of a connector, `(key 'value', ...)`, checked against what the connector knows: P0208 for anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.errors import PenstockError, nearest
+
+
+@dataclass(frozen=True)
+class Options:
+    """owner: whose options they are, for messages; pairs: (key, value), keys in lower case."""
+
+    owner: str
+    pairs: tuple[tuple[str, str], ...]
+
+    def only(self, known: Iterable[str]) -> None:
+        """Raises PenstockError P0208 for an option that is not `known`."""
+        for key, _ in self.pairs:
+            if key not in known:
+                raise PenstockError("P0208", f"{self.owner} has no option {key}", hint=nearest(key, known))
+
+    def text(self, key: str, default: str = "") -> str:
+        return dict(self.pairs).get(key, default)
+
+    def has(self, key: str) -> bool:
+        return key in dict(self.pairs)
+
+    def needed(self, key: str) -> str:
+        """The value of an option that cannot be left out."""
+        if not self.text(key).strip():
+            raise PenstockError("P0208", f"{self.owner} needs the option {key}", hint=f"write ({key} '...')")
+        return self.text(key)
+
+    def choice(self, key: str, values: tuple[str, ...], default: str) -> str:
+        """One of `values`, whatever its case."""
+        value = self.text(key, default).strip().lower()
+        if value not in values:
+            expected = " or ".join(values)
+            raise PenstockError("P0208", f"{self.owner}: option {key} cannot be '{value}': it is {expected}")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        return self.choice(key, ("true", "false"), str(default).lower()) == "true"
+
+    def character(self, key: str, default: str) -> str:
+        """One ASCII character; `\\t` and `tab` are the tabulator."""
+        value = self.text(key, default)
+        value = "\t" if value.lower() in ("\\t", "tab") else value
+        if len(value) != 1 or not value.isascii() or value in "\r\n":
+            raise PenstockError("P0208", f"{self.owner}: option {key} cannot be '{value}': it is one ASCII character")
+        return value
+
+    def count(self, key: str, default: int) -> int:
+        value = self.text(key, str(default)).strip()
+        if not value.isdecimal():
+            raise PenstockError("P0208", f"{self.owner}: option {key} cannot be '{value}': it is a whole number")
+        return int(value)

@@ -1,0 +1,202 @@
+"""FILES: one part file per batch in a folder, each whole or not there at all; a marker tells what the folder holds.
+
+Contract: `part-<batch>.<format>` is written beside its place under a hidden name, flushed to disk, then renamed, so a
+reader never sees half a batch, and a batch written again replaces itself. `_penstock.json` holds the query's name, the
+columns and their types, and the id of the run. Nothing that a Penstock result could not have made is ever removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.algebra.query import Query
+from penstock.algebra.scans import Source
+from penstock.connectors.contract import Sink
+from penstock.connectors.options import Options
+from penstock.connectors.sinks.text import csv_text, json_text
+from penstock.connectors.sources.files import FilesSource
+from penstock.errors import PenstockError
+from penstock.types import Field, Schema, parse_type, type_name
+
+MARKER = "_penstock.json"
+_VERSION = 1
+_OWN = re.compile(r"^\.?part-\d{8,}\.(csv|json|parquet)(\.tmp)?$|^\._penstock\.json\.tmp$")
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What a result folder says about itself."""
+
+    query: str
+    format: str
+    columns: list[str]
+    types: list[str]
+    run: str
+    version: int = _VERSION
+
+    @staticmethod
+    def read(folder: Path) -> Marker | None:
+        """The marker of `folder`; None when it has none that can be understood."""
+        try:
+            return Marker(**json.loads((folder / MARKER).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+class FilesSink(Sink):
+    def __init__(self, query: Query) -> None:
+        super().__init__(query)
+        options = Options(f"INTO FILES of {query.name}", query.sink.options)
+        options.only(("path", "format"))
+        self._folder = Path(options.needed("path").removeprefix("file://")).expanduser().absolute()
+        self._format = options.choice("format", tuple(_WRITERS), "csv")
+
+    @property
+    def place(self) -> str:
+        return str(self._folder)
+
+    def open(self, resume: bool, overwrite: bool) -> None:
+        found = Marker.read(self._folder)
+        try:
+            names = sorted(p.name for p in self._folder.iterdir()) if self._folder.exists() else []
+            unfinished = [name for name in names if _OWN.match(name) and name.endswith(".tmp")]
+            if resume and found is not None:
+                self._same(found)
+                self._remove(unfinished)
+                return
+            if len(names) > len(unfinished):
+                self._make_room(names, found, overwrite)
+            else:
+                # A run that was killed before its marker stood left no result.
+                self._remove(unfinished)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._place(
+                MARKER, lambda path: path.write_text(json.dumps(asdict(self._marker()), indent=1) + "\n", "utf-8")
+            )
+        except OSError as error:
+            raise self._failed(self._folder, error) from error
+
+    def write(self, batch: int, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        name = f"part-{batch:08d}.{self._format}"
+        try:
+            self._place(name, lambda path: _WRITERS[self._format](self._typed(table), path))
+        except (OSError, pa.ArrowException) as error:
+            raise self._failed(self._folder / name, error) from error
+
+    def _typed(self, table: pa.Table) -> pa.Table:
+        """`table` as the marker says: a column that is NULL throughout is text."""
+        schema = pa.schema([pa.field(n, parse_type(t)) for n, t in zip(table.column_names, self._types(), strict=True)])
+        return table.cast(schema)
+
+    def _types(self) -> list[str]:
+        op = [] if self.query.root.is_stream else [pa.string()]
+        types = [self.query.domain.type(), *op, *self.query.root.schema.types]
+        return ["STRING" if pa.types.is_null(t) else type_name(t) for t in types]
+
+    def _marker(self) -> Marker:
+        return Marker(self.query.name, self._format, list(self.query.output_names), self._types(), uuid.uuid4().hex)
+
+    def _same(self, found: Marker) -> None:
+        mine = self._marker()
+        if (found.format, found.columns, found.types) != (mine.format, mine.columns, mine.types):
+            message = f"query {self.query.name}: {self._folder} holds a result of other columns or another format"
+            raise PenstockError("P0501", message, hint="choose another folder, or start anew with --overwrite")
+
+    def _make_room(self, names: list[str], found: Marker | None, overwrite: bool) -> None:
+        """Remove an earlier result, or refuse to."""
+        own = [name for name in names if _OWN.match(name)]
+        if not overwrite:
+            hint = (
+                "--overwrite replaces it, --checkpoint DIR lets a run go on where it stopped; or choose another folder"
+            )
+            message = f"query {self.query.name}: {self._folder} is not empty"
+            raise PenstockError("P0501", message, hint=hint)
+        foreign = [name for name in names if name not in own and name != MARKER]
+        if foreign and found is None:
+            message = f"query {self.query.name}: {self._folder} holds files of others, such as {foreign[0]}"
+            raise PenstockError("P0501", message, hint="they are not overwritten: choose another folder")
+        # The marker goes last: a folder that is half cleared is still known as a result.
+        self._remove([*own, *(name for name in names if name == MARKER)])
+
+    def _remove(self, names: list[str]) -> None:
+        for name in names:
+            (self._folder / name).unlink(missing_ok=True)
+
+    def _place(self, name: str, write: Callable[[Path], object]) -> None:
+        """Let `write` make a file and give it its name once it is on disk. Whatever fails, nothing is left."""
+        temporary = self._folder / f".{name}.tmp"
+        try:
+            write(temporary)
+            _flush(temporary)
+            temporary.replace(self._folder / name)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _flush(self._folder)
+
+    def _failed(self, path: Path, error: Exception) -> PenstockError:
+        said = getattr(error, "strerror", None) or str(error)
+        hint = "free space on that disk, or allow writing there; nothing of this batch is visible"
+        return PenstockError(
+            "P0502", f"query {self.query.name}: {path} cannot be written: {said}", hint=hint, cause=error
+        )
+
+
+def read_result(path: str) -> pa.Table:
+    """The result in the folder `path`, batch after batch. Raises PenstockError P0401 where there is none."""
+    folder = Path(path)
+    marker = Marker.read(folder)
+    if marker is None:
+        raise PenstockError("P0401", f"{path} holds no result", hint=f"a result folder has a file {MARKER}")
+    types = [parse_type(text) for text in marker.types]
+    columns = Schema(tuple(Field(n, t) for n, t in zip(marker.columns, types, strict=True)))
+    parts = sorted(folder.glob(f"part-*.{marker.format}"), key=lambda p: (len(p.name), p.name))
+    options = (("path", str(folder.absolute())), ("format", marker.format))
+    source = FilesSource(Source(marker.query, True, columns, "FILES", options))
+    batches = []
+    for part in parts:
+        for split in source.splits(str(part.absolute())):
+            for parsed in source.read(split, tuple(range(len(types)))):
+                if parsed.rejected:
+                    raise PenstockError("P0401", f"{part} is damaged: {parsed.rejected[0].reason}")
+                batches.append(parsed.batch)
+    return pa.Table.from_batches(batches, schema=pa.schema(list(zip(marker.columns, types, strict=True))))
+
+
+def _write_text(text: Callable[[pa.Table], pa.Buffer]) -> Callable[[pa.Table, Path], None]:
+    def write(table: pa.Table, path: Path) -> None:
+        with path.open("wb") as file:
+            file.write(text(table))
+
+    return write
+
+
+def _write_parquet(table: pa.Table, path: Path) -> None:
+    pq.write_table(table, str(path), compression="zstd")
+
+
+_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    "csv": _write_text(csv_text),
+    "json": _write_text(json_text),
+    "parquet": _write_parquet,
+}
+
+
+def _flush(path: Path) -> None:
+    """Have the disk hold a file, or the names in a folder."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,102 @@
+"""Arrow IPC files, in the file format (splits of record batches) and in the stream format (one split).
+
+Contract: a file in the file format whose end is missing is read as the stream it contains, as far as it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+
+from penstock.connectors.contract import Split
+from penstock.connectors.sources.formats.base import DAMAGE, BrokenOff, Chunk, FileFormat, one_line, whole
+from penstock.connectors.sources.formats.columnar import Columns, columns_of, fitted, pieces
+
+_MAGIC = b"ARROW1"
+_HEAD = 8
+_SPLIT_BYTES = 64 * 2**20
+
+
+@dataclass
+class ArrowFormat(FileFormat):
+    name: ClassVar[str] = "arrow"
+    extensions: ClassVar[tuple[str, ...]] = (".arrow", ".arrows", ".ipc", ".feather")
+
+    def fit(self, path: str) -> None:
+        with pa.memory_map(path) as mapped:
+            reader = _file(mapped) or _stream(mapped)
+            columns_of(self, path, reader.schema)
+
+    def ranges(self, path: str) -> list[Split]:
+        size = Path(path).stat().st_size
+        with pa.memory_map(path) as mapped:
+            reader = _file(mapped)
+            if reader is None:
+                return [whole(path)]
+            columns_of(self, path, reader.schema)
+            count = reader.num_record_batches
+        step = max(1, count // max(1, size // _SPLIT_BYTES))
+        starts = range(0, count, step)
+        return [Split(path, s, min(s + step, count), size * (min(s + step, count) - s) // count) for s in starts] or [
+            Split(path, 0, 0, size, 0)
+        ]
+
+    def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
+        with pa.memory_map(split.path) as mapped:
+            reader = _file(mapped)
+            if reader is None:
+                yield from self._streamed(split.path, mapped, wanted)
+                return
+            columns = columns_of(self, split.path, reader.schema, wanted)
+            stop = reader.num_record_batches if split.stop < 0 else split.stop
+            for index in range(split.start, stop):
+                try:
+                    batch = reader.get_batch(index)
+                except DAMAGE as error:
+                    raise BrokenOff(f"record batch {index} cannot be read: {one_line(error)}") from None
+                yield from self._chunks(split.path, batch, columns)
+
+    def _streamed(self, path: str, mapped: pa.MemoryMappedFile, wanted: frozenset[int]) -> Iterator[Chunk]:
+        reader = _stream(mapped)
+        columns = columns_of(self, path, reader.schema, wanted)
+        rows = 0
+        while True:
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                break
+            except DAMAGE as error:
+                raise BrokenOff(f"the file breaks off behind row {rows}: {one_line(error)}") from None
+            yield from self._chunks(path, batch, columns)
+            rows += batch.num_rows
+        if _is_file(mapped):
+            raise BrokenOff(f"the file breaks off behind row {rows}: its footer is missing")
+
+    def _chunks(self, path: str, batch: pa.RecordBatch, columns: Columns) -> Iterator[Chunk]:
+        for piece in pieces(batch):
+            yield fitted(self, path, piece, columns)
+
+
+def _is_file(mapped: pa.MemoryMappedFile) -> bool:
+    mapped.seek(0)
+    return bool(mapped.read(len(_MAGIC)) == _MAGIC)
+
+
+def _file(mapped: pa.MemoryMappedFile) -> pa.RecordBatchFileReader | None:
+    """A reader of the file format; None when the file is a stream, or a file whose end is missing."""
+    if not _is_file(mapped):
+        return None
+    try:
+        return pa.ipc.open_file(mapped)
+    except DAMAGE:
+        return None
+
+
+def _stream(mapped: pa.MemoryMappedFile) -> pa.RecordBatchStreamReader:
+    """A reader of the stream format, also of the stream inside the file format. Raises one of DAMAGE."""
+    mapped.seek(_HEAD if _is_file(mapped) else 0)
+    return pa.ipc.open_stream(mapped)

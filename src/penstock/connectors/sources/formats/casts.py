@@ -1,0 +1,79 @@
+"""Typed file columns (parquet, arrow) as declared types: which pairs fit without losing anything, and the cast.
+
+Contract: `misfit` is decided from the two types alone, so that a schema that does not fit is refused before the start
+(P0402). Widening fits; narrowing, text to number and time to date do not. What fits by type may still fail for a row
+(a date beyond the years a TIMESTAMP holds, bytes that are no UTF-8): that row alone is rejected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.connectors.sources.formats import cells
+
+_T = pa.types
+#: Decimal digits that hold every value of an integer type of so many bits.
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
+
+
+def misfit(stored: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether a column stored as `stored` cannot be read as `declared`."""
+    if _T.is_dictionary(stored):
+        stored = stored.value_type
+    if stored == declared or _T.is_null(stored):
+        return False
+    if _T.is_integer(declared):
+        return not (_T.is_integer(stored) and _holds(stored, declared))
+    if _T.is_floating(declared):
+        narrow = _T.is_floating(stored) and stored.bit_width > declared.bit_width
+        return narrow or not (_T.is_integer(stored) or _T.is_floating(stored))
+    if _T.is_decimal(declared):
+        return not _decimal_holds(stored, declared)
+    if _T.is_timestamp(declared):
+        return not (_T.is_timestamp(stored) or _T.is_date(stored))
+    if _T.is_date(declared):
+        return not _T.is_date(stored)
+    text = _T.is_string(stored) or _T.is_large_string(stored) or _T.is_string_view(stored)
+    raw = _T.is_binary(stored) or _T.is_large_binary(stored) or _T.is_binary_view(stored)
+    if _T.is_string(declared):
+        return not (text or raw)
+    return not (_T.is_binary(declared) and (text or raw or _T.is_fixed_size_binary(stored)))
+
+
+def fit(values: pa.Array, declared: pa.DataType) -> cells.Converted:
+    """`values` as `declared`; the types fit (`misfit` is false)."""
+    if values.type == declared:
+        return cells.Converted(values, np.zeros(len(values), dtype=bool))
+    if _T.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if _T.is_timestamp(declared) and _T.is_timestamp(values.type) and values.type.unit == "ns":
+        # Finer than a tick: the tick it falls into, also before 1970.
+        values = pc.floor_temporal(values, unit="microsecond")
+    return cells.attempt_cast(values, declared)
+
+
+def ticks_per_unit(stored: pa.DataType) -> tuple[int, int] | None:
+    """(multiplier, divisor) from the raw integers of `stored` to ticks of the column read as declared; None when they
+    have no order of their own."""
+    if _T.is_timestamp(stored):
+        return {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}[stored.unit]
+    if stored == pa.date32():
+        return (86_400_000_000, 1)
+    return (1, 1) if _T.is_signed_integer(stored) else None
+
+
+def _holds(stored: pa.DataType, declared: pa.DataType) -> bool:
+    if _T.is_unsigned_integer(stored):
+        return bool(stored.bit_width < declared.bit_width)
+    return bool(stored.bit_width <= declared.bit_width)
+
+
+def _decimal_holds(stored: pa.DataType, declared: pa.DataType) -> bool:
+    whole = declared.precision - declared.scale
+    if _T.is_integer(stored):
+        return bool(whole >= _DIGITS[stored.bit_width])
+    if _T.is_decimal(stored):
+        return bool(declared.scale >= stored.scale and whole >= stored.precision - stored.scale)
+    return False

@@ -1,0 +1,181 @@
+"""Text to typed columns, with the rows that do not convert told apart instead of failing the whole column.
+
+Contract: `convert` never raises for bad text. A text that Arrow's own typed csv or json parser takes gets the same
+value here (so a block read the fast way and the slow way agree); some more spellings are taken here, because SQL users
+expect them: surrounding blanks, a leading `+`, `yes`/`no`, `2013-1-5`, zones beside no zones, more fractional digits
+than a type holds (timestamps are cut to microseconds, decimals rounded half up).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.types import TIMESTAMP
+
+#: The spellings that Arrow's csv parser takes as booleans; `convert` takes them in any case.
+TRUE_WORDS = ("true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "1")
+FALSE_WORDS = ("false", "False", "FALSE", "f", "F", "no", "No", "NO", "n", "N", "0")
+
+_INTEGER = r"^[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)$"
+_DECIMAL = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_FLOAT = r"(?i)^[+-]?([0-9]+\.?[0-9]*(e[+-]?[0-9]+)?|\.[0-9]+(e[+-]?[0-9]+)?|inf|infinity|nan(\(\w*\))?)$"
+_MOMENT = r"^[0-9]{4,}-[0-9]{1,2}-[0-9]{1,2}"
+_ZONED = r"[T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Converted:
+    """values: one per text, NULL where the text was NULL or failed; failed: which rows did not convert."""
+
+    values: pa.Array
+    failed: Mask
+
+
+def convert(texts: pa.Array, type_: pa.DataType, nulls: tuple[str, ...] = ("",)) -> Converted:
+    """`texts` (string or binary) as `type_`. For a type that is no text, the texts `nulls` (trimmed) are NULL."""
+    if pa.types.is_binary(type_):
+        return Converted(texts.cast(type_), np.zeros(len(texts), dtype=bool))
+    strings = _attempt(texts, pa.string(), lambda part: part.cast(pa.string()))
+    if not pa.types.is_string(type_):
+        trimmed = pc.ascii_trim_whitespace(strings)
+        strings = pc.if_else(pc.is_in(trimmed, value_set=pa.array(nulls, pa.string())), None, trimmed)
+        values = _typed(strings, type_)
+        unread = pc.and_(pc.is_valid(texts), pc.is_null(trimmed))
+        return Converted(values, _mask(pc.or_(unread, _lost(strings, values))))
+    return Converted(strings, _mask(_lost(texts, strings)))
+
+
+def settled(values: pa.Array, type_: pa.DataType, nulls: tuple[str, ...] = ("",)) -> pa.Array | None:
+    """What Arrow's typed parser read (text where it does not know all spellings of `type_`) as `type_`; None when a
+    value of it does not fit."""
+    if values.type != type_:
+        converted = convert(values, type_, nulls)
+        return None if converted.failed.any() else converted.values
+    if pa.types.is_decimal(type_):
+        # Arrow's parsers let decimals pass that have more digits than the type.
+        try:
+            values.validate(full=True)
+        except pa.ArrowInvalid:
+            return None
+    return values
+
+
+def kind(type_: pa.DataType) -> str:
+    """What people call a value of `type_`, for "bad number 'abc'"."""
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return "number"
+    if pa.types.is_boolean(type_):
+        return "boolean"
+    if pa.types.is_date(type_):
+        return "date"
+    return "timestamp" if pa.types.is_timestamp(type_) else "text"
+
+
+def complaint(text: object, type_: pa.DataType, column: str) -> str:
+    """The reason why a cell was rejected."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "backslashreplace")
+    shown = str(text) if len(str(text)) <= 80 else str(text)[:77] + "..."
+    return f"bad {kind(type_)} '{shown}' in column {column}"
+
+
+def attempt_cast(values: pa.Array, type_: pa.DataType) -> Converted:
+    """`values` cast to `type_`; rows that do not fit (an overflow, bytes that are no UTF-8) fail alone."""
+    cast = _attempt(values, type_, lambda part: part.cast(type_))
+    return Converted(cast, _mask(_lost(values, cast)))
+
+
+def _typed(strings: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_boolean(type_):
+        return _booleans(strings)
+    if pa.types.is_timestamp(type_):
+        return _attempt(strings, type_, _timestamps, _MOMENT)
+    if pa.types.is_date(type_):
+        return _attempt(strings, type_, lambda part: _padded(part).cast(type_), _MOMENT)
+    if pa.types.is_decimal(type_):
+        return _attempt(strings, type_, lambda part: _decimals(part, type_), _DECIMAL)
+    if pa.types.is_integer(type_):
+        return _attempt(strings, type_, lambda part: _unsigned(part).cast(type_), _INTEGER)
+    return _attempt(strings, type_, lambda part: part.cast(type_), _FLOAT)
+
+
+def _attempt(
+    texts: pa.Array, type_: pa.DataType, parse: Callable[[pa.Array], pa.Array], pattern: str | None = None
+) -> pa.Array:
+    """`parse(texts)` with NULL where that fails: first whole, then without what does not look right, then in halves."""
+    try:
+        return parse(texts)
+    except pa.ArrowInvalid:
+        pass
+    if pattern is not None:
+        texts = pc.if_else(pc.match_substring_regex(texts, pattern), texts, None)
+    return _halved(texts, type_, parse)
+
+
+def _halved(texts: pa.Array, type_: pa.DataType, parse: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    try:
+        return parse(texts)
+    except pa.ArrowInvalid:
+        if len(texts) <= 1:
+            return pa.nulls(len(texts), type_)
+    middle = len(texts) // 2
+    return pa.concat_arrays([_halved(texts[:middle], type_, parse), _halved(texts[middle:], type_, parse)])
+
+
+def _timestamps(texts: pa.Array) -> pa.Array:
+    naive, zoned = pa.timestamp("us"), TIMESTAMP
+    # A cast that fails is slow (it words an error for every row): the first value tells which one to try.
+    first = texts[pc.index(texts.is_valid(), True).as_py()].as_py() if texts.null_count < len(texts) else ""
+    try:
+        return texts.cast(zoned if re.search(_ZONED, first) else naive).cast(zoned)
+    except pa.ArrowInvalid:
+        pass
+    texts = pc.replace_substring_regex(_padded(texts), r" ?(UTC|GMT)$", "Z")
+    texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]+", r"\1")
+    has_zone = pc.match_substring_regex(texts, _ZONED)
+    with_zone = pc.if_else(has_zone, texts, None).cast(zoned)
+    without = pc.if_else(has_zone, None, texts).cast(naive).cast(zoned)
+    return pc.coalesce(with_zone, without)
+
+
+def _padded(texts: pa.Array) -> pa.Array:
+    """Dates with two digits for month and day."""
+    texts = pc.replace_substring_regex(texts, r"^([0-9]{4})-([0-9])-", r"\1-0\2-")
+    return pc.replace_substring_regex(texts, r"^([0-9]{4}-[0-9]{2})-([0-9])($|[T ])", r"\1-0\2\3")
+
+
+def _unsigned(texts: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(texts, r"^\+([0-9])", r"\1")
+
+
+def _decimals(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+    try:
+        return texts.cast(type_)
+    except pa.ArrowInvalid:
+        wide = texts.cast(pa.decimal256(76, 38))
+        return pc.round(wide, ndigits=type_.scale, round_mode="half_towards_infinity").cast(type_)
+
+
+def _booleans(texts: pa.Array) -> pa.Array:
+    folded = pc.utf8_lower(texts)
+    true = pc.is_in(folded, value_set=pa.array(sorted({w.lower() for w in TRUE_WORDS})))
+    false = pc.is_in(folded, value_set=pa.array(sorted({w.lower() for w in FALSE_WORDS})))
+    return pc.if_else(pc.or_(true, false), true, None)
+
+
+def _lost(before: pa.Array, after: pa.Array) -> pa.Array:
+    return pc.and_(pc.is_valid(before), pc.is_null(after))
+
+
+def _mask(flags: pa.Array) -> Mask:
+    mask: Mask = flags.to_numpy(zero_copy_only=False)
+    return mask

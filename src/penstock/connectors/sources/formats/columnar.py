@@ -1,0 +1,67 @@
+"""What parquet and arrow files share: finding the declared columns in a typed schema, and casting batches to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.connectors.contract import Rejected
+from penstock.connectors.sources.formats import casts, cells
+from penstock.connectors.sources.formats.base import BATCH_ROWS, Chunk, FileFormat, Unfit, rejection, without
+from penstock.types import type_name
+
+
+@dataclass(frozen=True)
+class Columns:
+    """places: declared position -> position in the file's schema; names: their names in the file, in that order."""
+
+    places: dict[int, int]
+    names: list[str]
+
+    def empty(self, format_: FileFormat) -> dict[int, pa.Array]:
+        return {p: pa.array([], format_.source.columns[p].type) for p in self.places}
+
+
+def columns_of(format_: FileFormat, path: str, schema: pa.Schema, wanted: frozenset[int] | None = None) -> Columns:
+    """Where the declared columns stand in `schema`, those `wanted` only. Raises Unfit when one is missing or its type
+    does not fit, wanted or not."""
+    places = format_.match(schema.names, format_.placed(path))
+    for position, place in places.items():
+        column, stored = format_.source.columns[position], schema.field(place).type
+        if casts.misfit(stored, column.type):
+            plain = stored.value_type if pa.types.is_dictionary(stored) else stored
+            raise Unfit(
+                f"column {column.name} is {type_name(plain)} in the file and declared {type_name(column.type)}",
+                "declare the type of the file, and CAST in the query",
+            )
+    if wanted is not None:
+        places = {position: place for position, place in places.items() if position in wanted}
+    return Columns(places, [schema.names[place] for place in places.values()])
+
+
+def fitted(format_: FileFormat, path: str, batch: pa.RecordBatch, columns: Columns) -> Chunk:
+    """`batch`, which holds `columns.names`, as the declared types; rows that do not fit are rejected."""
+    arrays: dict[int, pa.Array] = {}
+    failed = np.zeros(batch.num_rows, dtype=bool)
+    rejected: list[Rejected] = []
+    for position, name in zip(columns.places, columns.names, strict=True):
+        column = format_.source.columns[position]
+        stored = batch.column(batch.schema.get_field_index(name))
+        converted = casts.fit(stored, column.type)
+        arrays[position] = converted.values
+        for row in np.flatnonzero(converted.failed & ~failed):
+            reason = cells.complaint(stored[int(row)], column.type, column.name)
+            rejected.append(rejection(path, None, str(batch.slice(int(row), 1).to_pylist()[0]), reason))
+        failed |= converted.failed
+    if failed.any():
+        arrays = without(arrays, failed)
+    return Chunk(arrays, batch.num_rows - int(failed.sum()), tuple(rejected))
+
+
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """`batch` in slices of at most `BATCH_ROWS` rows."""
+    for start in range(0, batch.num_rows, BATCH_ROWS):
+        yield batch.slice(start, BATCH_ROWS)

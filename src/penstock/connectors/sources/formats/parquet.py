@@ -1,0 +1,116 @@
+"""parquet files: splits of whole row groups, only the columns that are read, the timestamp's range from the footer.
+
+Contract: a row group that is damaged is rejected alone; the others of the file are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.connectors.contract import Split
+from penstock.connectors.sources.formats import casts
+from penstock.connectors.sources.formats.base import BATCH_ROWS, DAMAGE, Chunk, FileFormat, one_line, rejection
+from penstock.connectors.sources.formats.columnar import Columns, columns_of, fitted
+
+#: Row groups are put together into one split until it holds so many rows or stored bytes.
+_SPLIT_ROWS = 2_000_000
+_SPLIT_BYTES = 64 * 2**20
+
+
+@dataclass
+class ParquetFormat(FileFormat):
+    name: ClassVar[str] = "parquet"
+    extensions: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
+
+    def fit(self, path: str) -> None:
+        with pq.ParquetFile(path) as file:
+            columns_of(self, path, file.schema_arrow)
+
+    def ranges(self, path: str) -> list[Split]:
+        with pq.ParquetFile(path) as file:
+            columns = columns_of(self, path, file.schema_arrow)
+            pieces = [self._piece(path, file, group, columns) for group in range(file.metadata.num_row_groups)]
+        return _merged(pieces) or [Split(path, 0, 0, Path(path).stat().st_size, 0)]
+
+    def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
+        with pq.ParquetFile(split.path) as file:
+            columns = columns_of(self, split.path, file.schema_arrow, wanted)
+            groups = file.metadata.num_row_groups
+            for group in range(split.start, groups if split.stop < 0 else min(split.stop, groups)):
+                yield from self._group(split.path, file, group, columns)
+
+    def _group(self, path: str, file: pq.ParquetFile, group: int, columns: Columns) -> Iterator[Chunk]:
+        rows = file.metadata.row_group(group).num_rows
+        if not columns.names:
+            yield Chunk({}, rows)
+            return
+        done = 0
+        try:
+            for batch in file.iter_batches(BATCH_ROWS, [group], columns.names, use_threads=False):
+                yield fitted(self, path, batch, columns)
+                done += batch.num_rows
+        except DAMAGE as error:
+            reason = f"row group {group} cannot be read from its row {done} of {rows} on: {one_line(error)}"
+            yield Chunk(columns.empty(self), 0, (rejection(path, None, "", reason),))
+
+    def _piece(self, path: str, file: pq.ParquetFile, group: int, columns: Columns) -> Split:
+        meta = file.metadata.row_group(group)
+        low, high = self._range(file, meta, columns)
+        stored = sum(meta.column(i).total_compressed_size for i in range(meta.num_columns))
+        return Split(path, group, group + 1, stored, meta.num_rows, low, high)
+
+    def _range(
+        self, file: pq.ParquetFile, meta: pq.RowGroupMetaData, columns: Columns
+    ) -> tuple[int | None, int | None]:
+        """Smallest and largest timestamp of a row group in ticks, where its statistics give them."""
+        place = columns.places.get(self.source.timestamp) if self.source.timestamp is not None else None
+        if place is None:
+            return None, None
+        name = file.schema_arrow.field(place).name
+        column = next((c for c in map(meta.column, range(meta.num_columns)) if c.path_in_schema == name), None)
+        if column is None or not column.is_stats_set or not column.statistics.has_min_max:
+            return None, None
+        low, high = column.statistics.min_raw, column.statistics.max_raw
+        scale = casts.ticks_per_unit(_stored_type(column, file.schema_arrow.field(place).type))
+        if scale is None or not isinstance(low, (int, np.integer)):
+            return None, None
+        return int(low) * scale[0] // scale[1], int(high) * scale[0] // scale[1]
+
+
+def _stored_type(column: pq.ColumnChunkMetaData, type_: pa.DataType) -> pa.DataType:
+    """The type whose raw integers the statistics are: parquet itself has no timestamp in seconds."""
+    if pa.types.is_timestamp(type_) and type_.unit == "s":
+        return pa.timestamp("ms")
+    return type_
+
+
+def _merged(pieces: list[Split]) -> list[Split]:
+    """Neighbouring pieces put together up to the size of a split."""
+    merged: list[Split] = []
+    for piece in pieces:
+        last = merged[-1] if merged else None
+        if last is None or not _both_fit(last, piece):
+            merged.append(piece)
+            continue
+        known = None not in (last.low, last.high, piece.low, piece.high)
+        merged[-1] = Split(
+            last.path,
+            last.start,
+            piece.stop,
+            last.bytes + piece.bytes,
+            (last.rows or 0) + (piece.rows or 0),
+            min(last.low, piece.low) if known and last.low is not None and piece.low is not None else None,
+            max(last.high, piece.high) if known and last.high is not None and piece.high is not None else None,
+        )
+    return merged
+
+
+def _both_fit(last: Split, piece: Split) -> bool:
+    return (last.rows or 0) + (piece.rows or 0) <= _SPLIT_ROWS and last.bytes + piece.bytes <= _SPLIT_BYTES

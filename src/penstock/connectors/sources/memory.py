@@ -1,0 +1,140 @@
+"""MEMORY and DATAFRAME: rows that the runtime has spooled to files, by INSERT or from a table handed over in Python.
+
+Contract: the option `spool` names an Arrow IPC file or a folder of parquet or Arrow files; without it there are no
+rows. `spool` writes such a file with the declared types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.scans import Source
+from penstock.connectors.contract import Parsed, SourceConnector, Split
+from penstock.connectors.options import Options
+from penstock.connectors.sources.formats import FORMATS, FileFormat, casts, cells, format_of
+from penstock.connectors.sources.formats.base import DAMAGE, one_line
+from penstock.errors import PenstockError
+from penstock.types import type_name
+
+
+class SpooledSource(SourceConnector):
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        options = Options(f"{source.connector} of {source.name}", source.options)
+        options.only(("spool",))
+        self._spool = options.text("spool")
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def check(self) -> None:
+        paths = self.discover(frozenset())
+        if self._spool and not Path(self._spool).exists():
+            raise PenstockError("P0404", f"source {self.source.name}: its spooled rows are gone: {self._spool}")
+        for path in paths[:1]:
+            try:
+                self._format(path).check(path)
+            except DAMAGE as error:
+                message = f"source {self.source.name}: {path} cannot be read: {one_line(error)}"
+                raise PenstockError("P0401", message) from None
+
+    def discover(self, known: frozenset[str]) -> list[str]:
+        path = Path(self._spool)
+        if not self._spool:
+            return []
+        found = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+        return [str(p) for p in found if str(p) not in known and not p.name.startswith(("_", "."))]
+
+    def splits(self, path: str) -> list[Split]:
+        if not Path(path).exists():
+            raise PenstockError("P0401", f"source {self.source.name}: its spooled rows are gone: {path}")
+        return self._format(path).splits(path)
+
+    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+        return self._format(split.path).read(split, columns)
+
+    def _format(self, path: str) -> FileFormat:
+        return self._formats[format_of(path) or "arrow"]
+
+    @cached_property
+    def _formats(self) -> dict[str, FileFormat]:
+        return {name: format_(self.source) for name, format_ in FORMATS.items()}
+
+
+def spool(source: Source, rows: Sequence[tuple[Any, ...]] | pa.Table, path: str) -> None:
+    """Write `rows` (one value per declared column, or a table with the columns in their order) to the Arrow file `path`
+    with the declared types. Texts stand for values of any type, as in CAST. Raises PenstockError P0203 for a value that
+    does not fit, P0305 for a row of another length."""
+    width = len(source.columns)
+    if isinstance(rows, pa.Table):
+        if rows.num_columns != width:
+            raise _wrong_width(source, rows.num_columns)
+        given = [column.combine_chunks() for column in rows.columns]
+    else:
+        wrong = next((row for row in rows if len(row) != width), None)
+        if wrong is not None:
+            raise _wrong_width(source, len(wrong))
+        given = [_array(source, i, [row[i] for row in rows]) for i in range(width)]
+    typed = [_typed(source, i, values) for i, values in enumerate(given)]
+    schema = pa.schema([pa.field(f.name, f.type) for f in source.columns])
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = place.with_name(f".{place.name}.tmp")
+    with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        writer.write_table(pa.Table.from_arrays(typed, schema=schema))
+    temporary.replace(place)
+
+
+def _array(source: Source, index: int, values: list[Any]) -> pa.Array:
+    column = source.columns[index]
+    if any(isinstance(value, str) for value in values):
+        return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
+    try:
+        return pa.array(values, column.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        bad = next((v for v in values if not _fits(v, column.type)), values[0] if values else None)
+        raise _misfit(source, index, bad) from None
+
+
+def _as_text(value: Any) -> str:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _fits(value: Any, type_: pa.DataType) -> bool:
+    try:
+        pa.array([value], type_)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _typed(source: Source, index: int, values: pa.Array) -> pa.Array:
+    declared = source.columns[index].type
+    if values.type == declared:
+        return values
+    if pa.types.is_string(values.type) and not pa.types.is_binary(declared):
+        converted = cells.convert(values, declared, ())
+    elif casts.misfit(values.type, declared):
+        raise _misfit(source, index, type_name(values.type))
+    else:
+        converted = casts.fit(values, declared)
+    if converted.failed.any():
+        raise _misfit(source, index, values[int(np.flatnonzero(converted.failed)[0])].as_py())
+    return converted.values
+
+
+def _misfit(source: Source, index: int, value: Any) -> PenstockError:
+    column = source.columns[index]
+    return PenstockError("P0203", f"{source.name}.{column.name} is {type_name(column.type)}, {value!r} does not fit")
+
+
+def _wrong_width(source: Source, found: int) -> PenstockError:
+    names = ", ".join(source.columns.names)
+    return PenstockError("P0305", f"{source.name} has {len(source.columns)} columns, a row has {found}", hint=names)

@@ -1,0 +1,60 @@
+"""A physical plan as a render tree: steps, what crosses an exchange, and in which stage."""
+
+from __future__ import annotations
+
+from penstock.explain import RenderNode
+from penstock.expressions.text import to_sql
+from penstock.physical.plan import (
+    Exchange,
+    FilterSpec,
+    Input,
+    JoinSpec,
+    LookupSpec,
+    OutputSpec,
+    Plan,
+    ProjectSpec,
+    Step,
+)
+
+
+def render_plan(plan: Plan, query: str) -> RenderNode:
+    """The steps that answer `query`, its output at the root."""
+    root = next(s for s in plan.steps if isinstance(s.spec, OutputSpec) and s.spec.query == query)
+    return _render(plan, root, None)
+
+
+def _render(plan: Plan, step: Step, edge: Input | None) -> RenderNode:
+    children = tuple(_render(plan, plan.steps[i.step], i) for i in step.inputs)
+    return RenderNode(step.spec.title, _parameters(plan, step), _edge(step, edge), children, str(step.id))
+
+
+def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:
+    spec = step.spec
+    found = {key: text for key, text in spec.describe().items() if text}
+    names = plan.steps[step.inputs[0].step].names if step.inputs else ()
+    if isinstance(spec, FilterSpec):
+        found["predicate"] = to_sql(spec.predicate, names)
+    if isinstance(spec, ProjectSpec):
+        found["columns"] = ", ".join(to_sql(e, names) for e in spec.expressions)
+    if isinstance(spec, JoinSpec):
+        right = plan.steps[step.inputs[1].step].names
+        pairs = zip(spec.left_key, spec.right_key, strict=True)
+        found["on"] = " AND ".join(f"{names[a]} = {right[b]}" for a, b in pairs)
+    if isinstance(spec, (JoinSpec, LookupSpec)) and spec.residual is not None:
+        found["where"] = to_sql(spec.residual, step.names)
+    return tuple((key, text) for key, text in found.items() if text)
+
+
+def _edge(step: Step, edge: Input | None) -> tuple[tuple[str, str], ...]:
+    """What flows from `step` to its parent: update pattern, the key rows are cut by, and the stage it leaves."""
+    return (
+        ("pattern", step.pattern),
+        ("key", "" if edge is None or edge.exchange is None else _key(step, edge.exchange)),
+        ("stage", "ingest" if step.stage == 0 else str(step.stage)),
+    )
+
+
+def _key(step: Step, exchange: Exchange) -> str:
+    if exchange.key is None:
+        return "any shard"
+    return "shuffle by (" + ", ".join(step.names[i] for i in exchange.key) + ")" if exchange.key else "one shard"

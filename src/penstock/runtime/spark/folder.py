@@ -1,0 +1,170 @@
+"""What the driver and the workers of a job share on disk, under the checkpoint.
+
+job.pickle          the job: plan, shards, tables (written by the driver once, read by every worker once)
+tables/             static relations, computed before the start, as Arrow files
+splits/             per source the splits known so far, in arrival order; only ever appended to
+seen/               per round, source and task what an ingest task saw; the next round starts from it
+dead-letters/       records kept out
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.connectors.contract import Split
+from penstock.physical.elements import Elements
+from penstock.physical.plan import Plan
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker must know. keys: what stands for each shard where Spark shuffles; spark_sources: sources that come
+    as Spark DataFrames, not through our reader."""
+
+    plan: Plan
+    shards: int
+    keys: tuple[int, ...]
+    drain: bool
+    max_batch_bytes: int
+    parallelism: int
+    spark_sources: frozenset[str] = frozenset()
+
+
+@dataclass
+class Seen:
+    """What one task saw of a source in one round. lag: the slack that would have kept its late elements, in ticks."""
+
+    high: int | None = None
+    rows: int = 0
+    late: int = 0
+    lag: int = 0
+    malformed: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Seen) -> None:
+        highs = [h for h in (self.high, other.high) if h is not None]
+        self.high = max(highs, default=None)
+        self.rows += other.rows
+        self.late += other.late
+        self.lag = max(self.lag, other.lag)
+        for reason, count in other.malformed.items():
+            self.malformed[reason] = self.malformed.get(reason, 0) + count
+
+
+class Folder:
+    """The shared folder of one job."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+
+    # -- the job -----------------------------------------------------------------------------------------------
+
+    def write_job(self, job: Job, tables: Mapping[str, Elements]) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+        folder = self.root / "tables"
+        folder.mkdir(exist_ok=True)
+        for name, elements in tables.items():
+            batch = elements.to_batch()
+            with pa.OSFile(str(folder / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+                writer.write_batch(batch)
+        _write(self.root / "job.pickle", pickle.dumps(job))
+
+    @property
+    def has_job(self) -> bool:
+        return (self.root / "job.pickle").exists()
+
+    def read_job(self) -> Job:
+        job = pickle.loads((self.root / "job.pickle").read_bytes())
+        assert isinstance(job, Job)
+        return job
+
+    def read_tables(self) -> dict[str, Elements]:
+        found: dict[str, Elements] = {}
+        for path in sorted((self.root / "tables").glob("*.arrow")):
+            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all().combine_chunks()
+            batches = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+            found[path.stem] = Elements.from_batch(batches[0])
+        return found
+
+    @property
+    def dead_letters(self) -> str:
+        return str(self.root / "dead-letters")
+
+    # -- splits ------------------------------------------------------------------------------------------------
+
+    def read_splits(self, source: str) -> list[Split]:
+        path = self.root / "splits" / f"{source}.json"
+        if not path.exists():
+            return []
+        return [Split(**json.loads(line)) for line in path.read_text().splitlines()]
+
+    def write_splits(self, source: str, splits: Sequence[Split]) -> None:
+        lines = "".join(json.dumps(asdict(split)) + "\n" for split in splits)
+        _write(self.root / "splits" / f"{source}.json", lines.encode())
+
+    # -- what was seen -----------------------------------------------------------------------------------------
+
+    def write_seen(self, round_: str, source: str, task: int, seen: Seen) -> None:
+        _write(self.root / "seen" / round_ / f"{source}~{task}.json", json.dumps(asdict(seen)).encode())
+
+    def read_seen(self, round_: str) -> dict[str, Seen]:
+        """What all tasks of a round saw, by source."""
+        total: dict[str, Seen] = {}
+        for path in sorted((self.root / "seen" / round_).glob("*.json")):
+            total.setdefault(path.stem.rsplit("~", 1)[0], Seen()).add(Seen(**json.loads(path.read_text())))
+        return total
+
+    def rounds(self) -> list[str]:
+        folder = self.root / "seen"
+        return sorted(p.name for p in folder.iterdir() if p.is_dir()) if folder.exists() else []
+
+    # -- small marks of the driver -----------------------------------------------------------------------------
+
+    def write_mark(self, name: str, value: Any) -> None:
+        _write(self.root / f"{name}.json", json.dumps(value).encode())
+
+    def read_mark(self, name: str) -> Any:
+        path = self.root / f"{name}.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+
+def round_name(number: int) -> str:
+    return f"{number:09d}"
+
+
+@lru_cache(maxsize=8)
+def load_job(root: str, version: str) -> tuple[Job, dict[str, Elements]]:
+    """The job and its tables, once per worker process. version: changes when the job file does."""
+    folder = Folder(root)
+    return folder.read_job(), folder.read_tables()
+
+
+def job_version(root: str) -> str:
+    stat = (Path(root) / "job.pickle").stat()
+    return f"{stat.st_mtime_ns}-{stat.st_size}"
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, also across a crash."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def chunks_of(items: Sequence[Any], parts: int) -> Iterator[Sequence[Any]]:
+    """`items` in at most `parts` runs of about equal length, in order."""
+    size = -(-len(items) // max(1, parts))
+    for start in range(0, len(items), max(1, size)):
+        yield items[start : start + size]

@@ -1,0 +1,131 @@
+"""The ingest: what a worker does with a piece of input before the shuffle (stage 0).
+
+Reads, stamps, sets late and malformed records apart, runs the stateless operators, cuts by shard, and tells every shard
+what it has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from penstock.algebra.scans import OnError, Source
+from penstock.connectors.contract import Parsed, Rejected
+from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
+from penstock.connectors.sources import open_source
+from penstock.physical.elements import Elements
+from penstock.physical.executor import IngestExecutor, Port, Result, cut
+from penstock.physical.ingest import Stamped, read_columns, stamp
+from penstock.physical.progress import SourceProgress
+from penstock.runtime.spark.feed import Piece
+from penstock.runtime.spark.folder import Folder, Job, Seen
+from penstock.runtime.spark.packets import Packet, by_shard, port_packets
+
+_MOST_LETTERS = 100_000
+
+
+class Ingest:
+    """Work on one piece of one source."""
+
+    def __init__(self, job: Job, tables: dict[str, Elements], source: Source, high: int | None) -> None:
+        self._job = job
+        self._source = source
+        self._executor = IngestExecutor(job.plan, source.name, tables)
+        self.columns = read_columns(source, self._executor.columns)
+        self.progress = SourceProgress(None, high)
+        self.seen = Seen(high)
+        self.letters: list[DeadLetter] = []
+        self._outbox: dict[tuple[int, Port], list[Elements]] = {}
+
+    def take(self, parsed: Parsed, task: int, place: str) -> None:
+        """Stamp and process some records; `place` names where they came from, for dead letters."""
+        for rejected in parsed.rejected:
+            self._reject(DeadLetter.of(rejected), rejected)
+        self.seen.rows += len(parsed.rejected) + parsed.batch.num_rows
+        if not parsed.batch.num_rows:
+            return
+        stamped = stamp(self._source, parsed.batch, self.columns, self._executor.columns, self.progress.high)
+        self.progress = self.progress.merge(stamped.progress)
+        self.seen.high = self.progress.high
+        self._set_apart(stamped, parsed.batch, place)
+        self._post(self._executor.run(stamped.elements), task)
+
+    def packets(self) -> Iterator[Packet]:
+        """Everything for the shards: elements, then what has been seen."""
+        for (shard, port), batches in self._outbox.items():
+            yield from port_packets(shard, port, batches)
+        yield from by_shard(self._job.shards, {self._source.name: self.progress})
+
+    def _post(self, result: Result, task: int) -> None:
+        for port, batches in result.onward.items():
+            for elements in batches:
+                for shard, part in cut(elements, result.edges[port], self._job.shards, task):
+                    self._outbox.setdefault((shard, port), []).append(part)
+
+    def _set_apart(self, stamped: Stamped, batch: pa.RecordBatch, place: str) -> None:
+        for position, reason in zip(stamped.unusable.tolist(), stamped.reasons, strict=True):
+            record = str(batch.slice(position, 1).to_pylist()[0])[:1000]
+            self._reject(DeadLetter(place, None, record, reason), Rejected(place, None, record, reason))
+        if len(stamped.late):
+            self.seen.late += len(stamped.late)
+            self.seen.lag = max(self.seen.lag, int(stamped.lag.max()))
+            rows = batch.take(pa.array(stamped.late[: _MOST_LETTERS - len(self.letters)])).to_pylist()
+            for row, lag in zip(rows, stamped.lag.tolist(), strict=False):
+                self.letters.append(DeadLetter(place, None, str(row)[:1000], f"late by {lag} ticks"))
+
+    def _reject(self, letter: DeadLetter, rejected: Rejected) -> None:
+        if self._source.on_error is OnError.FAIL:
+            raise as_error(rejected, self._source.name)
+        kind = reason_kind(letter.reason)
+        self.seen.malformed[kind] = self.seen.malformed.get(kind, 0) + 1
+        if self._source.on_error is OnError.DEAD_LETTER:
+            self.letters.append(letter)
+
+
+def run_piece(folder: Folder, job: Job, tables: dict[str, Elements], piece: Piece) -> Iterator[Packet]:
+    """All packets of one task; what was seen is written down before they leave."""
+    if piece.source is None:
+        yield from by_shard(job.shards, {name: SourceProgress(ended=True) for name in piece.ended})
+        return
+    source = job.plan.sources[piece.source]
+    ingest = Ingest(job, tables, source, piece.high)
+    connector = open_source(source)
+    for split in piece.splits:
+        for parsed in connector.read(split, ingest.columns):
+            ingest.take(parsed, piece.task, split.path)
+    finish(folder, ingest, source.name, piece.round, piece.task)
+    yield from ingest.packets()
+
+
+def run_batches(
+    folder: Folder, job: Job, tables: dict[str, Elements], source: Source, batch: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[Packet]:
+    """The same for rows that Spark hands over: the micro-batch `batch` of a DataFrame source."""
+    earlier = [r for r in folder.rounds() if r.startswith("b") and r < f"b{batch:09d}"]
+    high = None
+    for name in reversed(earlier):
+        found = folder.read_seen(name).get(source.name)
+        if found is not None:
+            high = found.high
+            break
+    ingest = Ingest(job, tables, source, high)
+    for given in batches:
+        chosen = [given.column(source.columns[c].name) for c in ingest.columns]
+        typed = [_as_declared(a, source.columns[c].type) for a, c in zip(chosen, ingest.columns, strict=True)]
+        names = [source.columns[c].name for c in ingest.columns]
+        ingest.take(Parsed(pa.RecordBatch.from_arrays(typed, names=names)), 0, f"batch {batch}")
+    finish(folder, ingest, source.name, f"b{batch:09d}", 0)
+    yield from ingest.packets()
+
+
+def finish(folder: Folder, ingest: Ingest, source: str, round_: str, task: int) -> None:
+    number = int(round_.lstrip("b"))
+    ingest.seen = replace(ingest.seen)
+    DeadLetters(folder.dead_letters).write(source, number, task, ingest.letters)
+    folder.write_seen(round_, source, task, ingest.seen)
+
+
+def _as_declared(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    return column if column.type == type_ else column.cast(type_)

@@ -1,0 +1,301 @@
+"""A job on Spark: puts the streaming query together, delivers its answers, knows when it has ended.
+
+source -> ingest -> stage 1 -> ... -> deliver. One streaming query answers all queries of a script: each source is read
+once, answers travel as tagged packets and are split at the sinks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from penstock.connectors.contract import Sink
+from penstock.errors import CODES, PenstockError
+from penstock.physical.answers import answer_table
+from penstock.physical.elements import Elements
+from penstock.physical.progress import NOTHING
+from penstock.runtime.progress import QueryCounts, RunProgress, SourceCounts
+from penstock.runtime.spark.folder import Folder, Job, job_version, load_job
+from penstock.runtime.spark.ingest import run_batches
+from penstock.runtime.spark.packets import SPARK_SCHEMA, as_batches, read_elements
+from penstock.runtime.spark.session import first_line, settled
+from penstock.runtime.spark.source import PenstockSource
+from penstock.runtime.spark.stage import KeyedStage
+from penstock.types import END
+
+_BATCH = "streaming.sql.batchId"
+
+
+def assemble(spark: SparkSession, folder: Folder, job: Job, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The streaming DataFrame of packets that leave the last stage. frames: the DataFrame sources by name."""
+    spark.dataSource.register(PenstockSource)
+    packets = spark.readStream.format("penstock").option("folder", str(folder.root)).load()
+    for name in sorted(job.spark_sources):
+        # One task reads a DataFrame source, so that its rows have one order of arrival.
+        given = frames[name].coalesce(1).mapInArrow(_ingest_frame(str(folder.root), name), SPARK_SCHEMA)
+        packets = packets.unionByName(given)
+    for stage in range(1, job.plan.stages + 1):
+        processor = KeyedStage(str(folder.root), stage)
+        packets = packets.groupBy("shard").transformWithState(processor, SPARK_SCHEMA, "append", "none")
+    return packets
+
+
+def _ingest_frame(root: str, name: str) -> Any:
+    def ingest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        job, tables = load_job(root, job_version(root))
+        context = TaskContext.get()
+        batch = int((context.getLocalProperty(_BATCH) if context else None) or 0)
+        source = job.plan.sources[name]
+        yield from as_batches(run_batches(Folder(root), job, tables, source, batch, batches), job.keys)
+
+    return ingest
+
+
+def answers_only(packets: DataFrame, folder: Folder, query: str, schema: Any) -> DataFrame:
+    """The rows of one query's answer, as a DataFrame that any Spark sink can take."""
+    root = str(folder.root)
+
+    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        job, _ = load_job(root, job_version(root))
+        found = job.plan.queries[query]
+        for batch in batches:
+            parts: list[Elements] = []
+            for kind, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
+                if kind == f"answer:{query}":
+                    parts += read_elements(blob.as_py())
+            if parts:
+                yield from answer_table(found, parts).to_batches()
+
+    return packets.mapInArrow(unpack, schema)
+
+
+class SparkRun:
+    """A started job. Sinks are opened by the caller."""
+
+    def __init__(
+        self, spark: SparkSession, checkpoint: Path, job: Job, sinks: Mapping[str, Sink],
+        frames: Mapping[str, DataFrame], ephemeral: bool,
+    ) -> None:  # fmt: skip
+        self._folder = Folder(checkpoint / "penstock")
+        self._checkpoint = checkpoint
+        self._job = job
+        self._sinks = sinks
+        self._ephemeral = ephemeral
+        self._lock = threading.Lock()
+        self._totals: dict[str, Any] = self._folder.read_mark("totals") or {
+            "rounds": [],
+            "batch": -1,
+            "sources": {},
+            "queries": {},
+        }
+        self._rows_before = sum(s["rows"] for s in self._totals["sources"].values())
+        self._heartbeats: dict[str, int] = {}
+        self._ended_in: int | None = None
+        self._failure: PenstockError | None = None
+        self._began = time.monotonic()
+        self._seconds = 0.0
+        self._closed = False
+        self._letters = self._folder.dead_letters
+        if self._folder.read_mark("finished"):
+            self._query: StreamingQuery | None = None
+            return
+        with settled(spark, job.shards):
+            packets = assemble(spark, self._folder, job, frames)
+            writer = packets.writeStream.foreachBatch(self._deliver).outputMode("append")
+            writer = writer.option("checkpointLocation", str(checkpoint / "spark")).queryName(
+                f"penstock-{checkpoint.name}"
+            )
+            self._query = writer.start()
+
+    # -- delivering --------------------------------------------------------------------------------------------
+
+    def _deliver(self, packets: DataFrame, batch: int) -> None:
+        try:
+            table = packets.toArrow()
+            ended = self._write(table, batch)
+            self._account(batch)
+            if ended:
+                self._folder.write_mark("finished", {"batch": batch})
+                self._ended_in = batch
+        except PenstockError as error:
+            self._failure = error
+            raise
+
+    def _write(self, table: pa.Table, batch: int) -> bool:
+        """Hand every query's rows to its sink; returns whether all sources have ended."""
+        answers: dict[str, list[tuple[int, list[Elements]]]] = {}
+        ended = False
+        shards, kinds = table.column("shard").to_pylist(), table.column("kind").to_pylist()
+        for shard, kind, blob in zip(shards, kinds, table.column("blob"), strict=True):
+            if kind == "heartbeats":
+                told = json.loads(blob.as_py())
+                ended = told["ended"]
+                with self._lock:
+                    self._heartbeats = told["heartbeats"]
+            else:
+                answers.setdefault(kind.removeprefix("answer:"), []).append((shard, read_elements(blob.as_buffer())))
+        rows: dict[str, int] = {}
+        for name, found in answers.items():
+            # Rows of one instant come in the order of shards, whatever order tasks finished in.
+            by_shard = sorted(found, key=lambda f: self._job.keys.index(f[0]))
+            parts = [e for _, elements in by_shard for e in elements]
+            result = answer_table(self._job.plan.queries[name], parts)
+            self._sinks[name].write(batch, result)
+            rows[name] = result.num_rows
+        with self._lock:
+            if batch > self._totals["batch"]:
+                self._totals["batch"] = batch
+                for name, count in rows.items():
+                    self._totals["queries"][name] = self._totals["queries"].get(name, 0) + count
+        return ended
+
+    def _account(self, batch: int) -> None:
+        """Add up what the ingest tasks saw, once per round, and forget rounds that nobody needs any more."""
+        with self._lock:
+            fresh = [r for r in self._folder.rounds() if r not in self._totals["rounds"]]
+            for name in fresh:
+                for source, seen in self._folder.read_seen(name).items():
+                    total = self._totals["sources"].setdefault(
+                        source, {"rows": 0, "late": 0, "lag": 0, "malformed": {}}
+                    )
+                    total["rows"] += seen.rows
+                    total["late"] += seen.late
+                    total["lag"] = max(total["lag"], seen.lag)
+                    for reason, count in seen.malformed.items():
+                        total["malformed"][reason] = total["malformed"].get(reason, 0) + count
+            kept = sorted(set(self._totals["rounds"]) | set(fresh))
+            for prefix in ("b", ""):
+                mine = [r for r in kept if r.startswith("b") == (prefix == "b")]
+                for old in mine[:-4]:
+                    shutil.rmtree(self._folder.root / "seen" / old, ignore_errors=True)
+                    kept.remove(old)
+            self._totals["rounds"] = kept
+            self._seconds = time.monotonic() - self._began
+            self._folder.write_mark("totals", self._totals)
+
+    # -- what the caller sees ----------------------------------------------------------------------------------
+
+    @property
+    def error(self) -> PenstockError | None:
+        """Why the run failed, None while it has not."""
+        if self._failure is None and self._query is not None:
+            failure = self._query.exception()
+            if failure is not None:
+                self._failure = translate(failure)
+        return self._failure
+
+    @property
+    def checkpoint(self) -> Path:
+        return self._checkpoint
+
+    @property
+    def dead_letters(self) -> str:
+        """Where records kept out lie."""
+        return self._letters
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Whether the run has ended, after at most `timeout` seconds. Raises what it failed of."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if self._query is None or self._committed():
+                self.close()
+                return True
+            if not self._query.isActive:
+                error = self.error
+                self.close()
+                if error is not None:
+                    raise error
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
+
+    def _committed(self) -> bool:
+        """Whether the batch with which the sources ended is committed in Spark's log too."""
+        if self._ended_in is None or self._query is None:
+            return False
+        log = self._checkpoint / "spark" / "commits" / str(self._ended_in)
+        return log.exists() or not self._query.isActive
+
+    def end_frames(self) -> None:
+        """Say that DataFrame sources have given all they will, once everything available has been read."""
+        assert self._query is not None
+        self._query.processAllAvailable()
+        self._folder.write_mark("end", True)
+
+    def stop(self) -> None:
+        """Stop after the work at hand; with a checkpoint the run can be resumed."""
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
+        self.close()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
+        for sink in self._sinks.values():
+            sink.close()
+        if self._ephemeral:
+            # The checkpoint of a run that cannot be resumed goes; its dead letters are the user's.
+            letters = Path(self._letters)
+            if letters.exists():
+                kept = self._checkpoint.with_name(self._checkpoint.name + "-dead-letters")
+                self._letters = str(letters.rename(kept))
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    def progress(self) -> RunProgress:
+        with self._lock:
+            totals, heartbeats = self._totals, dict(self._heartbeats)
+            found = RunProgress(batches=totals["batch"] + 1)
+            for name, source in self._job.plan.sources.items():
+                counts = totals["sources"].get(name, {"rows": 0, "late": 0, "lag": 0, "malformed": {}})
+                needed = source.domain.show_length(counts["lag"]) if counts["late"] and source.domain else None
+                malformed = sum(counts["malformed"].values())
+                found.sources[name] = SourceCounts(
+                    counts["rows"], counts["late"], malformed, needed, dict(counts["malformed"])
+                )
+            for name, query in self._job.plan.queries.items():
+                reached = heartbeats.get(name)
+                shown = query.domain.show(reached) if reached is not None and NOTHING < reached < END else ""
+                found.queries[name] = QueryCounts(totals["queries"].get(name, 0), shown, self._sinks[name].place)
+        found.rows_in = sum(s.rows for s in found.sources.values())
+        found.rows_out = sum(q.rows for q in found.queries.values())
+        known = [(h, n) for n, h in heartbeats.items() if NOTHING < h < END]
+        found.heartbeat = found.queries[min(known)[1]].heartbeat if known else ""
+        seconds = self._seconds or time.monotonic() - self._began
+        found.rows_per_second = (found.rows_in - self._rows_before) / seconds if seconds > 0 else 0.0
+        return found
+
+
+_OWN_ERROR = re.compile(r"error (P\d{4}): (.*)")
+_HINT = re.compile(r"^\s*hint: (.*)$", re.MULTILINE)
+_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.*)$", re.MULTILINE)
+
+
+def translate(failure: Any) -> PenstockError:
+    """A failure as Spark tells it, as one of ours: an error of Penstock that a worker raised keeps its code."""
+    text = str(failure)
+    own = _OWN_ERROR.search(text)
+    if own and own[1] in CODES:
+        hint = _HINT.search(text, own.end())
+        return PenstockError(own[1], own[2].strip(), hint=hint[1].strip() if hint else None)
+    if "No space left on device" in text:
+        return PenstockError("P0601", "the disk is full", hint="free space and start again with the same --checkpoint")
+    python = _PYTHON_ERROR.findall(text)
+    shown = f"{python[-1][0]}: {python[-1][1]}" if python else first_line(text)
+    return PenstockError(
+        "P0601", f"the run failed: {shown}", hint="run with --debug for the whole story", cause=failure
+    )

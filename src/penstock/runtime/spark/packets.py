@@ -1,0 +1,86 @@
+"""What travels between the stages of a job: rows (shard, kind, blob), the blob being Arrow or JSON.
+
+`port:<step>:<port>` carries elements to an input of a step, `answer:<query>` the final rows of a query, `progress`
+what has been seen of the sources, `heartbeats` (to the driver only) how far every query has come.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, decode, encode
+from penstock.physical.executor import Port
+from penstock.physical.progress import Progress, SourceProgress
+
+SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string()), pa.field("blob", pa.binary())])
+SPARK_SCHEMA = "shard int, kind string, blob binary"
+
+#: Elements are sent in blobs of about this many bytes at the most; Arrow's offsets end at 2 GiB.
+_LARGEST = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Packet:
+    shard: int
+    kind: str
+    blob: bytes
+
+
+def port_packets(shard: int, port: Port, batches: Sequence[Elements]) -> Iterator[Packet]:
+    """Elements bound for an input of a step in `shard`."""
+    yield from _element_packets(shard, f"port:{port[0]}:{port[1]}", batches)
+
+
+def answer_packets(shard: int, query: str, batches: Sequence[Elements]) -> Iterator[Packet]:
+    yield from _element_packets(shard, f"answer:{query}", batches)
+
+
+def _element_packets(shard: int, kind: str, batches: Sequence[Elements]) -> Iterator[Packet]:
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for elements in batches:
+        batch = elements.to_batch()
+        # One stream has one schema; signs come and go from batch to batch.
+        if waiting and (size > _LARGEST or batch.schema != waiting[0].schema):
+            yield Packet(shard, kind, encode(waiting))
+            waiting, size = [], 0
+        waiting.append(batch)
+        size += batch.nbytes
+    if waiting:
+        yield Packet(shard, kind, encode(waiting))
+
+
+def progress_packet(shard: int, progress: Progress) -> Packet:
+    seen = {name: [p.first, p.high, p.ended] for name, p in progress.items()}
+    return Packet(shard, "progress", json.dumps(seen).encode())
+
+
+def read_progress(blob: bytes) -> dict[str, SourceProgress]:
+    return {name: SourceProgress(*values) for name, values in json.loads(blob).items()}
+
+
+def read_elements(blob: bytes) -> list[Elements]:
+    return [Elements.from_batch(batch) for batch in decode(blob)]
+
+
+def read_port(kind: str) -> Port:
+    _, step, port = kind.split(":")
+    return int(step), int(port)
+
+
+def as_batches(packets: Iterable[Packet], keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Packets as record batches of `SCHEMA`, one each, so that no batch outgrows Arrow's offsets. keys: what stands
+    for each shard in the `shard` column."""
+    for packet in packets:
+        key = pa.array([keys[packet.shard]], pa.int32())
+        arrays = [key, pa.array([packet.kind]), pa.array([packet.blob], pa.binary())]
+        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def by_shard(shards: int, progress: Mapping[str, SourceProgress]) -> Iterator[Packet]:
+    """The same progress for every shard."""
+    return (progress_packet(shard, progress) for shard in range(shards))

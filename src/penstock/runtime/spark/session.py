@@ -1,0 +1,112 @@
+"""Starting Spark, or settling into a session that exists already."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from penstock.errors import PenstockError
+from penstock.runtime.java import require_java
+
+_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+#: What a session of our own is started with. Tasks are tried four times, also in one process: a worker that is killed
+#: must not fail the run.
+_OWN = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+    "spark.driver.memory": "2g",
+}
+
+
+def local_master() -> str:
+    """All cores of this machine, four tries a task."""
+    return "local[*,4]"
+
+
+def start_spark(master: str | None = None, log: Path | None = None) -> SparkSession:
+    """A Spark session of our own. log: a file that takes what the JVM prints. Raises PenstockError P0603, P0601."""
+    os.environ["JAVA_HOME"] = str(require_java())
+    # The data source's workers read the variable, the state operator's the setting: both before the JVM starts.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if SparkContext._gateway is None and SparkContext._active_spark_context is None:
+        place = log or Path(tempfile.gettempdir()) / f"penstock-spark-{os.getpid()}.log"
+        with place.open("ab") as output:
+            SparkContext._gateway = launch_gateway(popen_kwargs={"stdout": output, "stderr": output})
+            SparkContext._jvm = SparkContext._gateway.jvm
+    builder = SparkSession.builder.master(master or local_master()).appName("Penstock")
+    builder = builder.config("spark.pyspark.python", sys.executable)
+    for key, value in _OWN.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise PenstockError("P0601", f"Spark does not start: {first_line(error)}", cause=error) from error
+
+
+@contextmanager
+def settled(spark: SparkSession, partitions: int) -> Iterator[None]:
+    """The session's settings as a job needs them while its streaming query starts; a query keeps what it started with,
+    so the user's own settings come back afterwards."""
+    wanted = {
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.pollingDelay": "100ms",
+    }
+    before = {key: spark.conf.get(key, None) for key in wanted}
+    for key, value in wanted.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+def shard_keys(shards: int) -> list[int]:
+    """One int per shard such that Spark's hash puts each into a partition of its own."""
+    found: dict[int, int] = {}
+    candidate = 0
+    while len(found) < shards:
+        found.setdefault(_murmur3(candidate) % shards, candidate)
+        candidate += 1
+    return [found[k] for k in range(shards)]
+
+
+def _murmur3(value: int, seed: int = 42) -> int:
+    """Spark's hash of an int: 32-bit Murmur3 of its four bytes, as a signed number."""
+    word = (value * 0xCC9E2D51) & 0xFFFFFFFF
+    word = ((word << 15) | (word >> 17)) & 0xFFFFFFFF
+    word = (word * 0x1B873593) & 0xFFFFFFFF
+    state = seed ^ word
+    state = ((state << 13) | (state >> 19)) & 0xFFFFFFFF
+    state = (state * 5 + 0xE6546B64) & 0xFFFFFFFF
+    state ^= 4
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        state = ((state ^ (state >> shift)) * factor) & 0xFFFFFFFF
+    state ^= state >> 16
+    return state - 2**32 if state >= 2**31 else state
+
+
+def first_line(error: Any) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,71 @@
+"""The job's reader as a Spark data source: one for all sources of the job, so the floor per batch is paid once.
+
+The driver's side (`latestOffset`, `partitions`) is `feed.py`; the workers' side is `ingest.py`. Rows are packets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+
+from penstock.runtime.spark.feed import Feed, Piece
+from penstock.runtime.spark.folder import Folder, job_version, load_job
+from penstock.runtime.spark.ingest import run_piece
+from penstock.runtime.spark.packets import SPARK_SCHEMA, as_batches
+
+
+class PenstockSource(DataSource):
+    """Option `folder`: the job's shared folder."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> str:
+        return SPARK_SCHEMA
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return PenstockReader(self.options["folder"])
+
+
+class _Partition(InputPartition):
+    def __init__(self, piece: Piece) -> None:
+        self.piece = piece
+
+
+class PenstockReader(DataSourceStreamReader):
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._feed: Feed | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Workers get the reader by pickle; the feed is the driver's.
+        return {"_root": self._root, "_feed": None}
+
+    @property
+    def feed(self) -> Feed:
+        if self._feed is None:
+            folder = Folder(self._root)
+            self._feed = Feed(folder, folder.read_job())
+        return self._feed
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return self.feed.start()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return self.feed.next(start)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [_Partition(piece) for piece in self.feed.pieces(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Partition)
+        job, tables = load_job(self._root, job_version(self._root))
+        yield from as_batches(run_piece(Folder(self._root), job, tables, partition.piece), job.keys)

@@ -1,0 +1,369 @@
+"""The facade: scripts in, running queries out.
+
+A `Session` keeps what has been declared (sources, views, queries), starts the queries as one job on Spark, and answers
+single queries over bounded inputs. It works inside a SparkSession that exists already, or starts one when it must.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.algebra.optimizer import optimize
+from penstock.algebra.query import Query
+from penstock.algebra.render import render
+from penstock.algebra.scans import Scan, Source
+from penstock.connectors.contract import Sink
+from penstock.connectors.sinks import open_sink
+from penstock.connectors.sinks.memory import collected
+from penstock.connectors.sources import open_source
+from penstock.connectors.sources.memory import spool
+from penstock.errors import PenstockError, nearest
+from penstock.explain import RenderNode, to_json, to_mermaid, to_text
+from penstock.language import Catalog, Explain, bind_query, bind_script
+from penstock.physical.planner import plan_queries
+from penstock.physical.progress import timed_sources
+from penstock.physical.render import render_plan
+from penstock.runtime.progress import RunProgress
+from penstock.settings import Settings
+from penstock.tree import Node, transform_up, walk
+from penstock.types import CALENDAR, Field, Interval, Schema, TimeDomain, Unit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.runtime.spark.job import SparkRun
+
+FORMATS = ("text", "json", "mermaid")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a script did. queries: the names it created; texts: the answers to its EXPLAIN and SHOW, in order."""
+
+    queries: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+class Session:
+    """Declared streams, relations, views and queries, and the runs of them.
+
+    spark: a SparkSession to live in; without one, the first run starts its own. master: for a session of our own.
+    """
+
+    def __init__(
+        self, spark: SparkSession | None = None, settings: Settings | None = None, master: str | None = None
+    ) -> None:
+        self.catalog = Catalog()
+        self.settings = settings or Settings()
+        self._spark = spark
+        self._master = master
+        self._frames: dict[str, Any] = {}
+
+    # -- declaring ---------------------------------------------------------------------------------------------
+
+    def execute(self, script: str, file: str | None = None) -> Execution:
+        """Read and bind a whole script and declare what it says; nothing runs yet. Raises ScriptErrors, and then
+        nothing has been declared."""
+        bound = bind_script(script, self.catalog, self.settings, file)
+        texts = [self._answer(action) for action in bound.actions]
+        self.catalog, self.settings = bound.catalog, bound.settings
+        return Execution(tuple(q.name for q in bound.queries), tuple(texts))
+
+    def stream(self, name: str, df: Any, timestamp: str, unit: str = "SECOND", order_within: str | None = None) -> None:
+        """Declare a DataFrame (streaming or static) or an Arrow table as a stream. timestamp: its timestamp column;
+        unit: what an integer timestamp counts; order_within: its slack, such as '5 SECONDS'."""
+        columns = self._columns(name, df)
+        position, domain = _timestamp(name, columns, timestamp, unit)
+        slack = domain.ticks(_interval(order_within)) if order_within else 0
+        self._declare(Source(name, True, columns, "DATAFRAME", (), position, domain, slack), df)
+
+    def relation(
+        self, name: str, df: Any, timestamp: str | None = None, operation: str | None = None, unit: str = "SECOND"
+    ) -> None:
+        """Declare a static DataFrame or Arrow table as a relation, or with `timestamp` any DataFrame as its updates;
+        operation: the column that holds `+` or `-`."""
+        columns = self._columns(name, df)
+        if timestamp is None:
+            if _streams(df):
+                raise PenstockError(
+                    "P0209", f"relation {name}: a streaming DataFrame needs timestamp=... for its updates"
+                )
+            self._declare(Source(name, False, columns, "DATAFRAME"), df)
+            return
+        position, domain = _timestamp(name, columns, timestamp, unit)
+        op = None if operation is None else _position(name, columns, operation)
+        self._declare(Source(name, False, columns, "DATAFRAME", (), position, domain, operation=op), df)
+
+    def _declare(self, source: Source, df: Any) -> None:
+        if source.name in self.catalog:
+            raise PenstockError("P0206", f"{source.name} is declared already")
+        self.catalog = self.catalog.with_source(source)
+        self._frames[source.name] = df
+
+    def _columns(self, name: str, df: Any) -> Schema:
+        from penstock.runtime.spark import frames
+
+        if isinstance(df, pa.Table):
+            return frames.arrow_columns(name, df.schema)
+        if frames.is_frame(df):
+            self._spark = self._spark or df.sparkSession
+            return frames.frame_schema(name, df)
+        raise PenstockError("P0203", f"{name}: a Spark DataFrame or an Arrow table is wanted, not {type(df).__name__}")
+
+    # -- explaining --------------------------------------------------------------------------------------------
+
+    def explain(self, query: str, format: str = "text") -> str:  # noqa: A002 - the door's word
+        """The plans of a declared query by name. format: text, json or mermaid."""
+        found = self.catalog.queries.get(query.lower())
+        if found is None:
+            hint = nearest(query, [q.name for q in self.catalog.queries.values()])
+            raise PenstockError("P0201", f"unknown query {query}", hint=hint)
+        return explain(found, format)
+
+    def query(self, text: str) -> QueryHandle:
+        """A query of its own, not declared."""
+        return QueryHandle(self, bind_query(text, self.catalog, self.settings))
+
+    def _answer(self, action: Any) -> str:
+        if isinstance(action, Explain):
+            return explain(action.query)
+        return "\n".join(text or name for name, text in action.entries)
+
+    # -- running -----------------------------------------------------------------------------------------------
+
+    @property
+    def spark(self) -> SparkSession:
+        """The SparkSession; started now if there is none."""
+        if self._spark is None:
+            from penstock.runtime.spark.session import start_spark
+
+            self._spark = start_spark(self._master)
+        return self._spark
+
+    def start(
+        self, checkpoint: str | None = None, drain: bool = False, overwrite: bool = False,
+        queries: Sequence[str] | None = None,
+    ) -> SparkRun:  # fmt: skip
+        """Start the declared queries (or those named) as one job. checkpoint: a folder to resume from; without one the
+        run is ephemeral and refuses to write into a result that exists, unless `overwrite`."""
+        known = self.catalog.queries
+        chosen = [known[n.lower()] for n in queries] if queries is not None else list(known.values())
+        if not chosen:
+            raise PenstockError("P0201", "the script creates no query", hint="CREATE QUERY name INTO ... AS SELECT ...")
+        return _start(self, chosen, checkpoint, drain, overwrite)
+
+
+class QueryHandle:
+    """One query over a session's declarations."""
+
+    def __init__(self, session: Session, query: Query) -> None:
+        self._session = session
+        self._query = query
+
+    def explain(self, format: str = "text") -> str:  # noqa: A002 - the door's word
+        """The logical and the physical plan. format: text, json or mermaid."""
+        return explain(self._query, format)
+
+    def collect(self, drain: bool = False) -> pa.Table:
+        """The whole answer over bounded inputs, as an Arrow table; DataFrame streams are read as far as they go."""
+        run = _start(self._session, [self._query], None, drain, False)
+        if any(_streams(df) for df in self._session._frames.values()):
+            run.end_frames()
+        run.wait()
+        return collected(self._query.name)
+
+    def to_dataframe(self, folder: str | None = None) -> DataFrame:
+        """A streaming DataFrame of the answer, for any Spark sink. folder: where the readers keep what they know; give
+        one beside the sink's checkpoint to resume, else it is temporary."""
+        from penstock.physical.answers import answer_schema
+        from penstock.runtime.spark.folder import Folder
+        from penstock.runtime.spark.frames import spark_schema
+        from penstock.runtime.spark.job import answers_only, assemble
+        from penstock.runtime.spark.session import settled
+
+        spark = self._session.spark
+        place = Path(folder or tempfile.mkdtemp(prefix="penstock-"))
+        job, frames = _prepare(self._session, [self._query], place, False)
+        with settled(spark, job.shards):
+            packets = assemble(spark, Folder(place), job, frames)
+            return answers_only(packets, Folder(place), self._query.name, spark_schema(answer_schema(self._query)))
+
+
+def explain(query: Query, format: str = "text") -> str:  # noqa: A002 - the door's word
+    """The optimised logical plan and the physical plan of a query."""
+    if format not in FORMATS:
+        raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
+    root = optimize(query.root)
+    logical = render(root)
+    physical = render_plan(plan_queries([replace(query, root=root)]), query.name)
+    if format == "json":
+        return f'{{"query": {_quoted(query.name)},\n"logical": {to_json(logical)},\n"physical": {to_json(physical)}}}\n'
+    draw = to_text if format == "text" else to_mermaid
+    mark = "--" if format == "text" else "%%"
+    parts: list[tuple[str, RenderNode]] = [("logical plan", logical), ("physical plan", physical)]
+    return "\n".join(f"{mark} {query.name}: {title}\n{draw(tree)}" for title, tree in parts)
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text)
+
+
+# -- preparing a run -------------------------------------------------------------------------------------------------
+
+
+def _start(
+    session: Session, queries: Sequence[Query], checkpoint: str | None, drain: bool, overwrite: bool
+) -> SparkRun:
+    ephemeral = checkpoint is None
+    place = Path(tempfile.mkdtemp(prefix="penstock-")) if checkpoint is None else Path(checkpoint)
+    try:
+        return _started(session, queries, place, drain, overwrite, ephemeral)
+    except BaseException:
+        if ephemeral:
+            shutil.rmtree(place, ignore_errors=True)
+        raise
+
+
+def _started(
+    session: Session, queries: Sequence[Query], place: Path, drain: bool, overwrite: bool, ephemeral: bool
+) -> SparkRun:
+    from penstock.runtime.spark.folder import Folder
+    from penstock.runtime.spark.job import SparkRun
+
+    resume = Folder(place / "penstock").has_job
+    sinks: dict[str, Sink] = {}
+    _check_sources(session, queries)
+    for query in queries:
+        sinks[query.name] = open_sink(query)
+    for sink in sinks.values():
+        sink.open(resume, overwrite)
+    spark = session.spark
+    job, frames = _prepare(session, queries, place / "penstock", drain)
+    return SparkRun(spark, place, job, sinks, frames, ephemeral)
+
+
+def _check_sources(session: Session, queries: Sequence[Query]) -> None:
+    """Refuse before anything starts what cannot be read."""
+    for source in _sources(queries).values():
+        if source.connector == "FILES":
+            open_source(source).check()
+
+
+def _sources(queries: Sequence[Query]) -> dict[str, Source]:
+    return {n.source.name: n.source for q in queries for n in walk(q.root) if isinstance(n, Scan)}
+
+
+def _prepare(
+    session: Session, queries: Sequence[Query], root: Path, drain: bool
+) -> tuple[Any, Mapping[str, DataFrame]]:
+    """Everything that workers need, written to `root`; on a restart, what was written before."""
+    from penstock.runtime.spark.folder import Folder, Job
+    from penstock.runtime.spark.session import shard_keys
+    from penstock.runtime.statics import read_statics
+
+    folder = Folder(root)
+    sources = _sources(queries)
+    frames = {n: session._frames[n] for n in sources if _streams(session._frames.get(n))}
+    # Spooled rows lie beside the checkpoint, so that a restart reads the same.
+    spooled = {n: _spooled(session, s, root) for n, s in sources.items() if s.connector != "FILES" and n not in frames}
+    ready = [replace(q, root=optimize(_with_sources(q.root, spooled))) for q in queries]
+    plan = plan_queries(ready)
+    shards = session.settings.get_int("shards") or session.spark.sparkContext.defaultParallelism
+    identity = {"queries": {q.name: [q.root.fingerprint, str(q.sink)] for q in ready}, "drain": drain}
+    if folder.has_job:
+        if folder.read_mark("identity") != identity:
+            raise PenstockError(
+                "P0602", f"the checkpoint {root.parent} belongs to another script, or to another version of this one",
+                hint="give a new --checkpoint, or run the script that it was made with",
+            )  # fmt: skip
+        return folder.read_job(), frames
+    for name, source in sources.items():
+        if name in spooled and not (source.is_stream or source.timestamp is not None):
+            sources[name] = spooled[name]
+    statics = read_statics(plan, folder.dead_letters)
+    limit = session.settings.get_int("max_batch_bytes")
+    parallelism = session.spark.sparkContext.defaultParallelism
+    job = Job(plan, shards, tuple(shard_keys(shards)), drain, limit, parallelism, frozenset(frames))
+    folder.write_mark("identity", identity)
+    folder.write_job(job, statics)
+    return job, frames
+
+
+def _spooled(session: Session, source: Source, root: Path) -> Source:
+    """The same source, its rows being in files that every worker can read."""
+    given = session._frames.get(source.name)
+    place = (
+        root
+        / "spool"
+        / (source.name if given is not None and not isinstance(given, pa.Table) else f"{source.name}.arrow")
+    )
+    if not place.exists():
+        if given is None:
+            spool(source, list(session.catalog.memory.get(source.name.lower(), ())), str(place))
+        elif isinstance(given, pa.Table):
+            spool(source, given, str(place))
+        else:
+            from penstock.runtime.spark.frames import write_frame
+
+            write_frame(given, str(place))
+    return replace(source, options=(("spool", str(place)),))
+
+
+def _with_sources(root: Any, sources: Mapping[str, Source]) -> Any:
+    def change(node: Node) -> Node:
+        if isinstance(node, Scan) and node.source.name in sources:
+            return replace(node, source=sources[node.source.name])
+        return node
+
+    return transform_up(root, change)
+
+
+def _streams(df: Any) -> bool:
+    return bool(getattr(df, "isStreaming", False))
+
+
+def _position(name: str, columns: Schema, column: str) -> int:
+    found = columns.index(column)
+    if found is None:
+        raise PenstockError("P0202", f"{name} has no column {column}", hint=nearest(column, columns.names))
+    return found
+
+
+def _timestamp(name: str, columns: Schema, column: str, unit: str) -> tuple[int, TimeDomain]:
+    position = _position(name, columns, column)
+    kind = columns[position].type
+    if pa.types.is_timestamp(kind):
+        return position, CALENDAR
+    known = Unit.parse(unit)
+    if not pa.types.is_integer(kind) or known not in (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND):
+        raise PenstockError(
+            "P0209", f"{name}: the timestamp column {column} is {kind} with unit {unit}",
+            hint="a TIMESTAMP, or an integer with unit SECOND, MILLISECOND or MICROSECOND",
+        )  # fmt: skip
+    return position, TimeDomain(known, False)
+
+
+def _interval(text: str) -> Interval:
+    from fractions import Fraction
+
+    words = text.split()
+    unit = Unit.parse(words[1]) if len(words) == 2 else None
+    try:
+        amount = Fraction(words[0])
+    except (ValueError, IndexError):
+        unit = None
+    if unit is None:
+        raise PenstockError("P0102", f"{text!r} is no interval", hint="write it as '5 SECONDS'")
+    return Interval(amount, unit)
+
+
+__all__ = ["Execution", "Field", "QueryHandle", "RunProgress", "Session", "explain", "timed_sources"]

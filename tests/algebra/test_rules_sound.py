@@ -1,0 +1,225 @@
+"""Every rule keeps the meaning: random plans over random small inputs, before and after, by the oracle.
+
+Values come from tiny ranges and hold NULLs, so that ties, equal tuples and NULL conditions are everywhere; a relation
+with `-` updates gives negative tuples; RSTREAM stands over windows with and without SLIDE.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from penstock.algebra import (
+    Aggregate,
+    Algebra,
+    Distinct,
+    Join,
+    Project,
+    RelationScan,
+    RelationToStream,
+    Select,
+    Source,
+    StreamKind,
+    StreamScan,
+    UnionAll,
+    Window,
+    WindowKind,
+)
+from penstock.algebra.optimizer import TraceStep, apply, optimize
+from penstock.algebra.query import Query, SinkSpec
+from penstock.algebra.render import render
+from penstock.algebra.rules import RULES
+from penstock.explain import to_text
+from penstock.expressions.nodes import AggregateCall, Call, Cast, Column, Expression, Literal
+from penstock.testing.oracle import run_oracle
+from penstock.types import Field, Schema, TimeDomain, Unit
+
+INT, LONG, BOOL = pa.int32(), pa.int64(), pa.bool_()
+SECONDS = TimeDomain(Unit.SECOND, False)
+WIDE = Schema((Field("ts", LONG), Field("a", INT), Field("b", INT), Field("c", LONG)))
+S = Source("S", True, WIDE, "MEMORY", timestamp=0, domain=SECONDS)
+T = Source("T", True, WIDE, "MEMORY", timestamp=0, domain=SECONDS)
+R = Source("R", False, Schema((Field("k", INT), Field("v", INT), Field("w", LONG))), "MEMORY")
+CHANGES = Schema((Field("ts", LONG), Field("op", pa.string()), Field("k", INT), Field("v", INT)))
+U = Source("U", False, CHANGES, "MEMORY", timestamp=0, domain=SECONDS, operation=1)
+
+
+class Maker:
+    """Random plans. Depth bounds them; every relation has at least one integer column."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self.draw = draw
+        self.slide = draw.choice([None, None, 2])
+
+    def root(self) -> Algebra:
+        relation = self.relation(self.draw.randint(1, 4))
+        kind = self.draw.choice([None, *StreamKind, StreamKind.RSTREAM])
+        return relation if kind is None else RelationToStream(relation, kind)
+
+    def stream(self, depth: int) -> Algebra:
+        if depth > 1 and self.draw.random() < 0.2:
+            return RelationToStream(
+                self.relation(depth - 1), self.draw.choice([StreamKind.ISTREAM, StreamKind.DSTREAM])
+            )
+        scan: Algebra = StreamScan(self.draw.choice([S, T]), (0, 1, 2, 3))
+        return self.select(scan) if self.draw.random() < 0.2 else scan
+
+    def leaf(self, depth: int) -> Algebra:
+        chance = self.draw.random()
+        if chance < 0.1:
+            return RelationScan(U, (2, 3))
+        if chance < 0.25:
+            return RelationScan(R, (0, 1, 2))
+        return self.window(self.stream(depth))
+
+    def window(self, stream: Algebra) -> Algebra:
+        kind = self.draw.choice([WindowKind.NOW, WindowKind.RANGE, WindowKind.RANGE, WindowKind.UNBOUNDED])
+        length = self.draw.choice([1, 2, 4]) if kind is WindowKind.RANGE else None
+        return Window(stream, kind, length, self.slide if kind is WindowKind.RANGE else None)
+
+    def relation(self, depth: int) -> Algebra:
+        if depth <= 0:
+            return self.leaf(depth)
+        makers: list[Callable[[int], Algebra]] = [
+            lambda d: self.select(self.relation(d)),
+            lambda d: self.select(self.relation(d)),
+            lambda d: self.project(self.relation(d)),
+            lambda d: self.select(self.join(d)),
+            self.join,
+            lambda d: self.project(self.select(Distinct(self.relation(d)))),
+            lambda d: self.project(self.window(RelationToStream(self.relation(d), self.draw.choice(list(StreamKind))))),
+            lambda d: self.select(self.union(d)),
+            lambda d: self.select(self.aggregate(self.relation(d))),
+        ]
+        return self.draw.choice(makers)(depth - 1)
+
+    def select(self, node: Algebra) -> Algebra:
+        parts = [self.condition(node) for _ in range(self.draw.randint(1, 3))]
+        predicate = parts[0]
+        for part in parts[1:]:
+            predicate = Call(BOOL, "AND", (predicate, part))
+        return Select(node, predicate)
+
+    def column(self, node: Algebra, type_: pa.DataType | None = None) -> Column | None:
+        found = [i for i, f in enumerate(node.schema) if (f.type in (INT, LONG) if type_ is None else f.type == type_)]
+        if not found:
+            return None
+        index = self.draw.choice(found)
+        return Column(node.schema[index].type, index, node.schema[index].name)
+
+    def condition(self, node: Algebra) -> Expression:
+        column = self.column(node)
+        chance = self.draw.random()
+        if column is None or chance < 0.05:
+            return Literal(BOOL, self.draw.choice([True, False, None]))
+        if chance < 0.07:
+            return Call(BOOL, "LT", (Literal(INT, 1), Literal(INT, self.draw.choice([1, 2, None]))))
+        if chance < 0.1:
+            return Call(BOOL, "IS_NULL", (column,))
+        function = self.draw.choice(["EQ", "NE", "LT", "GE"])
+        other = self.column(node, column.type)
+        if chance < 0.4 and other is not None:
+            return Call(BOOL, self.draw.choice([function, "EQ"]), (column, other))
+        if chance < 0.5 and (wide := self.column(node, LONG)) is not None:
+            return Call(BOOL, "EQ", (Cast(LONG, column) if column.type == INT else column, wide))
+        return Call(BOOL, function, (column, Literal(column.type, self.draw.randint(0, 2))))
+
+    def project(self, node: Algebra) -> Algebra:
+        if self.draw.random() < 0.15:
+            return Project(node, tuple(Column(f.type, i) for i, f in enumerate(node.schema)), node.schema.fields)
+        expressions: list[Expression] = []
+        for _ in range(self.draw.randint(1, 3)):
+            column = self.column(node)
+            assert column is not None
+            literal = Literal(column.type, self.draw.choice([1, None]))
+            computed = Call(column.type, "ADD", (column, literal))
+            expressions.append(self.draw.choice([column, column, computed, literal]))
+        fields = tuple(Field(f"p{i}", e.type) for i, e in enumerate(expressions))
+        return Project(node, tuple(expressions), fields)
+
+    def join(self, depth: int) -> Algebra:
+        left, right = self.relation(depth), self.relation(depth)
+        one = self.column(left)
+        other = None if one is None else self.column(right, one.type)
+        equal = ((one.index, other.index),) if one and other and self.draw.random() < 0.5 else ()
+        joined = Join(left, right, equal)
+        return Join(left, right, equal, self.condition(joined)) if self.draw.random() < 0.5 else joined
+
+    def union(self, depth: int) -> Algebra:
+        def member() -> Algebra:
+            below = self.relation(depth)
+            column = self.column(below)
+            assert column is not None
+            wide = Cast(LONG, column) if column.type == INT else column
+            return Project(below, (column if column.type == LONG else wide, wide), fields)
+
+        fields = (Field("x", LONG), Field("y", LONG))
+        return UnionAll((member(), member()))
+
+    def aggregate(self, node: Algebra) -> Algebra:
+        group = tuple(self.draw.sample(range(len(node.schema)), self.draw.randint(0, min(2, len(node.schema)))))
+        column = self.column(node)
+        assert column is not None
+        calls = (AggregateCall(LONG, "COUNT", ()), AggregateCall(column.type, "MAX", (column,)))
+        return Aggregate(node, group, calls, ("n", "most"))
+
+
+def tables(draw: random.Random) -> dict[str, pa.Table]:
+    def value() -> int | None:
+        return draw.choice([0, 1, 2, None])
+
+    def table(schema: Schema, rows: list[tuple[object, ...]]) -> pa.Table:
+        arrays = [pa.array([row[i] for row in rows], f.type) for i, f in enumerate(schema)]
+        return pa.table(arrays, names=list(schema.names))
+
+    def instants(count: int) -> list[int]:
+        return sorted(draw.randint(3, 12) for _ in range(count))
+
+    return {
+        "S": table(WIDE, [(ts, value(), value(), value()) for ts in instants(draw.randint(0, 6))]),
+        "T": table(WIDE, [(ts, value(), value(), value()) for ts in instants(draw.randint(0, 6))]),
+        "R": table(R.columns, [(value(), value(), value()) for _ in range(3)]),
+        "U": table(CHANGES, [(ts, draw.choice("++-"), value(), value()) for ts in instants(4)]),
+    }
+
+
+def case(seed: int) -> tuple[Query, dict[str, pa.Table]]:
+    draw = random.Random(seed)
+    return Query("q", Maker(draw).root(), SinkSpec("MEMORY")), tables(draw)
+
+
+def seeds(case_count: int | None, case_seed: int | None, usual: int) -> range:
+    first = (case_seed or 0) * 1_000_000
+    return range(first, first + (case_count or usual))
+
+
+def test_optimized_plans_mean_the_same(case_count: int | None, case_seed: int | None) -> None:
+    fired: set[str] = set()
+    for seed in seeds(case_count, case_seed, 200):
+        query, inputs = case(seed)
+        trace: list[TraceStep] = []
+        after = optimize(query.root, trace, check=True)
+        fired |= {step.rule for step in trace}
+        expected = run_oracle(query, inputs, drain=seed % 2 == 0)
+        found = run_oracle(query, inputs, drain=seed % 2 == 0, optimized_root=after)
+        assert found.events == expected.events, shown(seed, query.root, after)
+        assert optimize(after) == after, shown(seed, query.root, after)
+    assert fired == {rule.name for rule in RULES}, "the random plans do not reach every rule"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
+def test_each_rule_alone_keeps_the_meaning(rule, case_count: int | None, case_seed: int | None) -> None:  # type: ignore[no-untyped-def]
+    for seed in seeds(case_count, case_seed, 40):
+        query, inputs = case(seed)
+        after = apply(rule, query.root)
+        if after is not query.root:
+            expected = run_oracle(query, inputs, drain=True)
+            found = run_oracle(query, inputs, drain=True, optimized_root=after)
+            assert found.events == expected.events, shown(seed, query.root, after)
+
+
+def shown(seed: int, before: Algebra, after: Algebra) -> str:
+    return f"seed {seed}\n{to_text(render(before))}\n{to_text(render(after))}"

@@ -1,0 +1,120 @@
+"""The update pattern of every operator: the table of LANGUAGE 5, and the order of the patterns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from penstock.algebra import (
+    Aggregate,
+    Algebra,
+    Distinct,
+    Join,
+    Pattern,
+    Project,
+    RelationScan,
+    RelationToStream,
+    Select,
+    Source,
+    StreamKind,
+    StreamScan,
+    UnionAll,
+    Window,
+    WindowKind,
+)  # fmt: skip
+from penstock.algebra.pattern import worst
+from penstock.expressions.nodes import AggregateCall, Call, Column, Literal
+from penstock.types import CALENDAR, Field, Schema
+
+COLUMNS = Schema((Field("k", pa.int64()), Field("v", pa.int64())))
+STREAM = StreamScan(Source("s", True, COLUMNS, "MEMORY", timestamp=0, domain=CALENDAR), (0, 1))
+STATIC = RelationScan(Source("r", False, COLUMNS, "MEMORY"), (0, 1))
+UPDATED = RelationScan(Source("u", False, COLUMNS, "MEMORY", timestamp=0, domain=CALENDAR, operation=1), (0, 1))
+
+MON = Window(STREAM, WindowKind.UNBOUNDED)
+WKS = Window(STREAM, WindowKind.RANGE, 10)
+OTHER = Window(STREAM, WindowKind.RANGE, 20)
+NOW = Window(STREAM, WindowKind.NOW)
+SLIDING = Window(STREAM, WindowKind.RANGE, 10, 5)
+POSITIVE = Call(pa.bool_(), "GT", (Column(pa.int64(), 1, "v"), Literal(pa.int64(), 0)))
+
+
+def select(node: Algebra) -> Algebra:
+    return Select(node, POSITIVE)
+
+
+def project(node: Algebra) -> Algebra:
+    return Project(node, (Column(pa.int64(), 1, "v"),), (Field("v", pa.int64()),))
+
+
+def join(left: Algebra, right: Algebra) -> Algebra:
+    return Join(left, right, ((0, 0),))
+
+
+def union(*members: Algebra) -> Algebra:
+    return UnionAll(members)
+
+
+def group(node: Algebra) -> Algebra:
+    return Aggregate(node, (0,), (AggregateCall(pa.int64(), "COUNT", ()),), ("n",))
+
+
+STR = group(WKS)
+
+TABLE = [
+    # leaves and windows
+    ("stream", STREAM, "MON"),
+    ("unbounded window", MON, "MON"),
+    ("range window", WKS, "WKS"),
+    ("now window", NOW, "WKS"),
+    ("sliding window", SLIDING, "WKS"),
+    ("static relation", STATIC, "MON"),
+    ("relation with updates", UPDATED, "STR"),
+    # selection and projection pass the pattern on
+    ("select MON", select(MON), "MON"),
+    ("select WKS", select(WKS), "WKS"),
+    ("select STR", select(UPDATED), "STR"),
+    ("project WKS", project(WKS), "WKS"),
+    ("project WK", project(join(WKS, WKS)), "WK"),
+    # union passes the worst; windows of different length do not leave in the order they came
+    ("union MON MON", union(MON, MON), "MON"),
+    ("union same windows", union(WKS, WKS), "WKS"),
+    ("union different windows", union(WKS, OTHER), "WK"),
+    ("union same length, other slide", union(WKS, SLIDING), "WK"),
+    ("union same slide, other boundaries", union(SLIDING, Window(STREAM, WindowKind.RANGE, 10, 5, 2)), "WK"),
+    ("union WKS WK", union(WKS, join(WKS, WKS)), "WK"),
+    ("union WKS STR", union(WKS, STR), "STR"),
+    # joins
+    ("join MON MON", join(MON, MON), "MON"),
+    ("join WKS WKS", join(WKS, WKS), "WK"),
+    ("join MON WKS", join(MON, WKS), "WK"),
+    ("join WKS STR", join(WKS, STR), "STR"),
+    ("join WKS updated relation", join(WKS, UPDATED), "STR"),
+    ("join WKS static", join(WKS, STATIC), "WKS"),
+    ("join static WKS", join(STATIC, WKS), "WKS"),
+    ("join MON static", join(MON, STATIC), "MON"),
+    # duplicate elimination
+    ("distinct MON", Distinct(MON), "MON"),
+    ("distinct WKS", Distinct(WKS), "WK"),
+    ("distinct WK", Distinct(join(WKS, WKS)), "WK"),
+    ("distinct STR", Distinct(STR), "STR"),
+    # grouping
+    ("group MON", group(MON), "STR"),
+    ("group WKS", group(WKS), "STR"),
+    ("group static", group(STATIC), "MON"),
+    ("ungrouped", Aggregate(WKS, (), (AggregateCall(pa.int64(), "COUNT", ()),), ("n",)), "STR"),
+    # a stream made of a relation only grows
+    ("istream of STR", RelationToStream(STR, StreamKind.ISTREAM), "MON"),
+    ("window over a derived stream", Window(RelationToStream(STR, StreamKind.ISTREAM), WindowKind.RANGE, 5), "WKS"),
+]
+
+
+@pytest.mark.parametrize(("plan", "expected"), [(p, e) for _, p, e in TABLE], ids=[name for name, _, _ in TABLE])
+def test_pattern(plan: Algebra, expected: str) -> None:
+    assert plan.pattern.short == expected
+
+
+def test_patterns_are_ordered() -> None:
+    assert Pattern.MONOTONIC < Pattern.WEAKEST < Pattern.WEAK < Pattern.STRICT
+    assert worst([Pattern.WEAK, Pattern.WEAKEST]) is Pattern.WEAK
+    assert worst([]) is Pattern.MONOTONIC

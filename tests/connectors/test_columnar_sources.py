@@ -1,0 +1,175 @@
+"""parquet and arrow: types that fit and do not, statistics, splits, and files that are damaged."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from connector_kit import declare, read
+
+from penstock.algebra.scans import OnError
+from penstock.connectors.sources import open_source
+from penstock.connectors.sources.formats import parquet
+from penstock.errors import PenstockError
+from penstock.types import parse_type
+
+NOON = dt.datetime(2013, 1, 1, 12)
+
+
+def ipc(table: pa.Table, path: Path, rows: int = 10) -> None:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=rows)
+
+
+@pytest.mark.parametrize(
+    ("values", "declared", "expected"),
+    [
+        (pa.array([1], pa.int32()), "BIGINT", 1),
+        (pa.array([1], pa.uint16()), "INT", 1),
+        (pa.array([1], pa.int64()), "DOUBLE", 1.0),
+        (pa.array([1.5], pa.float32()), "DOUBLE", 1.5),
+        (pa.array(["a"]).dictionary_encode(), "STRING", "a"),
+        (pa.array(["a"], pa.large_string()), "STRING", "a"),
+        (pa.array([b"a"], pa.binary()), "STRING", "a"),
+        (pa.array([None], pa.null()), "INT", None),
+        (pa.array([NOON], pa.timestamp("ms")), "TIMESTAMP", NOON.replace(tzinfo=dt.UTC)),
+        (pa.array([NOON], pa.timestamp("us", "Europe/Berlin")), "TIMESTAMP", NOON.replace(tzinfo=dt.UTC)),
+        (pa.array([-1], pa.timestamp("ns")), "TIMESTAMP", dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, dt.UTC)),
+        (pa.array([NOON.date()]), "TIMESTAMP", dt.datetime(2013, 1, 1, tzinfo=dt.UTC)),
+    ],
+)
+def test_compatible_types_are_cast(tmp_path: Path, values: pa.Array, declared: str, expected: object) -> None:
+    ipc(pa.table({"a": values}), tmp_path / "in.arrow")
+    source = declare(tmp_path / "in.arrow", f"a {declared}")
+    open_source(source).check()
+    table, rejected = read(source)
+    assert (table.to_pylist(), rejected) == ([{"a": expected}], [])
+
+
+@pytest.mark.parametrize(
+    ("stored", "declared"),
+    [
+        (pa.string(), "INT"), (pa.string(), "TIMESTAMP"), (pa.int64(), "INT"), (pa.uint64(), "BIGINT"),
+        (pa.float64(), "FLOAT"), (pa.float64(), "BIGINT"), (pa.int64(), "DECIMAL(10,2)"), (pa.int64(), "TIMESTAMP"),
+        (pa.timestamp("us"), "DATE"), (pa.timestamp("us"), "BIGINT"), (pa.int32(), "STRING"), (pa.bool_(), "INT"),
+        (pa.decimal128(10, 3), "DECIMAL(10,2)"), (pa.int32(), "BINARY"), (pa.date32(), "STRING"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_other_types_are_refused_before_the_start(
+    tmp_path: Path, stored: pa.DataType, declared: str, suffix: str
+) -> None:
+    place = tmp_path / f"in.{suffix}"
+    table = pa.table({"a": pa.array([], stored)})
+    pq.write_table(table, place) if suffix == "parquet" else ipc(table, place)
+    with pytest.raises(PenstockError, match=r"column a is .* in the file and declared") as error:
+        open_source(declare(place, f"a {declared}")).check()
+    assert error.value.code == "P0402" and str(place) in error.value.message
+
+
+def test_a_missing_column_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "in.parquet")
+    with pytest.raises(PenstockError, match="column b is missing") as error:
+        open_source(declare(tmp_path / "in.parquet", "a BIGINT, b INT")).check()
+    assert (error.value.code, error.value.hint) == ("P0402", "the file's columns: a")
+
+
+def test_a_value_that_does_not_fit_rejects_its_row(tmp_path: Path) -> None:
+    values = pa.array([b"a", b"\xff", b"c"], pa.binary())
+    ipc(pa.table({"n": [1, 2, 3], "a": values}), tmp_path / "in.arrow")
+    table, rejected = read(declare(tmp_path / "in.arrow", "a STRING, n BIGINT"))
+    assert table.column("n").to_pylist() == [1, 3]
+    assert len(rejected) == 1 and "in column a" in rejected[0].reason
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_splits_carry_rows_and_the_range_of_the_timestamp(
+    tmp_path: Path, unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_SPLIT_ROWS", 200)
+    at = pa.array(np.arange(500), pa.int64()).cast(pa.timestamp("s")).cast(pa.timestamp(unit))
+    pq.write_table(pa.table({"at": at}), tmp_path / "in.parquet", row_group_size=100)
+    source = open_source(declare(tmp_path / "in.parquet", "at TIMESTAMP", timestamp=0))
+    splits = source.splits(str(tmp_path / "in.parquet"))
+    assert [(s.start, s.stop, s.rows) for s in splits] == [(0, 2, 200), (2, 4, 200), (4, 5, 100)]
+    assert [(s.low, s.high) for s in splits] == [
+        (0, 199_000_000),
+        (200_000_000, 399_000_000),
+        (400_000_000, 499_000_000),
+    ]
+    table, _ = read(source)
+    assert table.column(0).cast(pa.int64()).to_pylist() == [i * 1_000_000 for i in range(500)]
+
+
+def test_without_statistics_the_range_is_unknown(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"at": pa.array([1], parse_type("TIMESTAMP"))}), tmp_path / "in.parquet", write_statistics=False
+    )
+    splits = open_source(declare(tmp_path / "in.parquet", "at TIMESTAMP", timestamp=0)).splits(
+        str(tmp_path / "in.parquet")
+    )
+    assert [(s.low, s.high) for s in splits] == [(None, None)]
+
+
+def two_files(tmp_path: Path, suffix: str) -> Path:
+    """`1.` is damaged, `2.` is sound."""
+    table = pa.table({"a": pa.array(range(1000), pa.int64())})
+    for name in ("1", "2"):
+        place = tmp_path / f"{name}.{suffix}"
+        pq.write_table(table, place, row_group_size=100) if suffix == "parquet" else ipc(table, place, 100)
+    return tmp_path / f"1.{suffix}"
+
+
+def test_a_truncated_parquet_file_is_one_dead_letter_and_the_others_go_on(tmp_path: Path) -> None:
+    damaged = two_files(tmp_path, "parquet")
+    damaged.write_bytes(damaged.read_bytes()[:-200])
+    source = open_source(declare(tmp_path, "a BIGINT"))
+    source.check()
+    table, rejected = read(source)
+    assert table.num_rows == 1000
+    assert [(r.path, r.line) for r in rejected] == [(str(damaged), None)]
+    assert rejected[0].reason.startswith("not a readable parquet file: ")
+
+
+def test_a_truncated_parquet_file_fails_a_run_that_asked_for_it(tmp_path: Path) -> None:
+    damaged = two_files(tmp_path, "parquet")
+    damaged.write_bytes(damaged.read_bytes()[:-200])
+    with pytest.raises(PenstockError, match=r"1\.parquet: not a readable parquet file") as error:
+        open_source(declare(tmp_path, "a BIGINT", on_error=OnError.FAIL)).check()
+    assert error.value.code == "P0403"
+
+
+def test_a_damaged_row_group_costs_only_itself(tmp_path: Path) -> None:
+    damaged = two_files(tmp_path, "parquet")
+    with pq.ParquetFile(damaged) as file:
+        start = file.metadata.row_group(3).column(0).dictionary_page_offset
+    data = bytearray(damaged.read_bytes())
+    data[start : start + 40] = b"\xff" * 40
+    damaged.write_bytes(data)
+    table, rejected = read(declare(damaged, "a BIGINT"))
+    assert table.column(0).to_pylist() == [i for i in range(1000) if not 300 <= i < 400]
+    assert len(rejected) == 1 and rejected[0].reason.startswith("row group 3 cannot be read from its row 0 of 100 on: ")
+
+
+def test_a_truncated_arrow_file_keeps_what_was_read(tmp_path: Path) -> None:
+    damaged = two_files(tmp_path, "arrow")
+    damaged.write_bytes(damaged.read_bytes()[:4500])
+    table, rejected = read(declare(tmp_path, "a BIGINT"))
+    rows = table.num_rows - 1000
+    assert rows > 0 and rows % 100 == 0
+    assert len(rejected) == 1 and rejected[0].reason.startswith(f"the file breaks off behind row {rows}: ")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_a_later_file_with_other_columns_is_rejected_whole(tmp_path: Path, suffix: str) -> None:
+    two_files(tmp_path, suffix)
+    other = pa.table({"b": [1]})
+    place = tmp_path / f"3.{suffix}"
+    pq.write_table(other, place) if suffix == "parquet" else ipc(other, place)
+    table, rejected = read(declare(tmp_path, "a BIGINT"))
+    assert table.num_rows == 2000
+    assert [(r.path, r.reason) for r in rejected] == [(str(place), "column a is missing")]

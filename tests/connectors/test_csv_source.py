@@ -1,0 +1,277 @@
+"""csv: what is read, and what is rejected with which line and reason, without losing any other row."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from connector_kit import declare, read, told
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.connectors.sources import open_source
+from penstock.connectors.sources.formats import lines
+from penstock.connectors.sources.formats.csv import CsvFormat
+from penstock.connectors.sources.formats.lines import Block
+from penstock.errors import PenstockError
+
+COLUMNS = "at TIMESTAMP, name STRING, bytes INT"
+
+
+def rows_of(
+    tmp_path: Path, text: str | bytes, columns: str = COLUMNS, **options: str
+) -> tuple[list[list[object]], list]:
+    place = tmp_path / "in.csv"
+    place.write_bytes(text.encode() if isinstance(text, str) else text)
+    table, rejected = read(declare(place, columns, **options))
+    return [list(row.values()) for row in table.to_pylist()], told(rejected)
+
+
+def test_a_bad_number_rejects_its_record_alone(tmp_path: Path) -> None:
+    rows, rejected = rows_of(tmp_path, "name,bytes\na,1\nb,abc\nc,3\n", "name STRING, bytes INT")
+    assert rows == [["a", 1], ["c", 3]]
+    assert rejected == [(3, "b,abc", "bad number 'abc' in column bytes")]
+
+
+def test_a_bad_cell_rejects_its_record_also_when_nobody_reads_the_column(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("name,bytes\na,1\nb,abc\n")
+    table, rejected = read(declare(tmp_path / "in.csv", "name STRING, bytes INT"), (0,))
+    assert (table.to_pylist(), len(rejected)) == ([{"name": "a"}], 1)
+
+
+def test_ragged_lines(tmp_path: Path) -> None:
+    rows, rejected = rows_of(tmp_path, "name,bytes\na,1\nb\n\nc,3,4\nd,4", "name STRING, bytes INT")
+    assert rows == [["a", 1], ["d", 4]]
+    assert rejected == [(3, "b", "1 cells, 2 expected"), (5, "c,3,4", "3 cells, 2 expected")]
+
+
+def test_lines_count_through_quoted_line_ends_blank_lines_and_ragged_records(tmp_path: Path) -> None:
+    text = '\r\nname,bytes\r\n"two\r\nlines",1\r\n\r\nragged\r\n"three\n\nlines",x\r\n"a ""q""",y\r\nlast,2'
+    rows, rejected = rows_of(tmp_path, text, "name STRING, bytes INT")
+    assert rows == [["two\r\nlines", 1], ["last", 2]]
+    assert [(line, reason) for line, _, reason in rejected] == [
+        (6, "1 cells, 2 expected"),
+        (7, "bad number 'x' in column bytes"),
+        (10, "bad number 'y' in column bytes"),
+    ]
+
+
+def test_an_unclosed_quote_costs_only_its_own_line(tmp_path: Path) -> None:
+    text = 'name,bytes\na,1\n"b,2\nc,3\n"d",4\ne,5\n"f'
+    rows, rejected = rows_of(tmp_path, text, "name STRING, bytes INT")
+    assert rows == [["a", 1], ["c", 3], ["d", 4], ["e", 5]]
+    assert [(line, record) for line, record, _ in rejected] == [(3, '"b,2'), (7, '"f')]
+
+
+def test_a_quote_inside_a_plain_cell_is_text(tmp_path: Path) -> None:
+    rows, rejected = rows_of(tmp_path, 'name,bytes\n5\'10",1\nb"c,x\n"d",2\n', "name STRING, bytes INT")
+    assert rows == [["5'10\"", 1], ["d", 2]]
+    assert rejected == [(3, 'b"c,x', "bad number 'x' in column bytes")]
+
+
+def test_an_empty_timestamp_is_null(tmp_path: Path) -> None:
+    rows, rejected = rows_of(tmp_path, "at,name,bytes\n,a,1\n2013-01-01T10:00:00Z,b,2\n")
+    assert [row[0] is None for row in rows] == [True, False]
+    assert rejected == []
+
+
+def test_null_and_the_empty_text_differ(tmp_path: Path) -> None:
+    rows, _ = rows_of(tmp_path, 'name,bytes\n,""\n"",\nNA,NA\n"NA", NA \n', "name STRING, bytes INT", null="NA")
+    assert rows == [[None, None], ["", None], [None, None], ["NA", None]]
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("2013-01-01T10:00:00Z", 0),
+        ("2013-01-01 10:00:00", 0),
+        ("2013-01-01 10:00", 0),
+        ("2013-1-1 10:00:00", 0),
+        ("2013-01-01T12:00:00+02:00", 0),
+        ("2013-01-01 05:30:00.25-0430", 250_000),
+        ("2013-01-01T10:00:00.123456789Z", 123_456),
+        ("2013-01-01T10:00:00.5", 500_000),
+        (" 2013-01-01T10:00:00 ", 0),
+        ("2013-01-01 10:00:00 UTC", 0),
+    ],
+)
+def test_spellings_of_a_timestamp(tmp_path: Path, text: str, micros: int) -> None:
+    # The first row makes the column mixed: zones beside no zones.
+    place = tmp_path / "in.csv"
+    for first in ("2013-01-01", "2013-01-01T00:00:00+00:00"):
+        place.write_text(f"at\n{first}\n{text}\n")
+        table, rejected = read(declare(place, "at TIMESTAMP"))
+        assert rejected == []
+        ticks = table.column(0).cast(pa.int64()).to_pylist()
+        assert ticks == [1_356_998_400_000_000, 1_357_034_400_000_000 + micros]
+
+
+@pytest.mark.parametrize(
+    ("type_", "good", "bad", "kind"),
+    [
+        ("TIMESTAMP", "2013-02-28", "2013-02-30", "timestamp"),
+        ("DATE", "2013-2-1", "tomorrow", "date"),
+        ("BOOLEAN", "Yes", "maybe", "boolean"),
+        ("DECIMAL(5,2)", "1.005", "12345.6", "number"),
+        ("TINYINT", "+127", "128", "number"),
+        ("BIGINT", " 7 ", "9223372036854775808", "number"),
+        ("DOUBLE", "-1e3", "1,0", "number"),
+    ],
+)
+def test_types_and_what_they_refuse(tmp_path: Path, type_: str, good: str, bad: str, kind: str) -> None:
+    rows, rejected = rows_of(tmp_path, f"a;b\n{good};1\n{bad};2\n;3\n", f"a {type_}, b INT", delimiter=";")
+    assert [row[1] for row in rows] == [1, 3]
+    assert rows[0][0] is not None and rows[1][0] is None
+    assert rejected == [(3, f"{bad};2", f"bad {kind} '{bad}' in column a")]
+
+
+def test_decimals_are_rounded_half_up(tmp_path: Path) -> None:
+    rows, _ = rows_of(tmp_path, "a\n1.005\n-1.005\n2\n", "a DECIMAL(5,2)")
+    assert [str(row[0]) for row in rows] == ["1.01", "-1.01", "2.00"]
+
+
+def test_bytes_that_are_no_utf8_reject_their_record(tmp_path: Path) -> None:
+    rows, rejected = rows_of(tmp_path, b"name,bytes\na,1\n\xff\xfe,2\n", "name STRING, bytes INT")
+    assert rows == [["a", 1]]
+    assert rejected == [(3, "\\xff\\xfe,2", "bad text '\\xff\\xfe' in column name")]
+
+
+def test_a_long_record_is_cut(tmp_path: Path) -> None:
+    _, rejected = rows_of(tmp_path, "name,bytes\n" + "x" * 5000 + ",y\n", "name STRING, bytes INT")
+    assert len(rejected[0][1]) == 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("", 0), ("name,bytes", 0), ("name,bytes\n", 0), ("name,bytes\n\n\n", 0), ("\ufeffname,bytes\na,1", 1)],
+)
+def test_files_with_little_in_them(tmp_path: Path, text: str, count: int) -> None:
+    open_source(declare(tmp_path / "in.csv", "name STRING, bytes INT"))
+    rows, rejected = rows_of(tmp_path, text, "name STRING, bytes INT")
+    assert (len(rows), rejected) == (count, [])
+
+
+def test_columns_are_matched_by_name_whatever_case_and_order(tmp_path: Path) -> None:
+    rows, _ = rows_of(tmp_path, "more,BYTES, Name\n9,1,a\n", "name STRING, bytes INT")
+    assert rows == [["a", 1]]
+
+
+def test_without_a_header_columns_are_matched_by_position(tmp_path: Path) -> None:
+    rows, rejected = rows_of(tmp_path, "a\t1\nb\n", "name STRING, bytes INT", header="false", delimiter="\\t")
+    assert (rows, rejected) == ([["a", 1]], [(2, "b", "1 cells, 2 expected")])
+
+
+def test_without_quoting_a_quote_is_text(tmp_path: Path) -> None:
+    rows, _ = rows_of(tmp_path, 'name,bytes\n"a,1\n', "name STRING, bytes INT", quote="")
+    assert rows == [['"a', 1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("name,size\na,1\n", {}, "column bytes is missing"),
+        ("name,bytes,Bytes\na,1,2\n", {}, "column bytes stands 2 times"),
+        ("a,1,2\nb,2,3\n", {"header": "false"}, "the file has 3 columns, 2 are declared"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused_before_the_start(
+    tmp_path: Path, text: str, options: dict[str, str], message: str
+) -> None:
+    place = tmp_path / "in.csv"
+    place.write_text(text)
+    source = declare(place, "name STRING, bytes INT", **options)
+    with pytest.raises(PenstockError, match=message) as error:
+        open_source(source).check()
+    assert error.value.code == "P0402" and str(place) in error.value.message and error.value.hint
+    table, rejected = read(source)
+    assert table.num_rows == 0
+    assert [(r.line, message in r.reason) for r in rejected] == [(1, True)]
+
+
+def test_a_compressed_file_that_breaks_off_keeps_what_was_read(tmp_path: Path) -> None:
+    whole = "n\n" + "".join(f"{i}\n" for i in range(300_000))
+    packed = gzip.compress(whole.encode())
+    (tmp_path / "in.csv.gz").write_bytes(packed[: len(packed) // 2])
+    table, rejected = read(declare(tmp_path / "in.csv.gz", "n INT"))
+    rows = table.num_rows
+    assert rows > 100_000 and table.column(0).to_pylist() == list(range(rows))
+    assert [(r.line, r.reason.split(":")[0]) for r in rejected] == [(rows + 2, "the rest of the file cannot be read")]
+
+
+def test_small_blocks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "name,bytes\n" + "".join(f'"n{i}\nx",{i if i % 7 else "bad"}\n' for i in range(500))
+    whole = rows_of(tmp_path, text, "name STRING, bytes INT")
+    assert len(whole[1]) == 72 and whole[1][1][0] == 16
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 50)
+    assert rows_of(tmp_path, text, "name STRING, bytes INT") == whole
+
+
+def test_a_quote_never_closed_in_a_big_file_does_not_swallow_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(lines, "RECORD_BYTES", 400)
+    text = "name,bytes\n" + "".join(f"{chr(34) if i == 10 else ''}n{i},{i}\n" for i in range(500))
+    rows, rejected = rows_of(tmp_path, text, "name STRING, bytes INT")
+    assert len(rows) == 499 and rejected == [(12, '"n10,10', "a quoted cell that is not closed")]
+
+
+def test_batches_are_bounded(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("n\n" + "1\n" * 600_000)
+    source = open_source(declare(tmp_path / "in.csv", "n INT"))
+    split = source.splits(str(tmp_path / "in.csv"))[0]
+    sizes = [parsed.batch.num_rows for parsed in source.read(split, (0,))]
+    assert sum(sizes) == 600_000 and max(sizes) <= 256 * 1024
+
+
+SPELLINGS = (
+    "1", "0", "-0", "+1", "007", "1e2", "1E-2", ".5", "5.", "0x1F", "-0x1", "nan", "NaN", "-inf", "Infinity", "true",
+    "True", "yes", "n", "12.345", "99999", "1_000", "١", "2013-01-01", "2013-1-1", "2013-01-01T10",
+    "2013-01-01T10:00Z", "2013-01-01T10:00:00.1234567+01", "1969-12-31T23:59", "10000-01-01", "0000-01-01",
+    "2013-02-29", "20130101", "NULL", "null", "1e400", "128", "-129", "9223372036854775808", " 1 ", '"1"',
+    '" 1"', '""', " ",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "type_", ["BOOLEAN", "TINYINT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(5,2)", "DATE", "TIMESTAMP"]
+)
+def test_a_cell_means_the_same_beside_a_bad_record(tmp_path: Path, type_: str) -> None:
+    place = tmp_path / "in.csv"
+    source = declare(place, f"a {type_}, b STRING")
+    for text in SPELLINGS:
+        # Alone the record takes the fast path if any path does; beside a ragged record it takes the careful one.
+        place.write_text(f"a,b\n{text},x\n")
+        alone, rejected = read(source)
+        place.write_text(f"a,b\n{text},x\nragged\n")
+        beside, also = read(source)
+        assert str(alone.combine_chunks()) == str(beside.combine_chunks()), text
+        assert rejected == also[:-1], text
+
+
+CELLS = st.lists(st.sampled_from(["a", "1", '"', ",", "\n", "\r\n", '""', "x y", "é", '"a\n"', "7,"]), max_size=40)
+
+
+@settings(max_examples=150)
+@given(CELLS)
+def test_the_careful_path_agrees_with_the_fast_one(pieces: list[str]) -> None:
+    """Whatever the text: where the fast path takes a block the careful one gives the same, and no record is lost."""
+    data = "".join(pieces).encode()
+    format_ = CsvFormat(declare("x.csv", "name STRING, bytes STRING"))
+    shape = format_._open("x.csv", Block(b"name,bytes", 1))[0]
+    if not data.strip(b"\r\n"):
+        return
+    fast = format_._fast(Block(data, 1), shape)
+    careful, rest = format_._repair("x.csv", Block(data, 1), shape)
+    if fast is not None:
+        assert rest is None and careful.rejected == ()
+        assert {p: v.to_pylist() for p, v in fast.columns.items()} == {
+            p: v.to_pylist() for p, v in careful.columns.items()
+        }
+    elif rest is None:
+        records = format_.quoting.records(data, 1)
+        assert careful.rows + len(careful.rejected) == len(records)
+    end = format_.quoting.end(data)
+    assert 0 <= end <= len(data) and (end == 0 or data[end - 1 : end] in (b"\n", b"\r"))

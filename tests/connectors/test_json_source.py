@@ -1,0 +1,123 @@
+"""json lines: what is read, and what is rejected with which line and reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from connector_kit import declare, read, told
+
+from penstock.connectors.sources import open_source
+from penstock.connectors.sources.formats import lines
+from penstock.errors import PenstockError
+
+COLUMNS = "at TIMESTAMP, name STRING, bytes INT"
+
+
+def rows_of(tmp_path: Path, text: str | bytes, columns: str = COLUMNS) -> tuple[list[list[object]], list]:
+    place = tmp_path / "in.json"
+    place.write_bytes(text.encode() if isinstance(text, str) else text)
+    table, rejected = read(declare(place, columns))
+    return [list(row.values()) for row in table.to_pylist()], told(rejected)
+
+
+def test_missing_keys_are_null_and_other_keys_ignored(tmp_path: Path) -> None:
+    text = '{"NAME":"a","z":{"q":[1]}}\n\n{"bytes":2,"NAME":null}\n'
+    assert rows_of(tmp_path, text, "name STRING, bytes INT") == ([["a", None], [None, 2]], [])
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"name":"a","bytes":', "broken JSON: Expecting value at column 21"),
+        ("[1, 2]", "not a JSON object"),
+        ('{"name":"a"}{"name":"b"}', "broken JSON: Extra data at column 13"),
+        ('{"bytes":"1"}', "bad number '\"1\"' in column bytes"),
+        ('{"bytes":1.5}', "bad number '1.5' in column bytes"),
+        ('{"bytes":true}', "bad number 'true' in column bytes"),
+        ('{"bytes":99999999999}', "bad number '99999999999' in column bytes"),
+        ('{"name":5}', "bad text '\"5\"' in column name"),
+        ('{"name":"\\ud800"}', "bad text '\"\\ud800\"' in column name"),
+        ('{"at":"soon"}', "bad timestamp 'soon' in column at"),
+    ],
+)
+def test_a_bad_line_is_rejected_alone(tmp_path: Path, line: str, reason: str) -> None:
+    good = '{"at":"2013-01-01T10:00:00Z","name":"a","bytes":1}'
+    rows, rejected = rows_of(tmp_path, f"{good}\n\n{line}\n{good}\n")
+    assert [row[1:] for row in rows] == [["a", 1], ["a", 1]]
+    assert rejected == [(3, line, reason)]
+
+
+def test_an_object_over_two_lines_is_two_bad_lines(tmp_path: Path) -> None:
+    rows, rejected = rows_of(tmp_path, '{"name":"a"\n,"bytes":1}\n{"name":"b"}\n', "name STRING, bytes INT")
+    assert rows == [["b", None]]
+    assert [line for line, _, _ in rejected] == [1, 2]
+
+
+def test_bytes_that_are_no_utf8_reject_their_line(tmp_path: Path) -> None:
+    rows, rejected = rows_of(tmp_path, b'{"name":"a"}\n{"name":"\xff"}\n', "name STRING, bytes INT")
+    assert rows == [["a", None]]
+    assert rejected == [(2, '{"name":"\\xff"}', "broken JSON: not UTF-8")]
+
+
+def test_decimals_stand_as_numbers_or_text(tmp_path: Path) -> None:
+    assert rows_of(tmp_path, '{"a":99999}\n', "a DECIMAL(5,2)")[0] == []
+    text = '{"a":1.5}\n{"a":"2.25"}\n{"a":1.005}\n{"a":"x"}\n'
+    rows, rejected = rows_of(tmp_path, text, "a DECIMAL(5,2)")
+    assert [str(row[0]) for row in rows] == ["1.50", "2.25", "1.01"]
+    assert [reason for _, _, reason in rejected] == ["bad number 'x' in column a"]
+
+
+def test_timestamps_with_and_without_zone(tmp_path: Path) -> None:
+    text = '{"at":"2013-01-01 10:00:00"}\n{"at":"2013-01-01T12:00:00.5+02:00"}\n{"at":""}\n'
+    place = tmp_path / "in.json"
+    place.write_text(text)
+    table, rejected = read(declare(place, "at TIMESTAMP"))
+    assert rejected == []
+    assert table.column(0).cast(pa.int64()).to_pylist() == [1_357_034_400_000_000, 1_357_034_400_500_000, None]
+
+
+VALUES = (
+    "1", "0", "-0", "01", "1e2", "1.0", "1.5", "12.345", "99999", "NaN", "Infinity", "-Infinity", "1e400", "128",
+    "true", "9223372036854775808", '"1"', '""', '"NaN"', '"true"', '"2013-01-01"', '"2013-1-1"', '"2013-01-01T10:00Z"',
+    "null", "[]", "{}", '"\\u00e9"', '"\\ud83d\\ude00"', '"1.5"', "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "type_",
+    ["BOOLEAN", "TINYINT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(5,2)", "DATE", "TIMESTAMP", "STRING", "BINARY"],
+)
+def test_a_value_means_the_same_beside_a_bad_line(tmp_path: Path, type_: str) -> None:
+    place = tmp_path / "in.json"
+    source = declare(place, f"a {type_}, b STRING")
+    for value in VALUES:
+        place.write_text(f'{{"a":{value},"b":"x"}}\n')
+        alone, rejected = read(source)
+        place.write_text(f'{{"a":{value},"b":"x"}}\n{{"a":\n')
+        beside, also = read(source)
+        assert str(alone.combine_chunks()) == str(beside.combine_chunks()), value
+        assert rejected == also[:-1], value
+
+
+def test_small_blocks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(f'{{"name":"n{i}","bytes":{i if i % 7 else "no"}}}\n' for i in range(300))
+    whole = rows_of(tmp_path, text, "name STRING, bytes INT")
+    assert len(whole[1]) == 43 and whole[1][1][0] == 8
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 64)
+    assert rows_of(tmp_path, text, "name STRING, bytes INT") == whole
+
+
+def test_a_file_without_the_timestamp_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text('{"name":"a"}\n')
+    with pytest.raises(PenstockError, match="no object has the key at") as error:
+        open_source(declare(tmp_path / "in.json", COLUMNS, timestamp=0)).check()
+    assert error.value.code == "P0402"
+
+
+def test_a_file_with_none_of_the_columns_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text('{"other":"a"}\n')
+    with pytest.raises(PenstockError, match="no object has the key") as error:
+        open_source(declare(tmp_path / "in.json", COLUMNS)).check()
+    assert error.value.code == "P0402"
