@@ -1,0 +1,48 @@
+"""The page docs/functions.md, written from the tables of functions.
+
+`python -m penstock.expressions.catalogue > docs/functions.md` renews it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from penstock.expressions.aggregates import AGGREGATES
+from penstock.expressions.library import TOPICS
+
+_HEAD = """# Functions
+
+Written from the tables in `src/penstock/expressions` by `python -m penstock.expressions.catalogue`; a test keeps it
+current. Names are case-insensitive; brackets mark what may be left out. Meaning is Spark's with ANSI off: a value
+without a result is NULL, and no row ever stops a query.
+"""
+
+
+def functions_page() -> str:
+    """The whole page, Markdown."""
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield _HEAD
+    for topic, rows in TOPICS.items():
+        yield f"## {topic}\n"
+        yield "| function | meaning |\n|---|---|"
+        yield from (_row(row.operator or f"{row.name}({row.signature})", row.help, row.aliases) for row in rows)
+        yield ""
+    yield "## Aggregates\n"
+    yield "All take DISTINCT and FILTER (WHERE condition).\n"
+    yield "| aggregate | meaning |\n|---|---|"
+    yield from (_row(f"{row.name}({row.signature})", row.help, row.aliases) for row in AGGREGATES)
+    yield ""
+
+
+def _row(call: str, text: str, aliases: tuple[str, ...]) -> str:
+    also = f" (also {', '.join(aliases)})" if aliases else ""
+    cells = (f"`{call}`", text + also)
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(functions_page())

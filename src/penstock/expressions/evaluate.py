@@ -1,0 +1,75 @@
+"""Expressions over columns: one Arrow kernel call per node, never a Python step per row.
+
+A subexpression that occurs twice in one call is computed once (by fingerprint). What depends on literals alone stays a
+scalar until the end, so that kernels can take their fast paths. Nothing raises because of a row's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import PenstockError
+from penstock.expressions.casts import convert
+from penstock.expressions.datum import Datum, is_scalar, to_array
+from penstock.expressions.functions import function
+from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal
+
+
+def evaluate(expression: Expression, columns: Sequence[pa.Array], length: int) -> pa.Array:
+    """The `length` values of `expression`, exactly of its type; `columns` are the input's, by position."""
+    return evaluate_all((expression,), columns, length)[0]
+
+
+def evaluate_all(expressions: Sequence[Expression], columns: Sequence[pa.Array], length: int) -> list[pa.Array]:
+    """As `evaluate` for each of `expressions`, common subexpressions computed once."""
+    known: dict[str, Datum] = {}
+    return [to_array(_value(e, columns, known), length) for e in expressions]
+
+
+def mask(predicate: Expression, columns: Sequence[pa.Array], length: int) -> npt.NDArray[np.bool_]:
+    """Which of the `length` rows satisfy `predicate`: True only where it is TRUE."""
+    value = _value(predicate, columns, {})
+    if is_scalar(value):
+        return np.full(length, value.as_py() is True)
+    if value.null_count:
+        value = pc.fill_null(value, False)
+    result: npt.NDArray[np.bool_] = value.to_numpy(zero_copy_only=False)
+    return result.astype(np.bool_, copy=False)
+
+
+def constant(expression: Expression) -> pa.Scalar:
+    """The value of an expression over no column."""
+    return evaluate(expression, (), 1)[0]
+
+
+def _value(expression: Expression, columns: Sequence[pa.Array], known: dict[str, Datum]) -> Datum:
+    if isinstance(expression, Column):
+        return columns[expression.index]
+    if isinstance(expression, Literal):
+        return pa.scalar(expression.value, expression.type)
+    found = known.get(expression.fingerprint)
+    if found is None:
+        found = known[expression.fingerprint] = _compute(expression, columns, known)
+    return found
+
+
+def _compute(expression: Expression, columns: Sequence[pa.Array], known: dict[str, Datum]) -> Datum:
+    if isinstance(expression, Cast):
+        value = _value(expression.argument, columns, known)
+        if is_scalar(value):
+            return convert(pa.array([value], value.type), expression.type)[0]
+        return convert(value, expression.type)
+    if not isinstance(expression, Call):
+        raise PenstockError("P0304", f"{type(expression).__name__} has no value for a single row")
+    kernel = function(expression.function).kernel
+    arguments = tuple([_value(a, columns, known) for a in expression.arguments])
+    if all(isinstance(a, pa.Scalar) for a in arguments):
+        single = tuple(pa.array([a], a.type) for a in arguments)
+        return to_array(kernel(single, expression.type), 1)[0]
+    result = kernel(arguments, expression.type)
+    return to_array(result, 0) if isinstance(result, pa.ChunkedArray) else result

@@ -1,0 +1,183 @@
+"""Constant folding and the simplifications that keep the value of every row, NULL included.
+
+Each rule says why it is sound under three-valued logic. What looks like a simplification and is none: `x = x` is NULL
+for a NULL x, `x * 0` too, and `x AND NOT x` may be NULL.
+"""
+
+from __future__ import annotations
+
+import decimal
+
+import pyarrow as pa
+
+from penstock.expressions.coercion import BOOLEAN, as_decimal, is_decimal, is_float, is_integer
+from penstock.expressions.evaluate import constant
+from penstock.expressions.nodes import Call, Cast, Expression, Literal
+from penstock.tree import Node, transform_up
+
+TRUE, FALSE = Literal(BOOLEAN, True), Literal(BOOLEAN, False)
+UNKNOWN = Literal(BOOLEAN, None)
+
+_NEGATIONS = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT",
+              "IS_NULL": "IS_NOT_NULL", "IS_NOT_NULL": "IS_NULL"}  # fmt: skip
+
+
+def fold(expression: Expression) -> Expression:
+    """An expression of the same type with the same value over every row, with no constant left uncomputed."""
+    return transform_up(expression, _fold)
+
+
+def _fold(node: Node) -> Node:
+    if isinstance(node, Cast):
+        return _cast(node)
+    if isinstance(node, Call):
+        rule = _RULES.get(node.function)
+        simpler = rule(node) if rule else node
+        return _constant(simpler) if isinstance(simpler, Call) else simpler
+    return node
+
+
+def _constant(node: Call) -> Expression:
+    # Every function of the table depends on its arguments alone.
+    if all(isinstance(a, Literal) for a in node.arguments):
+        return _literal(node)
+    return node
+
+
+def _literal(node: Expression) -> Expression:
+    try:
+        return Literal(node.type, constant(node).as_py())
+    except (OverflowError, ValueError):
+        return node  # a time beyond the years that Python can write down
+
+
+def _cast(node: Cast) -> Expression:
+    inner = node.argument
+    if inner.type == node.type:
+        return inner
+    if isinstance(inner, Literal):
+        return _literal(node)
+    # A cast through a type that holds every value of the first changes nothing: INT -> BIGINT -> DOUBLE.
+    if isinstance(inner, Cast) and _holds(inner.argument.type, inner.type):
+        return _cast(Cast(node.type, inner.argument)) if _alike(inner.argument.type, node.type) else node
+    return node
+
+
+def _holds(narrow: pa.DataType, wide: pa.DataType) -> bool:
+    return is_integer(narrow) and is_integer(wide) and narrow.bit_width <= wide.bit_width
+
+
+def _alike(source: pa.DataType, target: pa.DataType) -> bool:
+    return source == target or ((is_integer(target) or is_float(target) or is_decimal(target)) and is_integer(source))
+
+
+def _and(node: Call) -> Expression:
+    left, right = node.arguments
+    # FALSE AND x is FALSE also for a NULL x; TRUE AND x is x; x AND x is x in all three values.
+    if FALSE in (left, right):
+        return FALSE
+    if left in (TRUE, right):
+        return right
+    return left if right == TRUE else node
+
+
+def _or(node: Call) -> Expression:
+    left, right = node.arguments
+    # The dual of AND: TRUE OR x is TRUE also for a NULL x.
+    if TRUE in (left, right):
+        return TRUE
+    if left in (FALSE, right):
+        return right
+    return left if right == FALSE else node
+
+
+def _not(node: Call) -> Expression:
+    (inner,) = node.arguments
+    if isinstance(inner, Call):
+        # NOT NOT x is x, NULL stays NULL.
+        if inner.function == "NOT":
+            return inner.arguments[0]
+        # Comparisons are total on values that are not NULL (NaN included), and NULL with a NULL either way.
+        if inner.function in _NEGATIONS:
+            return Call(BOOLEAN, _NEGATIONS[inner.function], inner.arguments)
+    return node
+
+
+def _case(node: Call) -> Expression:
+    pairs = len(node.arguments) // 2
+    kept: list[Expression] = []
+    otherwise: Expression | None = node.arguments[-1] if len(node.arguments) % 2 else None
+    for number in range(pairs):
+        condition, value = node.arguments[2 * number : 2 * number + 2]
+        if condition in (FALSE, UNKNOWN):
+            continue  # the branch is never taken: only TRUE takes one
+        if condition == TRUE:
+            otherwise = value  # always taken when reached: nothing after it is
+            break
+        kept += [condition, value]
+    if not kept:
+        return Literal(node.type, None) if otherwise is None else otherwise
+    arguments = tuple(kept) if otherwise is None else (*kept, otherwise)
+    return node if arguments == node.arguments else Call(node.type, "CASE", arguments)
+
+
+def _coalesce(node: Call) -> Expression:
+    kept: list[Expression] = []
+    for argument in node.arguments:
+        if isinstance(argument, Literal) and argument.value is None:
+            continue  # never the first that is not NULL
+        if argument not in kept:
+            kept.append(argument)
+        if isinstance(argument, Literal):
+            break  # never NULL: what follows is not reached
+    if not kept:
+        return Literal(node.type, None)
+    if len(kept) == 1:
+        return kept[0]
+    return node if tuple(kept) == node.arguments else Call(node.type, "COALESCE", tuple(kept))
+
+
+def _comparison(node: Call) -> Expression:
+    """An integer column against a decimal constant (`a > 1.5`) as a comparison of integers (`a > 1`)."""
+    if isinstance(node.arguments[0], Literal) and not isinstance(node.arguments[1], Literal):
+        mirrored = Call(node.type, _MIRRORED[node.function], (node.arguments[1], node.arguments[0]))
+        simpler = _comparison(mirrored)
+        return node if simpler is mirrored else simpler
+    left, right = node.arguments
+    if not (isinstance(left, Cast) and isinstance(right, Literal) and isinstance(right.value, decimal.Decimal)):
+        return node
+    source = left.argument.type
+    # Only where the cast keeps every value: else it is NULL for some, which no integer comparison is.
+    if not is_integer(source) or left.type.precision - left.type.scale < as_decimal(source).precision:
+        return node
+    whole = _ROUNDING.get(node.function)
+    value = int(right.value.to_integral_value(whole))
+    # x = 1.5 is FALSE for every x but NULL: no simpler than it stands.
+    exact = whole is not None or value == right.value
+    if not exact or not -(2 ** (source.bit_width - 1)) <= value < 2 ** (source.bit_width - 1):
+        return node
+    return Call(node.type, node.function, (left.argument, Literal(source, value)))
+
+
+#: Over whole x: x > 1.5 is x > 1 and x <= 1.5 is x <= 1, but x < 1.5 is x < 2 and x >= 1.5 is x >= 2.
+_ROUNDING = {
+    "GT": decimal.ROUND_FLOOR, "LE": decimal.ROUND_FLOOR, "LT": decimal.ROUND_CEILING, "GE": decimal.ROUND_CEILING,
+}  # fmt: skip
+_MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
+
+
+def _is_null(node: Call) -> Expression:
+    return FALSE if isinstance(node.arguments[0], Call) and node.arguments[0].function in _NEVER_NULL else node
+
+
+def _is_not_null(node: Call) -> Expression:
+    return TRUE if isinstance(node.arguments[0], Call) and node.arguments[0].function in _NEVER_NULL else node
+
+
+#: Functions that have a value for every row.
+_NEVER_NULL = frozenset({"IS_NULL", "IS_NOT_NULL", "IS_NAN", "EQ_NULL_SAFE"})
+
+_RULES = {
+    "AND": _and, "OR": _or, "NOT": _not, "CASE": _case, "IF": _case, "COALESCE": _coalesce, "NVL": _coalesce,
+    "IS_NULL": _is_null, "IS_NOT_NULL": _is_not_null, **dict.fromkeys(_MIRRORED, _comparison),
+}  # fmt: skip

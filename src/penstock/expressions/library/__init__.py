@@ -1,0 +1,37 @@
+"""The functions of the language by topic, and the table that joins them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from penstock.expressions.library import (
+    arithmetic,
+    bits,
+    comparison,
+    conditional,
+    dates,
+    logic,
+    math,
+    patterns,
+    strings,
+)
+from penstock.expressions.registry import Function
+
+#: topic -> its rows, in the order of docs/functions.md.
+TOPICS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
+    {
+        "Arithmetic": arithmetic.FUNCTIONS,
+        "Comparison": comparison.FUNCTIONS,
+        "Logic": logic.FUNCTIONS,
+        "Conditions and NULL": conditional.FUNCTIONS,
+        "Mathematics": math.FUNCTIONS,
+        "Bits and hashes": bits.FUNCTIONS,
+        "Strings": strings.FUNCTIONS,
+        "Patterns": patterns.FUNCTIONS,
+        "Dates and times": dates.FUNCTIONS,
+    }
+)
+
+#: canonical name or alias -> row.
+TABLE: Mapping[str, Function] = MappingProxyType(
+    {name: row for rows in TOPICS.values() for row in rows for name in (row.name, *row.aliases)}
+)

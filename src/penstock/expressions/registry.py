@@ -1,0 +1,81 @@
+"""The table of scalar functions: one row each.
+
+To add a function, write its kernel in the file of its topic under `library/` and one `Function(...)` row in that
+file's `FUNCTIONS`; typing, evaluation, the number-of-arguments check, its help and docs/functions.md follow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.expressions.coercion import implicit, misfit
+from penstock.expressions.datum import Kernel
+from penstock.expressions.nodes import Expression
+
+#: (name, arguments) -> (arguments with implicit casts, result type). Raises PenstockError P0203.
+Rule: TypeAlias = Callable[[str, Sequence[Expression]], tuple[tuple[Expression, ...], pa.DataType]]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A scalar function or operator.
+
+    signature: its parameters as people read them, and the source of the argument counts: comma-separated, optional
+    ones in brackets, `...` after one that may repeat. aliases: other SQL names of the same function. operator: how
+    it is written, when that is not as a call by name.
+    """
+
+    name: str
+    signature: str
+    rule: Rule
+    kernel: Kernel
+    help: str
+    aliases: tuple[str, ...] = ()
+    operator: str | None = None
+
+    @cached_property
+    def counts(self) -> tuple[int, int | None]:
+        """The least and the greatest number of arguments; None for any number."""
+        least, most = (_count(re.sub(cut, " ", self.signature)) for cut in (r"\[[^]]*\]", r"[][]"))
+        return least, None if "..." in self.signature else most
+
+    def check_count(self, given: int) -> None:
+        """Raises PenstockError P0204 when the function does not take `given` arguments."""
+        least, most = self.counts
+        if given < least or (most is not None and given > most):
+            if most is None:
+                takes = f"at least {least} argument" + "s" * (least != 1)
+            elif least == most:
+                takes = f"{least} argument" + "s" * (least != 1)
+            else:
+                takes = " or ".join(str(n) for n in range(least, most + 1)) + " arguments"
+            raise PenstockError(
+                "P0204", f"{self.name} takes {takes}, not {given}", hint=f"{self.name}({self.signature})"
+            )
+
+
+def _count(parameters: str) -> int:
+    return len([p for p in parameters.split(",") if p.strip(" .")])
+
+
+def takes(result: pa.DataType, *parameters: pa.DataType) -> Rule:
+    """The rule of a function with fixed parameter types; the last one repeats where the signature says so."""
+
+    def rule(name: str, arguments: Sequence[Expression]) -> tuple[tuple[Expression, ...], pa.DataType]:
+        padded = parameters + parameters[-1:] * max(0, len(arguments) - len(parameters))
+        return tuple(implicit(a, t, name) for a, t in zip(arguments, padded, strict=False)), result
+
+    return rule
+
+
+def needs(name: str, arguments: Sequence[Expression], fits: Callable[[pa.DataType], bool]) -> None:
+    """Raises P0203 unless the type of every argument `fits` (or is NULL)."""
+    if not all(fits(a.type) or pa.types.is_null(a.type) for a in arguments):
+        raise misfit(name, [a.type for a in arguments])
