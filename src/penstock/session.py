@@ -186,14 +186,12 @@ class QueryHandle:
         from penstock.runtime.spark.folder import Folder
         from penstock.runtime.spark.frames import spark_schema
         from penstock.runtime.spark.job import answers_only, assemble
-        from penstock.runtime.spark.session import settled
 
         spark = self._session.spark
         place = Path(folder or tempfile.mkdtemp(prefix="penstock-"))
         job, frames = _prepare(self._session, [self._query], place, False)
-        with settled(spark, job.shards):
-            packets = assemble(spark, Folder(place), job, frames)
-            return answers_only(packets, Folder(place), self._query.name, spark_schema(answer_schema(self._query)))
+        packets = assemble(spark, Folder(place), job, frames)
+        return answers_only(packets, Folder(place), self._query.name, spark_schema(answer_schema(self._query)))
 
 
 def explain(query: Query, format: str = "text") -> str:  # noqa: A002 - the door's word

@@ -45,18 +45,16 @@ class Changes(Operator):
             return []
         parts = [_goings(batch) for batch in self._live.pop_until(moment.heartbeat)]
         arrived = self._early.until(moment.heartbeat)
+        at_start = arrived is not None and bool((arrived.ts < moment.start).any())
         if arrived is not None:
+            arrived = from_start(arrived, moment.start)
             parts.append(_told_at(arrived, arrived.ts, arrived.signs))
             if self._needs_ends:
                 parts += self._ends(arrived, moment.heartbeat)
         if not parts:
             return []
         events = concat(parts)
-        before = events.ts < moment.start
-        if before.any():
-            # What holds from the beginning of time is told at the first instant, and may change there at once.
-            events = Elements(events.columns, np.maximum(events.ts, moment.start), events.exp, events.sign)
-        if before.any() or not self._spec.netted:
+        if at_start or not self._spec.netted:
             events = net(events)
         return self._wanted(events)
 
@@ -85,6 +83,12 @@ class Changes(Operator):
         if self._spec.kind is not None:
             chosen = Elements(chosen.columns, chosen.ts, chosen.exp, np.abs(chosen.signs))
         return [in_order(chosen)]
+
+
+def from_start(elements: Elements, start: int) -> Elements:
+    """Time begins at `start`: what holds from before comes there, what has ended by then never was."""
+    clipped = Elements(elements.columns, np.maximum(elements.ts, start), elements.exp, elements.sign)
+    return clipped.filter(clipped.ts < clipped.exp)
 
 
 def net(events: Elements) -> Elements:

@@ -29,7 +29,7 @@ from penstock.runtime.progress import QueryCounts, RunProgress, SourceCounts
 from penstock.runtime.spark.folder import Folder, Job, job_version, load_job
 from penstock.runtime.spark.ingest import run_batches
 from penstock.runtime.spark.packets import SPARK_SCHEMA, as_batches, read_elements
-from penstock.runtime.spark.session import first_line, settled
+from penstock.runtime.spark.session import first_line, job_session
 from penstock.runtime.spark.source import PenstockSource
 from penstock.runtime.spark.stage import KeyedStage
 from penstock.types import END
@@ -39,8 +39,9 @@ _BATCH = "streaming.sql.batchId"
 
 def assemble(spark: SparkSession, folder: Folder, job: Job, frames: Mapping[str, DataFrame]) -> DataFrame:
     """The streaming DataFrame of packets that leave the last stage. frames: the DataFrame sources by name."""
-    spark.dataSource.register(PenstockSource)
-    packets = spark.readStream.format("penstock").option("folder", str(folder.root)).load()
+    session = job_session(spark, job.shards)
+    session.dataSource.register(PenstockSource)
+    packets = session.readStream.format("penstock").option("folder", str(folder.root)).load()
     for name in sorted(job.spark_sources):
         # One task reads a DataFrame source, so that its rows have one order of arrival.
         given = frames[name].coalesce(1).mapInArrow(_ingest_frame(str(folder.root), name), SPARK_SCHEMA)
@@ -110,13 +111,10 @@ class SparkRun:
         if self._folder.read_mark("finished"):
             self._query: StreamingQuery | None = None
             return
-        with settled(spark, job.shards):
-            packets = assemble(spark, self._folder, job, frames)
-            writer = packets.writeStream.foreachBatch(self._deliver).outputMode("append")
-            writer = writer.option("checkpointLocation", str(checkpoint / "spark")).queryName(
-                f"penstock-{checkpoint.name}"
-            )
-            self._query = writer.start()
+        packets = assemble(spark, self._folder, job, frames)
+        writer = packets.writeStream.foreachBatch(self._deliver).outputMode("append")
+        writer = writer.option("checkpointLocation", str(checkpoint / "spark")).queryName(f"penstock-{checkpoint.name}")
+        self._query = writer.start()
 
     # -- delivering --------------------------------------------------------------------------------------------
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,16 @@ from pyspark.sql import SparkSession
 from penstock.errors import PenstockError
 from penstock.runtime.java import require_java
 
-_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_JOB = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.pollingDelay": "100ms",
+    "spark.sql.session.timeZone": "UTC",
+}
 
 #: What a session of our own is started with. Tasks are tried four times, also in one process: a worker that is killed
 #: must not fail the run.
@@ -55,31 +62,13 @@ def start_spark(master: str | None = None, log: Path | None = None) -> SparkSess
         raise PenstockError("P0601", f"Spark does not start: {first_line(error)}", cause=error) from error
 
 
-@contextmanager
-def settled(spark: SparkSession, partitions: int) -> Iterator[None]:
-    """The session's settings as a job needs them while its streaming query starts; a query keeps what it started with,
-    so the user's own settings come back afterwards."""
-    wanted = {
-        "spark.sql.shuffle.partitions": str(partitions),
-        "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.pollingDelay": "100ms",
-    }
-    before = {key: spark.conf.get(key, None) for key in wanted}
-    for key, value in wanted.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
+def job_session(spark: SparkSession, partitions: int) -> SparkSession:
+    """A session of the same application with the settings that a job needs; the user's own stays as it is."""
+    session = spark.newSession()
+    for key, value in _JOB.items():
+        session.conf.set(key, value)
+    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    return session
 
 
 def shard_keys(shards: int) -> list[int]:

@@ -1,0 +1,179 @@
+"""The commands. Exit codes: 0 done; 1 the run failed; 2 wrong script or usage, and nothing ran; 128 + signal when a
+signal stopped the run, cleanly. Results of CONSOLE sinks and the texts of EXPLAIN and SHOW go to standard output; all
+talk about the run goes to standard error."""
+
+from __future__ import annotations
+
+import enum
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock import __version__
+from penstock.errors import PenstockError
+from penstock.settings import Settings
+
+app = typer.Typer(
+    name="penstock",
+    help="Continuous queries in CQL over streams and relations, on Apache Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+FAILED, WRONG = 1, 2
+
+#: The machine or the run is at fault, not what the user wrote.
+_RUN_CODES = frozenset({"P0601", "P0603"})
+
+
+class Format(enum.StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    MERMAID = "mermaid"
+
+
+Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="A file of CQL statements, or - for standard input.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; may be repeated.")]
+
+
+@contextmanager
+def errors_shown(context: typer.Context) -> Iterator[None]:
+    """A mistake becomes text on standard error and an exit code; a traceback only with --debug."""
+    try:
+        yield
+    except PenstockError as error:
+        typer.echo(error.render(), err=True)
+        _debug(context)
+        raise typer.Exit(FAILED if error.code in _RUN_CODES else WRONG) from None
+    except (KeyboardInterrupt, BrokenPipeError):
+        raise typer.Exit(130) from None
+    except Exception as error:
+        typer.echo(f"error P0601: the run failed: {type(error).__name__}: {_first_line(error)}", err=True)
+        if not _debug(context):
+            typer.echo("  hint: `penstock --debug ...` shows where", err=True)
+        raise typer.Exit(FAILED) from None
+
+
+def _debug(context: typer.Context) -> bool:
+    shown = bool(context.find_root().params.get("debug"))
+    if shown:
+        typer.echo(traceback.format_exc(), err=True)
+    return shown
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no message"])[0]
+
+
+def read_script(path: Path) -> tuple[str, str]:
+    """The text and the name that messages call it. Raises PenstockError P0401."""
+    if str(path) == "-":
+        return typer.get_text_stream("stdin").read(), "<stdin>"
+    try:
+        return path.read_text(encoding="utf-8"), str(path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise PenstockError("P0401", f"cannot read the script {path}: {reason}", cause=error) from error
+
+
+def read_settings(pairs: list[str] | None) -> Settings:
+    """Raises PenstockError P0104."""
+    settings = Settings()
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise PenstockError("P0104", f"--set {pair}: a setting is KEY=VALUE")
+        settings = settings.with_value(key.strip(), value.strip())
+    return settings
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Continuous queries in CQL over streams and relations, on Apache Spark."""
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    script: Script,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the run's state here; the same command resumes from it.")
+    ] = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="At the end of bounded inputs let time run on until all windows are empty.")
+    ] = False,
+    set_: Set = None,
+    master: Annotated[str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Remove results that exist already.")] = False,
+) -> None:
+    """Run the queries of a script until their inputs end, or until Ctrl-C."""
+    with errors_shown(context):
+        # Commands that need no Spark start without it.
+        from penstock.cli.running import run_script
+
+        text, name = read_script(script)
+        settings = read_settings(set_)
+        code = run_script(text, name, settings, checkpoint, drain=drain, master=master, overwrite=overwrite)
+    raise typer.Exit(code)
+
+
+@app.command()
+def check(context: typer.Context, script: Script, set_: Set = None) -> None:
+    """Read and bind a script, show all its errors, run nothing."""
+    with errors_shown(context):
+        from penstock.language import bind_script
+
+        text, name = read_script(script)
+        bound = bind_script(text, settings=read_settings(set_), file=name)
+        count = len(bound.queries)
+        typer.echo(f"{name}: correct, {count} {'query' if count == 1 else 'queries'}")
+
+
+@app.command()
+def explain(
+    context: typer.Context,
+    script: Script,
+    query: Annotated[str | None, typer.Option(metavar="NAME", help="One query; default: all.")] = None,
+    format_: Annotated[Format, typer.Option("--format", help="How to draw the plan.")] = Format.TEXT,
+    set_: Set = None,
+) -> None:
+    """Show the logical and physical plans of a script's queries."""
+    with errors_shown(context):
+        from penstock.session import Session
+
+        text, name = read_script(script)
+        session = Session(settings=read_settings(set_))
+        created = session.execute(text, file=name).queries
+        plans = [session.explain(one, format_.value) for one in ([query] if query is not None else created)]
+        typer.echo(_joined(plans, format_, one=query is not None), nl=False)
+
+
+def _joined(plans: list[str], format_: Format, one: bool) -> str:
+    """One plan as it is; the plans of a whole script as JSON are a list."""
+    if format_ is Format.JSON and not one:
+        return "[" + ",\n".join(plan.rstrip() for plan in plans) + "]\n"
+    return "\n".join(plans)
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

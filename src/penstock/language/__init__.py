@@ -1,0 +1,47 @@
+"""The language: text to statements (`parse_script`), statements to algebra (`bind_script`, `bind_query`), and back.
+
+The only user of sqlglot. A script is read and bound whole; every error in it comes at once, as `ScriptErrors`, and then
+nothing has been declared (LANGUAGE 7).
+"""
+
+from __future__ import annotations
+
+from penstock.algebra.query import Query, SinkSpec
+from penstock.errors import ScriptErrors
+from penstock.language.binder.declarations import Action, Bound, Explain, ScriptBinder, Show
+from penstock.language.catalog import Catalog, View
+from penstock.language.parse import parse_query, parse_script, parse_statements
+from penstock.language.printer import print_query, print_statement
+from penstock.language.statements import Script
+from penstock.language.text import SourceText
+from penstock.settings import Settings
+
+__all__ = [
+    "Action", "Bound", "Catalog", "Explain", "Script", "Show", "View", "bind_query", "bind_script", "parse_script",
+    "print_query", "print_statement",
+]  # fmt: skip
+
+
+def bind_script(
+    text: str, catalog: Catalog | None = None, settings: Settings | None = None, file: str | None = None
+) -> Bound:
+    """Read and bind a script on top of `catalog`. file: its name, for messages. Raises ScriptErrors."""
+    source = SourceText(text, file)
+    parsed = parse_statements(source)
+    binder = ScriptBinder(source, catalog or Catalog(), settings or Settings(), failed=set(parsed.lost))
+    binder.bind(parsed.statements)
+    if parsed.errors or binder.errors:
+        raise ScriptErrors([*parsed.errors, *binder.errors])
+    return binder.bound()
+
+
+def bind_query(text: str, catalog: Catalog, settings: Settings | None = None, name: str = "query") -> Query:
+    """Bind a text that is one query; its sink is MEMORY. Raises ScriptErrors."""
+    source = SourceText(text)
+    statement = parse_query(source)
+    binder = ScriptBinder(source, catalog, settings or Settings())
+    binder.bind([statement])
+    if binder.errors:
+        raise ScriptErrors(binder.errors)
+    root = binder.bound().queries[0].root
+    return Query(name, root, SinkSpec("MEMORY"), text)

@@ -1,0 +1,137 @@
+"""Functions, aggregates, intervals and the functions with a syntax of their own: EXTRACT, TRIM, SUBSTRING, POSITION."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.expressions.functions import build_aggregate, is_aggregate
+from penstock.expressions.nodes import AggregateCall, Expression, Literal
+from penstock.language.binder.context import Refused
+from penstock.language.binder.scalars import Binding, ScalarBinder
+from penstock.language.dialect import span_of
+from penstock.language.queries import StreamOperator
+from penstock.language.text import Span
+from penstock.types import Unit
+
+OPERATOR_WORDS = frozenset(operator.value for operator in StreamOperator)
+
+
+def _interval(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    unit_name = node.args["unit"].name if node.args.get("unit") is not None else ""
+    unit = Unit.parse(unit_name)
+    if unit is None:
+        known = unit_name.upper().rstrip("S") in ("MONTH", "QUARTER", "YEAR")
+        code = "P0901" if known else "P0102"
+        message = f"INTERVAL in {unit_name.upper()} is not supported yet" if known else "this is no interval"
+        binder.context.fail(code, message, span_of(node), "write INTERVAL 10 SECOND")
+    negative = isinstance(node.this, exp.Neg)
+    try:
+        amount = Fraction((node.this.this if negative else node.this).name) * (-1 if negative else 1)
+        microseconds = amount * unit.value
+        if microseconds.denominator != 1:
+            raise ValueError
+        length = dt.timedelta(microseconds=int(microseconds))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        binder.context.fail("P0102", "this is no interval", span_of(node), "write INTERVAL 10 SECOND")
+    return Literal(pa.duration("us"), length)
+
+
+_EXTRACTED = {
+    "YEAR": "YEAR", "QUARTER": "QUARTER", "MONTH": "MONTH", "WEEK": "WEEKOFYEAR", "DAY": "DAY", "DOW": "DAYOFWEEK",
+    "DAYOFWEEK": "DAYOFWEEK", "DOY": "DAYOFYEAR", "HOUR": "HOUR", "MINUTE": "MINUTE", "SECOND": "SECOND",
+}  # fmt: skip
+
+
+def _extract(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    field_name = node.this.name.upper()
+    function = _EXTRACTED.get(field_name) or _EXTRACTED.get(field_name.removesuffix("S"))
+    if function is None:
+        shown = ", ".join(_EXTRACTED)
+        binder.context.fail("P0204", f"EXTRACT does not know {node.this.name}", span_of(node), f"known: {shown}")
+    return binder.call(function, node, [binder.bind(node.expression)])
+
+
+def _trim(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(node.args.get("position") or "", "TRIM")
+    characters = node.args.get("expression")
+    return binder.call(name, node, binder.bind_all([node.this, *([characters] if characters is not None else [])]))
+
+
+def _substring(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    parts = [node.args.get(key) for key in ("this", "start", "length")]
+    return binder.call("SUBSTRING", node, binder.bind_all([p for p in parts if p is not None]))
+
+
+def _position(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    parts = [node.args.get(key) for key in ("substr", "this", "position")]
+    return binder.call("LOCATE", node, binder.bind_all([p for p in parts if p is not None]))
+
+
+def function_name(node: exp.Expr) -> str:
+    this = node.this
+    return str(this.name if isinstance(this, exp.Expr) else this)
+
+
+def name_span(node: exp.Expr) -> Span:
+    """Where the name of a called function stands."""
+    span = span_of(node)
+    return Span(span.start, span.start + len(function_name(node)))
+
+
+def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    name = function_name(node).upper()
+    if name in OPERATOR_WORDS:
+        hint = f"write {name}(SELECT ...) or SELECT {name}(item, ...) FROM ..."
+        binder.context.fail("P0304", f"{name} stands around a query or a whole select list", name_span(node), hint)
+    if is_aggregate(name):
+        return _aggregate(binder, node, None)
+    return binder.call(name, node, binder.bind_all(node.expressions), name_span(node))
+
+
+def _filter(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    inner = node.this
+    if not isinstance(inner, exp.Anonymous) or not is_aggregate(function_name(inner)):
+        binder.context.fail("P0304", "FILTER belongs to an aggregate", span_of(node))
+    return _aggregate(binder, inner, node.expression.this)
+
+
+def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None) -> Expression:
+    context = binder.context
+    name = function_name(node).upper()
+    if binder.inside:
+        context.fail("P0304", f"{name} inside another aggregate", name_span(node))
+    if binder.aggregates is not None:
+        hint = "a condition over groups goes into HAVING" if binder.aggregates == "WHERE" else None
+        context.fail("P0304", f"{name} is an aggregate and may not stand in {binder.aggregates}", name_span(node), hint)
+    arguments = list(node.expressions)
+    distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+    if distinct:
+        arguments = list(arguments[0].expressions)
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Star) and name == "COUNT":
+        arguments = []
+    elif not arguments and name == "COUNT":
+        context.fail("P0204", "COUNT takes an argument", name_span(node), "COUNT(*) counts rows")
+    inner = replace(binder, aggregates=None, aliases={}, inside=True)
+    where = None if condition is None else context.attempt(lambda: inner.predicate(condition, "FILTER"))
+    bound = inner.bind_all(arguments)
+    if condition is not None and where is None:
+        raise Refused
+    call: AggregateCall = context.guard(name_span(node), lambda: build_aggregate(name, bound, distinct, where))
+    return call
+
+
+CALLS: Mapping[type[exp.Expr], Binding] = {
+    exp.Interval: _interval,
+    exp.Extract: _extract,
+    exp.Trim: _trim,
+    exp.Substring: _substring,
+    exp.StrPosition: _position,
+    exp.Anonymous: _function,
+    exp.Filter: _filter,
+}

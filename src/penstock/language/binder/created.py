@@ -1,0 +1,164 @@
+"""CREATE STREAM, CREATE RELATION and INSERT: declarations to `Source`s, values to rows (LANGUAGE 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.algebra import OnError, Source
+from penstock.errors import nearest
+from penstock.expressions.evaluate import constant, evaluate
+from penstock.expressions.functions import build_cast
+from penstock.expressions.nodes import Call, Column, Expression, Literal
+from penstock.language.binder.connectors import bind_connector
+from penstock.language.binder.context import Context, Refused
+from penstock.language.binder.expressions import ExpressionBinder
+from penstock.language.binder.scope import Scope
+from penstock.language.catalog import Row
+from penstock.language.dialect import span_of
+from penstock.language.queries import Name
+from penstock.language.statements import CreateSource, Insert, TimestampBy
+from penstock.language.text import Span
+from penstock.types import CALENDAR, Field, Schema, TimeDomain, Unit, parse_type, type_name
+
+
+def bind_source(statement: CreateSource, context: Context) -> Source:
+    """The declared source. Raises Refused with the errors noted."""
+    connected = context.attempt(lambda: bind_connector(statement.connector, True, context))
+    columns = _columns(statement, context)
+    if connected is None:
+        raise Refused
+    connector, options = connected
+    timestamp, domain = None, None
+    if statement.timestamp is not None:
+        timestamp, domain = _timestamp(statement.timestamp, columns, context)
+    elif statement.is_stream and statement.system_time is None:
+        hint = "add TIMESTAMP BY column"
+        context.fail("P0209", f"stream {statement.name.text} has no timestamp", statement.name.span, hint)
+    operation = None
+    if statement.operation is not None:
+        operation = _find(statement.operation, columns, context)
+        type_ = columns[operation].type
+        if type_ != pa.string():
+            message = f"OPERATION BY needs a STRING column of '+' and '-', this is {type_name(type_)}"
+            context.fail("P0209", message, statement.operation.span)
+        if statement.timestamp is None:
+            hint = "add TIMESTAMP BY column"
+            context.fail("P0209", "OPERATION BY needs a TIMESTAMP BY", statement.operation.span, hint)
+    slack = 0
+    if statement.slack is not None and domain is not None:
+        interval = statement.slack.interval
+        slack = context.guard(statement.slack.span, lambda: domain.ticks(interval))
+    on_error = OnError(statement.on_error.policy) if statement.on_error else OnError.DEAD_LETTER
+    return Source(
+        statement.name.text, statement.is_stream, columns, connector, options, timestamp, domain, slack, on_error,
+        operation,
+    )  # fmt: skip
+
+
+def _columns(statement: CreateSource, context: Context) -> Schema:
+    distinct_names([c.name for c in statement.columns], context)
+    types = context.each(lambda c: context.guard(c.type_span, lambda: parse_type(c.type)), statement.columns)
+    return Schema(tuple(Field(c.name.text, t) for c, t in zip(statement.columns, types, strict=True)))
+
+
+def distinct_names(names: Sequence[Name], context: Context) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.key in seen:
+            context.attempt(lambda: context.fail("P0206", f"column {name.text} stands twice", name.span))  # noqa: B023
+        seen.add(name.key)
+
+
+def _find(name: Name, columns: Schema, context: Context) -> int:
+    found = next((i for i, column in enumerate(columns) if name.matches(column.name)), None)
+    if found is None:
+        context.fail("P0202", f"unknown column {name.text}", name.span, nearest(name.text, columns.names))
+    return found
+
+
+def _timestamp(by: TimestampBy, columns: Schema, context: Context) -> tuple[int, TimeDomain]:
+    index = _find(by.column, columns, context)
+    type_ = columns[index].type
+    if pa.types.is_timestamp(type_):
+        if by.unit is not None:
+            context.fail("P0209", "UNIT is for integer columns; a TIMESTAMP has microseconds", by.unit_span)
+        return index, CALENDAR
+    if not pa.types.is_integer(type_):
+        message = f"TIMESTAMP BY needs a TIMESTAMP or integer column, {by.column.text} is {type_name(type_)}"
+        context.fail("P0209", message, by.column.span)
+    unit = by.unit or Unit.SECOND
+    if unit not in (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND):
+        context.fail("P0209", "UNIT is SECOND, MILLISECOND or MICROSECOND", by.unit_span)
+    return index, TimeDomain(unit, False)
+
+
+# --- INSERT
+
+
+def bind_rows(statement: Insert, context: Context) -> tuple[Row, ...]:
+    """The rows of an INSERT as values of the source's columns. Raises Refused with the errors noted."""
+    name = statement.name
+    source = context.catalog.sources.get(name.key)
+    if source is None or not name.matches(source.name):
+        if name.key in context.failed:
+            context.fail_silently()
+        known = [s.name for s in context.catalog.sources.values()]
+        context.fail("P0201", f"unknown stream or relation {name.text}", name.span, nearest(name.text, known))
+    if source.connector != "MEMORY":
+        hint = "only what is declared FROM MEMORY () takes rows"
+        context.fail("P0208", f"{source.name} comes FROM {source.connector}", name.span, hint)
+    spans = statement.row_spans or tuple(name.span for _ in statement.rows)
+    context.each(lambda row: _check_width(row[0], row[1], source, context), zip(statement.rows, spans, strict=True))
+    binder = ExpressionBinder(Scope(()), context, "VALUES")
+    bound = context.each(lambda row: binder.bind_all(list(row)), statement.rows)
+    columns = context.each(
+        lambda i: _column_values(
+            [(e[i], r[i]) for e, r in zip(bound, statement.rows, strict=True)], source, i, context
+        ),
+        range(len(source.columns)),
+    )
+    return tuple(zip(*columns, strict=True))
+
+
+def _check_width(row: tuple[exp.Expr, ...], span: Span, source: Source, context: Context) -> None:
+    if len(row) != len(source.columns):
+        context.fail("P0305", f"{len(row)} values for the {len(source.columns)} columns of {source.name}", span)
+
+
+def _column_values(
+    values: list[tuple[Expression, exp.Expr]], source: Source, position: int, context: Context
+) -> list[Any]:
+    """The values of one column, converted together, literals of one type at a time. P0203 for what does not convert."""
+    column = source.columns[position]
+    found: list[Any] = [None] * len(values)
+    alike: dict[pa.DataType, list[int]] = {}
+    given: list[Any] = []
+    for i, (expression, _) in enumerate(values):
+        literal = _literal(expression)
+        alike.setdefault(literal.type, []).append(i)
+        given.append(literal.value)
+    for type_, places in alike.items():
+        nodes = [values[i][1] for i in places]
+        cast = context.guard(span_of(nodes[0]), lambda: build_cast(Column(type_, 0), column.type))  # noqa: B023
+        array = pa.array([given[i] for i in places], type_)
+        for i, value in zip(places, evaluate(cast, [array], len(places)).to_pylist(), strict=True):
+            if value is None and given[i] is not None:
+                message = f"{given[i]!r} is no {type_name(column.type)}, as {column.name} needs"
+                context.fail("P0203", message, span_of(values[i][1]))
+            found[i] = value
+    return found
+
+
+def _literal(expression: Expression) -> Literal:
+    """The value of an expression over no column; the usual ones need no evaluation."""
+    if isinstance(expression, Literal):
+        return expression
+    if isinstance(expression, Call) and expression.function == "NEG" and isinstance(expression.arguments[0], Literal):
+        value = expression.arguments[0].value
+        if value is not None:
+            return Literal(expression.type, -value)
+    return Literal(expression.type, constant(expression).as_py())

@@ -1,0 +1,219 @@
+"""Statements in order: each one bound against what the ones before it declared (LANGUAGE 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TypeAlias
+
+from penstock.algebra.query import Query, SinkSpec
+from penstock.errors import PenstockError, nearest
+from penstock.language.binder.connectors import bind_connector
+from penstock.language.binder.context import Context, Refused
+from penstock.language.binder.created import bind_rows, bind_source, distinct_names
+from penstock.language.binder.queries import QueryBinder
+from penstock.language.catalog import Catalog, View
+from penstock.language.queries import Name, NamedSource, QueryTree
+from penstock.language.statements import (
+    BareQuery,
+    CreateFunction,
+    CreateQuery,
+    CreateSource,
+    CreateView,
+    DropStatement,
+    ExplainStatement,
+    Insert,
+    SetSetting,
+    ShowStatement,
+    Statement,
+)
+from penstock.language.text import SourceText
+from penstock.language.unsupported import refusals
+from penstock.settings import Settings
+
+
+@dataclass(frozen=True)
+class Explain:
+    """EXPLAIN of a query."""
+
+    query: Query
+
+
+@dataclass(frozen=True)
+class Show:
+    """SHOW kind: (name, the statement that declared it) of each, as of this place of the script."""
+
+    kind: str
+    entries: tuple[tuple[str, str], ...]
+
+
+Action: TypeAlias = Explain | Show
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound script. catalog, settings: as they are after it; queries: those it created and did not drop, in order;
+    actions: what it asks to be answered, in order."""
+
+    catalog: Catalog
+    settings: Settings
+    queries: tuple[Query, ...] = ()
+    actions: tuple[Action, ...] = ()
+
+
+@dataclass
+class ScriptBinder:
+    """Binds statements one after the other; `errors` collects the mistakes of all."""
+
+    source: SourceText
+    catalog: Catalog
+    settings: Settings
+    errors: list[PenstockError] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
+    queries: list[str] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
+
+    def bind(self, statements: list[Statement]) -> None:
+        references = {
+            s.name.key: frozenset(n.key for n in _names_read(s.query)) for s in statements if isinstance(s, CreateView)
+        }
+        declared = [
+            (i, s.name.key, self.source.position(s.span).line)
+            for i, s in enumerate(statements)
+            if isinstance(s, CreateSource | CreateView)
+        ]
+        for i, statement in enumerate(statements):
+            later = {key: line for place, key, line in reversed(declared) if place > i}
+            view = statement.name.key if isinstance(statement, CreateView) else None
+            context = Context(self.source, self.catalog, self.settings, [], self.failed, later, references, view)
+            self._bind_one(statement, context)
+            self.errors += context.errors
+
+    def _bind_one(self, statement: Statement, context: Context) -> None:
+        refused = False
+        try:
+            for error, span in refusals(statement):
+                context.note(error, span)
+            refused = bool(context.errors)
+            self._dispatch(statement, context, declare=not refused)
+        except RecursionError:
+            context.note(PenstockError("P0101", "this is nested too deeply"), statement.span)
+        except Refused:
+            if not context.errors and not context.silenced:
+                context.note(PenstockError("P0901", "this statement is not supported yet"), statement.span)
+            refused = True
+        if (refused or context.errors) and isinstance(
+            statement, CreateSource | CreateView | CreateQuery | CreateFunction
+        ):
+            self.failed.add(statement.name.key)
+
+    def _dispatch(self, statement: Statement, context: Context, declare: bool) -> None:
+        """Bind one statement; `declare` false: for its errors only."""
+        if isinstance(statement, CreateSource):
+            self._free(statement.name, context)
+            source = bind_source(statement, context)
+            if declare and not context.errors:
+                self.catalog = self.catalog.with_source(source, self.source.slice(statement.span))
+        elif isinstance(statement, CreateView):
+            self._view(statement, context, declare)
+        elif isinstance(statement, CreateQuery | BareQuery):
+            self._query(statement, context, declare)
+        elif isinstance(statement, Insert):
+            rows = bind_rows(statement, context)
+            if declare:
+                self.catalog = self.catalog.with_rows(statement.name.text, rows)
+        elif isinstance(statement, SetSetting):
+            set_span = statement.value_span
+            name, value = statement.name.text, statement.value
+            known = {key for key, _ in Settings()}
+            span = set_span if name.lower() in known else statement.name.span
+            self.settings = context.guard(span, lambda: self.settings.with_value(name, value))
+        elif isinstance(statement, ExplainStatement):
+            root = QueryBinder(context).root(statement.query)
+            if declare and not context.errors:
+                text = self.source.slice(statement.query.span)
+                self.actions.append(Explain(Query("query", root, SinkSpec("CONSOLE"), text)))
+        elif isinstance(statement, ShowStatement):
+            self.actions.append(Show(statement.kind, self._shown(statement.kind)))
+        elif isinstance(statement, DropStatement):
+            self._drop(statement, context)
+
+    def _free(self, name: Name, context: Context) -> None:
+        """Refuse a name that is taken; the statement is bound on, for its other errors."""
+        kind = self.catalog.kind(name.key)
+        if kind is not None:
+            hint = f"DROP {kind} {name.text} first, or choose another name"
+            context.attempt(lambda: context.fail("P0206", f"{name.text} is declared already", name.span, hint))
+
+    def _view(self, statement: CreateView, context: Context, declare: bool) -> None:
+        self._free(statement.name, context)
+        root = QueryBinder(context).root(statement.query)
+        names = root.schema.names
+        if statement.columns:
+            distinct_names(statement.columns, context)
+            if len(statement.columns) != len(names):
+                span = statement.columns[0].span.to(statement.columns[-1].span)
+                context.fail("P0305", f"{len(statement.columns)} names for {len(names)} columns", span)
+            names = tuple(c.text for c in statement.columns)
+        if declare and not context.errors:
+            view = View(statement.name.text, root, names, self.source.slice(statement.span))
+            self.catalog = self.catalog.with_view(view)
+
+    def _query(self, statement: CreateQuery | BareQuery, context: Context, declare: bool) -> None:
+        sink: tuple[str, tuple[tuple[str, str], ...]] | None = ("CONSOLE", ())
+        if isinstance(statement, CreateQuery):
+            name = statement.name.text
+            self._free(statement.name, context)
+            into = statement.into
+            if into is not None:
+                sink = context.attempt(lambda: bind_connector(into, False, context))
+        else:
+            number = 1
+            while f"query_{number}" in self.catalog:
+                number += 1
+            name = f"query_{number}"
+        root = QueryBinder(context).root(statement.query)
+        if declare and not context.errors and sink is not None:
+            query = Query(name, root, SinkSpec(*sink), self.source.slice(statement.span))
+            self.catalog = self.catalog.with_query(query)
+            self.queries.append(name.lower())
+
+    def _shown(self, kind: str) -> tuple[tuple[str, str], ...]:
+        catalog = self.catalog
+        if kind == "VIEWS":
+            return tuple((v.name, v.text) for v in catalog.views.values())
+        if kind == "QUERIES":
+            return tuple((q.name, q.text) for q in catalog.queries.values())
+        streams = kind == "STREAMS"
+        found = [(key, s) for key, s in catalog.sources.items() if s.is_stream == streams]
+        return tuple((s.name, catalog.texts.get(key, "")) for key, s in found)
+
+    def _drop(self, statement: DropStatement, context: Context) -> None:
+        name = statement.name
+        kind = self.catalog.kind(name.key)
+        if kind is None:
+            if name.key in self.failed:
+                context.fail_silently()
+            known = [*self.catalog.sources, *self.catalog.views, *self.catalog.queries]
+            context.fail("P0201", f"unknown {statement.kind.lower()} {name.text}", name.span, nearest(name.key, known))
+        if kind != statement.kind:
+            context.fail("P0201", f"{name.text} is a {kind.lower()}", name.span, f"DROP {kind} {name.text}")
+        self.catalog = self.catalog.without(name.key)
+        self.queries = [q for q in self.queries if q != name.key]
+
+    def bound(self) -> Bound:
+        created = tuple(self.catalog.queries[name] for name in self.queries)
+        return Bound(self.catalog, self.settings, created, tuple(self.actions))
+
+
+def _names_read(tree: QueryTree) -> Iterator[Name]:
+    """The names of sources anywhere in a query."""
+    todo: list[object] = [tree]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, NamedSource):
+            yield part.name
+        elif isinstance(part, tuple):
+            todo.extend(part)
+        elif is_dataclass(part):
+            todo.extend(getattr(part, f.name) for f in fields(part))

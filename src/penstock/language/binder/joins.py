@@ -1,0 +1,106 @@
+"""Conditions to joins: left-deep binary joins, each condition placed in the first join that sees all its columns.
+
+An equality of one expression of the left with one of the right becomes a pair of the equi-join; a side that is no plain
+column is computed by a projection below. Everything else that spans two inputs is the join's residual; what spans one
+stays above, for the optimizer's push-down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.algebra import Algebra, Join, Project, Select
+from penstock.algebra.nodes import common_domain
+from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjunction, conjuncts, remap
+from penstock.expressions.text import to_sql
+from penstock.language.binder.context import Context
+from penstock.language.binder.sources import Inputs
+from penstock.types import Field
+
+
+def build_joins(inputs: Inputs, where: Expression | None, context: Context) -> Algebra:
+    """One relation over the columns of all inputs, with every condition applied. Raises Refused after P0302."""
+    conditions = [part for c in (*inputs.conditions, *((where,) if where else ())) for part in conjuncts(c)]
+    owner = [i for i, member in enumerate(inputs.members) for _ in member.node.schema]
+    placed: dict[int, list[Expression]] = {}
+    above: list[Expression] = []
+    for condition in conditions:
+        members = {owner[c] for c in columns_of(condition)}
+        if len(members) > 1:
+            placed.setdefault(max(members), []).append(condition)
+        else:
+            above.append(condition)
+    node = inputs.members[0].node
+    for i, member in enumerate(inputs.members[1:], 1):
+        left = node
+        context.guard(member.span, lambda: common_domain((left, member.node)))  # noqa: B023
+        node = _join(node, member.node, placed.get(i, []))
+    rest = conjunction(tuple(above))
+    return Select(node, rest) if rest is not None else node
+
+
+@dataclass
+class _Side:
+    """One input of a join, and the key columns computed for it."""
+
+    node: Algebra
+    computed: list[Expression]
+
+    @property
+    def width(self) -> int:
+        return len(self.node.schema)
+
+    def key(self, expression: Expression) -> int:
+        """The position of `expression` among this side's columns, computed ones behind the others."""
+        if isinstance(expression, Column):
+            return expression.index
+        if expression not in self.computed:
+            self.computed.append(expression)
+        return self.width + self.computed.index(expression)
+
+    def projected(self) -> Algebra:
+        if not self.computed:
+            return self.node
+        names = self.node.schema.names
+        fields = tuple(Field(to_sql(e, names), e.type) for e in self.computed)
+        columns = _columns(self.node, range(self.width))
+        return Project(self.node, (*columns, *self.computed), self.node.schema.fields + fields)
+
+
+def _join(left: Algebra, right: Algebra, conditions: list[Expression]) -> Algebra:
+    one, other = _Side(left, []), _Side(right, [])
+    equal: list[tuple[int, int]] = []
+    residual: list[Expression] = []
+    for condition in conditions:
+        pair = _equality(condition, one.width)
+        if pair is None:
+            residual.append(condition)
+        elif (keys := (one.key(pair[0]), other.key(pair[1]))) not in equal:
+            equal.append(keys)
+    extra = len(one.computed)
+    width = one.width
+    moved = [remap(c, lambda i: i if i < width else i + extra) for c in residual]
+    node: Algebra = Join(one.projected(), other.projected(), tuple(equal), conjunction(tuple(moved)))
+    if not extra and not other.computed:
+        return node
+    kept = [*range(width), *range(width + extra, width + extra + other.width)]
+    return Project(node, _columns(node, kept), tuple(node.schema[i] for i in kept))
+
+
+def _equality(condition: Expression, width: int) -> tuple[Expression, Expression] | None:
+    """(left expression, right expression over the right input) when `condition` equates two values of one type."""
+    if not isinstance(condition, Call) or condition.function != "EQ":
+        return None
+    first, second = condition.arguments
+    if first.type != second.type:
+        return None
+    sides = [{c >= width for c in columns_of(e)} for e in (first, second)]
+    if sides == [{True}, {False}]:
+        first, second = second, first
+    elif sides != [{False}, {True}]:
+        return None
+    return first, remap(second, lambda i: i - width)
+
+
+def _columns(node: Algebra, positions: range | list[int]) -> tuple[Column, ...]:
+    return tuple(Column(node.schema[i].type, i, node.schema[i].name) for i in positions)

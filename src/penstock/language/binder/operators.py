@@ -1,0 +1,202 @@
+"""Columns, literals, operators, predicates, CASE and CAST: sqlglot's nodes bound, one function a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.expressions.functions import build_cast
+from penstock.expressions.nodes import Expression, Literal
+from penstock.language.binder.context import Refused
+from penstock.language.binder.scalars import Binding, ScalarBinder, name_of
+from penstock.language.dialect import Cql, span_of
+from penstock.types import parse_type
+
+
+def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    if node.args.get("db") is not None or not isinstance(node.this, exp.Identifier):
+        raise Refused  # unsupported.py has said why
+    name = name_of(node.this)
+    table = node.args.get("table")
+    qualifier = name_of(table) if table is not None else None
+    if qualifier is None and not binder.scope.can_resolve(name) and name.key in binder.aliases:
+        aliased = binder.aliases[name.key]
+        return replace(binder, aliases={}).bind(aliased)
+    entry = binder.scope.resolve(name, qualifier, binder.context)
+    column = entry.column()
+    binder.places.append((column, span_of(node)))
+    return column
+
+
+def _literal(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    if node.is_string:
+        return Literal(pa.string(), node.this)
+    return number(str(node.this)) or _not_a_number(binder, node)
+
+
+def _not_a_number(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    binder.context.fail("P0101", f"{node.this} is no number", span_of(node))
+
+
+def number(text: str) -> Literal | None:
+    """Spark's types of numbers: INT, BIGINT or DECIMAL by size; DECIMAL with a point; DOUBLE with an exponent."""
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        return None
+    if "e" in text.lower():
+        return Literal(pa.float64(), float(text))
+    _, digits, exponent = value.as_tuple()
+    scale = -int(exponent)
+    if scale == 0 and "." not in text:
+        whole = int(value)
+        if abs(whole) < 2**31:
+            return Literal(pa.int32(), whole)
+        if abs(whole) < 2**63:
+            return Literal(pa.int64(), whole)
+    precision = max(len(digits), scale)
+    if precision > 38:
+        return Literal(pa.float64(), float(text))
+    return Literal(pa.decimal128(precision, scale), value)
+
+
+def _unary(name: str) -> Binding:
+    return lambda binder, node: binder.call(name, node, [binder.bind(node.this)])
+
+
+def _binary(name: str) -> Binding:
+    return lambda binder, node: binder.call(name, node, binder.bind_all([node.this, node.expression]))
+
+
+def _chain(name: str) -> Binding:
+    """AND and OR: a long chain is bound without recursion, to a balanced tree."""
+
+    def bind(binder: ScalarBinder, node: exp.Expr) -> Expression:
+        operands: list[exp.Expr] = []
+        left = node
+        while type(left) is type(node):
+            operands.append(left.expression)
+            left = left.this
+        nodes = [left, *reversed(operands)]
+        bound = binder.bind_all(nodes)
+        while len(bound) > 1:
+            halves = [bound[i : i + 2] for i in range(0, len(bound), 2)]
+            bound = [binder.call(name, node, pair) if len(pair) == 2 else pair[0] for pair in halves]
+        return bound[0]
+
+    return bind
+
+
+def _like(name: str) -> Binding:
+    def bind(binder: ScalarBinder, node: exp.Expr) -> Expression:
+        found = binder.call(name, node, binder.bind_all([node.this, node.expression]))
+        return binder.call("NOT", node, [found]) if node.args.get("negate") else found
+
+    return bind
+
+
+def _escape(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    like = node.this
+    name = {exp.Like: "LIKE", exp.ILike: "ILIKE"}.get(type(like))
+    if name is None:
+        binder.context.fail("P0101", "ESCAPE belongs to LIKE", span_of(node))
+    found = binder.call(name, node, binder.bind_all([like.this, like.expression, node.expression]))
+    return binder.call("NOT", node, [found]) if like.args.get("negate") else found
+
+
+def _is(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    right = node.expression
+    negate = bool(node.args.get("negate"))
+    if isinstance(right, exp.Null):
+        return binder.call("IS_NOT_NULL" if negate else "IS_NULL", node, [binder.bind(node.this)])
+    if not isinstance(right, exp.Boolean):
+        binder.context.fail("P0101", "IS is followed by [NOT] NULL, TRUE, FALSE or DISTINCT FROM", span_of(right))
+    found = binder.call("EQ_NULL_SAFE", node, binder.bind_all([node.this, right]))
+    return binder.call("NOT", node, [found]) if negate else found
+
+
+def _not_same(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    same = binder.call("EQ_NULL_SAFE", node, binder.bind_all([node.this, node.expression]))
+    return binder.call("NOT", node, [same])
+
+
+def _in(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    if node.args.get("query") is not None:
+        binder.bind(node.this)
+        raise Refused  # unsupported.py has said why
+    return binder.call("IN", node, binder.bind_all([node.this, *node.expressions]))
+
+
+def _between(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    value, low, high = binder.bind_all([node.this, node.args["low"], node.args["high"]])
+    above = binder.call("GE", node, [value, low])
+    return binder.call("AND", node, [above, binder.call("LE", node, [value, high])])
+
+
+def _case(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    operand = node.this
+    parts: list[exp.Expr] = []
+    for branch in node.args["ifs"]:
+        parts += [branch.this, branch.args["true"]]
+    if node.args.get("default") is not None:
+        parts.append(node.args["default"])
+    bound = binder.bind_all(([operand] if operand is not None else []) + parts)
+    if operand is not None:
+        value, bound = bound[0], bound[1:]
+        for i in range(0, len(node.args["ifs"]) * 2, 2):
+            bound[i] = binder.call("EQ", parts[i], [value, bound[i]])
+    return binder.call("CASE", node, bound)
+
+
+def _cast(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    argument = binder.bind(node.this)
+    target = node.args["to"]
+    type_ = binder.context.guard(span_of(target), lambda: parse_type(target.sql(dialect=Cql)))
+    try_ = isinstance(node, exp.TryCast)
+    return binder.context.guard(span_of(node), lambda: build_cast(argument, type_, try_=try_))
+
+
+OPERATORS: Mapping[type[exp.Expr], Binding] = {
+    exp.Column: _column,
+    exp.Literal: _literal,
+    exp.Null: lambda binder, node: Literal(pa.null(), None),
+    exp.Boolean: lambda binder, node: Literal(pa.bool_(), bool(node.this)),
+    exp.Paren: lambda binder, node: binder.bind(node.this),
+    exp.Neg: _unary("NEG"),
+    exp.Not: _unary("NOT"),
+    exp.BitwiseNot: _unary("BIT_NOT"),
+    exp.Add: _binary("ADD"),
+    exp.Sub: _binary("SUB"),
+    exp.Mul: _binary("MUL"),
+    exp.Div: _binary("DIV"),
+    exp.IntDiv: _binary("INT_DIV"),
+    exp.Mod: _binary("MOD"),
+    exp.BitwiseAnd: _binary("BIT_AND"),
+    exp.BitwiseOr: _binary("BIT_OR"),
+    exp.BitwiseXor: _binary("BIT_XOR"),
+    exp.DPipe: _binary("CONCAT"),
+    exp.EQ: _binary("EQ"),
+    exp.NEQ: _binary("NE"),
+    exp.LT: _binary("LT"),
+    exp.LTE: _binary("LE"),
+    exp.GT: _binary("GT"),
+    exp.GTE: _binary("GE"),
+    exp.NullSafeEQ: _binary("EQ_NULL_SAFE"),
+    exp.NullSafeNEQ: _not_same,
+    exp.And: _chain("AND"),
+    exp.Or: _chain("OR"),
+    exp.Is: _is,
+    exp.In: _in,
+    exp.Between: _between,
+    exp.Like: _like("LIKE"),
+    exp.ILike: _like("ILIKE"),
+    exp.RegexpLike: _like("RLIKE"),
+    exp.Escape: _escape,
+    exp.Case: _case,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+}

@@ -1,0 +1,93 @@
+"""Which columns a name can mean at one place of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import pyarrow as pa
+
+from penstock.errors import nearest
+from penstock.expressions.nodes import Column
+from penstock.language.binder.context import Context
+from penstock.language.queries import Name
+from penstock.language.text import Span
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A column in sight: its position in the row, and the alias of the source it comes from.
+
+    merged: the right-hand column of a USING join: seen by its qualified name only.
+    """
+
+    index: int
+    name: str
+    type: pa.DataType
+    qualifier: str | None = None
+    merged: bool = False
+
+    def column(self) -> Column:
+        return Column(self.type, self.index, self.name)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The columns in sight, in the order `*` gives them. outer: those of the enclosing query, which a correlated
+    query could mean."""
+
+    entries: tuple[Entry, ...]
+    outer: tuple[Entry, ...] = ()
+
+    def shifted(self, by: int) -> tuple[Entry, ...]:
+        return tuple(replace(e, index=e.index + by) for e in self.entries)
+
+    def qualifiers(self) -> list[str]:
+        return list(dict.fromkeys(e.qualifier for e in self.entries if e.qualifier is not None))
+
+    def star(self, qualifier: Name | None, span: Span, context: Context) -> list[Entry]:
+        """What `*` or `qualifier.*` stands for. Fails with P0201 for an unknown qualifier."""
+        if qualifier is None:
+            return [e for e in self.entries if not e.merged]
+        found = [e for e in self.entries if e.qualifier is not None and qualifier.matches(e.qualifier)]
+        if not found:
+            self._unknown_qualifier(qualifier, context)
+        return found
+
+    def resolve(self, name: Name, qualifier: Name | None, context: Context) -> Entry:
+        """The one column that the name means. Fails with P0201, P0202 or P0205."""
+        found = _matching(self.entries, name, qualifier)
+        if len(found) != 1:
+            self._refuse(found, name, qualifier, context)
+        return found[0]
+
+    def _refuse(self, found: list[Entry], name: Name, qualifier: Name | None, context: Context) -> NoReturn:
+        span = qualifier.span.to(name.span) if qualifier else name.span
+        if found:
+            owners = [f"{e.qualifier}.{e.name}" for e in found if e.qualifier]
+            hint = "say " + " or ".join(owners) if len(set(owners)) > 1 else "give the columns different names with AS"
+            context.fail("P0205", f"{name.text} can mean several columns", span, hint)
+        if _matching(self.outer, name, qualifier):
+            context.fail("P0901", "a correlated query in FROM is not supported yet", span)
+        if qualifier is not None and not any(qualifier.matches(q) for q in self.qualifiers()):
+            self._unknown_qualifier(qualifier, context)
+        known = [e.name for e in self.entries if qualifier is None or qualifier.matches(e.qualifier or "")]
+        shown = f"{qualifier.text}.{name.text}" if qualifier else name.text
+        context.fail("P0202", f"unknown column {shown}", name.span, nearest(name.text, known))
+
+    def can_resolve(self, name: Name) -> bool:
+        return bool(_matching(self.entries, name, None))
+
+    def _unknown_qualifier(self, qualifier: Name, context: Context) -> NoReturn:
+        hint = nearest(qualifier.text, self.qualifiers())
+        context.fail("P0201", f"{qualifier.text} is not a source of this query", qualifier.span, hint)
+
+
+def _matching(entries: Sequence[Entry], name: Name, qualifier: Name | None) -> list[Entry]:
+    return [
+        e
+        for e in entries
+        if name.matches(e.name)
+        and (not e.merged if qualifier is None else e.qualifier is not None and qualifier.matches(e.qualifier))
+    ]

@@ -1,0 +1,204 @@
+"""FROM: declared sources, views, nested queries and joins, each with the window that makes it a relation.
+
+Inner joins of any number of inputs are kept flat while they are read, with their conditions over the columns of all of
+them; `joins.py` then builds the binary joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from sqlglot import exp
+
+from penstock.algebra import Algebra, RelationScan, RelationToStream, Source, StreamKind, StreamScan
+from penstock.algebra.pattern import Pattern
+from penstock.errors import nearest
+from penstock.expressions.nodes import Expression, remap
+from penstock.language.binder.context import Context, Refused
+from penstock.language.binder.expressions import ExpressionBinder
+from penstock.language.binder.scope import Entry, Scope
+from penstock.language.binder.windows import bind_window
+from penstock.language.catalog import View
+from penstock.language.queries import DerivedSource, FromSource, JoinedSource, Name, NamedSource, QueryTree, WindowSpec
+from penstock.language.text import Span
+
+
+@dataclass(frozen=True)
+class Input:
+    """One relation of a FROM clause, and where it stands."""
+
+    node: Algebra
+    span: Span
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The relations of a FROM clause. The columns of all, one after the other, are what `entries` and `conditions`
+    count."""
+
+    members: tuple[Input, ...]
+    entries: tuple[Entry, ...]
+    conditions: tuple[Expression, ...] = ()
+
+    @property
+    def width(self) -> int:
+        return sum(len(m.node.schema) for m in self.members)
+
+
+#: Binds a nested query: (tree, columns of the enclosing query) -> (algebra, column names).
+NestedBinder = Callable[[QueryTree, tuple[Entry, ...]], tuple[Algebra, tuple[str, ...]]]
+
+
+@dataclass(frozen=True)
+class SourceBinder:
+    """views: those of WITH, by lower-case name."""
+
+    context: Context
+    nested: NestedBinder
+    views: dict[str, View]
+    outer: tuple[Entry, ...] = ()
+
+    def bind(self, source: FromSource) -> Inputs:
+        """All relations of a FROM clause. Raises Refused with the errors noted."""
+        found = self._bind(source, ())
+        self._check_aliases(source)
+        return found
+
+    def _bind(self, source: FromSource, before: tuple[Entry, ...]) -> Inputs:
+        if isinstance(source, JoinedSource):
+            return self._joined(source, before)
+        if isinstance(source, DerivedSource):
+            return self._derived(source, before)
+        return self._named(source)
+
+    # --- one source
+
+    def _named(self, source: NamedSource) -> Inputs:
+        name = source.name
+        qualifier = (source.alias or name).text
+        view = self.views.get(name.key) or self.context.catalog.views.get(name.key)
+        if view is not None and name.matches(view.name):
+            return self._relation(view.root, view.names, source.window, qualifier, name)
+        declared = self.context.catalog.sources.get(name.key)
+        if declared is None or not name.matches(declared.name):
+            self._unknown(name)
+        node = _scan(declared)
+        alias = source.alias.text if source.alias else declared.name
+        return self._relation(node, node.schema.names, source.window, alias, name)
+
+    def _derived(self, source: DerivedSource, before: tuple[Entry, ...]) -> Inputs:
+        node, names = self.nested(source.query, before + self.outer)
+        if source.columns:
+            if len(source.columns) != len(names):
+                message = f"{len(source.columns)} names for {len(names)} columns"
+                self.context.fail("P0305", message, source.columns[0].span.to(source.columns[-1].span))
+            names = tuple(c.text for c in source.columns)
+        if source.window is not None:
+            node = as_stream(node)
+        return self._relation(node, names, source.window, source.alias.text if source.alias else None, source)
+
+    def _relation(
+        self,
+        node: Algebra,
+        names: Sequence[str],
+        window: WindowSpec | None,
+        qualifier: str | None,
+        place: Name | DerivedSource,
+    ) -> Inputs:
+        if node.is_stream:
+            node = bind_window(window, node, self.context)
+        elif window is not None:
+            shown = place.text if isinstance(place, Name) else "this query"
+            hint = "a window belongs to a stream; leave it out"
+            self.context.fail("P0301", f"{shown} is a relation, it takes no window", window.span, hint)
+        entries = tuple(Entry(i, n, f.type, qualifier) for i, (n, f) in enumerate(zip(names, node.schema, strict=True)))
+        return Inputs((Input(node, place.span),), entries)
+
+    def _unknown(self, name: Name) -> NoReturn:
+        context = self.context
+        if name.key in context.failed:
+            context.fail_silently()
+        if name.key in context.catalog.queries:
+            hint = "a query's answer goes to its sink; to build on it, make it a VIEW"
+            context.fail("P0201", f"{name.text} is a query, not a stream, relation or view", name.span, hint)
+        if context.depends_on_itself(name.key):
+            context.fail("P0306", f"view {context.view} depends on itself through {name.text}", name.span)
+        if name.key in context.later:
+            hint = f"it is declared later, in line {context.later[name.key]}; move that statement up"
+            context.fail("P0201", f"{name.text} is not declared yet", name.span, hint)
+        known = [s.name for s in context.catalog.sources.values()]
+        known += [v.name for v in (*context.catalog.views.values(), *self.views.values())]
+        context.fail("P0201", f"unknown stream, relation or view {name.text}", name.span, nearest(name.text, known))
+
+    # --- joins
+
+    def _joined(self, join: JoinedSource, before: tuple[Entry, ...]) -> Inputs:
+        left = self.context.attempt(lambda: self._bind(join.left, before))
+        seen = before + (left.entries if left else ())
+        right = self._bind(join.right, seen)
+        if left is None:
+            raise Refused
+        shifted = tuple(replace(e, index=e.index + left.width) for e in right.entries)
+        offset = left.width
+        conditions = left.conditions + tuple(remap(c, lambda i: i + offset) for c in right.conditions)
+        both = Inputs(left.members + right.members, left.entries + shifted, conditions)
+        if join.using or join.natural:
+            return self._using(join, both, left, shifted)
+        if join.on is not None:
+            on = join.on
+            binder = ExpressionBinder(Scope(both.entries, self.outer), self.context, "ON")
+            return replace(both, conditions=(*both.conditions, binder.predicate(on, "ON")))
+        return both
+
+    def _using(self, join: JoinedSource, both: Inputs, left: Inputs, right: tuple[Entry, ...]) -> Inputs:
+        context = self.context
+        ones = context.attempt(
+            lambda: context.each(lambda n: Scope(left.entries).resolve(n, None, context), join.using)
+        )
+        others = context.each(lambda n: Scope(right).resolve(n, None, context), join.using)
+        if ones is None:
+            raise Refused
+        binder = ExpressionBinder(Scope(both.entries), context)
+        equal = [
+            binder.call("EQ", exp.Null(), [one.column(), other.column()], name.span)
+            for one, other, name in zip(ones, others, join.using, strict=True)
+        ]
+        hidden = {other.index for other in others}
+        rest = [replace(e, merged=True) if e.index in hidden else e for e in both.entries if e not in ones]
+        return Inputs(both.members, (*ones, *rest), (*both.conditions, *equal))
+
+    def _check_aliases(self, source: FromSource) -> None:
+        seen: dict[str, Name] = {}
+        clash = False
+        for leaf in _leaves(source):
+            name = leaf.alias or (leaf.name if isinstance(leaf, NamedSource) else None)
+            if name is None:
+                continue
+            if name.key in seen:
+                hint = f"give it a name of its own: {name.text} AS {name.text}2"
+                message = f"{name.text} stands twice in FROM"
+                self.context.attempt(lambda: self.context.fail("P0206", message, name.span, hint))  # noqa: B023
+                clash = True
+            seen[name.key] = name
+        if clash:
+            raise Refused
+
+
+def as_stream(node: Algebra) -> Algebra:
+    """A query's answer as LANGUAGE 4.3 has it: the ISTREAM of a relation that never loses a tuple, else as it is."""
+    if not node.is_stream and node.pattern is Pattern.MONOTONIC and node.domain is not None:
+        return RelationToStream(node, StreamKind.ISTREAM)
+    return node
+
+
+def _scan(source: Source) -> Algebra:
+    columns = tuple(range(len(source.columns)))
+    return StreamScan(source, columns) if source.is_stream else RelationScan(source, columns)
+
+
+def _leaves(source: FromSource) -> list[NamedSource | DerivedSource]:
+    if isinstance(source, JoinedSource):
+        return _leaves(source.left) + _leaves(source.right)
+    return [source]

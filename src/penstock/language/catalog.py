@@ -1,0 +1,83 @@
+"""What a session has declared: sources, views, queries, and the rows of MEMORY sources. Immutable: each change gives a
+new catalog, so that a script that fails leaves the old one as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from penstock.algebra import Algebra, Source
+from penstock.algebra.query import Query
+
+V = TypeVar("V")
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """A named query. root: its algebra, a stream or a relation; names: its columns; text: its CREATE statement."""
+
+    name: str
+    root: Algebra
+    names: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Keys are names in lower case: two names may not differ in case alone.
+
+    memory: rows INSERTed into MEMORY sources, in order; values are what Arrow makes of the column's type.
+    texts: the CREATE statements of sources and queries, for SHOW.
+    """
+
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    views: Mapping[str, View] = field(default_factory=dict)
+    queries: Mapping[str, Query] = field(default_factory=dict)
+    memory: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    def with_source(self, source: Source, text: str = "") -> Catalog:
+        """This catalog with a stream or relation more (or declared anew)."""
+        key = source.name.lower()
+        return replace(self, sources={**self.sources, key: source}, texts={**self.texts, key: text})
+
+    def with_view(self, view: View) -> Catalog:
+        return replace(self, views={**self.views, view.name.lower(): view})
+
+    def with_query(self, query: Query) -> Catalog:
+        return replace(self, queries={**self.queries, query.name.lower(): query})
+
+    def with_rows(self, name: str, rows: tuple[Row, ...]) -> Catalog:
+        key = name.lower()
+        return replace(self, memory={**self.memory, key: self.memory.get(key, ()) + rows})
+
+    def without(self, name: str) -> Catalog:
+        """This catalog with nothing called `name`."""
+        key = name.lower()
+        return replace(
+            self,
+            sources=_less(self.sources, key),
+            views=_less(self.views, key),
+            queries=_less(self.queries, key),
+            memory=_less(self.memory, key),
+            texts=_less(self.texts, key),
+        )
+
+    def __contains__(self, name: str) -> bool:
+        key = name.lower()
+        return key in self.sources or key in self.views or key in self.queries
+
+    def kind(self, name: str) -> str | None:
+        """STREAM, RELATION, VIEW or QUERY; None for an unknown name."""
+        key = name.lower()
+        if key in self.sources:
+            return "STREAM" if self.sources[key].is_stream else "RELATION"
+        if key in self.views:
+            return "VIEW"
+        return "QUERY" if key in self.queries else None
+
+
+def _less(table: Mapping[str, V], key: str) -> dict[str, V]:
+    return {k: v for k, v in table.items() if k != key}

@@ -1,0 +1,274 @@
+"""CQL's lexical rules and scalar expressions: sqlglot's Spark dialect, with less in it.
+
+Functions are kept by name (sqlglot would rewrite many of them), because the table of functions is ours
+(`expressions/`). What Spark's grammar has and CQL does not (subscripts, lambdas, placeholders, JSON operators, hints)
+is taken out, so that it is a syntax error instead of a tree that nobody reads. Every node learns its span.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.language.text import Span
+
+E = TypeVar("E", bound=exp.Expr)
+_NOTHING = Token(TokenType.SENTINEL, "")
+
+_GONE = ("{%", "{%+", "{%-", "%}", "+%}", "-%}", "{{+", "{{-", "+}}", "-}}", "/*+", "|>")
+_COMMANDS = (TokenType.COMMAND, TokenType.SHOW, TokenType.DESCRIBE)
+
+
+class Fault(ParseError):
+    """A fault of syntax at `token` (None: the end of the statement).
+
+    expected: what should stand there, empty when nobody can say; message: says it all, when given.
+    """
+
+    def __init__(
+        self,
+        expected: str,
+        token: Token | None,
+        code: str = "P0101",
+        message: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message or expected)
+        self.expected = expected
+        self.token = token
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+
+def span_of(node: exp.Expr) -> Span:
+    """Where `node` stands, as the parser noted it; for a node it built itself, where its operands stand."""
+    noted = node.meta.get("span")
+    if isinstance(noted, Span):
+        return noted
+    spans = [span_of(child) for child in node.iter_expressions()]
+    if not spans:
+        return Span(0, 0)
+    return Span(min(s.start for s in spans), max(s.end for s in spans))
+
+
+def token_span(token: Token) -> Span:
+    return Span(token.start, token.end + 1)
+
+
+def _closed(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`parse`, which must stop at the closing bracket: sqlglot lets one be missing behind functions of this kind."""
+
+    def checked(parser: Any) -> Any:
+        node = parse(parser)
+        if parser._curr.token_type is not TokenType.R_PAREN:
+            parser.raise_error("')'")
+        return node
+
+    return checked
+
+
+class ExpressionParser(SparkParser):
+    """Scalar expressions. The clauses around them are in `grammar/`."""
+
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: _closed(SparkParser.FUNCTION_PARSERS[name])
+        for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "POSITION")
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
+    }
+    NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+    FUNC_TOKENS: ClassVar[Any] = SparkParser.FUNC_TOKENS - {TokenType.AND, TokenType.OR}
+    BRACKETS: ClassVar[frozenset[TokenType]] = frozenset()
+    PLACEHOLDER_PARSERS: ClassVar[dict[Any, Any]] = {}
+    ASSIGNMENT: ClassVar[dict[Any, Any]] = {}
+    LAMBDAS: ClassVar[dict[Any, Any]] = {}
+    SUBQUERY_PREDICATES: ClassVar[Any] = SparkParser.SUBQUERY_PREDICATES
+    COLUMN_OPERATORS: ClassVar[dict[Any, Any]] = {
+        kind: SparkParser.COLUMN_OPERATORS[kind] for kind in (TokenType.DOT, TokenType.DCOLON)
+    }
+    FACTOR: ClassVar[dict[Any, Any]] = {
+        kind: SparkParser.FACTOR[kind] for kind in (TokenType.DIV, TokenType.MOD, TokenType.SLASH, TokenType.STAR)
+    }
+    TERM: ClassVar[dict[Any, Any]] = {kind: SparkParser.TERM[kind] for kind in (TokenType.DASH, TokenType.PLUS)}
+    UNARY_PARSERS: ClassVar[dict[Any, Any]] = {
+        kind: SparkParser.UNARY_PARSERS[kind]
+        for kind in (TokenType.PLUS, TokenType.NOT, TokenType.DASH, TokenType.TILDE)
+    }
+    RANGE_PARSERS: ClassVar[dict[Any, Any]] = {
+        kind: SparkParser.RANGE_PARSERS[kind]
+        for kind in (
+            TokenType.BETWEEN, TokenType.IN, TokenType.IS, TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE,
+        )
+    }  # fmt: skip
+    INTERVAL_SPANS: ClassVar[bool] = False
+    STRICT_CAST: ClassVar[bool] = True
+    ADD_JOIN_ON_TRUE: ClassVar[bool] = False
+
+    def raise_error(self, message: str, token: Token = _NOTHING) -> None:
+        raise Fault(_expected(message), token or self._curr or None)
+
+    def expression(self, instance: E, token: Token | None = None, comments: list[str] | None = None) -> E:
+        built = super().expression(instance, token)
+        built.comments = None
+        spans = [span_of(child) for child in built.iter_expressions()]
+        if token is not None:
+            if not spans:  # sqlglot may have looked past a name's dot already
+                built.meta["span"] = token_span(token)
+                return built
+            spans.append(token_span(token))
+        here = token_span(self._prev)
+        start = min((s.start for s in spans if s.end), default=here.start)
+        built.meta["span"] = Span(start, max(here.end, start + 1))
+        return built
+
+    def _add_comments(self, expression: exp.Expr | None) -> None:
+        """Comments say nothing to the system."""
+
+    def _parse_unary(self) -> exp.Expr | None:
+        start = self._curr
+        node = super()._parse_unary()
+        # -1, NOT x: the operator stands before the operand that expression() knows of.
+        return self._from(start, node) if isinstance(node, (exp.Neg, exp.Not)) else node
+
+    def _parse_function_call(
+        self,
+        functions: dict[str, Callable[..., Any]] | None = None,
+        anonymous: bool = False,
+        optional_parens: bool = True,
+        any_token: bool = False,
+    ) -> exp.Expr | None:
+        start = self._curr
+        node = super()._parse_function_call(functions, anonymous, optional_parens, any_token)
+        return self._from(start, node)
+
+    def _parse_interval(
+        self, require_interval: bool = True, parse_function_unit: bool = True
+    ) -> exp.Add | exp.Interval | None:
+        start = self._curr
+        node = super()._parse_interval(require_interval, parse_function_unit)
+        self._from(start, node)
+        return node
+
+    def _parse_paren(self) -> exp.Expr | None:
+        start = self._curr
+        return self._from(start, super()._parse_paren())
+
+    def _parse_primary(self) -> exp.Expr | None:
+        start = self._curr
+        node = super()._parse_primary()
+        return node if node is None or "span" in node.meta else self._from(start, node)
+
+    def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
+        filtered = self._curr.token_type is TokenType.FILTER and self._next.token_type is TokenType.L_PAREN
+        if filtered and self._index + 2 < self._tokens_size:
+            following = self._tokens[self._index + 2]
+            if following.token_type is not TokenType.WHERE:
+                self.raise_error("WHERE", following)
+        return super()._parse_window(this, alias)
+
+    def _from(self, start: Token, node: exp.Expr | None) -> exp.Expr | None:
+        """`node` with a span that begins at `start`: a name or bracket that expression() did not know of."""
+        if node is not None and start:
+            node.meta["span"] = Span(start.start, token_span(self._prev).end)
+        return node
+
+    def _parse_between(self, this: exp.Expr | None) -> exp.Between:
+        low = self._parse_bitwise()
+        if not self._match(TokenType.AND):
+            self.raise_error("AND of BETWEEN")
+        return self.expression(exp.Between(this=this, low=low, high=self._parse_bitwise()))
+
+    def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
+        if not self._match(TokenType.L_PAREN):
+            self.raise_error("'('")
+        query = self._parse_select()
+        if query is not None:
+            found = exp.In(this=this, query=self.expression(exp.Subquery(this=query)))
+        else:
+            found = exp.In(this=this, expressions=self._parse_csv(lambda: self._required(self._parse_disjunction())))
+        if not self._match(TokenType.R_PAREN):
+            self.raise_error("',' or ')'")
+        return self.expression(found)
+
+    def _parse_case(self) -> exp.Expr | None:
+        start = self._prev
+        operand = None if self._match(TokenType.WHEN, advance=False) else self._required(self._parse_disjunction())
+        branches = []
+        while self._match(TokenType.WHEN):
+            condition = self._required(self._parse_disjunction())
+            if not self._match(TokenType.THEN):
+                self.raise_error("THEN")
+            branches.append(self.expression(exp.If(this=condition, true=self._required(self._parse_disjunction()))))
+        if not branches:
+            self.raise_error("WHEN")
+        default = self._required(self._parse_disjunction()) if self._match(TokenType.ELSE) else None
+        if not self._match(TokenType.END):
+            self.raise_error("WHEN, ELSE or END")
+        return self.expression(exp.Case(this=operand, ifs=branches, default=default), start)
+
+    def _required(self, node: exp.Expr | None) -> exp.Expr:
+        if node is None:
+            self.raise_error("an expression")
+        assert node is not None
+        return node
+
+    def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
+        # sqlglot lets `f(a, )` and `IN (1, , 2)` pass.
+        first = parse_method()
+        found = [] if first is None else [first]
+        while self._match(sep):
+            if first is None:
+                self.raise_error("an expression", self._prev)
+            following = parse_method()
+            if following is None:
+                self.raise_error("an expression")
+            found.append(following)
+        return found
+
+    def _parse_type_size(self) -> exp.DataTypeParam | None:
+        found = super()._parse_type_size()
+        if found is not None and found.args.get("expression") is not None:  # DECIMAL(5 1)
+            self.raise_error("',' or ')'", self._prev)
+        return found
+
+    def _parse_placeholder(self) -> exp.Expr | None:
+        return None
+
+    def _parse_pivots(self) -> list[exp.Pivot] | None:
+        return None
+
+    def _parse_table_sample(self, as_modifier: bool = False) -> exp.TableSample | None:
+        return None
+
+
+def _expected(message: str) -> str:
+    """What was expected, out of sqlglot's message; its other messages say nothing to a user."""
+    if match := re.match(r"(?:expecting|expected) (.+)", message, re.IGNORECASE):
+        return f"'{match[1]}'" if len(match[1]) <= 2 else match[1]
+    if message.startswith("Required"):
+        return "an expression"
+    return "" if message.startswith(("Invalid", "Failed", "Cannot", "Found")) else message
+
+
+class Cql(Spark):
+    """The dialect: Spark's lexical rules without its commands, hints and templates."""
+
+    class Tokenizer(Spark.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        # As Spark 4: a doubled quote inside a string is the quote.
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word not in _GONE and kind not in _COMMANDS
+        }
+
+    Parser = ExpressionParser

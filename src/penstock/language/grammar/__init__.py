@@ -1,0 +1,1 @@
+"""CQL's clauses on top of sqlglot's expression grammar: windows, then queries, then statements."""

@@ -1,0 +1,269 @@
+"""The grammar of queries (LANGUAGE 4): SELECT, set operations, relation-to-stream operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.language.dialect import span_of
+from penstock.language.grammar.sources import OPERATOR_WORDS, SourceGrammar
+from penstock.language.queries import (
+    EmbeddedQuery,
+    Item,
+    LocalView,
+    Name,
+    QueryTree,
+    Select,
+    SetKind,
+    SetQuery,
+    SortedQuery,
+    SortKey,
+    Star,
+    StreamOperator,
+    StreamQuery,
+    ToStream,
+    WithQuery,
+)
+from penstock.language.text import Span
+
+_SETS = {"UNION": SetKind.UNION, "EXCEPT": SetKind.EXCEPT, "MINUS": SetKind.EXCEPT, "INTERSECT": SetKind.INTERSECT}
+
+
+class QueryGrammar(SourceGrammar):
+    """`query()` reads a whole query."""
+
+    def query(self) -> QueryTree:
+        start = self._here()
+        if self._curr.token_type is TokenType.WITH:
+            return self._with()
+        tree = self._set_operations()
+        order, order_span = self._order()
+        limit: exp.Expr | None = None
+        limit_span = self._here()
+        if self._match(TokenType.LIMIT):
+            limit = self._condition()
+            limit_span = self._since(limit_span)
+        self._refuse_foreign()
+        if order or limit is not None:
+            return SortedQuery(tree, order, limit, order_span, limit_span, self._since(start))
+        return tree
+
+    def _with(self) -> WithQuery:
+        start = self._here()
+        self._advance()
+        if self._at("RECURSIVE"):
+            self._reject("WITH RECURSIVE is not supported", code="P0901")
+        views = [self._local_view()]
+        while self._match(TokenType.COMMA):
+            views.append(self._local_view())
+        return WithQuery(tuple(views), self.query(), self._since(start))
+
+    def _local_view(self) -> LocalView:
+        start = self._here()
+        name = self._name("a name")
+        columns = self._names("a column name") if self._curr.token_type is TokenType.L_PAREN else ()
+        self._need("AS")
+        self._need_token(TokenType.L_PAREN, "(")
+        tree = self.query()
+        self._need_token(TokenType.R_PAREN, ")")
+        return LocalView(name, columns, tree, self._since(start))
+
+    def _set_operations(self) -> QueryTree:
+        return self._set_level(lambda: self._set_level(self._term, ("INTERSECT",)), ("UNION", "EXCEPT", "MINUS"))
+
+    def _set_level(self, operand: Callable[[], QueryTree], words: tuple[str, ...]) -> QueryTree:
+        # INTERSECT binds tighter than the others, as in SQL.
+        start = self._here()
+        tree = operand()
+        while True:
+            at = self._here()
+            word = self._take_any(*words)
+            if word is None:
+                return tree
+            every = bool(self._take("ALL"))
+            if not every:
+                self._take("DISTINCT")
+            operator = self._since(at)
+            if self._at("BY"):
+                self._reject(f"{word} BY NAME is not supported", code="P0901")
+            tree = SetQuery(tree, operand(), _SETS[word], every, operator, self._since(start))
+
+    def _term(self) -> QueryTree:
+        start = self._here()
+        if self._at_operator():
+            operator = self._operator()
+            if self._match(TokenType.L_PAREN):
+                tree = self.query()
+                self._need_token(TokenType.R_PAREN, ")")
+                operator = self._operator_window(operator)
+            else:
+                tree = self._select()
+            return StreamQuery(operator, tree, self._since(start))
+        if self._match(TokenType.L_PAREN):
+            tree = self.query()
+            self._need_token(TokenType.R_PAREN, ")")
+            return tree
+        return self._select()
+
+    # --- relation to stream
+
+    def _at_operator(self) -> bool:
+        """Whether an R2S stands next (and not a column or source of that name)."""
+        if not any(self._at(word) for word in OPERATOR_WORDS):
+            return False
+        following = self._ahead(1)
+        return following is not None and (
+            following.token_type in (TokenType.L_PAREN, TokenType.SELECT)
+            or following.text.upper() == "RESTORE"
+            or (following.token_type is TokenType.DASH and self._is_restore(2))
+        )
+
+    def _is_restore(self, steps: int) -> bool:
+        token = self._ahead(steps)
+        return token is not None and token.text.upper() == "RESTORE"
+
+    def _operator(self) -> ToStream:
+        start = self._here()
+        word = self._take_any(*OPERATOR_WORDS)
+        assert word is not None
+        if self._curr.token_type is TokenType.DASH and self._is_restore(1):
+            self._advance()
+        restore = self._mark("RESTORE")
+        return ToStream(StreamOperator[word], restore, None, self._since(start))
+
+    def _operator_window(self, operator: ToStream) -> ToStream:
+        """WSTREAM (...)[window]"""
+        if operator.operator is not StreamOperator.WSTREAM:
+            return operator
+        return ToStream(operator.operator, operator.restore, self.window(), operator.span)
+
+    # --- SELECT
+
+    def _select(self) -> Select:
+        start = self._here()
+        if not self._match(TokenType.SELECT):
+            self._fail("a query")
+        distinct = bool(self._take("DISTINCT"))
+        if not distinct and self._at("ALL"):
+            self._advance()
+        wrapped: ToStream | None = None
+        if self._at_operator():
+            wrapped = self._operator()
+            self._need_token(TokenType.L_PAREN, "(")
+            items = self._items()
+            self._need_token(TokenType.R_PAREN, ")")
+            wrapped = self._operator_window(wrapped)
+        else:
+            items = self._items()
+        frequency = self.frequency()
+        if not self._match(TokenType.FROM):
+            self._fail("',' or FROM")
+        source = self._from_sources()
+        where = self._condition() if self._match(TokenType.WHERE) else None
+        self._refuse_foreign()
+        group = self._group() if self._match(TokenType.GROUP_BY) else ()
+        self._refuse_foreign()
+        having = self._condition() if self._match(TokenType.HAVING) else None
+        self._refuse_foreign()
+        return Select(items, source, distinct, wrapped, frequency, where, group, having, self._since(start))
+
+    def _items(self) -> tuple[Item, ...]:
+        found = [self._item()]
+        while self._match(TokenType.COMMA):
+            found.append(self._item())
+        return tuple(found)
+
+    def _item(self) -> Item:
+        start = self._here()
+        if self._curr.token_type is TokenType.FROM:
+            self._fail("an expression")
+        value = self._required(self._parse_disjunction())
+        span = span_of(value)
+        if isinstance(value, exp.Star) and not any(value.args.values()):
+            return Item(Star(None, start), None, start)
+        if isinstance(value, exp.Column) and isinstance(value.this, exp.Star) and not any(value.this.args.values()):
+            table = value.args.get("table")
+            if isinstance(table, exp.Identifier) and not value.args.get("db"):
+                qualifier = Name(table.name, bool(table.args.get("quoted")), span_of(table))
+                return Item(Star(qualifier, self._since(start)), None, self._since(start))
+        return Item(value, self._alias(), span)
+
+    def _group(self) -> tuple[exp.Expr, ...]:
+        self._refuse_foreign()
+        if self._at("ALL"):
+            self._reject("GROUP BY ALL is not supported", code="P0901")
+        found = [self._condition()]
+        while self._match(TokenType.COMMA):
+            self._refuse_foreign()
+            found.append(self._condition())
+        if self._at("WITH"):
+            self._advance()
+            self._refuse_foreign()
+            self._fail("ROLLUP or CUBE")
+        return tuple(found)
+
+    def _order(self) -> tuple[tuple[SortKey, ...], Span]:
+        start = self._here()
+        if not self._match(TokenType.ORDER_BY):
+            return (), start
+        keys = [self._sort_key()]
+        while self._match(TokenType.COMMA):
+            keys.append(self._sort_key())
+        return tuple(keys), self._since(start)
+
+    def _sort_key(self) -> SortKey:
+        start = self._here()
+        value = self._condition()
+        descending = bool(self._take("DESC"))
+        if not descending:
+            self._take("ASC")
+        nulls_first: bool | None = None
+        if self._take("NULLS"):
+            word = self._take_any("FIRST", "LAST")
+            if word is None:
+                self._fail("FIRST or LAST")
+            nulls_first = word == "FIRST"
+        return SortKey(value, descending, nulls_first, self._since(start))
+
+    # --- queries inside expressions: where sqlglot's expression grammar asks for one
+
+    def _parse_select(
+        self,
+        nested: bool = False,
+        table: bool = False,
+        parse_subquery_alias: bool = True,
+        parse_set_operation: bool = True,
+        consume_pipe: bool = True,
+    ) -> exp.Expr | None:
+        if not self._curr or not self._query_ahead():
+            return None
+        index = self._index
+        start = self._here()
+        ambiguous = self._curr.token_type is TokenType.L_PAREN
+        try:
+            tree = self.query()
+            if ambiguous and self._curr.token_type is not TokenType.R_PAREN:
+                self._fail("')'")
+        except ParseError:
+            if not ambiguous:
+                raise
+            self._retreat(index)
+            return None
+        found = EmbeddedQuery(cql=tree)
+        found.meta["span"] = self._since(start)
+        return found
+
+    def _parse_query_modifiers(self, this: exp.Expr | None) -> exp.Expr | None:  # type: ignore[override]
+        return this
+
+    def _parse_set_operations(self, this: exp.Expr | None) -> exp.Expr | None:
+        return this
+
+    def _parse_table_alias(self, alias_tokens: object = None) -> exp.TableAlias | None:
+        return None
+
+    def _is_table_query(self) -> bool:
+        return False

@@ -1,0 +1,181 @@
+"""The grammar of FROM (LANGUAGE 4): sources with window, SAMPLE and alias, nested queries, joins."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.language.grammar.windows import WindowGrammar
+from penstock.language.queries import (
+    DerivedSource,
+    FromSource,
+    JoinedSource,
+    JoinKind,
+    Name,
+    NamedSource,
+    QueryTree,
+    Sample,
+    StreamOperator,
+    WindowSpec,
+)
+from penstock.language.text import Span
+
+T = TypeVar("T")
+
+OPERATOR_WORDS = tuple(operator.value for operator in StreamOperator)
+_JOIN_WORDS = (
+    "JOIN", "INNER", "CROSS", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "NATURAL",
+)  # fmt: skip
+#: Clauses of SQL that LANGUAGE does not have; named, so that the refusal is better than `unexpected`.
+_FOREIGN = (
+    ("LATERAL",), ("PIVOT",), ("UNPIVOT",), ("TABLESAMPLE",), ("QUALIFY",), ("WINDOW",), ("CLUSTER BY",), ("SORT BY",),
+    ("DISTRIBUTE BY",), ("OFFSET",), ("FETCH",), ("CONNECT BY",), ("GROUPING SETS",), ("ROLLUP",), ("CUBE",),
+)  # fmt: skip
+
+
+class SourceGrammar(WindowGrammar):
+    """`_from_sources()` reads what stands behind FROM."""
+
+    @abstractmethod
+    def query(self) -> QueryTree:
+        """A whole query."""
+
+    def _from_sources(self) -> FromSource:
+        start = self._here()
+        tree = self._joined()
+        while True:
+            comma = self._here()
+            if not self._match(TokenType.COMMA):
+                return tree
+            tree = JoinedSource(tree, self._joined_source(), JoinKind.CROSS, kind_span=comma, span=self._since(start))
+            tree = self._joins(tree, start)
+
+    def _joined(self) -> FromSource:
+        start = self._here()
+        return self._joins(self._joined_source(), start)
+
+    def _joins(self, tree: FromSource, start: Span) -> FromSource:
+        while any(self._at(word) for word in _JOIN_WORDS):
+            tree = self._join(tree, start)
+        return tree
+
+    def _join(self, left: FromSource, start: Span) -> JoinedSource:
+        at = self._here()
+        natural = self._mark("NATURAL")
+        word = self._take_any("INNER", "CROSS", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
+        if word in ("LEFT", "RIGHT", "FULL"):
+            word = self._take_any("SEMI", "ANTI") or word
+            self._take("OUTER")
+        self._need("JOIN")
+        kind = JoinKind[word or "INNER"]
+        kind_span = self._since(at)
+        right = self._joined_source()
+        on: exp.Expr | None = None
+        using: tuple[Name, ...] = ()
+        if kind is not JoinKind.CROSS and natural is None:
+            if self._match(TokenType.ON):
+                on = self._condition()
+            elif self._match(TokenType.USING):
+                using = self._names("a column name")
+            else:
+                self._fail("ON or USING", hint="a join without a condition is written CROSS JOIN")
+        return JoinedSource(left, right, kind, on, using, natural, kind_span, self._since(start))
+
+    def _joined_source(self) -> FromSource:
+        start = self._here()
+        self._refuse_foreign()
+        if self._match(TokenType.L_PAREN):
+            if self._query_ahead():
+                tree = self._attempt(self.query, TokenType.R_PAREN)
+                if tree is not None:
+                    window, sample, alias = self._decorations()
+                    if sample is not None:
+                        self._reject("SAMPLE stands behind the name of a stream only", code="P0103")
+                    columns = (
+                        self._names("a column name") if alias and self._curr.token_type is TokenType.L_PAREN else ()
+                    )
+                    return DerivedSource(tree, window, alias, columns, self._since(start))
+            inner = self._from_sources()
+            self._need_token(TokenType.R_PAREN, ")")
+            return inner
+        name = self._name("a stream, relation or view")
+        if self._curr.token_type is TokenType.DOT:
+            self._reject("a name of a stream or relation has one part", code="P0101")
+        if self._curr.token_type is TokenType.L_PAREN:
+            self._reject("a function in FROM is not supported", self._prev, "P0901")
+        window, sample, alias = self._decorations()
+        return NamedSource(name, window, sample, alias, self._since(start))
+
+    def _query_ahead(self) -> bool:
+        """Whether a query begins behind the opening brackets that stand here."""
+        steps = 0
+        while (token := self._ahead(steps)) is not None and token.token_type is TokenType.L_PAREN:
+            steps += 1
+        if token is None:
+            return False
+        if token.token_type in (TokenType.SELECT, TokenType.WITH):
+            return True
+        following = self._ahead(steps + 1)
+        return (
+            token.text.upper() in OPERATOR_WORDS
+            and following is not None
+            and (
+                following.token_type in (TokenType.L_PAREN, TokenType.SELECT, TokenType.DASH)
+                or following.text.upper() == "RESTORE"
+            )
+        )
+
+    def _attempt(self, parse: Callable[[], T], closing: TokenType) -> T | None:
+        """`parse` and then `closing`. None, with nothing taken, when brackets that stood here made it ambiguous and
+        another reading remains; otherwise the fault itself."""
+        index = self._index
+        ambiguous = self._curr.token_type is TokenType.L_PAREN
+        try:
+            found = parse()
+            self._need_token(closing, ")")
+            return found
+        except ParseError:
+            if not ambiguous:
+                raise
+            self._retreat(index)
+            return None
+
+    def _decorations(self) -> tuple[WindowSpec | None, Sample | None, Name | None]:
+        """Window, SAMPLE and alias, in whatever order they stand."""
+        window: WindowSpec | None = None
+        sample: Sample | None = None
+        alias: Name | None = None
+        while True:
+            token = self._curr
+            self._refuse_foreign()
+            if (found := self.window()) is not None:
+                if window is not None:
+                    self._reject("a source has one window", token, "P0103")
+                window = found
+            elif (drawn := self._sample()) is not None:
+                if sample is not None:
+                    self._reject("SAMPLE stands twice", token, "P0103")
+                sample = drawn
+            elif alias is None and (alias := self._alias()) is not None:
+                continue
+            else:
+                return window, sample, alias
+
+    def _sample(self) -> Sample | None:
+        if not (self._at("SAMPLE") and self._next.token_type is TokenType.L_PAREN):
+            return None
+        start = self._here()
+        self._advance(2)
+        percent, _ = self._number("a percentage")
+        self._need_token(TokenType.R_PAREN, ")")
+        return Sample(percent, self._since(start))
+
+    def _refuse_foreign(self) -> None:
+        for words in _FOREIGN:
+            if self._at(*words):
+                self._reject(f"{' '.join(words)} is not supported", code="P0901")

@@ -1,0 +1,166 @@
+"""What every clause needs of the tokens: words, names, numbers, intervals; and faults that say what was expected."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NoReturn
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.language.dialect import ExpressionParser, Fault, token_span
+from penstock.language.queries import Duration, Mark, Name
+from penstock.language.text import Span
+from penstock.types import Interval, Unit
+
+#: Words that begin a clause, and so are never an alias unless AS or backticks say so.
+CLAUSE_WORDS = frozenset(
+    word
+    for line in (
+        "AS ON USING WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT MINUS JOIN INNER LEFT RIGHT FULL CROSS",
+        "OUTER SEMI ANTI NATURAL FROM SELECT SAMPLE RANGE ROWS WINDOW SLIDE SLIDES FREQUENCY INTERNAL PARTITION PIVOT",
+        "UNPIVOT LATERAL TABLESAMPLE QUALIFY OFFSET FETCH FOR IN IS NOT AND OR BETWEEN LIKE RLIKE ILIKE SET VALUES",
+        "WITH INTO DISTINCT ALL ISTREAM DSTREAM RSTREAM WSTREAM CREATE INSERT DROP CASE WHEN THEN ELSE END DIV ASC",
+        "DESC NULLS EXISTS",
+    )
+    for word in line.split()
+)
+_NAME_TOKENS = ExpressionParser.ID_VAR_TOKENS | {TokenType.IDENTIFIER}
+
+
+class TokenGrammar(ExpressionParser):
+    """Small steps over the tokens of one statement. Each takes what it names or raises `Fault`."""
+
+    def _fail(
+        self, expected: str, token: Token | None = None, code: str = "P0101", hint: str | None = None
+    ) -> NoReturn:
+        raise Fault(expected, token or self._curr or None, code, hint=hint)
+
+    def _reject(
+        self, message: str, token: Token | None = None, code: str = "P0101", hint: str | None = None
+    ) -> NoReturn:
+        raise Fault("", token or self._curr or None, code, message, hint)
+
+    def _ahead(self, steps: int) -> Token | None:
+        index = self._index + steps
+        return self._tokens[index] if index < self._tokens_size else None
+
+    def _at(self, *words: str) -> bool:
+        """Whether these words stand next."""
+        return bool(self._match_text_seq(*words, advance=False))
+
+    def _take(self, *words: str) -> Span | None:
+        """The span of these words if they stand next, taken."""
+        start = self._curr
+        if not self._match_text_seq(*words):
+            return None
+        return token_span(start).to(token_span(self._prev))
+
+    def _take_any(self, *words: str) -> str | None:
+        """The first of these words that stands next, taken."""
+        for word in words:
+            if self._match_text_seq(word):
+                return word
+        return None
+
+    def _need(self, *words: str) -> Span:
+        found = self._take(*words)
+        if found is None:
+            self._fail(" ".join(words))
+        return found
+
+    def _need_token(self, kind: TokenType, shown: str) -> Span:
+        if not self._match(kind):
+            self._fail(f"'{shown}'")
+        return token_span(self._prev)
+
+    def _here(self) -> Span:
+        """The span of the next token; at the end, just behind the last one."""
+        if self._curr:
+            return token_span(self._curr)
+        end = token_span(self._prev).end if self._prev else 0
+        return Span(end, end + 1)
+
+    def _since(self, start: Span) -> Span:
+        return Span(start.start, max(start.end, token_span(self._prev).end))
+
+    def _mark(self, *words: str) -> Mark | None:
+        span = self._take(*words)
+        return None if span is None else Mark(span)
+
+    def _is_name(self) -> bool:
+        return self._curr.token_type in _NAME_TOKENS
+
+    def _name(self, what: str) -> Name:
+        if not self._is_name():
+            self._fail(what)
+        token = self._curr
+        self._advance()
+        return Name(token.text, token.token_type is TokenType.IDENTIFIER, token_span(token))
+
+    def _names(self, what: str) -> tuple[Name, ...]:
+        """`( name, ... )`"""
+        self._need_token(TokenType.L_PAREN, "(")
+        found = [self._name(what)]
+        while self._match(TokenType.COMMA):
+            found.append(self._name(what))
+        self._need_token(TokenType.R_PAREN, ")")
+        return tuple(found)
+
+    def _alias(self) -> Name | None:
+        """`[AS] name`, or None where no alias stands."""
+        if self._match(TokenType.ALIAS):
+            return self._name("an alias")
+        if not self._is_name() or (
+            self._curr.token_type is not TokenType.IDENTIFIER and self._curr.text.upper() in CLAUSE_WORDS
+        ):
+            return None
+        return self._name("an alias")
+
+    def _condition(self) -> exp.Expr:
+        return self._required(self._parse_disjunction())
+
+    def _number(self, what: str, code: str = "P0101") -> tuple[Fraction, Span]:
+        token = self._curr
+        if not self._match(TokenType.NUMBER):
+            self._fail(what, code=code)
+        try:
+            return Fraction(token.text), token_span(token)
+        except ValueError:
+            self._fail(what, token, code)
+
+    def _whole(self, what: str, code: str = "P0101") -> tuple[int, Span]:
+        token = self._curr
+        value, span = self._number(what, code)
+        if value.denominator != 1:
+            self._fail(what, token, code)
+        return int(value), span
+
+    def _unit(self) -> Unit:
+        token = self._curr
+        unit = Unit.parse(token.text) if token else None
+        if unit is None:
+            hint = "units are " + ", ".join(u.name for u in Unit)
+            self._fail("a unit of time", code="P0102", hint=hint)
+        self._advance()
+        return unit
+
+    def _duration(self) -> Duration:
+        """`10 SECOND`, `INTERVAL 10 SECOND`, `INTERVAL '10' SECOND`, `INTERVAL '10 seconds'`."""
+        start = self._here()
+        quoted = self._match(TokenType.INTERVAL) and self._match(TokenType.STRING)
+        if not quoted:
+            amount, _ = self._number("an interval such as 10 SECOND", "P0102")
+            return Duration(Interval(amount, self._unit()), self._since(start))
+        token = self._prev
+        words = token.text.split()
+        try:
+            amount = Fraction(words[0])
+            unit = Unit.parse(words[1]) if len(words) == 2 else None
+        except (ValueError, IndexError, ZeroDivisionError):
+            self._fail("an interval such as '10 SECOND'", token, "P0102")
+        if len(words) == 1:
+            unit = self._unit()
+        if unit is None:
+            self._fail("an interval such as '10 SECOND'", token, "P0102")
+        return Duration(Interval(amount, unit), self._since(start))

@@ -1,0 +1,144 @@
+"""The grammar of windows and frequencies (LANGUAGE 4, 4.1 and 6), in every form the papers write them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.language.dialect import token_span
+from penstock.language.grammar.tokens import TokenGrammar
+from penstock.language.queries import Align, Count, Duration, Extent, Frequency, WindowSpec
+from penstock.language.text import Span
+from penstock.types import Unit
+
+_ROW_WORDS = ("ROWS", "ROW", "TUPLES", "TUPLE")
+_STARTS = "NOW, RANGE, UNBOUNDED, ROWS, PARTITION BY or FREQUENCY"
+
+
+class WindowGrammar(TokenGrammar):
+    """`window()` reads a window where one stands."""
+
+    def window(self) -> WindowSpec | None:
+        """`[ ... ]`, or `RANGE 15 MINUTE SLIDES 1 MINUTE` without brackets; None where no window stands."""
+        start = self._here()
+        if self._match(TokenType.L_BRACKET):
+            spec = self._window_body(start, bracketed=True)
+            self._need_token(TokenType.R_BRACKET, "]")
+            return replace(spec, span=self._since(start))
+        if self._at("RANGE") or self._at("ROWS"):
+            following = self._ahead(1)
+            if following and (
+                following.token_type in (TokenType.NUMBER, TokenType.INTERVAL) or following.text.upper() == "UNBOUNDED"
+            ):
+                return self._window_body(start, bracketed=False)
+        return None
+
+    def _window_body(self, start: Span, bracketed: bool) -> WindowSpec:
+        parts: dict[str, Any] = {}
+        if self._match(TokenType.PARTITION_BY):
+            parts["partition_span"] = token_span(self._prev)
+            parts["partition"] = tuple(self._parse_csv(lambda: self._required(self._parse_column())))
+            self._need("ROWS")
+            parts |= self._rows()
+            if self._take("RANGE"):
+                parts["span_limit"] = self._duration()
+        elif self._at("FREQUENCY"):
+            parts["extent"] = None
+        else:
+            parts |= self._extent()
+        while self._window_clause(parts, bracketed):
+            pass
+        return WindowSpec(**parts, span=self._since(start))
+
+    def _extent(self) -> dict[str, Any]:
+        if self._take("NOW"):
+            return {"extent": Extent.NOW}
+        if self._take("UNBOUNDED"):
+            return {"extent": Extent.UNBOUNDED}
+        if self._take("ROWS"):
+            return self._rows()
+        if self._take_any("RANGE", "WINDOW"):
+            if self._take("UNBOUNDED"):
+                return {"extent": Extent.UNBOUNDED}
+            return {"extent": Extent.RANGE, "length": self._duration_or_count()}
+        return self._fail(f"a window: {_STARTS}", code="P0102")
+
+    def _rows(self) -> dict[str, Any]:
+        if self._take("UNBOUNDED"):
+            return {"extent": Extent.UNBOUNDED}
+        count, span = self._whole("a number of rows", "P0102")
+        return {"extent": Extent.ROWS, "length": Count(count, span)}
+
+    def _duration_or_count(self) -> Duration | Count:
+        following = self._ahead(1)
+        if following and following.text.upper() in _ROW_WORDS:
+            start = self._here()
+            count, _ = self._whole("a number of rows", "P0102")
+            self._advance()
+            return Count(count, self._since(start))
+        return self._duration()
+
+    def _window_clause(self, parts: dict[str, Any], bracketed: bool) -> bool:
+        """Read one clause behind a window's extent; False when none stands there."""
+        token, start = self._curr, self._here()
+        key: str
+        value: object
+        if self._take("PRECEDING"):
+            key, value = "preceding", None
+        elif self._take_any("SLIDE", "SLIDES"):
+            key, value = "slide", self._duration_or_count()
+        elif self._take("ALIGN"):
+            self._need("TO")
+            key, value = "align", self._align(start)
+        elif bracketed and self._match(TokenType.WHERE):
+            key, value = "where", self._condition()
+            parts.setdefault("where_span", start)
+        elif mark := self._mark("INTERNAL"):
+            key, value = "internal", mark
+        elif self._at("FREQUENCY") or (bracketed and self._match(TokenType.COMMA)):
+            key, value = "frequency", self._frequency()
+        else:
+            return False
+        if key in parts:
+            self._reject(f"{token.text.upper()} stands twice in the window", token, "P0103")
+        parts[key] = value
+        if key == "preceding":
+            parts.pop(key)
+        return True
+
+    def _align(self, start: Span) -> Align:
+        """A number of ticks, a length, or a timestamp: `5`, `5 MINUTE`, `'2020-01-01'`, `TIMESTAMP '2020-01-01'`."""
+        if self._curr.token_type in (TokenType.TIMESTAMPTZ, TokenType.TIMESTAMP, TokenType.DATE):
+            self._advance()
+            if not self._match(TokenType.STRING):
+                self._fail("a timestamp such as '2020-01-01 00:00:00'", code="P0102")
+            return Align(self._prev.text, self._since(start))
+        if self._match(TokenType.STRING):
+            return Align(self._prev.text, self._since(start))
+        following = self._ahead(1)
+        if self._curr.token_type is TokenType.INTERVAL or (following and Unit.parse(following.text)):
+            return Align(self._duration().interval, self._since(start))
+        tick, _ = self._whole("a tick, an interval or a timestamp", "P0102")
+        return Align(tick, self._since(start))
+
+    def _frequency(self) -> Frequency:
+        """`FREQUENCY n TUPLES | t [PARTITIONED BY c, ...]`"""
+        start = self._here()
+        self._need("FREQUENCY")
+        every = self._duration_or_count()
+        partition: tuple[exp.Expr, ...] = ()
+        if self._match(TokenType.PARTITION_BY):
+            partition = tuple(self._parse_csv(lambda: self._required(self._parse_column())))
+        return Frequency(every, partition, self._since(start))
+
+    def frequency(self) -> Frequency | None:
+        """`[FREQUENCY ...]` behind a select list."""
+        if not (self._curr.token_type is TokenType.L_BRACKET and self._next.text.upper() == "FREQUENCY"):
+            return None
+        self._advance()
+        found = self._frequency()
+        self._need_token(TokenType.R_BRACKET, "]")
+        return found

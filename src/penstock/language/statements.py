@@ -1,0 +1,171 @@
+"""What a script says: one frozen tree per statement, as `queries.py` has them for queries (LANGUAGE 3).
+
+A field that the binder does not know is refused by `unsupported.py`, whose tables list what it does know: a new field
+here or in `queries.py` is refused until it is listed there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from penstock.language.queries import NOWHERE, Duration, Mark, Name, QueryTree
+from penstock.language.text import SourceText, Span
+from penstock.types import Unit
+
+
+@dataclass(frozen=True)
+class ColumnDefinition:
+    name: Name
+    type: str
+    type_span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Option:
+    key: Name
+    value: str
+    value_span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Connector:
+    name: Name
+    options: tuple[Option, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class TimestampBy:
+    column: Name
+    unit: Unit | None = None
+    unit_span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class ErrorPolicy:
+    """ON ERROR { DEAD LETTER | FAIL | SKIP }."""
+
+    policy: str
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateSource:
+    """CREATE STREAM or CREATE RELATION."""
+
+    name: Name
+    is_stream: bool
+    columns: tuple[ColumnDefinition, ...]
+    connector: Connector
+    timestamp: TimestampBy | None = None
+    system_time: Mark | None = None
+    operation: Name | None = None
+    slack: Duration | None = None
+    idle: Duration | None = None
+    on_error: ErrorPolicy | None = None
+    primary_key: tuple[Name, ...] = ()
+    non_retroactive: Mark | None = None
+    idle_span: Span = field(default=NOWHERE, compare=False)
+    key_span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateView:
+    name: Name
+    columns: tuple[Name, ...]
+    query: QueryTree
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateQuery:
+    name: Name
+    query: QueryTree
+    into: Connector | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class BareQuery:
+    """A query alone: a CREATE QUERY that names itself."""
+
+    query: QueryTree
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateFunction:
+    """CREATE FUNCTION or CREATE AGGREGATE: read as far as its name; the body is kept as text."""
+
+    kind: str
+    name: Name
+    body: str
+    kind_span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Insert:
+    name: Name
+    rows: tuple[tuple[exp.Expr, ...], ...]
+    row_spans: tuple[Span, ...] = field(default=(), compare=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class SetSetting:
+    name: Name
+    value: str
+    value_span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class ExplainStatement:
+    query: QueryTree
+    analyze: Mark | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class ShowStatement:
+    """kind: STREAMS, RELATIONS, VIEWS or QUERIES."""
+
+    kind: str
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class DropStatement:
+    """kind: STREAM, RELATION, VIEW or QUERY."""
+
+    kind: str
+    name: Name
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Statement: TypeAlias = (
+    CreateSource
+    | CreateView
+    | CreateQuery
+    | BareQuery
+    | CreateFunction
+    | Insert
+    | SetSetting
+    | ExplainStatement
+    | ShowStatement
+    | DropStatement
+)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A parsed script: its statements in order."""
+
+    source: SourceText
+    statements: tuple[Statement, ...]

@@ -1,0 +1,193 @@
+"""The guard: whatever a statement says that the binder does not carry out is refused with P0901 at its place.
+
+It works by tables of what IS carried out: fields of statements and kinds of scalar nodes with their arguments. What is
+in none of them is refused, so a clause that the grammar learns is never ignored before the binder has learnt it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from penstock.language.dialect import span_of
+from penstock.language.queries import (
+    Align,
+    Count,
+    DerivedSource,
+    Duration,
+    Extent,
+    Item,
+    JoinedSource,
+    JoinKind,
+    LocalView,
+    Name,
+    NamedSource,
+    Select,
+    SetKind,
+    SetQuery,
+    SortedQuery,
+    Star,
+    StreamOperator,
+    StreamQuery,
+    ToStream,
+    WindowSpec,
+    WithQuery,
+)
+from penstock.language.statements import (
+    BareQuery,
+    ColumnDefinition,
+    Connector,
+    CreateFunction,
+    CreateQuery,
+    CreateSource,
+    CreateView,
+    DropStatement,
+    ErrorPolicy,
+    ExplainStatement,
+    Insert,
+    Option,
+    SetSetting,
+    ShowStatement,
+    TimestampBy,
+)
+from penstock.language.text import Span
+from penstock.language.unsupported_scalars import Refusal, not_yet, scalar_refusals
+
+_TREES = (Name.__module__, CreateSource.__module__)
+
+#: What the binder reads of each kind of tree. Spans need no mention.
+CARRIED_OUT: dict[type, frozenset[str]] = {
+    kind: frozenset(names.split())
+    for kind, names in {
+        Name: "text quoted",
+        Duration: "interval",
+        Count: "value",
+        Align: "to",
+        WindowSpec: "extent length slide align",
+        ToStream: "operator",
+        Star: "qualifier",
+        Item: "value alias",
+        NamedSource: "name window alias",
+        DerivedSource: "query window alias columns",
+        JoinedSource: "left right kind on using",
+        Select: "items source distinct wrapped where group having",
+        SetQuery: "left right kind all",
+        StreamQuery: "operator query",
+        SortedQuery: "query",
+        LocalView: "name columns query",
+        WithQuery: "views query",
+        ColumnDefinition: "name type",
+        Option: "key value",
+        Connector: "name options",
+        TimestampBy: "column unit",
+        ErrorPolicy: "policy",
+        CreateSource: "name is_stream columns connector timestamp operation slack on_error",
+        CreateView: "name columns query",
+        CreateQuery: "name query into",
+        BareQuery: "query",
+        Insert: "name rows",
+        SetSetting: "name value",
+        ExplainStatement: "query",
+        ShowStatement: "kind",
+        DropStatement: "kind name",
+        CreateFunction: "kind name body",
+    }.items()
+}
+
+
+@dataclass(frozen=True)
+class Clause:
+    """How a refused field is called, and where it stands."""
+
+    name: str
+    place: Callable[[Any], Span]
+
+
+def _own(attribute: str) -> Callable[[Any], Span]:
+    return lambda node: node if isinstance(node, Span) else _span(getattr(node, attribute))
+
+
+def _span(value: Any) -> Span:
+    if isinstance(value, Span):
+        return value
+    if isinstance(value, exp.Expr):
+        return span_of(value)
+    span = getattr(value, "span", None)
+    return span if isinstance(span, Span) else Span(0, 1)
+
+
+#: Fields that are refused by name; any other field outside CARRIED_OUT is refused by its field name.
+REFUSED: dict[tuple[type, str], Clause] = {
+    (WindowSpec, "partition"): Clause("PARTITION BY in a window", _own("partition_span")),
+    (WindowSpec, "span_limit"): Clause("RANGE behind ROWS", _own("span_limit")),
+    (WindowSpec, "where"): Clause("WHERE in a window", _own("where_span")),
+    (WindowSpec, "internal"): Clause("INTERNAL", _own("internal")),
+    (WindowSpec, "frequency"): Clause("FREQUENCY", _own("frequency")),
+    (ToStream, "restore"): Clause("RESTORE", _own("restore")),
+    (ToStream, "window"): Clause("a window on WSTREAM", _own("window")),
+    (NamedSource, "sample"): Clause("SAMPLE", _own("sample")),
+    (JoinedSource, "natural"): Clause("NATURAL JOIN", _own("natural")),
+    (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
+    (SortedQuery, "order"): Clause("ORDER BY", _own("order_span")),
+    (SortedQuery, "limit"): Clause("LIMIT", _own("limit_span")),
+    (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
+    (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
+    (CreateSource, "primary_key"): Clause("PRIMARY KEY", _own("key_span")),
+    (CreateSource, "non_retroactive"): Clause("NON RETROACTIVE", _own("non_retroactive")),
+    (ExplainStatement, "analyze"): Clause("EXPLAIN ANALYZE", _own("analyze")),
+}
+
+
+def refusals(statement: object) -> list[Refusal]:
+    """Everything in a statement that is not carried out, with its place."""
+    return list(_refusals(statement))
+
+
+def _refusals(node: object) -> Iterator[Refusal]:
+    if isinstance(node, exp.Expr):
+        yield from scalar_refusals(node)
+    elif isinstance(node, tuple):
+        for part in node:
+            yield from _refusals(part)
+    elif is_dataclass(node) and not isinstance(node, type) and type(node).__module__ in _TREES:
+        yield from _values(node)
+        for field in fields(node):
+            if not field.compare:
+                continue
+            value = getattr(node, field.name)
+            if field.name in CARRIED_OUT.get(type(node), ()):
+                yield from _refusals(value)
+            elif not _is_absent(value):
+                clause = REFUSED.get((type(node), field.name))
+                name = clause.name if clause else field.name.replace("_", " ").upper()
+                yield not_yet(name, clause.place(node) if clause else _span(node))
+
+
+def _is_absent(value: object) -> bool:
+    return value is None or value is False or value == ()
+
+
+def _values(node: object) -> Iterator[Refusal]:
+    """Values of fields that are carried out for other values only."""
+    if isinstance(node, WindowSpec):
+        if node.extent is Extent.ROWS:
+            yield not_yet("a ROWS window", node.span if not node.partition else _span(node.length))
+        elif isinstance(node.length, Count):
+            yield not_yet("RANGE in tuples", node.length.span)
+        if isinstance(node.slide, Count):
+            yield not_yet("SLIDE in rows", node.slide.span)
+    elif isinstance(node, ToStream) and node.operator is StreamOperator.WSTREAM:
+        yield not_yet("WSTREAM", node.span)
+    elif isinstance(node, JoinedSource) and node.kind not in (JoinKind.INNER, JoinKind.CROSS):
+        yield not_yet(f"{node.kind.value} JOIN", node.kind_span)
+    elif isinstance(node, SetQuery) and not (node.kind is SetKind.UNION and node.all):
+        yield not_yet(node.kind.value + (" ALL" if node.all else ""), node.operator_span, _set_hint(node))
+    elif isinstance(node, CreateFunction):
+        yield not_yet(f"CREATE {node.kind}", node.kind_span)
+
+
+def _set_hint(node: SetQuery) -> str | None:
+    return "UNION ALL is; SELECT DISTINCT over it removes duplicates" if node.kind is SetKind.UNION else None

@@ -1,0 +1,141 @@
+"""The guard of `unsupported.py` for scalar expressions: kinds of nodes that are bound, and their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from penstock.errors import PenstockError
+from penstock.expressions.functions import is_aggregate
+from penstock.language.binder.calls import function_name
+from penstock.language.binder.expressions import BINDERS
+from penstock.language.dialect import span_of
+from penstock.language.queries import EmbeddedQuery
+from penstock.language.text import Span
+
+Refusal = tuple[PenstockError, Span]
+
+_NO_ARGUMENTS: frozenset[str] = frozenset()
+_TWO = frozenset({"this", "expression"})
+
+#: Arguments of each kind of node that the binder reads. Kinds not named here take `this` and `expression`.
+ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Column: frozenset({"this", "table"}),
+    exp.Identifier: frozenset({"this", "quoted"}),
+    exp.Literal: frozenset({"this", "is_string"}),
+    exp.Null: _NO_ARGUMENTS,
+    exp.Div: _TWO | {"typed", "safe"},
+    exp.DPipe: _TWO | {"safe"},
+    exp.Is: _TWO | {"negate"},
+    exp.Like: _TWO | {"negate"},
+    exp.ILike: _TWO | {"negate"},
+    exp.In: frozenset({"this", "expressions"}),
+    exp.Between: frozenset({"this", "low", "high"}),
+    exp.Case: frozenset({"this", "ifs", "default"}),
+    exp.If: frozenset({"this", "true"}),
+    exp.Cast: frozenset({"this", "to"}),
+    exp.TryCast: frozenset({"this", "to", "safe"}),
+    exp.Interval: frozenset({"this", "unit", "fraction_in_string"}),
+    exp.Trim: frozenset({"this", "position", "expression"}),
+    exp.Substring: frozenset({"this", "start", "length"}),
+    exp.StrPosition: frozenset({"this", "substr", "position"}),
+    exp.Anonymous: frozenset({"this", "expressions"}),
+    exp.Distinct: frozenset({"expressions"}),
+    exp.DataType: frozenset(exp.DataType.arg_types),  # the type's text is parsed by types.parse_type
+    exp.Star: _NO_ARGUMENTS,
+    exp.Where: frozenset({"this"}),
+    exp.Var: frozenset({"this"}),
+}
+_PARTS = frozenset({exp.DataType, exp.Identifier, exp.If, exp.Distinct, exp.Star, exp.Where, exp.Var})
+_QUERIES = (EmbeddedQuery, exp.Subquery, exp.Exists, exp.Any, exp.All)
+_NAMES: dict[type[exp.Expr], str] = {
+    exp.Window: "a window function (OVER)",
+    exp.WithinGroup: "WITHIN GROUP",
+    exp.Order: "ORDER BY in an aggregate",
+    exp.Limit: "LIMIT in an aggregate",
+    exp.IgnoreNulls: "IGNORE NULLS",
+    exp.RespectNulls: "RESPECT NULLS",
+    exp.Any: "ANY",
+    exp.All: "ALL",
+    exp.Tuple: "a list of values as one value",
+    exp.AtTimeZone: "AT TIME ZONE",
+    exp.Dot: "a name of several parts",
+    exp.Alias: "a named argument",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+    exp.RawString: "a raw string",
+    exp.HexString: "a hexadecimal string",
+    exp.National: "a national string",
+    exp.Coalesce: "??",
+    exp.Concat: "strings side by side",
+}
+_SHOWN_ARGUMENTS: dict[tuple[type[exp.Expr], str], str] = {
+    (exp.Column, "db"): "a name of more than two parts",
+    (exp.In, "query"): "a subquery in an expression",
+    (exp.In, "field"): "IN without brackets",
+}
+
+
+def scalar_refusals(root: exp.Expr) -> Iterator[Refusal]:
+    """What in a scalar expression is not carried out. The operands of a refused node are not looked at."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        refusal = _node_refusal(node)
+        if refusal is not None:
+            yield refusal
+            continue
+        known = ARGUMENTS.get(type(node), _TWO)
+        for key, value in node.args.items():
+            if value is None or value is False or value == []:
+                continue
+            if key not in known:
+                yield _argument_refusal(node, key, value)
+            elif type(node) is not exp.DataType:
+                stack.extend(
+                    part for part in (value if isinstance(value, list) else [value]) if isinstance(part, exp.Expr)
+                )
+
+
+def _node_refusal(node: exp.Expr) -> Refusal | None:
+    """The refusal of the node as such, whatever its arguments."""
+    kind = type(node)
+    if isinstance(node, _QUERIES) and node.find(EmbeddedQuery) is not None:
+        return not_yet("a subquery in an expression", _query_span(node))
+    if kind not in BINDERS and kind not in _PARTS:
+        return not_yet(_NAMES.get(kind, "this expression"), span_of(node))
+    misplaced = _misplaced(node)
+    return None if misplaced is None else (misplaced, span_of(node))
+
+
+def _argument_refusal(node: exp.Expr, key: str, value: object) -> Refusal:
+    name = _SHOWN_ARGUMENTS.get((type(node), key), "this form of the expression")
+    if key == "query" and isinstance(value, exp.Expr):
+        return not_yet(name, _query_span(value))
+    place = value if isinstance(value, exp.Expr) and key != "db" else node
+    return not_yet(name, span_of(place))
+
+
+def _query_span(node: exp.Expr) -> Span:
+    found = node.find(EmbeddedQuery)
+    return span_of(found if found is not None else node)
+
+
+def _misplaced(node: exp.Expr) -> PenstockError | None:
+    """DISTINCT and * stand in calls of aggregates only."""
+    if not isinstance(node, exp.Star | exp.Distinct):
+        return None
+    parent = node.parent
+    alone = isinstance(parent, exp.Anonymous) and len(parent.expressions) == 1
+    name = function_name(parent).upper() if isinstance(parent, exp.Anonymous) else ""
+    if isinstance(node, exp.Star):
+        fits = alone and name == "COUNT"
+        return None if fits else PenstockError("P0304", "* stands in a select list or in COUNT(*)")
+    fits = alone and is_aggregate(name)
+    return None if fits else PenstockError("P0304", "DISTINCT stands behind SELECT or first in an aggregate")
+
+
+def not_yet(name: str, span: Span, hint: str | None = None) -> Refusal:
+    """The refusal of what is called `name`."""
+    return PenstockError("P0901", f"{name} is not supported yet", hint=hint), span

@@ -1,0 +1,115 @@
+"""Aggregates by their definitions, over the Python values of one group (LANGUAGE 4.2). Part of the oracle.
+
+Contract: `aggregate` gives the Python value of one aggregate over the rows of a group, independent of any physical
+code: exact sums (`math.fsum`, decimals, fractions), NULLs left out, the empty group NULL and its COUNT 0.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.expressions.nodes import AggregateCall, Expression
+from penstock.testing.values import Row, key_of, order_key
+
+Evaluate = Callable[[Expression, list[Row]], list[Any]]
+
+
+def aggregate(call: AggregateCall, rows: list[Row], evaluate: Evaluate) -> Any:
+    """The value of `call` over the rows of one group. FILTER comes first, then NULLs go, then DISTINCT."""
+    if call.filter is not None:
+        kept = evaluate(call.filter, rows)
+        rows = [row for row, keep in zip(rows, kept, strict=True) if keep is True]
+    if not call.arguments:
+        return len(rows)
+    tuples = list(zip(*(evaluate(argument, rows) for argument in call.arguments), strict=True))
+    tuples = [t for t in tuples if None not in t]
+    if call.distinct:
+        tuples = list({key_of(t): t for t in tuples}.values())
+    if call.function == "COUNT":
+        return len(tuples)
+    return DEFINITIONS[call.function]([t[0] for t in tuples], call.type) if tuples else None
+
+
+def _sum(values: Sequence[Any], type_: pa.DataType) -> Any:
+    if pa.types.is_integer(type_):
+        return (sum(values) + 2**63) % 2**64 - 2**63  # integer arithmetic wraps
+    if pa.types.is_decimal(type_):
+        return _decimal(sum(map(Fraction, values), Fraction(0)), type_)
+    return _float_sum(values)
+
+
+def _average(values: Sequence[Any], type_: pa.DataType) -> Any:
+    if pa.types.is_decimal(type_):
+        return _decimal(sum(map(Fraction, values), Fraction(0)) / len(values), type_)
+    if isinstance(values[0], float):
+        return _float_sum(values) / len(values)
+    return float(sum(map(Fraction, values), Fraction(0)) / len(values))
+
+
+def _float_sum(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):  # infinities of both signs, or a sum beyond the largest double
+        return sum(values)
+
+
+def _decimal(value: Fraction, type_: pa.DataType) -> Decimal | None:
+    """`value` rounded half up to the scale of `type_`; NULL when it has too many digits."""
+    scaled = abs(value) * 10**type_.scale
+    digits = int(scaled + Fraction(1, 2))
+    if digits >= 10**type_.precision:
+        return None
+    with decimal.localcontext() as context:
+        context.prec = 60
+        return (Decimal(digits) if value >= 0 else -Decimal(digits)).scaleb(-type_.scale)
+
+
+def _variance(sample: bool) -> Callable[[Sequence[Any], pa.DataType], float | None]:
+    def define(values: Sequence[Any], _: pa.DataType) -> float | None:
+        if sample and len(values) == 1:
+            return None
+        if any(isinstance(v, float) and not math.isfinite(v) for v in values):
+            return math.nan
+        exact = [Fraction(v) for v in values]
+        return float(statistics.variance(exact) if sample else statistics.pvariance(exact))
+
+    return define
+
+
+def _deviation(sample: bool) -> Callable[[Sequence[Any], pa.DataType], float | None]:
+    def define(values: Sequence[Any], type_: pa.DataType) -> float | None:
+        variance = _variance(sample)(values, type_)
+        return None if variance is None else math.sqrt(variance)
+
+    return define
+
+
+def _least(values: Sequence[Any], _: pa.DataType) -> Any:
+    return min(values, key=order_key)
+
+
+def _greatest(values: Sequence[Any], _: pa.DataType) -> Any:
+    return max(values, key=order_key)
+
+
+#: canonical name -> definition over the non-NULL values (at least one) and the result's type
+DEFINITIONS: dict[str, Callable[[Sequence[Any], pa.DataType], Any]] = {
+    "SUM": _sum,
+    "AVG": _average,
+    "MIN": _least,
+    "MAX": _greatest,
+    "STDDEV": _deviation(sample=True),
+    "STDDEV_SAMP": _deviation(sample=True),
+    "STDDEV_POP": _deviation(sample=False),
+    "VARIANCE": _variance(sample=True),
+    "VAR_SAMP": _variance(sample=True),
+    "VAR_POP": _variance(sample=False),
+}

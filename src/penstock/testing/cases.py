@@ -1,0 +1,307 @@
+"""Text cases: a script, its input, and what every query must answer, in one file that people read (`.cqltest`).
+
+    # A window holds an element for its length.
+    statement
+    CREATE STREAM S (ts INT, a INT) FROM MEMORY () TIMESTAMP BY ts;
+    CREATE QUERY q AS SELECT a FROM S [RANGE 2 SECOND];
+
+    input S
+    1, 10
+    2, NULL
+
+    advance
+
+    input S
+    4, 30
+
+    expect q
+    ts, op, a
+    1, +, 10
+    ...
+
+`advance` stands for a pause between batches: answers may not depend on it, and the runner cuts the input there and at
+many other places. `expect q drain` is the answer when time runs on after the input. `late S 2` says how many rows of S
+come too late. `error P0901 3:14` after a statement says that it is refused with that code at that line and column of
+the statement; several lines say several errors.
+
+Contract: `run_case(path)` checks the file against the oracle and against the local runtime, cut at many places and on
+several shards; it raises AssertionError (or PenstockError) that says what differs.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.algebra.query import Query
+from penstock.algebra.scans import Source
+from penstock.errors import PenstockError, ScriptErrors
+from penstock.language import Bound, bind_script
+from penstock.runtime.local import LocalResult, run_local
+from penstock.testing.compare import assert_same, first_difference, show_events
+from penstock.testing.oracle import run_oracle
+from penstock.testing.values import Event
+from penstock.types import CALENDAR, TimeDomain
+
+_HEADER = re.compile(
+    r"(?P<kind>statement|advance)$|(?P<input>input) (?P<source>\w+)$"
+    r"|(?P<expect>expect) (?P<query>\w+)(?P<drain> drain)?$"
+    r"|(?P<late>late) (?P<stream>\w+) (?P<count>\d+)$|(?P<error>error) (?P<code>P\d{4})(?: (?P<place>\d+:\d+))?$"
+)
+_CELL = re.compile(r"(?:^|,)(\s*'(?:[^']|'')*'\s*|[^,]*)")
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What one query must answer: the header of the result's columns, and its rows as text."""
+
+    query: str
+    drain: bool
+    header: list[str]
+    rows: list[list[str]]
+    line: int
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A statement that must fail, and its errors: (code, `line:column` or None)."""
+
+    script: str
+    errors: list[tuple[str, str | None]]
+
+
+@dataclass
+class Case:
+    """A parsed file. `inputs`: source -> its batches -> rows as text."""
+
+    name: str
+    script: str = ""
+    inputs: dict[str, list[list[list[str]]]] = field(default_factory=dict)
+    expects: list[Expect] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    late: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One way to run a case on the local runtime; no answer may depend on it."""
+
+    shards: int = 1
+    seed: int | None = None
+    batch_rows: int | None = None
+    reload: bool = False
+    optimized: bool = True
+
+    def answer(self, queries: Sequence[Query], inputs: Mapping[str, pa.Table], drain: bool) -> LocalResult:
+        return run_local(
+            queries,
+            inputs,
+            self.shards,
+            drain,
+            self.seed,
+            self.batch_rows,
+            reload=self.reload,
+            optimized=self.optimized,
+        )
+
+
+RUNS = (
+    Run(),
+    Run(batch_rows=1),
+    Run(2, seed=1),
+    Run(3, seed=2, optimized=False),
+    Run(2, batch_rows=2, reload=True),
+)
+
+
+def parse_case(text: str, name: str = "case") -> Case:
+    """The case that `text` describes. Raises ValueError for a line that belongs to no block."""
+    case = Case(name)
+    statement: list[str] | None = None
+    batch = 0
+    for header, line, body in _blocks(text):
+        if header["kind"] == "statement":
+            statement = body
+            case.script += "\n".join(body) + "\n"
+        elif header["kind"] == "advance":
+            batch += 1
+        elif header["input"]:
+            batches = case.inputs.setdefault(header["source"], [])
+            batches.extend([] for _ in range(batch + 1 - len(batches)))
+            batches[batch] += _rows(body)
+        elif header["expect"]:
+            rows = _rows(body)
+            case.expects.append(Expect(header["query"], bool(header["drain"]), rows[0], rows[1:], line))
+        elif header["late"]:
+            case.late[header["stream"]] = int(header["count"])
+        else:
+            _refuse(case, statement, (header["code"], header["place"]))
+    return case
+
+
+def _refuse(case: Case, statement: list[str] | None, error: tuple[str, str | None]) -> None:
+    if statement is None:
+        raise ValueError(f"{case.name}: an error without a statement before it")
+    script = "\n".join(statement) + "\n"
+    if case.script.endswith(script):  # the first error of this statement: it is no part of the script
+        case.script = case.script.removesuffix(script)
+        case.refused.append(Refused(script, []))
+    case.refused[-1].errors.append(error)
+
+
+def _blocks(text: str) -> list[tuple[Mapping[str, Any], int, list[str]]]:
+    """(header, its line number, body) of every block; comment lines become empty ones."""
+    blocks: list[tuple[Mapping[str, Any], int, list[str]]] = []
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = "" if raw.startswith("#") else raw.rstrip()
+        if match := _HEADER.match(line):
+            blocks.append((match.groupdict(), number, []))
+        elif blocks:
+            blocks[-1][2].append(line)
+        elif line:
+            raise ValueError(f"line {number} stands before the first block: {line}")
+    return blocks
+
+
+def _rows(body: list[str]) -> list[list[str]]:
+    """Rows of comma-separated cells; a cell in single quotes may hold commas."""
+    return [[cell.strip() for cell in _CELL.findall(line)] for line in body if line.strip()]
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def parse_value(text: str, type_: pa.DataType) -> Any:
+    """The Python value of a cell for an Arrow type; NULL is None."""
+    if text == "NULL":
+        return None
+    if pa.types.is_boolean(type_):
+        return {"true": True, "false": False}[text]
+    if pa.types.is_integer(type_):
+        return int(text)
+    if pa.types.is_floating(type_):
+        return pa.scalar(float(text), type_).as_py()
+    if pa.types.is_decimal(type_):
+        return Decimal(text)
+    if pa.types.is_date(type_):
+        return dt.date.fromisoformat(text)
+    if pa.types.is_timestamp(type_):
+        return _instant(text)
+    if pa.types.is_binary(type_):
+        return bytes.fromhex(text.removeprefix("0x"))
+    return text[1:-1].replace("''", "'") if text.startswith("'") else text
+
+
+def _instant(text: str) -> dt.datetime:
+    when = dt.datetime.fromisoformat(text)
+    return when if when.tzinfo else when.replace(tzinfo=dt.UTC)
+
+
+def parse_tick(text: str, domain: TimeDomain) -> int:
+    if domain != CALENDAR:
+        return int(text)
+    return (_instant(text) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+
+
+def input_table(source: Source, rows: Sequence[Sequence[str]]) -> pa.Table:
+    """Rows of text as a table of the declared columns."""
+    arrays = [
+        pa.array([parse_value(row[i], column.type) for row in rows], column.type)
+        for i, column in enumerate(source.columns)
+    ]
+    return pa.Table.from_arrays(arrays, names=list(source.columns.names))
+
+
+def expected_events(query: Query, expect: Expect) -> list[Event]:
+    """The rows of an `expect` block as events of `query`."""
+    assert tuple(expect.header) == query.output_names, f"{query.name} has the columns {', '.join(query.output_names)}"
+    fixed = 1 if query.root.is_stream else 2
+    types = query.root.schema.types
+    events: list[Event] = []
+    for row in expect.rows:
+        assert len(row) == len(expect.header), f"{len(expect.header)} cells, not {', '.join(row)}"
+        values = tuple(parse_value(cell, t) for cell, t in zip(row[fixed:], types, strict=True))
+        events.append((parse_tick(row[0], query.domain), row[1] if fixed == 2 else None, values))
+    return events
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def run_case(path: str | Path, runs: Sequence[Run] = RUNS) -> None:
+    """Check one `.cqltest` file on the oracle and, in every way of `runs`, on the local runtime."""
+    file = Path(path)
+    check_case(parse_case(file.read_text(encoding="utf-8"), file.name), runs)
+
+
+def check_case(case: Case, runs: Sequence[Run] = RUNS) -> None:
+    bound = bind_script(case.script)
+    for refused in case.refused:
+        _check_refused(case, bound, refused)
+    inputs = case_inputs(case, bound)
+    queries = {query.name.lower(): query for query in bound.queries}
+    for drain in sorted({expect.drain for expect in case.expects}):
+        chosen = [expect for expect in case.expects if expect.drain == drain]
+        for expect in chosen:
+            _check_oracle(case, queries[expect.query.lower()], expect, inputs)
+        for run in runs:
+            _check_local(case, bound, chosen, inputs, drain, run)
+
+
+def _check_refused(case: Case, bound: Bound, refused: Refused) -> None:
+    try:
+        bind_script(refused.script, catalog=bound.catalog)
+    except PenstockError as error:
+        found = error.errors if isinstance(error, ScriptErrors) else (error,)
+        places = [f"{e.position.line}:{e.position.column}" if e.position else None for e in found]
+        asked = [place is not None for _, place in refused.errors]
+        told = [(e.code, place if ask else None) for e, place, ask in zip(found, places, asked, strict=False)]
+        assert told == refused.errors and len(found) == len(refused.errors), f"{case.name}: other errors:\n{error}"
+        return
+    raise AssertionError(f"{case.name}: nothing refuses\n{refused.script}")
+
+
+def case_inputs(case: Case, bound: Bound) -> dict[str, pa.Table]:
+    """Source name -> its rows: those that the script INSERTs first, then those of the `input` blocks."""
+    given = {name.lower(): batches for name, batches in case.inputs.items()}
+    unknown = set(given) - {source.name.lower() for source in bound.catalog.sources.values()}
+    assert not unknown, f"{case.name}: input for {', '.join(sorted(unknown))}, which is not declared"
+    inputs: dict[str, pa.Table] = {}
+    for source in bound.catalog.sources.values():
+        rows = bound.catalog.memory.get(source.name.lower(), ())
+        columns = zip(zip(*rows, strict=True), source.columns.types, strict=True)
+        first = [pa.array(list(values), type_) for values, type_ in columns] if rows else []
+        inserted = [pa.Table.from_arrays(first, names=list(source.columns.names))] if rows else []
+        batches = [input_table(source, batch) for batch in given.get(source.name.lower(), [])]
+        inputs[source.name] = pa.concat_tables([input_table(source, []), *inserted, *batches])
+    return inputs
+
+
+def _check_oracle(case: Case, query: Query, expect: Expect, inputs: Mapping[str, pa.Table]) -> None:
+    answer = run_oracle(query, inputs, expect.drain)
+    expected = expected_events(query, expect)
+    if first_difference(expected, answer.events) is not None:
+        shown = "\n".join(show_events(answer.events, query.domain))
+        raise AssertionError(f"{case.name}:{expect.line}: the oracle says of {query.name}:\n{shown}")
+    known = {name: count for name, count in case.late.items() if name in answer.late}
+    assert known == {name: answer.late[name] for name in known}, f"{case.name}: late rows {answer.late}"
+
+
+def _check_local(
+    case: Case, bound: Bound, expects: list[Expect], inputs: Mapping[str, pa.Table], drain: bool, run: Run
+) -> None:
+    result = run.answer(bound.queries, inputs, drain)
+    for query, expect in ((q, e) for q in bound.queries for e in expects if e.query.lower() == q.name.lower()):
+        try:
+            assert_same(query, result.tables[query.name], expected_events(query, expect))
+        except AssertionError as error:
+            raise AssertionError(f"{case.name}:{expect.line} on the local runtime, {run}: {error}") from None
+    found = {name: result.late.get(name, 0) for name in case.late}
+    assert found == case.late, f"{case.name}: {run}: late rows {found}"

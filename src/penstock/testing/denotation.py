@@ -1,0 +1,297 @@
+"""The denotation of every operator: what it means, as plain definitions over small bags (LANGUAGE 2 and 4).
+
+A *stream* is denoted by its bag of (timestamp, tuple); a *relation* by a function that gives the bag R(τ), together
+with the instants at which R may change. Nothing is incremental. A new operator is one more `denote.register`; a test
+fails for an operator without one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import singledispatch
+from itertools import compress
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.algebra import (
+    Aggregate,
+    Algebra,
+    Distinct,
+    Join,
+    Project,
+    RelationScan,
+    RelationToStream,
+    Scan,
+    Select,
+    StreamKind,
+    StreamScan,
+    UnionAll,
+    Window,
+    WindowKind,
+    evaluation_period,
+    leaves,
+)
+from penstock.expressions.evaluate import evaluate
+from penstock.expressions.nodes import Column, Expression
+from penstock.testing.aggregates import aggregate
+from penstock.testing.values import Row, key_of
+from penstock.tree import walk
+from penstock.types import BEGIN, END
+
+Bag = list[Row]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A bag of (timestamp, tuple)."""
+
+    elements: list[tuple[int, Row]]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """R(τ) by `at`. `instants`: every finite instant at which R may differ from the instant before."""
+
+    instants: frozenset[int]
+    at: Callable[[int], Bag]
+
+
+@dataclass(frozen=True)
+class World:
+    """The inputs as the query sees them: per source the (timestamp, row) pairs that were not late, in arrival order.
+    A static relation's rows are there from BEGIN. `final`: the last instant of the query's time."""
+
+    rows: Mapping[str, list[tuple[int, Row]]]
+    final: int
+
+
+def first_instant(node: Algebra, world: World) -> int | None:
+    """t0: where the time line of a query begins. The smallest timestamp of any timed input below `node`; 0 where only
+    static relations stand below; None while no timed input has any element."""
+    timed = [leaf.source for leaf in leaves(node) if isinstance(leaf, Scan) and not leaf.source.is_static]
+    if not timed:
+        return 0
+    return min((ts for source in timed for ts, _ in world.rows[source.name]), default=None)
+
+
+def steps(relation: Relation, start: int | None) -> Iterable[tuple[int, Bag, Bag]]:
+    """(τ, R(τ−1), R(τ)) for every instant from `start` on at which R may change; before `start` R is empty."""
+    if start is None:
+        return
+    before: Bag = []
+    for tau in sorted({start} | {i for i in relation.instants if i > start}):
+        now = relation.at(tau)
+        yield tau, before, now
+        before = now
+
+
+def minus(left: Bag, right: Bag) -> Bag:
+    """The bag difference left − right."""
+    taken = Counter(map(key_of, right))
+    rest = []
+    for row in left:
+        key = key_of(row)
+        if taken[key]:
+            taken[key] -= 1
+        else:
+            rest.append(row)
+    return rest
+
+
+@singledispatch
+def denote(node: Algebra, world: World) -> Stream | Relation:
+    """What `node` means over `world`. Registered per operator below; a test walks all subclasses of Algebra."""
+    raise TypeError(f"the oracle has no denotation for {type(node).__name__}")
+
+
+def relation(node: Algebra, world: World) -> Relation:
+    """`node` as a relation: a stream that stands where a relation is wanted is unbounded (LANGUAGE 4.1)."""
+    meaning = denote(node, world)
+    if isinstance(meaning, Relation):
+        return meaning
+    return _windowed([(ts, (ts, END), row) for ts, row in meaning.elements])
+
+
+@denote.register
+def _(node: StreamScan, world: World) -> Stream:
+    return Stream([(ts, tuple(row[c] for c in node.columns)) for ts, row in world.rows[node.source.name]])
+
+
+@denote.register
+def _(node: RelationScan, world: World) -> Relation:
+    """The updates up to τ, one after the other in order of (timestamp, arrival). A `-` takes away the oldest row that
+    is equal in all columns but the timestamp and the operation; when there is none it does nothing."""
+    source = node.source
+    updates = sorted(world.rows[source.name], key=lambda update: update[0])
+    values = [i for i in range(len(source.columns)) if i not in (source.timestamp, source.operation)]
+
+    def content(row: Row) -> Row:
+        return key_of(tuple(row[i] for i in values))
+
+    def at(tau: int) -> Bag:
+        held: Bag = []
+        for ts, row in updates:
+            if ts > tau:
+                break
+            if source.operation is None or row[source.operation] == "+":
+                held.append(row)
+            elif (place := next((i for i, h in enumerate(held) if content(h) == content(row)), None)) is not None:
+                del held[place]
+        return [tuple(row[c] for c in node.columns) for row in held]
+
+    return Relation(frozenset(ts for ts, _ in updates if ts != BEGIN), at)
+
+
+@denote.register
+def _(node: Window, world: World) -> Relation:
+    below = denote(node.input, world)
+    assert isinstance(below, Stream), "a window stands on a stream"
+    return _windowed([(ts, validity(node, ts), row) for ts, row in below.elements])
+
+
+def validity(window: Window, ts: int) -> tuple[int, int]:
+    """The table of LANGUAGE 4.1: [start, end) of an element with timestamp `ts`."""
+    lengths = {WindowKind.NOW: 1, WindowKind.RANGE: window.length, WindowKind.UNBOUNDED: None}
+    length = lengths[window.kind]
+    end = END if length is None else ts + length
+    if window.slide is None:
+        return ts, end
+    return _boundary(ts, window.slide, window.align), (
+        END if end == END else _boundary(end, window.slide, window.align)
+    )
+
+
+def _boundary(tick: int, slide: int, align: int) -> int:
+    """⌈tick⌉s: the smallest k·slide + align that is not before `tick`."""
+    return align - (align - tick) // slide * slide
+
+
+def _windowed(elements: list[tuple[int, tuple[int, int], Row]]) -> Relation:
+    """The relation of elements that are visible while start ≤ τ < end."""
+    shown = [(start, end, row) for _, (start, end), row in elements if start < end]
+    instants = frozenset(tick for start, end, _ in shown for tick in (start, end) if tick != END)
+    return Relation(instants, lambda tau: [row for start, end, row in shown if start <= tau < end])
+
+
+@denote.register
+def _(node: Select, world: World) -> Stream | Relation:
+    def keep(rows: Bag) -> list[bool]:
+        return [value is True for value in _values(node.predicate, rows)]
+
+    below = denote(node.input, world)
+    if isinstance(below, Stream):
+        return Stream(list(compress(below.elements, keep([row for _, row in below.elements]))))
+    return Relation(below.instants, lambda tau: list(compress(rows := below.at(tau), keep(rows))))
+
+
+@denote.register
+def _(node: Project, world: World) -> Stream | Relation:
+    def project(rows: Bag) -> Bag:
+        columns = [_values(expression, rows) for expression in node.expressions]
+        return list(zip(*columns, strict=True)) if columns else [()] * len(rows)
+
+    below = denote(node.input, world)
+    if isinstance(below, Stream):
+        rows = project([row for _, row in below.elements])
+        return Stream([(ts, row) for (ts, _), row in zip(below.elements, rows, strict=True)])
+    return Relation(below.instants, lambda tau: project(below.at(tau)))
+
+
+@denote.register
+def _(node: Join, world: World) -> Relation:
+    """The nested loop. A NULL key joins nothing; NaN joins NaN, and -0.0 joins 0.0."""
+    left, right = relation(node.left, world), relation(node.right, world)
+
+    def matches(one: Row, other: Row) -> bool:
+        keys = [(one[i], other[j]) for i, j in node.equal]
+        return all(a is not None and b is not None and key_of((a,)) == key_of((b,)) for a, b in keys)
+
+    def at(tau: int) -> Bag:
+        others = right.at(tau)
+        pairs = [one + other for one in left.at(tau) for other in others if matches(one, other)]
+        if node.residual is None:
+            return pairs
+        return [row for row, value in zip(pairs, _values(node.residual, pairs), strict=True) if value is True]
+
+    return Relation(left.instants | right.instants, at)
+
+
+@denote.register
+def _(node: Aggregate, world: World) -> Relation:
+    """One row per non-empty group; the ungrouped aggregate has one row always. NULLs are one group."""
+    below = relation(node.input, world)
+
+    def at(tau: int) -> Bag:
+        rows = below.at(tau)
+        groups: dict[Row, Bag] = {} if node.group else {(): []}
+        for row in rows:
+            groups.setdefault(key_of(tuple(row[i] for i in node.group)), []).append(row)
+        return [
+            tuple(members[0][i] for i in node.group) + tuple(aggregate(a, members, _values) for a in node.aggregates)
+            for members in groups.values()
+        ]
+
+    return Relation(below.instants, at)
+
+
+@denote.register
+def _(node: Distinct, world: World) -> Relation:
+    below = relation(node.input, world)
+    return Relation(below.instants, lambda tau: list({key_of(row): row for row in below.at(tau)}.values()))
+
+
+@denote.register
+def _(node: UnionAll, world: World) -> Relation:
+    members = [relation(member, world) for member in node.members]
+    instants = frozenset().union(*(member.instants for member in members))
+    return Relation(instants, lambda tau: [row for member in members for row in member.at(tau)])
+
+
+@denote.register
+def _(node: RelationToStream, world: World) -> Stream:
+    """LANGUAGE 4.3, by the bags of neighbouring instants."""
+    below = relation(node.input, world)
+    start = first_instant(node, world)
+    course = list(steps(below, start))
+    if node.kind is StreamKind.ISTREAM:
+        return Stream([(tau, row) for tau, before, now in course for row in minus(now, before)])
+    if node.kind is StreamKind.DSTREAM:
+        return Stream([(tau, row) for tau, before, now in course for row in minus(before, now)])
+    if start is None:
+        return Stream([])
+    period = evaluation_period(node)
+    if period is not None:
+        evaluated: Iterable[int] = range(_boundary(start, *period), world.final + 1, period[0])
+    else:
+        changed = {tau for tau, before, now in course if minus(now, before) or minus(before, now)}
+        evaluated = sorted(changed | set(_arrivals(node, world)))
+    return Stream([(tau, row) for tau in evaluated for row in below.at(tau)])
+
+
+def _arrivals(node: Algebra, world: World) -> Iterable[int]:
+    """The instants at which an element of one of the query's own streams arrives."""
+    for child in node.inputs:
+        stream = child.input if isinstance(child, Window) else child
+        if stream.is_stream:
+            meaning = denote(stream, world)
+            assert isinstance(meaning, Stream)
+            yield from (ts for ts, _ in meaning.elements)
+        else:
+            yield from _arrivals(child, world)
+
+
+def _values(expression: Expression, rows: Bag) -> list[Any]:
+    """The value of `expression` for every row; the types of the columns it does not read do not matter."""
+    if not rows:
+        return []
+    if isinstance(expression, Column):
+        return [row[expression.index] for row in rows]
+    types = {node.index: node.type for node in walk(expression) if isinstance(node, Column)}
+    columns = [
+        pa.array([row[i] for row in rows], types[i]) if i in types else pa.nulls(len(rows)) for i in range(len(rows[0]))
+    ]
+    result: list[Any] = evaluate(expression, columns, len(rows)).to_pylist()
+    return result

@@ -1,0 +1,372 @@
+"""Random small worlds: sources, their rows, and queries as text from the supported grammar.
+
+Values come from small ranges, so that ties, equal tuples, empty windows and empty groups happen all the time.
+Contract: `random_case(choices)` gives a `RandomCase` whose `render()` is a `.cqltest` file without its `expect` blocks;
+the same choices give the same case. `Choices` is drawn by Hypothesis (`hypothesis_choices`, shrinks toward the first
+alternatives, which are the simplest) or by `random.Random` (`seeded_choices`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Choices(Protocol):
+    """Where a generator's decisions come from."""
+
+    def integer(self, low: int, high: int) -> int:
+        """A number from low to high, both included; the simplest is `low`."""
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of `options`; the simplest is the first."""
+
+    def chance(self, percent: int) -> bool:
+        """True in `percent` of a hundred cases; the simplest is False."""
+
+
+class _Seeded:
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def integer(self, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+    def pick(self, options: Sequence[T]) -> T:
+        return self._random.choice(options)
+
+    def chance(self, percent: int) -> bool:
+        return self._random.randrange(100) < percent
+
+
+def seeded_choices(seed: int) -> Choices:
+    """Choices that follow from `seed`."""
+    return _Seeded(seed)
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """How often a case does what, in percent. One property test per flavour."""
+
+    name: str
+    join: int = 30
+    group: int = 30
+    nested: int = 20
+    union: int = 10
+    distinct: int = 20
+    r2s: int = 30
+    updates: int = 0
+    static: int = 20
+    disorder: int = 20
+    calendar: int = 10
+
+
+FLAVOURS = (
+    Flavour("windows", join=0, group=20, nested=0, static=0),
+    Flavour("joins", join=100, group=10, nested=5, union=5, static=20),
+    Flavour("groups", join=10, group=100, nested=10, union=5),
+    Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
+    Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
+    Flavour("disorder", join=30, group=30, nested=20, disorder=100),
+)
+
+#: type -> the values of a cell, simplest first
+VALUES: dict[str, Sequence[str]] = {
+    "INT": ("0", "1", "2", "3", "NULL", "-1"),
+    "BIGINT": ("0", "1", "2", "NULL", "9000000000"),
+    "STRING": ("'a'", "'b'", "'ab'", "''", "NULL"),
+    "DOUBLE": ("0.0", "0.5", "1.25", "-0.0", "NULL", "NaN"),
+    "DECIMAL(6,2)": ("0.00", "1.25", "1.50", "NULL", "-3.75"),
+    "DATE": ("2013-01-01", "2013-01-02", "NULL", "1969-12-31"),
+    "BOOLEAN": ("false", "true", "NULL"),
+}
+#: type -> what a predicate compares with
+COMPARED = {
+    "INT": "1",
+    "BIGINT": "1",
+    "STRING": "'ab'",
+    "DOUBLE": "0.5",
+    "DECIMAL(6,2)": "1.25",
+    "DATE": "DATE '2013-01-01'",
+}
+NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)")
+ROUGH = "ROUGH"
+"""A double that two correct programs may round differently: never a key, never compared."""
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Something that FROM may name. `timed`: a stream, which may take a window."""
+
+    name: str
+    columns: tuple[Column, ...]
+    is_stream: bool
+
+
+@dataclass
+class RandomCase:
+    """A script and the rows of its sources as text, one list of cells a row."""
+
+    statements: list[str] = field(default_factory=list)
+    inputs: dict[str, list[list[str]]] = field(default_factory=dict)
+
+    def render(self) -> str:
+        blocks = ["statement\n" + "\n".join(self.statements)]
+        blocks += [f"input {name}\n" + "\n".join(", ".join(row) for row in rows) for name, rows in self.inputs.items()]
+        return "\n\n".join(blocks) + "\n"
+
+
+def random_case(choices: Choices, flavour: Flavour = FLAVOURS[0]) -> RandomCase:
+    """A case of one query `q`, sometimes with another, `p`, over up to four sources and two views."""
+    return _Maker(choices, flavour).case()
+
+
+class _Maker:
+    def __init__(self, choices: Choices, flavour: Flavour) -> None:
+        self.choices, self.flavour = choices, flavour
+        self.result = RandomCase()
+        self.tables: list[Table] = []
+        self.names = 0
+        self.calendar = choices.chance(flavour.calendar)
+
+    def case(self) -> RandomCase:
+        self.stream("S")
+        if self.choices.chance(50):
+            self.stream("T")
+        if self.choices.chance(self.flavour.static):
+            self.relation("R")
+        if self.choices.chance(self.flavour.updates):
+            self.updated("U")
+        for number in range(self.choices.integer(0, 2) if self.choices.chance(self.flavour.nested) else 0):
+            self.view(f"V{number}")
+        for name in ("q", "p") if self.choices.chance(15) else ("q",):
+            self.result.statements.append(f"CREATE QUERY {name} AS {self.query(root=True)[0]};")
+        return self.result
+
+    # --- sources ---
+
+    def columns(self) -> tuple[Column, ...]:
+        types = [self.choices.pick(tuple(VALUES)) for _ in range(self.choices.integer(0, 2))]
+        return (Column("k", "INT"), *(Column(f"v{i}", t) for i, t in enumerate(types)))
+
+    def row(self, columns: tuple[Column, ...]) -> list[str]:
+        return [self.choices.pick(VALUES[c.type]) for c in columns]
+
+    def tick(self, tick: int) -> str:
+        return f"2013-01-01T00:{tick // 60:02d}:{tick % 60:02d}Z" if self.calendar else str(tick)
+
+    def declare(self, kind: str, name: str, columns: Sequence[str], tail: str) -> None:
+        self.result.statements.append(f"CREATE {kind} {name} ({', '.join(columns)}) FROM MEMORY (){tail};")
+
+    def stream(self, name: str) -> None:
+        columns, slack = self.columns(), 0
+        ticks = self.ticks(self.choices.integer(0, 10))
+        rows = [(tick, self.row(columns)) for tick in ticks]
+        if self.choices.chance(self.flavour.disorder):
+            slack = self.choices.integer(0, 4)
+            late = self.choices.chance(30)
+            rows = sorted(rows, key=lambda row: row[0] + self.choices.integer(0, slack + 3 if late else slack))
+        self.result.inputs[name] = [[self.tick(tick), *cells] for tick, cells in rows]
+        tail = f" TIMESTAMP BY ts{'' if self.calendar else ' UNIT SECOND'}"
+        tail += f" ORDER WITHIN {slack} SECOND" if slack else ""
+        declared = [f"ts {'TIMESTAMP' if self.calendar else 'INT'}", *(f"{c.name} {c.type}" for c in columns)]
+        self.declare("STREAM", name, declared, tail)
+        self.tables.append(Table(name, columns, True))
+
+    def ticks(self, count: int) -> list[int]:
+        tick, found = self.choices.integer(0, 3), []
+        for _ in range(count):
+            found.append(tick)
+            tick += self.choices.pick((1, 0, 2, 5))
+        return found
+
+    def relation(self, name: str) -> None:
+        columns = self.columns()
+        self.result.inputs[name] = [self.row(columns) for _ in range(self.choices.integer(0, 4))]
+        self.declare("RELATION", name, [f"{c.name} {c.type}" for c in columns], "")
+        self.tables.append(Table(name, columns, False))
+
+    def updated(self, name: str) -> None:
+        columns = self.columns()
+        held: list[list[str]] = []
+        rows: list[list[str]] = []
+        for tick in self.ticks(self.choices.integer(0, 8)):
+            if held and self.choices.chance(40):
+                cells, op = held.pop(self.choices.integer(0, len(held) - 1)), "-"
+            elif self.choices.chance(8):
+                cells, op = self.row(columns), "-"  # most often there is no such row
+            else:
+                cells, op = self.row(columns), "+"
+                held.append(cells)
+            rows.append([self.tick(tick), op, *cells])
+        self.result.inputs[name] = rows
+        declared = [f"ts {'TIMESTAMP' if self.calendar else 'INT'}", "op STRING"]
+        tail = f" TIMESTAMP BY ts{'' if self.calendar else ' UNIT SECOND'} OPERATION BY op"
+        self.declare("RELATION", name, declared + [f"{c.name} {c.type}" for c in columns], tail)
+        self.tables.append(Table(name, columns, False))
+
+    def view(self, name: str) -> None:
+        text, columns, is_stream = self.query(root=False)
+        if any(c.type == ROUGH for c in columns):
+            return
+        self.result.statements.append(f"CREATE VIEW {name} AS {text};")
+        self.tables.append(Table(name, columns, is_stream))
+
+    # --- queries ---
+
+    def query(self, root: bool, depth: int = 2) -> tuple[str, tuple[Column, ...], bool]:
+        """A query's text, its columns, and whether it is surely a stream (an operator makes it one)."""
+        r2s = self.choices.pick(("ISTREAM", "DSTREAM", "RSTREAM")) if self.choices.chance(self.flavour.r2s) else None
+        text, columns = self.select(None, root and r2s is None, depth)
+        if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
+            other, _ = self.select(columns, False, depth)
+            text = f"{text} UNION ALL {other}"
+        elif r2s and self.choices.chance(20):
+            verb = "SELECT DISTINCT " if text.startswith("SELECT DISTINCT ") else "SELECT "
+            items, _, rest = text.removeprefix(verb).partition(" FROM ")
+            return f"{verb}{r2s}({items}) FROM {rest}", columns, True
+        return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
+
+    def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
+        scope, from_text = self.source(depth)
+        where: list[str] = []
+        if self.choices.chance(self.flavour.join):
+            more, right = self.source(depth)
+            condition = self.join_condition(scope, more)
+            if condition and self.choices.chance(50):
+                from_text = f"{from_text} JOIN {right} ON {condition}"
+            else:
+                from_text, where = f"{from_text}, {right}", [condition] if condition else []
+            scope = scope + more
+        if self.choices.chance(30):
+            where.append(self.predicate(scope))
+        tail = f" WHERE {' AND '.join(where)}" if where else ""
+        if wanted is None and self.choices.chance(self.flavour.group):
+            items, columns, group = self.grouped(scope, rough)
+            tail += group
+        else:
+            items, columns = self.items(scope, wanted)
+        unique = self.choices.chance(self.flavour.distinct) and not any(c.type == ROUGH for c in columns)
+        return f"SELECT {'DISTINCT ' if unique else ''}{', '.join(items)} FROM {from_text}{tail}", columns
+
+    def source(self, depth: int) -> tuple[tuple[Column, ...], str]:
+        """Columns as `alias.name`, and the text of one FROM item."""
+        self.names += 1
+        alias = f"x{self.names}"
+        if depth > 1 and self.choices.chance(self.flavour.nested):
+            text, columns, is_stream = self.query(False, depth - 1)
+            name = f"({text})"
+        else:
+            table = self.choices.pick(self.tables)
+            name, columns, is_stream = table.name, table.columns, table.is_stream
+        window = self.window() if is_stream else ""
+        text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
+        return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
+
+    def window(self) -> str:
+        kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
+        if kind == "NONE":
+            return ""
+        if kind == "NOW":
+            return " [NOW]"
+        if kind == "UNBOUNDED":
+            return " [RANGE UNBOUNDED]"
+        length = f" [RANGE {self.choices.integer(1, 6)} SECOND"
+        if kind == "RANGE":
+            return length + "]"
+        align = f" ALIGN TO {self.choices.integer(1, 3)} SECOND" if self.choices.chance(15) else ""
+        return f"{length} SLIDE {self.choices.integer(1, 5)} SECOND{align}]"
+
+    def join_condition(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
+        pairs = [(a, b) for a in left for b in right if a.type == b.type]
+        if not pairs or self.choices.chance(5):
+            return None
+        one, other = self.choices.pick(pairs)
+        condition = f"{one.name} = {other.name}"
+        if self.choices.chance(20):
+            one, other = self.choices.pick(pairs)
+            condition += f" AND {one.name} {self.choices.pick(('<=', '<>', '='))} {other.name}"
+        return condition
+
+    def items(
+        self, scope: tuple[Column, ...], wanted: tuple[Column, ...] | None
+    ) -> tuple[list[str], tuple[Column, ...]]:
+        if wanted is None:
+            count = self.choices.integer(1, 3)
+            chosen = [self.expression(scope) for _ in range(count)]
+        else:
+            chosen = [self.of_type(scope, column.type) for column in wanted]
+        columns = tuple(Column(f"c{i}", type_) for i, (_, type_) in enumerate(chosen))
+        return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns
+
+    def expression(self, scope: tuple[Column, ...]) -> tuple[str, str]:
+        column = self.choices.pick(scope)
+        if column.type == "INT" and self.choices.chance(25):
+            return self.choices.pick((f"{column.name} + 1", f"{column.name} % 2", f"coalesce({column.name}, 7)")), "INT"
+        if column.type == "STRING" and self.choices.chance(25):
+            return f"upper({column.name})", "STRING"
+        return column.name, column.type
+
+    def of_type(self, scope: tuple[Column, ...], type_: str) -> tuple[str, str]:
+        fitting = [c.name for c in scope if c.type == type_]
+        return (self.choices.pick(fitting) if fitting else f"CAST(NULL AS {type_})"), type_
+
+    def grouped(self, scope: tuple[Column, ...], rough: bool) -> tuple[list[str], tuple[Column, ...], str]:
+        keys = [self.expression(scope) for _ in range(self.choices.pick((1, 0, 2)))]
+        keys = list(dict(keys).items())
+        calls = [self.aggregate(scope, rough) for _ in range(self.choices.integer(1, 3))]
+        chosen = keys + calls
+        columns = tuple(Column(f"c{i}", type_) for i, (_, type_) in enumerate(chosen))
+        tail = f" GROUP BY {', '.join(text for text, _ in keys)}" if keys else ""
+        if self.choices.chance(20):
+            tail += f" HAVING COUNT(*) {self.choices.pick(('> 1', '< 2', '= 0'))}"
+        return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns, tail
+
+    def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        numbers = [c for c in scope if c.type in NUMERIC]
+        functions = ("COUNT(*)", "SUM", "COUNT", "MIN", "MAX", "AVG", "COUNT DISTINCT", *(("STDDEV",) if rough else ()))
+        function = self.choices.pick(functions)
+        exact = False
+        if function == "COUNT(*)":
+            text, type_ = function, "BIGINT"
+        elif function in ("SUM", "AVG", "STDDEV"):
+            column = self.choices.pick(numbers) if numbers else Column("1", "INT")
+            text, type_ = self.numeric(function, column)
+            exact = type_ == "DECIMAL(6,2)"
+        else:
+            column = self.choices.pick(scope)
+            name, _, distinct = function.partition(" ")
+            text = f"{name}({distinct + ' ' if distinct else ''}{column.name})"
+            type_ = "BIGINT" if name == "COUNT" else column.type
+        if self.choices.chance(15):
+            text += f" FILTER (WHERE {self.predicate(scope)})"
+        # Sums of decimals are wider; cast back, so that the type stays one that VALUES knows.
+        return (f"CAST({text} AS {type_})" if exact else text), type_
+
+    def numeric(self, function: str, column: Column) -> tuple[str, str]:
+        distinct = "DISTINCT " if function == "SUM" and self.choices.chance(15) else ""
+        if function == "STDDEV":
+            type_ = ROUGH
+        elif column.type == "DECIMAL(6,2)":
+            type_ = column.type
+        else:
+            type_ = "DOUBLE" if function == "AVG" or column.type == "DOUBLE" else "BIGINT"
+        return f"{function}({distinct}{column.name})", type_
+
+    def predicate(self, scope: tuple[Column, ...]) -> str:
+        column = self.choices.pick(scope)
+        if self.choices.chance(15):
+            return f"{column.name} IS {self.choices.pick(('NOT NULL', 'NULL'))}"
+        if column.type == "BOOLEAN":
+            return column.name
+        return f"{column.name} {self.choices.pick(('>', '=', '<=', '<>'))} {COMPARED[column.type]}"

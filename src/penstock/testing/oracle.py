@@ -1,0 +1,112 @@
+"""The oracle: the answer of a query, executed naively from its algebra alone (LANGUAGE 2, the law).
+
+Everything else in Penstock is tested against this page and `denotation.py`, which says what every operator means. Here
+stands what surrounds the operators: which rows are late, when time begins and ends, and how the answer is told. Nothing
+physical is imported, nothing is incremental, and speed is no aim.
+
+Contract: `run_oracle` answers with canonical, sorted events `(ts, op, tuple)`; `op` is None for a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.algebra import Algebra, Scan, Source, Window, leaves
+from penstock.algebra.query import Query
+from penstock.testing.denotation import Stream, World, denote, first_instant, minus, steps, validity
+from penstock.testing.values import Event, Row, event_order
+from penstock.types import BEGIN, END
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The events of a query in canonical order, and the number of late rows by source."""
+
+    events: list[Event]
+    late: Mapping[str, int]
+    final: int | None
+
+    def as_table(self, query: Query) -> pa.Table:
+        """The events as a result table: the columns `query.output_names`, `ts` in the type of the query's domain."""
+        columns: list[list[Any]] = [[ts for ts, _, _ in self.events]]
+        types = [query.domain.type()]
+        if not query.root.is_stream:
+            columns.append([op for _, op, _ in self.events])
+            types.append(pa.string())
+        for place, type_ in enumerate(query.root.schema.types):
+            columns.append([row[place] for _, _, row in self.events])
+            types.append(type_)
+        arrays = [pa.array(c, t) for c, t in zip(columns, types, strict=True)]
+        return pa.Table.from_arrays(arrays, names=list(query.output_names))
+
+
+def run_oracle(
+    query: Query, inputs: Mapping[str, pa.Table], drain: bool = False, optimized_root: Algebra | None = None
+) -> Answer:
+    """The answer of `query` over bounded `inputs`: source name -> table of its declared columns in arrival order.
+    `optimized_root` is executed in place of the query's own root, to show that a rewriting kept the meaning."""
+    root = optimized_root or query.root
+    sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
+    stamped, late = {}, {}
+    for name, source in sources.items():
+        rows = _stamped(source, inputs.get(name))
+        stamped[name] = rows if source.is_static else _in_time(rows, source.slack)
+        late[name] = len(rows) - len(stamped[name])
+    timed = [ts for name, rows in stamped.items() if not sources[name].is_static for ts, _ in rows]
+    if not timed and any(not s.is_static for s in sources.values()):
+        return Answer([], late, None)  # no input ever reached a heartbeat
+    world = World(stamped, max(timed, default=0))
+    if drain:
+        world = World(stamped, max(world.final, _last_end(root, world) or world.final))
+    return Answer(sorted(_events(root, world), key=event_order), late, world.final)
+
+
+def _last_end(node: Algebra, world: World) -> int | None:
+    """Where time stops with drain: where every window over the last element of its sources has ended. Elements that a
+    WHERE drops count too, so that a rewritten plan stops at the same instant."""
+    if isinstance(node, Scan):
+        return max((ts for ts, _ in world.rows[node.source.name] if ts != BEGIN), default=None)
+    last = max((end for end in (_last_end(child, world) for child in node.inputs) if end is not None), default=None)
+    if last is None or not isinstance(node, Window):
+        return last
+    start, end = validity(node, last)
+    return start if end == END else end
+
+
+def _events(root: Algebra, world: World) -> list[Event]:
+    """A stream root gives its elements, a relation root the netted changes of R, both up to the final instant."""
+    meaning = denote(root, world)
+    if isinstance(meaning, Stream):
+        found: list[Event] = [(ts, None, row) for ts, row in meaning.elements]
+    else:
+        found = []
+        for tau, before, now in steps(meaning, first_instant(root, world)):
+            found += [(tau, "-", row) for row in minus(before, now)]
+            found += [(tau, "+", row) for row in minus(now, before)]
+    return [event for event in found if event[0] <= world.final]
+
+
+def _stamped(source: Source, table: pa.Table | None) -> list[tuple[int, Row]]:
+    """The rows of a source with their ticks, in arrival order; a row without a timestamp is no element."""
+    if table is None or not table.num_rows:
+        return []
+    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    if source.timestamp is None:
+        return [(BEGIN, row) for row in rows]
+    ticks = table.column(source.timestamp).cast(pa.int64()).to_pylist()
+    return [(ts, row) for ts, row in zip(ticks, rows, strict=True) if ts is not None]
+
+
+def _in_time(rows: Sequence[tuple[int, Row]], slack: int) -> list[tuple[int, Row]]:
+    """Without the late rows: those older than the largest timestamp seen before them by more than the slack."""
+    kept: list[tuple[int, Row]] = []
+    largest = BEGIN
+    for ts, row in rows:
+        if ts >= largest - slack:
+            kept.append((ts, row))
+        largest = max(largest, ts)
+    return kept

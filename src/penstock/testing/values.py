@@ -1,0 +1,53 @@
+"""Values as the law sees them: when two rows are the same row, and how rows are put into one order.
+
+Contract: `key_of` maps rows that are equal for GROUP BY, DISTINCT, bag differences and netting to equal, hashable
+tuples: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0 (the lead's reading of Spark, LANGUAGE 4).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+Row = tuple[Any, ...]
+Event = tuple[int, "str | None", Row]
+"""(timestamp, `+` or `-` or None for a stream, tuple)"""
+
+_NAN = ("NaN",)
+
+
+def key_of(row: Row) -> Row:
+    """`row` with equal values made identical."""
+    return tuple(_key(value) for value in row)
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, float):
+        return _NAN if math.isnan(value) else value + 0.0
+    return value
+
+
+def order_key(value: Any) -> tuple[int, Any]:
+    """A sort key over the values of one column: NULL first, NaN last."""
+    if value is None:
+        return (0, 0)
+    if isinstance(value, float) and math.isnan(value):
+        return (2, 0)
+    return (1, value)
+
+
+def event_order(event: Event) -> tuple[Any, ...]:
+    """The canonical order of events: by timestamp, `-` before `+`, then by the tuple's values."""
+    ts, op, row = event
+    return (ts, op == "+", tuple(order_key(value) for value in row))
+
+
+def close(one: Row, other: Row, tolerance: float) -> bool:
+    """Whether two rows are equal, doubles up to a relative (and, near zero, absolute) `tolerance`."""
+    return all(_close(a, b, tolerance) for a, b in zip(one, other, strict=True))
+
+
+def _close(a: Any, b: Any, tolerance: float) -> bool:
+    if isinstance(a, float) and isinstance(b, float) and not (math.isnan(a) or math.isnan(b)):
+        return a == b or math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)
+    return bool(_key(a) == _key(b))

@@ -1,0 +1,74 @@
+"""Wrong statements and what a user reads, as text: `statement`, then the message as it is shown.
+
+Fixtures lie in `errors.txt`: cases divided by lines of `====`, the statement above `----`, the message below.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plans import errors_of
+
+from penstock.errors import CODES, ScriptErrors
+from penstock.language import Catalog, bind_query, bind_script
+
+FIXTURES = Path(__file__).parent / "errors.txt"
+
+
+def _cases() -> list[tuple[str, str]]:
+    cases = []
+    for case in FIXTURES.read_text().split("====\n"):
+        statement, _, message = case.partition("----\n")
+        cases.append((statement.strip("\n"), message.strip("\n")))
+    return cases
+
+
+@pytest.mark.parametrize(("statement", "message"), _cases(), ids=lambda v: v.splitlines()[0][:60] if v else "")
+def test_message(statement: str, message: str, catalog: Catalog) -> None:
+    shown = "\n".join(error.render() for error in errors_of(statement, catalog))
+    assert shown == message
+
+
+#: Codes of the language layer; the others belong to sources, sinks and runs.
+OURS = [
+    "P0101", "P0102", "P0103", "P0104", "P0201", "P0202", "P0203", "P0204", "P0205", "P0206", "P0207", "P0208", "P0209",
+    "P0301", "P0302", "P0303", "P0304", "P0305", "P0306", "P0307", "P0901",
+]  # fmt: skip
+
+
+def test_the_list_is_whole() -> None:
+    assert [code for code in CODES if code[:3] in ("P01", "P02", "P03", "P09")] == OURS
+
+
+@pytest.mark.parametrize("code", OURS)
+def test_every_code_has_a_case(code: str) -> None:
+    assert f"error {code}:" in FIXTURES.read_text()
+
+
+def test_all_errors_of_a_script_come_at_once(catalog: Catalog) -> None:
+    script = """
+        CREATE STREAM bad (a INTT, ts TIMESTAMP) FROM MEMORY () TIMESTAMP BY ts;
+        CREATE QUERY one AS SELECT a FROM bad;
+        CREATE QUERY two AS SELECT aa, bb FROM s WHERE cc = 1;
+        CREATE QUERY three AS SELECT FROM s;
+        CREATE VIEW four AS SELECT a FROM s [RANGE 1 MICROSECOND SLIDE];
+        SELECT * FROM four;
+        SELECT a FROM s [ROWS 5], missing;
+    """
+    assert [(e.code, e.position.line) for e in errors_of(script, catalog) if e.position] == [
+        ("P0207", 2), ("P0202", 4), ("P0202", 4), ("P0202", 4), ("P0101", 5), ("P0102", 6), ("P0901", 8), ("P0201", 8),
+    ]  # fmt: skip
+
+
+def test_nothing_is_declared_by_a_script_with_an_error(catalog: Catalog) -> None:
+    with pytest.raises(ScriptErrors):
+        bind_script("CREATE VIEW fine AS SELECT a FROM s; SELECT nope FROM s", catalog)
+    assert "fine" not in catalog
+
+
+def test_a_query_text_is_one_query(catalog: Catalog) -> None:
+    for text in ("SHOW STREAMS", "SELECT a FROM s; SELECT a FROM s", "", "-- nothing"):
+        with pytest.raises(ScriptErrors) as caught:
+            bind_query(text, catalog)
+        assert caught.value.code == "P0101"

@@ -1,0 +1,47 @@
+"""STREAM's own example queries can all be read; each is carried out or refused as not supported yet."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from plans import errors_of
+
+from penstock.errors import ScriptErrors
+from penstock.language import bind_query, bind_script
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = Path(os.environ.get("PENSTOCK_CONFORMANCE", ROOT.parent / "shared" / "conformance" / "stream"))
+EXAMPLES = SUITE / "cql-queries.txt"
+
+DECLARED = """
+CREATE STREAM S (A INTEGER, B INTEGER, C FLOAT, D CHAR(10), ts BIGINT) FROM MEMORY () TIMESTAMP BY ts;
+CREATE RELATION R (A INTEGER, B INTEGER, C FLOAT, D CHAR(10)) FROM MEMORY ();
+"""
+
+
+def _queries() -> list[str]:
+    if not EXAMPLES.is_file():
+        return []
+    text = re.sub(r"^\s*#.*$", "", EXAMPLES.read_text(), flags=re.MULTILINE)
+    return [" ".join(query.split()) for query in text.split(";") if query.strip()]
+
+
+@pytest.mark.skipif(not EXAMPLES.is_file(), reason="STREAM's examples are not on this machine")
+def test_there_are_examples() -> None:
+    assert len(_queries()) > 20
+
+
+@pytest.mark.parametrize("query", _queries())
+def test_example(query: str) -> None:
+    catalog = bind_script(DECLARED).catalog
+    later = "Rows" in query
+    try:
+        bind_query(query, catalog)
+    except ScriptErrors:
+        assert later
+        assert {e.code for e in errors_of(query, catalog)} == {"P0901"}
+    else:
+        assert not later

@@ -1,0 +1,117 @@
+"""Random worlds: the local runtime answers as the oracle does, however its input is cut, and so do rewritten plans.
+
+`--cases N` tries N cases per test, `--case-seed S` another sequence of them. A failure prints the shrunk case as a
+`.cqltest` file, ready for `tests/scripts/`, and the run that fails.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import hypothesis
+import pyarrow as pa
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from penstock.algebra.optimizer import optimize
+from penstock.language import Bound, bind_script
+from penstock.testing.cases import Run, case_inputs, parse_case
+from penstock.testing.compare import assert_same, first_difference, show_events
+from penstock.testing.generators import FLAVOURS, Flavour, RandomCase, random_case
+from penstock.testing.oracle import run_oracle
+
+T = TypeVar("T")
+Inputs = dict[str, pa.Table]
+Check = Callable[[Bound, Inputs, Run, bool], None]
+
+RUNTIME_CASES = 300
+PLAN_CASES = 150
+SHRINK_SECONDS = 30
+
+
+class Drawn:
+    """`Choices` that Hypothesis draws, and shrinks toward the first alternatives."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+
+    def integer(self, low: int, high: int) -> int:
+        return self._draw(st.integers(low, high))
+
+    def pick(self, options: Sequence[T]) -> T:
+        return options[self._draw(st.integers(0, len(options) - 1))]
+
+    def chance(self, percent: int) -> bool:
+        return self._draw(st.integers(0, 99)) >= 100 - percent
+
+
+@st.composite
+def worlds(draw: st.DrawFn, flavour: Flavour) -> tuple[RandomCase, Run, bool]:
+    """A case, a way to run it, and whether to drain."""
+    choices = Drawn(draw)
+    case = random_case(choices, flavour)
+    seed = choices.integer(0, 1000) if choices.chance(70) else None
+    rows = None if seed is not None else choices.pick((None, 1, 2, 3))
+    run = Run(choices.integer(1, 3), seed, rows, choices.chance(20), not choices.chance(20))
+    return case, run, choices.chance(50)
+
+
+def explore(check: Check, flavour: Flavour, count: int, seed: int | None) -> None:
+    """Try `check` on `count` random worlds."""
+
+    told: dict[str, str] = {}
+    first = 0.0
+
+    def attempt(world: tuple[RandomCase, Run, bool]) -> None:
+        nonlocal first
+        case, run, drain = world
+        text = f"{run}, drain={drain}\n{case.render()}"
+        # Shrinking stops in time: after that only what is known to fail fails.
+        if text not in told and not (told and time.monotonic() > first + SHRINK_SECONDS):
+            try:
+                bound = bind_script("\n".join(case.statements))
+                check(bound, case_inputs(parse_case(case.render()), bound), run, drain)
+            except Exception as error:
+                first = first or time.monotonic()
+                told[text] = f"{text}\n{type(error).__name__}: {error}"
+        if text in told:
+            raise AssertionError(told[text])
+
+    test = settings(max_examples=count, derandomize=seed is None, phases=(Phase.generate, Phase.shrink))(
+        given(worlds(flavour))(attempt)
+    )
+    if seed is not None:
+        test = hypothesis.seed(seed)(test)
+    test()
+
+
+def runtime_is_oracle(bound: Bound, inputs: Inputs, run: Run, drain: bool) -> None:
+    result = run.answer(bound.queries, inputs, drain)
+    for query in bound.queries:
+        answer = run_oracle(query, inputs, drain)
+        assert_same(query, result.tables[query.name], answer)
+        assert {name: n for name, n in result.late.items() if n} == {name: n for name, n in answer.late.items() if n}
+
+
+def optimised_is_written(bound: Bound, inputs: Inputs, _: Run, drain: bool) -> None:
+    for query in bound.queries:
+        written = run_oracle(query, inputs, drain)
+        rewritten = run_oracle(query, inputs, drain, optimized_root=optimize(query.root, check=True))
+        ts = first_difference(written.events, rewritten.events)
+        shown = [show_events(answer.events, query.domain) for answer in (written, rewritten)]
+        assert ts is None, "\n".join([f"differs at {ts}; written:", *shown[0], "rewritten:", *shown[1]])
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)
+def test_the_local_runtime_answers_as_the_oracle(
+    flavour: Flavour, case_count: int | None, case_seed: int | None
+) -> None:
+    explore(runtime_is_oracle, flavour, case_count or RUNTIME_CASES, case_seed)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)
+def test_rewriting_keeps_the_answer(flavour: Flavour, case_count: int | None, case_seed: int | None) -> None:
+    explore(optimised_is_written, flavour, case_count or PLAN_CASES, case_seed)

@@ -1,0 +1,104 @@
+"""The oracle against DuckDB: at every instant, plain SQL over the snapshots of the inputs (the law of LANGUAGE 2)."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from penstock.language import bind_script
+from penstock.testing.oracle import run_oracle
+from penstock.testing.values import Row, close, key_of, order_key
+
+DECLARE = """
+CREATE STREAM S (ts INT, k INT, a INT, s STRING, d DOUBLE, m DECIMAL(6,2)) FROM MEMORY () TIMESTAMP BY ts;
+CREATE STREAM T (ts INT, k INT, b INT) FROM MEMORY () TIMESTAMP BY ts;
+CREATE RELATION R (k INT, name STRING) FROM MEMORY ();
+"""
+#: CQL window -> when DuckDB sees an element at the instant {t}; a boundary ks is the last multiple of s until then.
+WINDOWS = {
+    "": "ts <= {t}",
+    "[NOW]": "ts = {t}",
+    "[RANGE 3 SECOND]": "ts <= {t} AND ts > {t} - 3",
+    "[RANGE 5 SECOND SLIDE 3 SECOND]": "ts <= {t} // 3 * 3 AND ts > {t} // 3 * 3 - 5",
+    "[RANGE 2 SECOND SLIDE 4 SECOND]": "ts <= {t} // 4 * 4 AND ts > {t} // 4 * 4 - 2",
+}
+SHAPES = (
+    "SELECT k, a + 1 AS x FROM {S} AS S WHERE a > 1 OR s = 'b'",
+    "SELECT S.k, S.a, T.b FROM {S} AS S, {T} AS T WHERE S.k = T.k AND S.a <= T.b",
+    "SELECT x.a AS one, y.a AS other FROM {S} AS x JOIN {S} AS y ON x.k = y.k AND x.s = y.s",
+    "SELECT S.a, R.name FROM {S} AS S JOIN R ON S.k = R.k",
+    "SELECT T.b, S.s FROM {S} AS S, {T} AS T",
+    "SELECT k, s, COUNT(*) AS n, SUM(a) AS t, MIN(s) AS lo, MAX(d) AS hi, SUM(m) AS u FROM {S} AS S GROUP BY k, s",
+    "SELECT COUNT(*) AS n, COUNT(a) AS c, COUNT(DISTINCT k) AS u, SUM(a) AS t, AVG(a) AS v FROM {S} AS S",
+    "SELECT k, STDDEV(a) AS e, VAR_POP(d) AS v, SUM(DISTINCT a) AS t FROM {S} AS S GROUP BY k",
+    "SELECT k, COUNT(*) FILTER (WHERE a > 1) AS n, MAX(a) FILTER (WHERE s = 'a') AS x FROM {S} AS S GROUP BY k",
+    "SELECT k, COUNT(*) AS n FROM {S} AS S GROUP BY k HAVING COUNT(*) > 1 AND SUM(a) > 1",
+    "SELECT DISTINCT k, s FROM {S} AS S",
+    "SELECT k, a FROM {S} AS S UNION ALL SELECT k, b FROM {T} AS T",
+    "SELECT MAX(n) AS top, COUNT(*) AS c FROM (SELECT k, COUNT(*) AS n FROM {S} AS S GROUP BY k) AS g",
+    "SELECT S.a, g.n FROM {S} AS S, (SELECT k, COUNT(*) AS n FROM {T} AS T GROUP BY k) AS g WHERE S.k = g.k",
+    "SELECT DISTINCT S.k FROM {S} AS S, (SELECT DISTINCT b FROM {T} AS T) AS g WHERE S.a = g.b",
+)
+
+
+def worlds(draw: random.Random) -> dict[str, pa.Table]:
+    def stamps(count: int) -> pa.Array:
+        return pa.array(sorted(draw.randint(0, 14) for _ in range(count)), pa.int32())
+
+    def values(count: int, type_: pa.DataType, *options: object) -> pa.Array:
+        return pa.array([draw.choice(options) for _ in range(count)], type_)
+
+    n, m, r = draw.randint(1, 14), draw.randint(0, 10), draw.randint(0, 4)
+    small = (0, 1, 2, 3, None)
+    return {
+        "S": pa.table({
+            "ts": stamps(n), "k": values(n, pa.int32(), *small), "a": values(n, pa.int32(), *small),
+            "s": values(n, pa.string(), "a", "b", "", None), "d": values(n, pa.float64(), 0.5, 1.25, None),
+            "m": values(n, pa.decimal128(6, 2), Decimal("1.25"), Decimal("-3.10"), None),
+        }),
+        "T": pa.table({"ts": stamps(m), "k": values(m, pa.int32(), *small), "b": values(m, pa.int32(), *small)}),
+        "R": pa.table({"k": values(r, pa.int32(), *small), "name": values(r, pa.string(), "x", "y", None)}),
+    }  # fmt: skip
+
+
+def filled(shape: str, windows: dict[str, str], tau: int | None) -> str:
+    """The shape as CQL, or as DuckDB's SQL over the snapshots at `tau`."""
+    if tau is None:
+        return shape.format(**{name: f"{name} {window}" for name, window in windows.items()})
+    seen = {name: WINDOWS[window].format(t=tau) for name, window in windows.items()}
+    return shape.format(**{name: f"(SELECT * FROM {name} WHERE {when})" for name, when in seen.items()})
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_oracle_says_what_duckdb_says(shape: str) -> None:
+    draw = random.Random(shape)
+    for _ in range(8):
+        tables = worlds(draw)
+        windows = {name: draw.choice(list(WINDOWS)) for name in "ST"}
+        query = bind_script(f"{DECLARE} CREATE QUERY q AS {filled(shape, windows, None)};").queries[0]
+        answer = run_oracle(query, tables)
+        connection = duckdb.connect()
+        for name, table in tables.items():
+            connection.register(name, table)
+        held: Counter[Row] = Counter()
+        for tau in range(min((ts for ts, _, _ in answer.events), default=0), (answer.final or 0) + 1):
+            for _, op, row in (event for event in answer.events if event[0] == tau):
+                held[key_of(row)] += -1 if op == "-" else 1
+            plain = connection.execute(filled(shape, windows, tau)).fetchall()
+            assert_bags(list(held.elements()), plain, f"at {tau}: {filled(shape, windows, None)}")
+
+
+def assert_bags(one: list[Row], other: list[Row], what: str) -> None:
+    """Equal as bags, doubles nearly; an order of the rows that nearly equal doubles do not disturb is enough here."""
+
+    def ordered(rows: list[Row]) -> list[Row]:
+        return sorted(rows, key=lambda row: [order_key(round(v, 6) if isinstance(v, float) else v) for v in row])
+
+    first, second = ordered(one), ordered([tuple(row) for row in other])
+    same = len(first) == len(second) and all(close(a, b, 1e-9) for a, b in zip(first, second, strict=True))
+    assert same, f"{what}\noracle {first}\nduckdb {second}"
