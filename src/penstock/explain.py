@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 #: Text is laid out for this many columns.
@@ -78,17 +78,29 @@ def to_json(tree: RenderNode) -> str:
 
 def to_mermaid(tree: RenderNode) -> str:
     """The plan as a Mermaid flowchart, data flowing upward to the result. Ends with a newline."""
-    nodes = list(_once(tree))
-    names = {node.id: f"n{i}" for i, node in enumerate(nodes)}
+    return "\n".join(["flowchart BT", *_chart(tree, "")]) + "\n"
+
+
+def to_mermaid_side_by_side(plans: Sequence[tuple[str, RenderNode]]) -> str:
+    """Several titled plans in one flowchart, each in a box of its own."""
     lines = ["flowchart BT"]
+    for number, (title, tree) in enumerate(plans):
+        lines += [f'  subgraph plan{number}["{_escaped(title)}"]', *_chart(tree, f"p{number}"), "  end"]
+    return "\n".join(lines) + "\n"
+
+
+def _chart(tree: RenderNode, prefix: str) -> list[str]:
+    nodes = list(_once(tree))
+    names = {node.id: f"{prefix}n{i}" for i, node in enumerate(nodes)}
+    lines: list[str] = []
     for node in nodes:
         title = [f"<b>{_escaped(node.label)}</b>"] + [f"{_escaped(k)}: {_escaped(v)}" for k, v in node.parameters if v]
         lines.append(f'  {names[node.id]}["{"<br/>".join(title)}"]')
-    lines.append('  result(["result"])')
+    lines.append(f'  {prefix}result(["result"])')
     for node in nodes:
         lines += [f"  {names[child.id]} {_arrow(child)} {names[node.id]}" for child in node.children]
-    lines.append(f"  {names[tree.id]} {_arrow(tree)} result")
-    return "\n".join(lines) + "\n"
+    lines.append(f"  {names[tree.id]} {_arrow(tree)} {prefix}result")
+    return lines
 
 
 def _reached(tree: RenderNode, seen: set[str]) -> Iterator[RenderNode]:

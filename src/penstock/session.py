@@ -6,6 +6,7 @@ single queries over bounded inputs. It works inside a SparkSession that exists a
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -25,15 +26,13 @@ from penstock.connectors.sinks.memory import collected
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError, nearest
-from penstock.explain import RenderNode, to_json, to_mermaid, to_text
+from penstock.explain import to_json, to_mermaid_side_by_side, to_text
 from penstock.language import Catalog, Explain, bind_query, bind_script
 from penstock.physical.planner import plan_queries
-from penstock.physical.progress import timed_sources
 from penstock.physical.render import render_plan
-from penstock.runtime.progress import RunProgress
 from penstock.settings import Settings
 from penstock.tree import Node, transform_up, walk
-from penstock.types import CALENDAR, Field, Interval, Schema, TimeDomain, Unit
+from penstock.types import CALENDAR, Interval, Schema, TimeDomain, Unit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -202,17 +201,13 @@ def explain(query: Query, format: str = "text") -> str:  # noqa: A002 - the door
     logical = render(root)
     physical = render_plan(plan_queries([replace(query, root=root)]), query.name)
     if format == "json":
-        return f'{{"query": {_quoted(query.name)},\n"logical": {to_json(logical)},\n"physical": {to_json(physical)}}}\n'
-    draw = to_text if format == "text" else to_mermaid
-    mark = "--" if format == "text" else "%%"
-    parts: list[tuple[str, RenderNode]] = [("logical plan", logical), ("physical plan", physical)]
-    return "\n".join(f"{mark} {query.name}: {title}\n{draw(tree)}" for title, tree in parts)
-
-
-def _quoted(text: str) -> str:
-    import json
-
-    return json.dumps(text)
+        return (
+            f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"physical": {to_json(physical)}}}\n'
+        )
+    parts = [("logical plan", logical), ("physical plan", physical)]
+    if format == "mermaid":
+        return to_mermaid_side_by_side([(f"{query.name}: {title}", tree) for title, tree in parts])
+    return "\n".join(f"-- {query.name}: {title}\n{to_text(tree)}" for title, tree in parts)
 
 
 # -- preparing a run -------------------------------------------------------------------------------------------------
@@ -264,7 +259,7 @@ def _prepare(
     session: Session, queries: Sequence[Query], root: Path, drain: bool
 ) -> tuple[Any, Mapping[str, DataFrame]]:
     """Everything that workers need, written to `root`; on a restart, what was written before."""
-    from penstock.runtime.spark.folder import Folder, Job
+    from penstock.runtime.spark.folder import Folder, Intake, Job
     from penstock.runtime.spark.session import shard_keys
     from penstock.runtime.statics import read_statics
 
@@ -290,7 +285,9 @@ def _prepare(
     statics = read_statics(plan, folder.dead_letters)
     limit = session.settings.get_int("max_batch_bytes")
     parallelism = session.spark.sparkContext.defaultParallelism
-    job = Job(plan, shards, tuple(shard_keys(shards)), drain, limit, parallelism, frozenset(frames))
+    read = tuple(source for name, source in plan.sources.items() if name not in frames)
+    intake = Intake(read, frozenset(frames), limit, parallelism)
+    job = Job(plan, shards, tuple(shard_keys(shards)), drain, intake)
     folder.write_mark("identity", identity)
     folder.write_job(job, statics)
     return job, frames
@@ -362,6 +359,3 @@ def _interval(text: str) -> Interval:
     if unit is None:
         raise PenstockError("P0102", f"{text!r} is no interval", hint="write it as '5 SECONDS'")
     return Interval(amount, unit)
-
-
-__all__ = ["Execution", "Field", "QueryHandle", "RunProgress", "Session", "explain", "timed_sources"]

@@ -15,8 +15,8 @@ from typing import Any
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import SourceConnector, Split
 from penstock.connectors.sources import open_source
-from penstock.physical.progress import NOTHING
-from penstock.runtime.spark.folder import Folder, Job, chunks_of, round_name
+from penstock.runtime.spark.folder import Folder, Intake, chunks_of, round_name
+from penstock.types import BEGIN
 
 Offset = dict[str, Any]
 
@@ -52,11 +52,10 @@ class _Known:
 class Feed:
     """Plans the rounds of one job; lives on the driver's side."""
 
-    def __init__(self, folder: Folder, job: Job) -> None:
+    def __init__(self, folder: Folder, intake: Intake) -> None:
         self._folder = folder
-        self._job = job
-        own = {n: s for n, s in job.plan.sources.items() if n not in job.spark_sources}
-        self._known = {name: _Known(source, open_source(source)) for name, source in own.items()}
+        self._intake = intake
+        self._known = {source.name: _Known(source, open_source(source)) for source in intake.sources}
         self._look_again = 0.0
         for name, known in self._known.items():
             known.splits = folder.read_splits(name)
@@ -82,7 +81,7 @@ class Feed:
         for name, known in self._known.items():
             todo = known.splits[start["done"].get(name, 0) : end["done"][name]]
             high = end["high"][name]
-            for run in chunks_of(todo, self._job.parallelism if known.statistics else 1) if todo else ():
+            for run in chunks_of(todo, self._intake.parallelism if known.statistics else 1) if todo else ():
                 found.append(Piece(number, len(found), name, tuple(run), high))
                 highs = [s.high for s in run if s.high is not None]
                 high = max([h for h in (high, *highs) if h is not None], default=None)
@@ -108,21 +107,21 @@ class Feed:
         highs = dict(start["high"])
         for name, found in seen.items():
             if name in highs and found.high is not None:
-                highs[name] = max(found.high, highs[name] if highs[name] is not None else NOTHING)
+                highs[name] = max(found.high, highs[name] if highs[name] is not None else BEGIN)
         return highs
 
     def _choose(self, done: Mapping[str, int], high: Mapping[str, int | None]) -> dict[str, int]:
         """How many splits of each source are done after the round: the one behind in time is read first."""
         chosen = {name: done.get(name, 0) for name in self._known}
-        frontier = {name: NOTHING if high.get(name) is None else int(high[name] or 0) for name in self._known}
-        budget = self._job.max_batch_bytes
+        frontier = {name: BEGIN if high.get(name) is None else int(high[name] or 0) for name in self._known}
+        budget = self._intake.max_batch_bytes
         while True:
             open_ = [n for n, k in self._known.items() if chosen[n] < len(k.splits)]
             if not open_:
                 return chosen
             name = min(open_, key=lambda n: (frontier[n], n))
             split = self._known[name].splits[chosen[name]]
-            if budget < self._job.max_batch_bytes and split.bytes > budget:
+            if budget < self._intake.max_batch_bytes and split.bytes > budget:
                 return chosen
             chosen[name] += 1
             budget -= max(1, split.bytes)
@@ -134,4 +133,4 @@ class Feed:
     def _ended(self, done: Mapping[str, int]) -> list[str]:
         own = {n for n, k in self._known.items() if k.connector.bounded and done[n] >= len(k.splits)}
         # DataFrame sources end when the driver says that it has read all there is.
-        return sorted(own | (self._job.spark_sources if self._folder.read_mark("end") else frozenset()))
+        return sorted(own | (self._intake.spark_sources if self._folder.read_mark("end") else frozenset()))

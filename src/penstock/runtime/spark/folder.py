@@ -1,6 +1,7 @@
 """What the driver and the workers of a job share on disk, under the checkpoint.
 
-job.pickle          the job: plan, shards, tables (written by the driver once, read by every worker once)
+job.pickle          the job: plan and shards (written by the driver once, read by every worker once)
+intake.pickle       the part of it that says what is read
 tables/             static relations, computed before the start, as Arrow files
 splits/             per source the splits known so far, in arrival order; only ever appended to
 seen/               per round, source and task what an ingest task saw; the next round starts from it
@@ -16,27 +17,39 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.algebra.scans import Source
 from penstock.connectors.contract import Split
-from penstock.physical.elements import Elements
-from penstock.physical.plan import Plan
+
+if TYPE_CHECKING:
+    # Only the processes that compute load the compiled operators: importing them takes most of a second.
+    from penstock.physical.elements import Elements
+    from penstock.physical.plan import Plan
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What is read and how much at once. sources: the timed sources that our reader reads; spark_sources: those that
+    come as Spark DataFrames; parallelism: how many tasks may read side by side."""
+
+    sources: tuple[Source, ...]
+    spark_sources: frozenset[str]
+    max_batch_bytes: int
+    parallelism: int
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker must know. keys: what stands for each shard where Spark shuffles; spark_sources: sources that come
-    as Spark DataFrames, not through our reader."""
+    """What a worker must know. keys: what stands for each shard where Spark shuffles."""
 
     plan: Plan
     shards: int
     keys: tuple[int, ...]
     drain: bool
-    max_batch_bytes: int
-    parallelism: int
-    spark_sources: frozenset[str] = frozenset()
+    intake: Intake
 
 
 @dataclass
@@ -75,6 +88,7 @@ class Folder:
             batch = elements.to_batch()
             with pa.OSFile(str(folder / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
                 writer.write_batch(batch)
+        _write(self.root / "intake.pickle", pickle.dumps(job.intake))
         _write(self.root / "job.pickle", pickle.dumps(job))
 
     @property
@@ -86,7 +100,14 @@ class Folder:
         assert isinstance(job, Job)
         return job
 
+    def read_intake(self) -> Intake:
+        intake = pickle.loads((self.root / "intake.pickle").read_bytes())
+        assert isinstance(intake, Intake)
+        return intake
+
     def read_tables(self) -> dict[str, Elements]:
+        from penstock.physical.elements import Elements
+
         found: dict[str, Elements] = {}
         for path in sorted((self.root / "tables").glob("*.arrow")):
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all().combine_chunks()

@@ -29,9 +29,9 @@ from penstock.runtime.progress import QueryCounts, RunProgress, SourceCounts
 from penstock.runtime.spark.folder import Folder, Job, job_version, load_job
 from penstock.runtime.spark.ingest import run_batches
 from penstock.runtime.spark.packets import SPARK_SCHEMA, as_batches, read_elements
+from penstock.runtime.spark.processor import KeyedStage
 from penstock.runtime.spark.session import first_line, job_session
 from penstock.runtime.spark.source import PenstockSource
-from penstock.runtime.spark.stage import KeyedStage
 from penstock.types import END
 
 _BATCH = "streaming.sql.batchId"
@@ -42,7 +42,7 @@ def assemble(spark: SparkSession, folder: Folder, job: Job, frames: Mapping[str,
     session = job_session(spark, job.shards)
     session.dataSource.register(PenstockSource)
     packets = session.readStream.format("penstock").option("folder", str(folder.root)).load()
-    for name in sorted(job.spark_sources):
+    for name in sorted(job.intake.spark_sources):
         # One task reads a DataFrame source, so that its rows have one order of arrival.
         given = frames[name].coalesce(1).mapInArrow(_ingest_frame(str(folder.root), name), SPARK_SCHEMA)
         packets = packets.unionByName(given)

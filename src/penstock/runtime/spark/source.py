@@ -1,21 +1,23 @@
 """The job's reader as a Spark data source: one for all sources of the job, so the floor per batch is paid once.
 
 The driver's side (`latestOffset`, `partitions`) is `feed.py`; the workers' side is `ingest.py`. Rows are packets.
+
+Spark loads this module in a process of its own for each of several small errands (register, plan, list), so it imports
+what computes only where it computes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
-from penstock.runtime.spark.feed import Feed, Piece
-from penstock.runtime.spark.folder import Folder, job_version, load_job
-from penstock.runtime.spark.ingest import run_piece
-from penstock.runtime.spark.packets import SPARK_SCHEMA, as_batches
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.runtime.spark.feed import Feed, Piece
 
 
 class PenstockSource(DataSource):
@@ -26,7 +28,7 @@ class PenstockSource(DataSource):
         return "penstock"
 
     def schema(self) -> str:
-        return SPARK_SCHEMA
+        return "shard int, kind string, blob binary"
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         return PenstockReader(self.options["folder"])
@@ -49,8 +51,11 @@ class PenstockReader(DataSourceStreamReader):
     @property
     def feed(self) -> Feed:
         if self._feed is None:
+            from penstock.runtime.spark.feed import Feed
+            from penstock.runtime.spark.folder import Folder
+
             folder = Folder(self._root)
-            self._feed = Feed(folder, folder.read_job())
+            self._feed = Feed(folder, folder.read_intake())
         return self._feed
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -66,6 +71,10 @@ class PenstockReader(DataSourceStreamReader):
         return [_Partition(piece) for piece in self.feed.pieces(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from penstock.runtime.spark.folder import Folder, job_version, load_job
+        from penstock.runtime.spark.ingest import run_piece
+        from penstock.runtime.spark.packets import as_batches
+
         assert isinstance(partition, _Partition)
         job, tables = load_job(self._root, job_version(self._root))
         yield from as_batches(run_piece(Folder(self._root), job, tables, partition.piece), job.keys)

@@ -1,4 +1,4 @@
-"""A keyed stage on Spark: one `transformWithState` call per shard and batch runs the stage's executor.
+"""A keyed stage in one shard on Spark: state in, packets in, the executor's round, state and packets out.
 
 State lies in Spark's state store as immutable chunks and one manifest per shard; a batch writes the chunks that are new
 and removes those that are gone. A worker process keeps the executor of a shard it has just run; it may go on with it
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle, ValueState
+from pyspark.sql.streaming.stateful_processor import MapState, ValueState
 
 from penstock.physical.elements import Elements, decode, encode
 from penstock.physical.executor import Port, Result, StageExecutor, cut
@@ -30,23 +30,23 @@ from penstock.runtime.spark.packets import (
 )
 
 #: Executors of shards this process ran last: (job folder, stage, shard) -> (token, executor, chunk ids stored).
+_MOST_WARM = 64
 _WARM: dict[tuple[str, int, int], tuple[str, StageExecutor, set[str]]] = {}
 
 
-class KeyedStage(StatefulProcessor):
-    """The processor of stage `stage` of the job in `root`."""
+class ShardRound:
+    """A round of one shard of stage `stage` of the job in `root`, over the state that Spark gives."""
 
-    def __init__(self, root: str, stage: int) -> None:
+    def __init__(self, root: str, stage: int, manifest: ValueState, chunks: MapState) -> None:
         self._root = root
         self._stage = stage
+        self._manifest = manifest
+        self._chunks = chunks
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._manifest: ValueState = handle.getValueState("manifest", "json string")
-        self._chunks: MapState = handle.getMapState("chunks", "id string", "blob binary")
-
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's name
+    def run(self, key: int, rows: Iterable[Row]) -> Iterator[Row]:
+        """One round of the shard that `key` stands for."""
         job, tables = load_job(self._root, job_version(self._root))
-        shard = job.keys.index(int(key[0]))
+        shard = job.keys.index(key)
         inputs: dict[Port, list[Elements]] = {}
         progress: dict[str, SourceProgress] = {}
         passing: list[Packet] = []
@@ -126,4 +126,6 @@ class KeyedStage(StatefulProcessor):
         for chunk in stored - live:
             self._chunks.removeKey((chunk,))
         self._manifest.update((json.dumps(manifest),))
+        while len(_WARM) >= _MOST_WARM:
+            del _WARM[next(iter(_WARM))]
         _WARM[self._root, self._stage, shard] = (token, executor, live)

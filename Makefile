@@ -1,0 +1,45 @@
+# The whole vocabulary: make demo, test, fix, bench, soak, lock, clean. CI runs `make test` and nothing else.
+PY := .venv/bin/python
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test fix bench soak lock clean
+
+help:
+	@echo "make demo   run seven continuous queries over the flights of 2013 on Spark"
+	@echo "make test   lint, types, architecture and all tests"
+	@echo "make fix    format and repair what the linter can"
+	@echo "make bench  measure against Spark's own DataFrame API (BENCH='--rows 1000000' for less)"
+	@echo "make soak   the long tests: many random cases, kill and restart"
+	@echo "make lock   resolve the dependencies anew"
+	@echo "make clean  remove what the other commands made, the virtual environment too"
+
+setup:
+	@sh scripts/setup.sh
+
+demo: setup
+	@$(PY) examples/demo.py $(DEMO)
+
+test: setup
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy --strict src
+	$(PY) -m pytest -q -n 2 -m "not spark and not slow" tests
+	$(PY) -m pytest -q -p no:xdist -m "spark and not slow" tests
+
+fix: setup
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: setup
+	$(PY) -m benchmarks.run $(BENCH)
+
+soak: setup
+	$(PY) -m pytest -q -p no:xdist -m slow --timeout 7200 tests $(SOAK)
+
+lock:
+	sh scripts/lock.sh $(LOCK)
+
+clean:
+	rm -rf .venv build dist demo-results spark-warehouse metastore_db derby.log
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/data src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,94 @@
+"""Runs one side of the bench in a process of its own and watches what memory its process tree takes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+KILLED = -9
+_EVERY_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """seconds: from the process's start to its end; peak_bytes: of the whole tree, shared pages counted once;
+    output: what it printed, for the case that it failed."""
+
+    code: int
+    seconds: float
+    peak_bytes: int
+    output: str
+
+
+def run(command: list[str], folder: Path, log: Path, timeout: float) -> Outcome:
+    """Runs `command`; after `timeout` seconds the process group is killed and the code is KILLED."""
+    peak = [0]
+    done = threading.Event()
+    began = time.perf_counter()
+    with log.open("w+") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+        watcher = threading.Thread(target=_watch, args=(process.pid, peak, done), daemon=True)
+        watcher.start()
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            code = KILLED
+        finally:
+            # Of a side that failed, the JVM and the Python workers may still stand.
+            _kill_group(process)
+            done.set()
+            watcher.join()
+        seconds = time.perf_counter() - began
+        output.seek(0)
+        return Outcome(code, seconds, peak[0], output.read())
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
+
+
+def _watch(root: int, peak: list[int], done: threading.Event) -> None:
+    while not done.wait(_EVERY_SECONDS):
+        peak[0] = max(peak[0], tree_bytes(root))
+
+
+def tree_bytes(root: int) -> int:
+    """Memory of `root` and all below it, in bytes (Linux; 0 elsewhere)."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            # The name, in brackets, may itself hold blanks and brackets.
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        children[parent].append(int(entry.name))
+    total, waiting = 0, [root]
+    while waiting:
+        process = waiting.pop()
+        waiting += children[process]
+        total += _process_bytes(Path("/proc") / str(process))
+    return total
+
+
+def _process_bytes(entry: Path) -> int:
+    # Workers are forked and share files in memory: Pss divides such a page among those who hold it.
+    for name, field in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
+        try:
+            for line in (entry / name).read_text().splitlines():
+                if line.startswith(field):
+                    return int(line.split()[1]) * 1024
+        except OSError:
+            continue
+    return 0

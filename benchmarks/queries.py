@@ -1,0 +1,100 @@
+"""The five queries of the bench: in CQL, and in plain SQL over the whole history for a third opinion (DuckDB).
+
+`columns`: those of the answer that are compared, all whole numbers; the CQL result and both other answers have them by
+these names. Only complete windows are compared: an answer at an instant after the last timestamp is nobody's duty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+STREAM = """
+CREATE STREAM C (ts BIGINT, src INT, dst INT, proto STRING, bytes DOUBLE)
+  FROM FILES (path '{data}/*.parquet', format 'parquet')
+  TIMESTAMP BY ts UNIT MILLISECOND;
+"""
+
+
+@dataclass(frozen=True)
+class BenchQuery:
+    """native_rows: on how many rows at the most Spark's side runs, where all of them would take hours."""
+
+    name: str
+    title: str
+    cql: str
+    reference: str
+    columns: tuple[str, ...]
+    native_rows: int | None = None
+
+    def script(self, data: Path, out: Path) -> str:
+        sink = f"CREATE QUERY {self.name} INTO FILES (path '{out}', format 'parquet') AS\n"
+        return STREAM.format(data=data) + sink + self.cql.strip() + ";\n"
+
+
+FILTER = BenchQuery(
+    "q1",
+    "filter and project",
+    "SELECT src, dst, bytes * 8 AS bits FROM C WHERE proto = 'udp' AND bytes > 1000",
+    "SELECT ts, src, dst, bytes * 8 AS bits FROM C WHERE proto = 'udp' AND bytes > 1000",
+    ("ts", "src", "dst", "bits"),
+)
+
+TUMBLING = BenchQuery(
+    "q2",
+    "tumbling 10 s, count and sum by src",
+    """
+SELECT RSTREAM(src, COUNT(*) AS n, SUM(bytes) AS total)
+FROM C [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY src
+""",
+    """
+SELECT ((ts + 9999) // 10000) * 10000 AS ts, src, count(*) AS n, sum(bytes) AS total
+FROM C GROUP BY 1, 2 HAVING ((ts + 9999) // 10000) * 10000 <= (SELECT max(ts) FROM C)
+""",
+    ("ts", "src", "n", "total"),
+)
+
+SLIDING = BenchQuery(
+    "q3",
+    "sliding 60 s by 1 s, sum by src",
+    "SELECT RSTREAM(src, SUM(bytes) AS total) FROM C [RANGE 60 SECONDS SLIDE 1 SECOND] GROUP BY src",
+    """
+WITH pane AS (SELECT ((ts + 999) // 1000) AS k, src, sum(bytes) AS total FROM C GROUP BY 1, 2)
+SELECT (k + later) * 1000 AS ts, src, sum(total) AS total FROM pane, range(60) AS r(later)
+WHERE (k + later) * 1000 <= (SELECT max(ts) FROM C) GROUP BY 1, 2
+""",
+    ("ts", "src", "total"),
+)
+
+PER_TUPLE = BenchQuery(
+    "q4",
+    "for every tuple, sum of its src over 10 s",
+    """
+RSTREAM(SELECT n.src, a.total
+        FROM C [NOW] AS n, (SELECT src, SUM(bytes) AS total FROM C [RANGE 10 SECONDS] GROUP BY src) AS a
+        WHERE n.src = a.src)
+""",
+    """
+SELECT ts, src, sum(bytes) OVER (PARTITION BY src ORDER BY ts RANGE BETWEEN 9999 PRECEDING AND CURRENT ROW) AS total
+FROM C
+""",
+    ("ts", "src", "total"),
+    native_rows=500_000,
+)
+
+JOIN = BenchQuery(
+    "q5",
+    "join of tcp and udp on dst within 2 s",
+    """
+ISTREAM(SELECT a.ts AS a_ts, b.ts AS b_ts, a.dst
+        FROM C [RANGE 2 SECONDS] AS a, C [RANGE 2 SECONDS] AS b
+        WHERE a.proto = 'tcp' AND b.proto = 'udp' AND a.dst = b.dst)
+""",
+    """
+SELECT a.ts AS a_ts, b.ts AS b_ts, a.dst FROM C AS a JOIN C AS b
+ON a.dst = b.dst AND a.ts - b.ts < 2000 AND b.ts - a.ts < 2000 WHERE a.proto = 'tcp' AND b.proto = 'udp'
+""",
+    ("a_ts", "b_ts", "dst"),
+)
+
+QUERIES: dict[str, BenchQuery] = {q.name: q for q in (FILTER, TUMBLING, SLIDING, PER_TUPLE, JOIN)}

@@ -1,0 +1,160 @@
+"""`make bench`: both sides over the same files, answers compared, a table, and a file with the figures.
+
+Each side of each query runs in a process of its own, one after the other. Its answer is compared with DuckDB's over
+the whole history: a wrong answer fails the bench, however fast. `whole` is the life of the process; `net` begins when
+its Spark session stands and is warm. Where Spark's side would take hours it runs on fewer rows, and says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import answers, data, processes
+from benchmarks.queries import QUERIES, BenchQuery
+from penstock import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = {"penstock": "benchmarks.penstock_side", "native": "benchmarks.native"}
+_LIBRARIES = ("pyspark", "pyarrow", "numpy", "numba")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One side of one query. problem: empty, or why the figures do not count."""
+
+    query: str
+    side: str
+    rows: int
+    whole_seconds: float
+    net_seconds: float
+    peak_bytes: int
+    answer: str
+    problem: str = ""
+
+    @property
+    def net_rate(self) -> float:
+        """Input rows per second."""
+        return self.rows / self.net_seconds if self.net_seconds else 0.0
+
+
+def main() -> None:
+    given = _arguments()
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    figures = []
+    for query in (QUERIES[name] for name in given.queries):
+        expected: dict[int, answers.Checksum] = {}
+        for side in given.sides:
+            for rows in _sizes(query, side, given.rows, given.native_rows):
+                folder = data.connections(rows)
+                if rows not in expected:
+                    expected[rows] = answers.reference_checksum(folder, query, data.last_ms(rows))
+                figure = measure(query, side, rows, expected[rows], given)
+                console.print(_line(figure))
+                figures.append(figure)
+    console.print(table(figures))
+    path = save(figures, given)
+    console.print(f"figures: {path.relative_to(ROOT)}")
+    sys.exit(1 if any(figure.problem for figure in figures) else 0)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench BENCH='...'", description=__doc__)
+    parser.add_argument("--rows", type=int, default=5_000_000, help="rows of the stream, a multiple of 100")
+    parser.add_argument("--native-rows", type=int, help="rows for Spark's own side; default: as each query says")
+    parser.add_argument("--queries", nargs="+", default=list(QUERIES), choices=QUERIES)
+    parser.add_argument("--sides", nargs="+", default=list(MODULES), choices=MODULES)
+    parser.add_argument("--memory", default="4g", help="heap of the JVM, the same for both sides")
+    parser.add_argument("--timeout", type=float, default=1800.0, help="seconds for one side of one query")
+    return parser.parse_args()
+
+
+def _sizes(query: BenchQuery, side: str, rows: int, native_rows: int | None) -> list[int]:
+    limit = native_rows or query.native_rows or rows
+    return [min(rows, limit)] if side == "native" else [rows]
+
+
+def measure(query: BenchQuery, side: str, rows: int, expected: answers.Checksum, given: argparse.Namespace) -> Figure:
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=data.FOLDER) as name:
+        scratch = Path(name)
+        out, report = scratch / "out", scratch / "report.json"
+        options = {"data": data.connections(rows), "out": out, "scratch": scratch, "report": report}
+        command = [sys.executable, "-m", MODULES[side], query.name, "--memory", given.memory]
+        for option, value in options.items():
+            command += [f"--{option}", str(value)]
+        outcome = processes.run(command, ROOT, scratch / "log", given.timeout)
+        if outcome.code or not report.exists():
+            reason = "too slow" if outcome.code == processes.KILLED else outcome.output[-2000:] or "no output"
+            return Figure(query.name, side, rows, outcome.seconds, 0.0, outcome.peak_bytes, "", reason)
+        answer = answers.result_checksum(out, query, data.last_ms(rows))
+        problem = "" if answer == expected else f"wrong answer: {answer}, expected {expected}"
+        net = json.loads(report.read_text())["seconds"]
+        return Figure(query.name, side, rows, outcome.seconds, net, outcome.peak_bytes, str(answer), problem)
+
+
+def _line(figure: Figure) -> str:
+    if figure.problem:
+        return f"{figure.query} {figure.side}: {figure.problem}"
+    return f"{figure.query} {figure.side}: {figure.rows:,} rows, {figure.net_rate:,.0f} rows/s net, {figure.answer}"
+
+
+def table(figures: list[Figure]) -> Table:
+    shown = Table(title="rows per second of input; memory of the whole process tree")
+    shown.add_column("query")
+    for heading in ("side", "rows", "whole", "net", "peak MB", "penstock / native"):
+        shown.add_column(heading, justify="right")
+    for figure, ratio in _with_ratios(figures):
+        whole = figure.rows / figure.whole_seconds
+        rates = ("-", "-") if figure.problem else (f"{whole:,.0f}", f"{figure.net_rate:,.0f}")
+        title = f"{figure.query} {QUERIES[figure.query].title}"
+        mark = " FAILED" if figure.problem else ""
+        shown.add_row(title, figure.side + mark, f"{figure.rows:,}", *rates, f"{figure.peak_bytes / 2**20:,.0f}", ratio)
+    return shown
+
+
+def _with_ratios(figures: list[Figure]) -> Iterator[tuple[Figure, str]]:
+    rates = {(f.query, f.side): f.net_rate for f in figures if not f.problem}
+    for figure in figures:
+        ours, theirs = rates.get((figure.query, "penstock"), 0.0), rates.get((figure.query, "native"), 0.0)
+        yield figure, f"{ours / theirs:.1f}" if figure.side == "native" and ours and theirs else ""
+
+
+def save(figures: list[Figure], given: argparse.Namespace) -> Path:
+    folder = ROOT / "benchmarks" / "results"
+    folder.mkdir(exist_ok=True)
+    now = dt.datetime.now(dt.UTC)
+    path = folder / f"{now:%Y-%m-%dT%H%M%S}.json"
+    record = {
+        "when": now.isoformat(timespec="seconds"),
+        "machine": {"system": platform.platform(), "cores": os.cpu_count(), "processor": _processor()},
+        "versions": {"penstock": __version__, "python": platform.python_version()}
+        | {name: importlib.metadata.version(name) for name in _LIBRARIES},
+        "memory": given.memory,
+        "figures": [asdict(figure) for figure in figures],
+    }
+    path.write_text(json.dumps(record, indent=2) + "\n")
+    return path
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""`penstock check` and `explain`, usage and errors: everything that needs no Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from penstock import __version__
+from penstock.cli.main import app
+
+SCRIPT = """
+CREATE STREAM Orders (ts INT, item STRING, price INT) FROM MEMORY () TIMESTAMP BY ts;
+CREATE QUERY dear AS SELECT item, price FROM Orders WHERE price > 10;
+CREATE QUERY counts AS SELECT item, COUNT(*) AS n FROM Orders [RANGE 1 MINUTE] GROUP BY item;
+"""
+
+WRONG = """CREATE STREAM Orders (ts INT, price INTT) FROM MEMORY () TIMESTAMP BY ts;
+CREATE QUERY q AS SELEC 1;
+CREATE QUERY r AS SELECT price FROM Order [RANGE 1 MINUTE];
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "orders.cql"
+    path.write_text(SCRIPT)
+    return path
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    path = tmp_path / "wrong.cql"
+    path.write_text(WRONG)
+    return path
+
+
+def call(*arguments: object, given: str | None = None) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    result = CliRunner().invoke(app, [str(a) for a in arguments], input=given)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_check_says_that_a_script_is_correct(script: Path) -> None:
+    assert call("check", script) == (0, f"{script}: correct, 2 queries\n", "")
+
+
+def test_check_reads_standard_input() -> None:
+    assert call("check", "-", given=SCRIPT) == (0, "<stdin>: correct, 2 queries\n", "")
+
+
+@pytest.mark.parametrize("command", ["check", "run", "explain"])
+def test_a_wrong_script_shows_all_its_errors_and_nothing_runs(command: str, wrong: Path) -> None:
+    code, out, err = call(command, wrong)
+    assert (code, out) == (2, "")
+    lines = err.splitlines()
+    assert [line for line in lines if line.startswith(str(wrong))] == [
+        f"{wrong}:1:37: error P0207: unknown type INTT",
+        f"{wrong}:2:19: error P0101: expected a query, found 'SELEC'",
+        f"{wrong}:3:37: error P0201: unknown stream, relation or view Order",
+    ]
+    assert lines[1:3] == [
+        "  CREATE STREAM Orders (ts INT, price INTT) FROM MEMORY () TIMESTAMP BY ts;",
+        " " * 38 + "^^^^",
+    ]
+    assert "Traceback" not in err
+
+
+def test_debug_shows_the_traceback(wrong: Path) -> None:
+    code, _, err = call("--debug", "check", wrong)
+    assert code == 2
+    assert "Traceback" in err
+
+
+def test_a_script_that_is_not_there(tmp_path: Path) -> None:
+    code, _, err = call("check", tmp_path / "none.cql")
+    assert code == 2
+    assert err == f"error P0401: cannot read the script {tmp_path / 'none.cql'}: No such file or directory\n"
+
+
+def test_a_script_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.cql").write_bytes(b"\xff\xfe\x00")
+    code, _, err = call("check", tmp_path / "a.cql")
+    assert (code, err.endswith("it is not UTF-8 text\n")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("pair", "told"),
+    [("seeds=1", "did you mean seed?"), ("seed=x", "whole number"), ("seed", "a setting is KEY=VALUE")],
+)
+def test_a_wrong_setting(script: Path, pair: str, told: str) -> None:
+    code, _, err = call("check", script, "--set", pair)
+    assert code == 2
+    assert err.startswith("error P0104")
+    assert told in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("run",), ("rum",), ("run", "a.cql", "--nonsense"), ("explain", "a", "--format", "x")]
+)
+def test_wrong_usage(arguments: tuple[str, ...]) -> None:
+    assert call(*arguments)[0] == 2
+
+
+def test_version() -> None:
+    assert call("--version") == (0, f"penstock {__version__}\n", "")
+
+
+def test_explain_draws_both_plans(script: Path) -> None:
+    code, out, _ = call("explain", script, "--query", "DEAR")
+    assert code == 0
+    assert "dear: logical plan" in out
+    assert "dear: physical plan" in out
+    assert "price > 10" in out
+    assert "counts" not in out
+    assert "counts: logical plan" in call("explain", script)[1]
+
+
+def test_explain_as_json(script: Path) -> None:
+    one = json.loads(call("explain", script, "--query", "dear", "--format", "json")[1])
+    both = json.loads(call("explain", script, "--format", "json")[1])
+    assert one["query"] == "dear"
+    assert {"logical", "physical"} <= set(one)
+    assert [plan["query"] for plan in both] == ["dear", "counts"]
+    assert both[0] == one
+
+
+def test_explain_as_mermaid(script: Path) -> None:
+    chart = call("explain", script, "--query", "counts", "--format", "mermaid")[1]
+    assert chart.startswith("flowchart BT") and chart.count("flowchart") == 1
+    assert chart.count("subgraph") == 2 and chart.count("  end") == 2
+
+
+def test_explain_an_unknown_query(script: Path) -> None:
+    code, _, err = call("explain", script, "--query", "count")
+    assert (code, err) == (2, "error P0201: unknown query count\n  hint: did you mean counts?\n")
+
+
+def test_run_refuses_a_script_without_a_query(tmp_path: Path) -> None:
+    path = tmp_path / "none.cql"
+    path.write_text("CREATE STREAM S (ts INT) FROM MEMORY () TIMESTAMP BY ts;\nSHOW STREAMS;\n")
+    code, out, err = call("run", path)
+    assert code == 0
+    assert "CREATE STREAM S" in out
+    assert "no query to run" in err

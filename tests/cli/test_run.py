@@ -1,0 +1,92 @@
+"""`penstock run` as people use it: a process of its own, on Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+SCRIPT = """
+CREATE STREAM Orders (ts INT, item STRING, price INT)
+  FROM FILES (path 'in/*.csv', format 'csv', header 'true'{options}) TIMESTAMP BY ts;
+CREATE QUERY dear INTO FILES (path 'out/dear', format 'csv') AS SELECT item, price FROM Orders WHERE price > 10;
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text(
+        "ts,item,price\n1,tea,5\n2,rum,50\n3,gin,4x\n5,ale,12\n4,wine,40\n6,mead,11\n"
+    )
+    return tmp_path
+
+
+def command(folder: Path, *arguments: str, options: str = "") -> subprocess.Popen[str]:
+    (folder / "orders.cql").write_text(SCRIPT.format(options=options))
+    call = [sys.executable, "-m", "penstock", "run", "orders.cql", *arguments]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(call, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+
+def result(folder: Path) -> list[str]:
+    parts = sorted((folder / "out" / "dear").glob("part-*.csv"))
+    return [line for part in parts for line in part.read_text().splitlines()[1:]]
+
+
+def test_a_run_to_the_end_of_its_input(folder: Path) -> None:
+    process = command(folder)
+    _, told = process.communicate()
+    assert process.returncode == 0, told
+    assert result(folder) == ["2,rum,50", "5,ale,12", "6,mead,11"]
+    assert "6 rows in · 3 rows out · heartbeat 6" in told
+    assert "WARNING: 1 rows of Orders came late" in told
+    assert "ORDER WITHIN 1 SECOND" in told
+    assert "WARNING: 1 rows of Orders are malformed" in told
+    assert "out/dear" in told
+    assert "Traceback" not in told
+
+    again = command(folder)
+    _, told = again.communicate()
+    assert again.returncode == 2
+    assert "error P0501" in told
+    assert result(folder) == ["2,rum,50", "5,ale,12", "6,mead,11"]
+
+
+def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(folder: Path) -> None:
+    process = command(folder, "--checkpoint", "state", options=", watch 'true'")
+    _wait_for(lambda: len(result(folder)) >= 2, process)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 130, told
+    assert "stopping" in told
+    assert "Orders" in told
+    assert "Traceback" not in told
+    before = result(folder)
+
+    (folder / "in" / "2.csv").write_text("ts,item,price\n7,port,60\n8,tea,6\n9,rum,70\n10,rum,80\n")
+    process = command(folder, "--checkpoint", "state", options=", watch 'true'")
+    _wait_for(lambda: len(result(folder)) >= len(before) + 2, process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    whole = ["2,rum,50", "5,ale,12", "6,mead,11", "7,port,60", "9,rum,70", "10,rum,80"]
+    after = result(folder)
+    assert after[: len(before)] == before
+    assert after == whole[: len(after)]
+
+
+def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 240
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, "nothing came out"
+        time.sleep(0.2)

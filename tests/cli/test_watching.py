@@ -1,0 +1,107 @@
+"""What is shown of a run, and how it ends: with a run that is invented, so without Spark."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+
+import pytest
+from rich.console import Console
+
+from penstock.cli.running import watch
+from penstock.cli.watching import Watcher, progress_line
+from penstock.errors import PenstockError
+from penstock.runtime.progress import QueryCounts, RunProgress, SourceCounts
+
+PROGRESS = RunProgress(
+    rows_in=12_345,
+    rows_out=678,
+    heartbeat="2013-01-01T05:00:00Z",
+    rows_per_second=4_321.4,
+    sources={"flights": SourceCounts(12_345)},
+    queries={"delays": QueryCounts(678, "2013-01-01T05:00:00Z", "results/delays")},
+)
+
+
+class InventedRun:
+    """Ends at the `looks`-th look, fails then with `error`, or gets `signal_number` at the second look."""
+
+    dead_letters = "checkpoint/dead-letters"
+
+    def __init__(
+        self, progress: RunProgress, looks: int = 3, error: PenstockError | None = None, signal_number: int = 0
+    ) -> None:
+        self.told, self.looks, self.error, self.signal_number = progress, looks, error, signal_number
+        self.looked = 0
+        self.stopped = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.looked += 1
+        if self.signal_number and self.looked == 2:
+            os.kill(os.getpid(), self.signal_number)
+        if self.looked == self.looks and self.error is not None:
+            raise self.error
+        return self.looked >= self.looks
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def progress(self) -> RunProgress:
+        return self.told
+
+
+def shown(run: InventedRun, terminal: bool = False) -> tuple[int, str]:
+    """Exit code and what stood on standard error."""
+    out = io.StringIO()
+    code = watch(run, Watcher(Console(file=out, width=100, force_terminal=terminal, color_system=None)))
+    return code, out.getvalue()
+
+
+def test_the_progress_line() -> None:
+    assert progress_line(PROGRESS) == "12,345 rows in · 678 rows out · heartbeat 2013-01-01T05:00:00Z · 4,321 rows/s"
+    assert "heartbeat none yet" in progress_line(RunProgress())
+
+
+def test_a_run_that_ends_gives_a_summary() -> None:
+    code, text = shown(InventedRun(PROGRESS))
+    assert code == 0
+    lines = [line.split() for line in text.splitlines()]
+    assert ["flights", "12,345", "0", "0"] in lines
+    assert ["delays", "678", "2013-01-01T05:00:00Z", "results/delays"] in lines
+    assert "WARNING" not in text
+
+
+def test_on_a_terminal_the_line_stays_in_place() -> None:
+    assert "12,345 rows in" in shown(InventedRun(PROGRESS, looks=5), terminal=True)[1]
+
+
+def test_late_and_malformed_rows_are_told_loudly() -> None:
+    counts = SourceCounts(100, late=7, malformed=2, needed_slack="5 MINUTE", reasons={"no number: [x]": 2})
+    code, text = shown(InventedRun(RunProgress(sources={"flights": counts})))
+    assert code == 0
+    assert "WARNING: 7 rows of flights came late" in text
+    assert "ORDER WITHIN 5 MINUTE would have kept them" in text
+    assert "WARNING: 2 rows of flights are malformed: 2 x no number: [x]" in text
+    assert "dead letters: checkpoint/dead-letters" in text
+
+
+def test_a_run_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = shown(InventedRun(PROGRESS, error=PenstockError("P0601", "the disk is full", hint="free space")))
+    assert code == 1
+    assert "12,345 rows in" in text
+    assert capsys.readouterr().err == "error P0601: the disk is full\n  hint: free space\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_cleanly_with_a_summary(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    run = InventedRun(PROGRESS, looks=1_000, signal_number=number)
+    try:
+        code, text = shown(run)
+    finally:
+        signal.signal(number, before)
+    assert code == 128 + number
+    assert run.stopped
+    assert run.looked == 2
+    assert "delays" in text

@@ -1,0 +1,207 @@
+"""The import rule of docs/architecture.md, and the habits that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import CODES
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "src" / "penstock").rglob("*.py"))
+
+#: Lowest first. A module may import its own layer and those before it.
+LAYERS = (
+    ("errors",),
+    ("types", "settings", "tree", "explain"),
+    ("expressions",),
+    ("algebra",),
+    ("language",),
+    ("physical",),
+    ("connectors",),
+    ("runtime",),
+    ("session",),
+    ("cli",),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+#: Narrower than their rank: folder or module -> all it may import of the project.
+ONLY = {
+    "connectors": {"connectors", "errors", "types", "settings", "tree", "expressions", "algebra"},
+    "runtime.java": {"errors"},
+}
+
+#: What the oracle, and every module of `testing` it leans on, may import: it shares nothing with what it judges.
+ORACLE = {"errors", "types", "tree", "expressions", "algebra"}
+
+#: Third-party package -> the only folders or modules that may import it. Its types alone, for the type checker, may be
+#: named elsewhere: nothing is loaded.
+OWNERS = {
+    "sqlglot": {"language"},
+    "pyspark": {"runtime.spark"},
+    "py4j": {"runtime.spark"},
+    "typer": {"cli"},
+}
+
+FORBIDDEN = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b|/(?:work|tmp|root|home/\w+)/")
+
+
+def module_name(path: Path) -> str:
+    """`penstock/algebra/join.py` -> `algebra.join`; the package's own `__init__` -> ``."""
+    parts = path.relative_to(ROOT / "src" / "penstock").with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def imports(source: str, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
+    """(line, absolute name) of everything imported anywhere in `source`, also lazily or by a string. Of the imports for
+    the type checker those of the project."""
+    package = ["penstock", *module.split(".")] if module else ["penstock"]
+    if not is_package:
+        package = package[:-1]
+    tree = ast.parse(source)
+    unloaded = {id(node) for branch in ast.walk(tree) if _for_types(branch) for node in ast.walk(branch)}
+    for node in ast.walk(tree):
+        if id(node) in unloaded and "penstock" not in ast.unparse(node):
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            if base == "penstock":
+                yield from ((node.lineno, f"penstock.{alias.name}") for alias in node.names)
+            else:
+                yield node.lineno, base
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = ast.unparse(node.func).rsplit(".", 1)[-1]
+            if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+                yield node.lineno, node.args[0].value
+
+
+def _for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and not node.orelse and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def belongs(module: str, place: str) -> bool:
+    return module == place or module.startswith(place + ".")
+
+
+def breaches(module: str, source: str, is_package: bool = False) -> list[str]:
+    """What `source`, standing at `module`, imports against the rule."""
+    found = []
+    for line, name in imports(source, module, is_package):
+        head, _, inner = name.partition(".")
+        if head in OWNERS and not belongs(module, "testing"):
+            if not any(belongs(module, owner) for owner in OWNERS[head]):
+                found.append(f"{module}:{line} imports {head}")
+        elif head == "penstock" and not may_import(module, inner):
+            found.append(f"{module}:{line} imports {name}")
+    return found
+
+
+def may_import(module: str, target: str) -> bool:
+    for place, allowed in ONLY.items():
+        if belongs(module, place):
+            return any(belongs(target, folder) for folder in allowed)
+    top, target_top = module.split(".")[0], target.split(".")[0]
+    if top in ("", "testing", "__main__") or target_top in ("", "__version__"):
+        return True
+    return target_top in RANK and RANK[target_top] <= RANK[top]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: module_name(path) or "penstock")
+def test_imports_only_point_down(path: Path) -> None:
+    assert breaches(module_name(path), path.read_text(encoding="utf-8"), path.name == "__init__.py") == []
+
+
+def test_every_folder_has_a_layer() -> None:
+    places = {module_name(path).split(".")[0] for path in SOURCES} - {"", "testing", "__main__"}
+    assert places <= set(RANK)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("algebra.join", "from penstock.language import binder"),
+        ("algebra.join", "from penstock import session"),
+        ("algebra.join", "from ..physical import planner"),
+        ("algebra.join", "def late():\n    import penstock.runtime.local"),
+        ("algebra.join", "import importlib\nimportlib.import_module('penstock.cli')"),
+        ("connectors.files", "from penstock.physical import batch"),
+        ("physical.window", "import sqlglot.expressions as exp"),
+        ("language.binder", "from pyspark.sql import SparkSession"),
+        ("runtime.local", "from pyspark.sql import SparkSession"),
+        ("algebra.join", "if TYPE_CHECKING:\n    from penstock.session import Session"),
+    ],
+)
+def test_the_rule_notices_a_breach(module: str, source: str) -> None:
+    assert breaches(module, source)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("physical.window", "from penstock.algebra.windows import Window\nfrom .batch import Batch"),
+        ("language.dialect", "import sqlglot"),
+        ("runtime.spark.job", "from pyspark.sql import SparkSession"),
+        ("session", "if TYPE_CHECKING:\n    from pyspark.sql import SparkSession"),
+        ("testing.generators", "from penstock.physical.executor import Executor"),
+        ("cli.main", "from penstock import __version__"),
+    ],
+)
+def test_the_rule_lets_the_rest_pass(module: str, source: str) -> None:
+    assert breaches(module, source) == []
+
+
+def test_the_oracle_stands_alone() -> None:
+    seen: set[str] = set()
+    waiting = {"testing.oracle"}
+    while waiting:
+        module = waiting.pop()
+        seen.add(module)
+        path = ROOT / "src" / "penstock" / (module.replace(".", "/") + ".py")
+        for line, name in imports(path.read_text(encoding="utf-8"), module, is_package=False):
+            inner = name.removeprefix("penstock.")
+            if inner == name or any(belongs(inner, layer) for layer in ORACLE):
+                continue
+            assert belongs(inner, "testing"), f"{module}:{line} imports {name}"
+            waiting |= {inner} - seen
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: module_name(path) or "penstock")
+def test_a_file_stays_small_and_clean(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 500
+    assert [f"{number}: {line}" for number, line in enumerate(lines, 1) if FORBIDDEN.search(line)] == []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_error_code_is_tested_and_documented(code: str) -> None:
+    this = Path(__file__).resolve()
+    tests = [path for path in (ROOT / "tests").rglob("*") if path.suffix in (".py", ".cqltest") and path != this]
+    assert any(code in path.read_text(encoding="utf-8") for path in tests), f"no test names {code}"
+    assert f"`{code}`" in (ROOT / "docs" / "errors.md").read_text(encoding="utf-8"), f"docs/errors.md lacks {code}"
+
+
+def test_sqlglot_is_the_plain_package() -> None:
+    """Compiled classes of `sqlglot[c]` cannot be subclassed, and the dialect subclasses them."""
+    with pytest.raises(importlib.metadata.PackageNotFoundError):
+        importlib.metadata.version("sqlglotc")
+    import sqlglot.parser
+
+    assert sqlglot.parser.__file__.endswith(".py")
+
+
+def test_the_lock_is_exact_hashed_and_names_no_host() -> None:
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    entries = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+    assert entries
+    assert all(re.match(r"^[A-Za-z0-9._-]+==[^\s]+ ", entry) for entry in entries)
+    assert text.count("--hash=sha256:") >= len(entries)
+    assert "://" not in text
+    assert not re.search(r"^sqlglotc?\[|^sqlglotc", text, re.MULTILINE)

@@ -1,0 +1,90 @@
+"""The examples of the README and of docs/ are true: every block of CQL is bound, the queries over rows that it INSERTs
+are answered by the local runtime, and where a ```result block follows, the answer to the last one is compared with it.
+
+The blocks of a page build on each other. A block after the word `refused` (```cql refused) must be refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.algebra import Scan
+from penstock.connectors.sinks.text import csv_text
+from penstock.errors import PenstockError
+from penstock.language import Bound, Catalog, bind_script
+from penstock.runtime.local import run_local
+from penstock.tree import walk
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Example:
+    """line: where it stands in its page; result: the text of the block that follows it, if that is a result."""
+
+    line: int
+    text: str
+    refused: bool
+    result: str | None
+
+
+def examples(page: str) -> list[Example]:
+    blocks = list(_FENCE.finditer(page))
+    found = []
+    for block, following in zip_longest(blocks, blocks[1:]):
+        words = block["kind"].split()
+        if words[:1] != ["cql"]:
+            continue
+        adjacent = following is not None and following["kind"].strip() == "result"
+        result = following["text"] if adjacent and following is not None else None
+        found.append(Example(page.count("\n", 0, block.start()) + 1, block["text"], "refused" in words, result))
+    return found
+
+
+def answers(bound: Bound) -> dict[str, str]:
+    """The answers of the queries that read only rows INSERTed by the page, as csv."""
+    inputs = {}
+    for key, source in bound.catalog.sources.items():
+        if source.connector != "MEMORY":
+            continue
+        names = list(source.columns.names)
+        schema = pa.schema([pa.field(name, kind) for name, kind in zip(names, source.columns.types, strict=True)])
+        rows = [dict(zip(names, row, strict=True)) for row in bound.catalog.memory.get(key, ())]
+        inputs[source.name] = pa.Table.from_pylist(rows, schema)
+    queries = [q for q in bound.queries if {s.source.name for s in walk(q.root) if isinstance(s, Scan)} <= set(inputs)]
+    tables = run_local(queries, inputs).tables if queries else {}
+    return {name: csv_text(table).to_pybytes().decode() for name, table in tables.items()}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_examples_of_a_page(path: Path) -> None:
+    catalog = Catalog()
+    for example in examples(path.read_text(encoding="utf-8")):
+        place = f"{path.name}:{example.line}"
+        if example.refused:
+            with pytest.raises(PenstockError):
+                bind_script(example.text, catalog)
+            continue
+        bound = bind_script(example.text, catalog, file=place)
+        catalog = bound.catalog
+        found = answers(bound)
+        if example.result is not None:
+            assert found[bound.queries[-1].name] == example.result, place
+
+
+def test_the_readme_shows_a_result() -> None:
+    assert any(example.result for example in examples(PAGES[0].read_text(encoding="utf-8")))
+
+
+def test_the_demo_script_is_correct() -> None:
+    script = ROOT / "examples" / "flights.cql"
+    assert len(bind_script(script.read_text(encoding="utf-8"), file=script.name).queries) >= 6
