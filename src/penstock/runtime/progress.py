@@ -29,12 +29,14 @@ class QueryCounts:
 
 @dataclass
 class RunProgress:
-    """rows_per_second: input rows over the time since the first batch began. heartbeat: the least of all queries'."""
+    """rows_per_second: input rows over the time of the run; batches, batch_seconds: how many
+    there were, and the time that those of this run took. heartbeat: the least of all queries'."""
 
     rows_in: int = 0
     rows_out: int = 0
     heartbeat: str = ""
     rows_per_second: float = 0.0
     batches: int = 0
+    batch_seconds: float = 0.0
     sources: dict[str, SourceCounts] = field(default_factory=dict)
     queries: dict[str, QueryCounts] = field(default_factory=dict)

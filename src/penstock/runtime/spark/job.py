@@ -254,6 +254,12 @@ class SparkRun:
                 self._letters = str(letters.rename(kept))
             shutil.rmtree(self._checkpoint, ignore_errors=True)
 
+    def _batch_seconds(self) -> float:
+        if self._query is None:
+            return 0.0
+        spent = (p["durationMs"] for p in self._query.recentProgress if p["numInputRows"])
+        return float(sum(times.get("triggerExecution", 0) for times in spent)) / 1000.0
+
     def progress(self) -> RunProgress:
         with self._lock:
             totals, heartbeats = self._totals, dict(self._heartbeats)
@@ -273,6 +279,7 @@ class SparkRun:
         found.rows_out = sum(q.rows for q in found.queries.values())
         known = [(h, n) for n, h in heartbeats.items() if NOTHING < h < END]
         found.heartbeat = found.queries[min(known)[1]].heartbeat if known else ""
+        found.batch_seconds = self._batch_seconds()
         seconds = self._seconds or time.monotonic() - self._began
         found.rows_per_second = (found.rows_in - self._rows_before) / seconds if seconds > 0 else 0.0
         return found

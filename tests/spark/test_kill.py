@@ -1,0 +1,81 @@
+"""A run whose driver, JVM and workers are killed at a random moment, and one whose worker is: the same result."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.kills import survive
+from penstock.connectors.sinks.files import read_result
+from penstock.session import Session
+
+SCRIPT = """
+CREATE STREAM S (ts BIGINT, k INT, x DOUBLE) FROM FILES (path '{data}', format 'parquet') TIMESTAMP BY ts UNIT SECOND;
+CREATE QUERY sliding INTO FILES (path 'demo-results/sliding', format 'csv') AS
+  SELECT RSTREAM(k, COUNT(*) AS n, SUM(x) AS total) FROM S [RANGE 60 SECONDS SLIDE 10 SECONDS] GROUP BY k;
+CREATE QUERY joined INTO FILES (path 'demo-results/joined', format 'csv') AS
+  SELECT ISTREAM(a.k, a.x, b.x AS y) FROM S [NOW] AS a, S [RANGE 20 SECONDS] AS b WHERE a.k = b.k;
+"""
+
+
+def write_stream(folder: Path, files: int) -> None:
+    folder.mkdir()
+    for i in range(files):
+        ts = list(range(i * 40, i * 40 + 40))
+        table = pa.table(
+            {"ts": pa.array(ts, pa.int64()), "k": pa.array([t % 5 for t in ts], pa.int32()), "x": [t / 7 for t in ts]}
+        )
+        pq.write_table(table, folder / f"part-{i:03d}.parquet")
+
+
+def test_driver_killed(tmp_path: Path) -> None:
+    write_stream(tmp_path / "data", 12)
+    assert survive(SCRIPT.format(data=tmp_path / "data"), tmp_path, kills=1, seed=int(time.time()), batch="1")
+
+
+def test_worker_killed(spark: Any, tmp_path: Path) -> None:
+    write_stream(tmp_path / "data", 12)
+    text = "SET max_batch_bytes = 1;" + SCRIPT.format(data=tmp_path / "data").replace(
+        "demo-results", str(tmp_path / "out")
+    )
+    session = Session(spark)
+    session.execute(text)
+    run = session.start(checkpoint=str(tmp_path / "checkpoint"))
+    killed = 0
+    while not run.wait(0.5):
+        if killed < 2 and run.progress().batches > 1 + 2 * killed:
+            killed += _kill_a_worker()
+    assert killed == 2
+    calm = Session(spark)
+    calm.execute(text.replace(str(tmp_path / "out"), str(tmp_path / "calm")))
+    assert calm.start().wait(300)
+    for name in ("sliding", "joined"):
+        assert read_result(str(tmp_path / "out" / name)).equals(read_result(str(tmp_path / "calm" / name)))
+
+
+def _kill_a_worker() -> int:
+    """Kill one of the Python workers of this process's Spark; how many were killed."""
+    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
+    parents = {int(pid): int(ppid) for pid, ppid, _ in rows}
+    daemons = {int(pid) for pid, _, args in rows if "pyspark.daemon" in args and _descends(int(pid), parents)}
+    workers = [pid for pid, ppid in parents.items() if ppid in daemons and pid not in daemons]
+    workers += [pid for pid in daemons if parents[pid] in daemons]
+    for pid in workers[:1]:
+        os.kill(pid, signal.SIGKILL)
+    return len(workers[:1])
+
+
+def _descends(pid: int, parents: dict[int, int]) -> bool:
+    while pid in parents and pid > 1:
+        if pid == os.getpid():
+            return True
+        pid = parents[pid]
+    return False
