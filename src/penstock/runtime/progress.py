@@ -30,7 +30,7 @@ class QueryCounts:
 @dataclass
 class RunProgress:
     """rows_per_second: input rows over the time of the run; batches, batch_seconds: how many
-    there were, and the time that those of this run took. heartbeat: the least of all queries'."""
+    there were, and the time that those of this run took to execute. heartbeat: the least of all queries'."""
 
     rows_in: int = 0
     rows_out: int = 0

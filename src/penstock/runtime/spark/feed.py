@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.algebra.scans import Source
@@ -85,8 +85,11 @@ class Feed:
                 found.append(Piece(number, len(found), name, tuple(run), high))
                 highs = [s.high for s in run if s.high is not None]
                 high = max([h for h in (high, *highs) if h is not None], default=None)
-        found.append(Piece(number, len(found), None, ended=tuple(end["ended"])))
-        return found
+        ended = tuple(end["ended"])
+        if not found:
+            return [Piece(number, 0, None, ended=ended)]
+        # The first task tells what has ended; a task of its own for that would wait for a free core.
+        return [replace(found[0], ended=ended), *found[1:]]
 
     def _discover(self, first: bool) -> None:
         if not first and time.monotonic() < self._look_again:

@@ -86,8 +86,8 @@ class Ingest:
 
 def run_piece(folder: Folder, job: Job, tables: dict[str, Elements], piece: Piece) -> Iterator[Packet]:
     """All packets of one task; what was seen is written down before they leave."""
+    yield from by_shard(job.shards, {name: SourceProgress(ended=True) for name in piece.ended})
     if piece.source is None:
-        yield from by_shard(job.shards, {name: SourceProgress(ended=True) for name in piece.ended})
         return
     source = job.plan.sources[piece.source]
     ingest = Ingest(job, tables, source, piece.high)

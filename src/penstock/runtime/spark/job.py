@@ -257,8 +257,8 @@ class SparkRun:
     def _batch_seconds(self) -> float:
         if self._query is None:
             return 0.0
-        spent = (p["durationMs"] for p in self._query.recentProgress if p["numInputRows"])
-        return float(sum(times.get("triggerExecution", 0) for times in spent)) / 1000.0
+        spent = (p["durationMs"].get("addBatch", 0) for p in self._query.recentProgress)
+        return float(sum(spent)) / 1000.0
 
     def progress(self) -> RunProgress:
         with self._lock:
