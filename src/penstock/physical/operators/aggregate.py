@@ -8,6 +8,7 @@ closed ones with both ends, the last one open; when an open one ends in a later 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numba as nb
@@ -31,12 +32,14 @@ from penstock.types import BEGIN, END
 
 @nb.njit(cache=True)
 def _sweep(  # type: ignore[no-untyped-def]
-    slots, times, order, integers, floats, state_integers, state_floats, guards, out_integers, out_floats, out_event
-):
-    """Apply events, sorted by (slot, time), to the state; one output per (slot, time). guards[k] is the integer lane
-    that counts the terms of float pair k: at 0 the pair is exactly 0. Returns the number of outputs."""
+    slots, times, rows, signs, order, integers, floats, state_integers, state_floats, guards, out_integers, out_floats,
+    out_event,
+):  # fmt: skip
+    """Apply events, sorted by (slot, time), to the state; one output per (slot, time). Event e adds signs[e] times the
+    lanes of row rows[e]. guards[k] is the integer lane that counts the terms of float pair k: at 0 the pair is exactly
+    0. Returns the number of outputs."""
     n = order.shape[0]
-    width, pairs = integers.shape[0], guards.shape[0]
+    width, pairs = integers.shape[1], guards.shape[0]
     i = 0
     k = 0
     while i < n:
@@ -44,14 +47,15 @@ def _sweep(  # type: ignore[no-untyped-def]
         slot, time = slots[event], times[event]
         while i < n and slots[order[i]] == slot and times[order[i]] == time:
             event = order[i]
+            row, sign = rows[event], signs[event]
             for lane in range(width):
-                state_integers[lane, slot] += integers[lane, event]
+                state_integers[lane, slot] += sign * integers[row, lane]
             for p in range(pairs):
                 state_floats[2 * p, slot], state_floats[2 * p + 1, slot] = add_pair(
                     state_floats[2 * p, slot],
                     state_floats[2 * p + 1, slot],
-                    floats[2 * p, event],
-                    floats[2 * p + 1, event],
+                    sign * floats[row, 2 * p],
+                    sign * floats[row, 2 * p + 1],
                 )
             i += 1
         for p in range(pairs):
@@ -67,12 +71,26 @@ def _sweep(  # type: ignore[no-untyped-def]
     return k
 
 
+@dataclass(frozen=True)
 class _Events:
-    """Changes of lanes: slot, time, lanes, and the argument values of MIN, MAX and DISTINCT."""
+    """Changes of groups. Event e happens to the group in slots[e] at times[e]: the lanes of row rows[e] are added
+    (signs[e] = 1) or taken away (-1). A row that comes and goes in one round is there once, for two events.
+    integers, floats: (rows, lanes), so that a row's lanes lie together; values: of the rows, the arguments of MIN, MAX
+    and DISTINCT."""
 
-    def __init__(self, slots: Int64s, times: Int64s, lanes: tuple[Any, Any], values: tuple[pa.Array, ...]) -> None:
-        self.slots, self.times, self.values = slots, times, values
-        self.integers, self.floats = lanes
+    slots: Int64s
+    times: Int64s
+    rows: Int64s
+    signs: Int64s
+    integers: Int64s
+    floats: Float64s
+    values: tuple[pa.Array, ...]
+
+    @property
+    def weights(self) -> Int64s:
+        """By how many rows each event changes its group."""
+        weights: Int64s = self.signs * self.integers[self.rows, 0]
+        return weights
 
 
 class Aggregation(Operator):
@@ -140,11 +158,19 @@ class Aggregation(Operator):
         chosen = pa.array(heads)
         slots = self._groups.slots(first[heads], second[heads], [k.take(chosen) for k in keys])[codes]
         lanes, values = self._lanes(arrived.columns[self._keys :])
-        parts = [_Events(slots, arrived.ts, lanes, values)]
-        gone = arrived.exp <= heartbeat
-        later = ~gone & (arrived.exp < END)
-        if gone.any():
-            parts.append(_negative(slots[gone], arrived.exp[gone], _pick(lanes, gone), _pick_values(values, gone)))
+        every = np.arange(len(arrived))
+        gone = np.flatnonzero(arrived.exp <= heartbeat)
+        later = (arrived.exp > heartbeat) & (arrived.exp < END)
+        parts = [
+            _Events(
+                np.concatenate([slots, slots[gone]]),
+                np.concatenate([arrived.ts, arrived.exp[gone]]),
+                np.concatenate([every, gone]),
+                np.concatenate([np.ones(len(every), np.int64), np.full(len(gone), -1, np.int64)]),
+                *lanes,
+                values,
+            )
+        ]
         if later.any():
             columns = [c.filter(pa.array(later)) for c in arrived.columns[self._keys :]]
             head = [arrived.exp[later], first[later].view(np.int64), second[later].view(np.int64)]
@@ -158,17 +184,18 @@ class Aggregation(Operator):
         codes, heads = group_codes(first, second)
         slots = self._groups.slots(first[heads], second[heads])[codes]
         lanes, values = self._lanes(arrays[3:])
-        return _negative(slots, int64s(arrays[0]), lanes, values)
+        size = len(slots)
+        return _Events(slots, int64s(arrays[0]), np.arange(size), np.full(size, -1, np.int64), *lanes, values)
 
     def _lanes(self, columns: Any) -> tuple[tuple[Any, Any], tuple[pa.Array, ...]]:
         plan = self._plan
         width, length = plan.integers, len(columns[0])
-        integers = np.empty((width, length), np.int64)
+        integers = np.empty((length, width), np.int64)
         for i in range(width):
-            integers[i] = int64s(columns[i])
-        floats = np.empty((plan.floats, length), np.float64)
+            integers[:, i] = int64s(columns[i])
+        floats = np.empty((length, plan.floats), np.float64)
         for i in range(plan.floats):
-            floats[i] = columns[width + i].to_numpy(zero_copy_only=True)
+            floats[:, i] = columns[width + i].to_numpy(zero_copy_only=True)
         return (integers, floats), tuple(columns[width + plan.floats :])
 
     # -- the sweep ---------------------------------------------------------------------------------------------
@@ -194,8 +221,8 @@ class Aggregation(Operator):
         groups = self._groups
         count = int(
             _sweep(
-                events.slots, events.times, order, events.integers, events.floats, groups.integers, groups.floats,
-                self._guards, out_integers, out_floats, out_event,
+                events.slots, events.times, events.rows, events.signs, order, events.integers, events.floats,
+                groups.integers, groups.floats, self._guards, out_integers, out_floats, out_event,
             )
         )  # fmt: skip
         groups.touch(touched)
@@ -306,7 +333,8 @@ class Aggregation(Operator):
     def _follow_extremes(self, events: _Events, order: Int64s, count: int) -> dict[int, pa.Array]:
         result: dict[int, pa.Array] = {}
         for position, argument in enumerate(self._plan.extremes):
-            bag, pairs = self._bag_slots(argument, events.slots, events.values[position])
+            column = events.values[position].take(pa.array(events.rows))
+            bag, pairs = self._bag_slots(argument, events.slots, column)
             touched = np.unique(events.slots)
             held, place = self._held(bag, touched)
             involved = np.unique(np.concatenate([held, pairs[pairs >= 0]]))
@@ -321,7 +349,7 @@ class Aggregation(Operator):
                 events.times,
                 order,
                 pairs,
-                events.integers[0],
+                events.weights,
                 held[by_key],
                 starts,
                 bag.integers[0],
@@ -340,7 +368,7 @@ class Aggregation(Operator):
         offset = len(self._plan.extremes)
         for position, number in enumerate(self._plan.distincts):
             argument = self._plan.arguments[number]
-            column = events.values[offset + position]
+            column = events.values[offset + position].take(pa.array(events.rows))
             bag, pairs = self._bag_slots(number, events.slots, column)
             known = np.flatnonzero(pairs >= 0)
             if not len(known):
@@ -348,17 +376,18 @@ class Aggregation(Operator):
             slots, times = pairs[known], events.times[known]
             order = argsort_code_time(slots, times)
             event, step = np.empty(len(known), np.int64), np.empty(len(known), np.int64)
-            count = int(transitions(slots, times, order, events.integers[0][known], bag.integers[0], event, step))
+            count = int(transitions(slots, times, order, events.weights[known], bag.integers[0], event, step))
             bag.touch(np.unique(slots))
             rows = known[event[:count]]
             integers, floats = value_lanes(argument, column.take(pa.array(rows)), step[:count])
-            lanes = (np.zeros((self._plan.integers, count), np.int64), np.zeros((self._plan.floats, count)))
+            lanes = (np.zeros((count, self._plan.integers), np.int64), np.zeros((count, self._plan.floats)))
             for i, lane in enumerate(integers):
-                lanes[0][argument.integers + i] = lane
+                lanes[0][:, argument.integers + i] = lane
             for i, values in enumerate(floats):
-                lanes[1][argument.floats + i] = values
+                lanes[1][:, argument.floats + i] = values
             nothing = tuple(pa.nulls(count, v.type) for v in events.values)
-            parts.append(_Events(events.slots[rows], events.times[rows], lanes, nothing))
+            told = (events.slots[rows], events.times[rows], np.arange(count), np.ones(count, np.int64))
+            parts.append(_Events(*told, *lanes, nothing))
         return _join(parts)
 
 
@@ -384,25 +413,17 @@ def _match(
     return rows[mine], place[mine]
 
 
-def _negative(slots: Int64s, times: Int64s, lanes: tuple[Any, Any], values: tuple[pa.Array, ...]) -> _Events:
-    return _Events(slots, times, (-lanes[0], -lanes[1]), values)
-
-
-def _pick(lanes: tuple[Any, Any], mask: Bools) -> tuple[Any, Any]:
-    return lanes[0][:, mask], lanes[1][:, mask]
-
-
-def _pick_values(values: tuple[pa.Array, ...], mask: Bools) -> tuple[pa.Array, ...]:
-    chosen = pa.array(mask)
-    return tuple(v.filter(chosen) for v in values)
-
-
 def _join(parts: list[_Events]) -> _Events:
     if len(parts) == 1:
         return parts[0]
-    lanes = (
-        np.concatenate([p.integers for p in parts], axis=1),
-        np.concatenate([p.floats for p in parts], axis=1),
+    sizes = [len(p.integers) for p in parts]
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    return _Events(
+        np.concatenate([p.slots for p in parts]),
+        np.concatenate([p.times for p in parts]),
+        np.concatenate([p.rows + start for p, start in zip(parts, starts, strict=True)]),
+        np.concatenate([p.signs for p in parts]),
+        np.concatenate([p.integers for p in parts]),
+        np.concatenate([p.floats for p in parts]),
+        tuple(pa.concat_arrays([p.values[i] for p in parts]) for i in range(len(parts[0].values))),
     )
-    values = tuple(pa.concat_arrays([p.values[i] for p in parts]) for i in range(len(parts[0].values)))
-    return _Events(np.concatenate([p.slots for p in parts]), np.concatenate([p.times for p in parts]), lanes, values)
