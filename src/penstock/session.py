@@ -7,9 +7,8 @@ single queries over bounded inputs. It works inside a SparkSession that exists a
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,25 +18,21 @@ import pyarrow as pa
 from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.render import render
-from penstock.algebra.scans import Scan, Source
-from penstock.connectors.contract import Sink
-from penstock.connectors.sinks import open_sink
+from penstock.algebra.scans import Source
 from penstock.connectors.sinks.memory import collected
-from penstock.connectors.sources import open_source
-from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError, nearest
 from penstock.explain import to_json, to_mermaid_side_by_side, to_text
 from penstock.language import Catalog, Explain, bind_query, bind_script
 from penstock.physical.planner import plan_queries
 from penstock.physical.render import render_plan
 from penstock.settings import Settings
-from penstock.tree import Node, transform_up, walk
 from penstock.types import CALENDAR, Interval, Schema, TimeDomain, Unit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.runtime.spark.job import SparkRun
+    from penstock.runtime.spark.launch import Work
 
 FORMATS = ("text", "json", "mermaid")
 
@@ -156,7 +151,14 @@ class Session:
         chosen = [known[n.lower()] for n in queries] if queries is not None else list(known.values())
         if not chosen:
             raise PenstockError("P0201", "the script creates no query", hint="CREATE QUERY name INTO ... AS SELECT ...")
-        return _start(self, chosen, checkpoint, drain, overwrite)
+        from penstock.runtime.spark.launch import launch
+
+        return launch(self._work(chosen, drain), checkpoint, overwrite)
+
+    def _work(self, queries: Sequence[Query], drain: bool) -> Work:
+        from penstock.runtime.spark.launch import Work
+
+        return Work(tuple(queries), self.catalog.memory, self._frames, self.settings, drain, lambda: self.spark)
 
 
 class QueryHandle:
@@ -172,7 +174,9 @@ class QueryHandle:
 
     def collect(self, drain: bool = False) -> pa.Table:
         """The whole answer over bounded inputs, as an Arrow table; DataFrame streams are read as far as they go."""
-        run = _start(self._session, [self._query], None, drain, False)
+        from penstock.runtime.spark.launch import launch
+
+        run = launch(self._session._work([self._query], drain), None, False)
         if any(_streams(df) for df in self._session._frames.values()):
             run.end_frames()
         run.wait()
@@ -181,16 +185,10 @@ class QueryHandle:
     def to_dataframe(self, folder: str | None = None) -> DataFrame:
         """A streaming DataFrame of the answer, for any Spark sink. folder: where the readers keep what they know; give
         one beside the sink's checkpoint to resume, else it is temporary."""
-        from penstock.physical.answers import answer_schema
-        from penstock.runtime.spark.folder import Folder
-        from penstock.runtime.spark.frames import spark_schema
-        from penstock.runtime.spark.job import answers_only, assemble
+        from penstock.runtime.spark.launch import answer_frame
 
-        spark = self._session.spark
         place = Path(folder or tempfile.mkdtemp(prefix="penstock-"))
-        job, frames = _prepare(self._session, [self._query], place, False)
-        packets = assemble(spark, Folder(place), job, frames)
-        return answers_only(packets, Folder(place), self._query.name, spark_schema(answer_schema(self._query)))
+        return answer_frame(self._session._work([self._query], False), place)
 
 
 def explain(query: Query, format: str = "text") -> str:  # noqa: A002 - the door's word
@@ -208,118 +206,6 @@ def explain(query: Query, format: str = "text") -> str:  # noqa: A002 - the door
     if format == "mermaid":
         return to_mermaid_side_by_side([(f"{query.name}: {title}", tree) for title, tree in parts])
     return "\n".join(f"-- {query.name}: {title}\n{to_text(tree)}" for title, tree in parts)
-
-
-# -- preparing a run -------------------------------------------------------------------------------------------------
-
-
-def _start(
-    session: Session, queries: Sequence[Query], checkpoint: str | None, drain: bool, overwrite: bool
-) -> SparkRun:
-    ephemeral = checkpoint is None
-    place = Path(tempfile.mkdtemp(prefix="penstock-")) if checkpoint is None else Path(checkpoint)
-    try:
-        return _started(session, queries, place, drain, overwrite, ephemeral)
-    except BaseException:
-        if ephemeral:
-            shutil.rmtree(place, ignore_errors=True)
-        raise
-
-
-def _started(
-    session: Session, queries: Sequence[Query], place: Path, drain: bool, overwrite: bool, ephemeral: bool
-) -> SparkRun:
-    from penstock.runtime.spark.folder import Folder
-    from penstock.runtime.spark.job import SparkRun
-
-    resume = Folder(place / "penstock").has_job
-    sinks: dict[str, Sink] = {}
-    _check_sources(session, queries)
-    for query in queries:
-        sinks[query.name] = open_sink(query)
-    for sink in sinks.values():
-        sink.open(resume, overwrite)
-    spark = session.spark
-    job, frames = _prepare(session, queries, place / "penstock", drain)
-    return SparkRun(spark, place, job, sinks, frames, ephemeral)
-
-
-def _check_sources(session: Session, queries: Sequence[Query]) -> None:
-    """Refuse before anything starts what cannot be read."""
-    for source in _sources(queries).values():
-        if source.connector == "FILES":
-            open_source(source).check()
-
-
-def _sources(queries: Sequence[Query]) -> dict[str, Source]:
-    return {n.source.name: n.source for q in queries for n in walk(q.root) if isinstance(n, Scan)}
-
-
-def _prepare(
-    session: Session, queries: Sequence[Query], root: Path, drain: bool
-) -> tuple[Any, Mapping[str, DataFrame]]:
-    """Everything that workers need, written to `root`; on a restart, what was written before."""
-    from penstock.runtime.spark.folder import Folder, Intake, Job
-    from penstock.runtime.spark.session import shard_keys
-    from penstock.runtime.statics import read_statics
-
-    folder = Folder(root)
-    sources = _sources(queries)
-    frames = {n: session._frames[n] for n in sources if _streams(session._frames.get(n))}
-    # Spooled rows lie beside the checkpoint, so that a restart reads the same.
-    spooled = {n: _spooled(session, s, root) for n, s in sources.items() if s.connector != "FILES" and n not in frames}
-    ready = [replace(q, root=optimize(_with_sources(q.root, spooled))) for q in queries]
-    plan = plan_queries(ready)
-    shards = session.settings.get_int("shards") or session.spark.sparkContext.defaultParallelism
-    identity = {"queries": {q.name: [q.root.fingerprint, str(q.sink)] for q in ready}, "drain": drain}
-    if folder.has_job:
-        if folder.read_mark("identity") != identity:
-            raise PenstockError(
-                "P0602", f"the checkpoint {root.parent} belongs to another script, or to another version of this one",
-                hint="give a new --checkpoint, or run the script that it was made with",
-            )  # fmt: skip
-        return folder.read_job(), frames
-    for name, source in sources.items():
-        if name in spooled and not (source.is_stream or source.timestamp is not None):
-            sources[name] = spooled[name]
-    statics = read_statics(plan, folder.dead_letters)
-    limit = session.settings.get_int("max_batch_bytes")
-    parallelism = session.spark.sparkContext.defaultParallelism
-    read = tuple(source for name, source in plan.sources.items() if name not in frames)
-    intake = Intake(read, frozenset(frames), limit, parallelism)
-    job = Job(plan, shards, tuple(shard_keys(shards)), drain, intake)
-    folder.write_mark("identity", identity)
-    folder.write_job(job, statics)
-    return job, frames
-
-
-def _spooled(session: Session, source: Source, root: Path) -> Source:
-    """The same source, its rows being in files that every worker can read."""
-    given = session._frames.get(source.name)
-    place = (
-        root
-        / "spool"
-        / (source.name if given is not None and not isinstance(given, pa.Table) else f"{source.name}.arrow")
-    )
-    if not place.exists():
-        if given is None:
-            spool(source, list(session.catalog.memory.get(source.name.lower(), ())), str(place))
-        elif isinstance(given, pa.Table):
-            spool(source, given, str(place))
-        else:
-            from penstock.runtime.spark.frames import write_frame
-
-            write_frame(given, str(place))
-    return replace(source, options=(("spool", str(place)),))
-
-
-def _with_sources(root: Any, sources: Mapping[str, Source]) -> Any:
-    def change(node: Node) -> Node:
-        if isinstance(node, Scan) and node.source.name in sources:
-            return replace(node, source=sources[node.source.name])
-        return node
-
-    return transform_up(root, change)
 
 
 def _streams(df: Any) -> bool:

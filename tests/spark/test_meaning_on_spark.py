@@ -124,7 +124,7 @@ def test_one_job_answers_as_the_oracle(spark: Any, tmp_path: Path, seed: int, dr
     run = session.start(checkpoint=str(tmp_path / "checkpoint"), drain=drain)
     assert run.wait(500)
     progress = run.progress()
-    assert {n: s.rows for n, s in progress.sources.items()} == {"S": 60, "T": 30, "U": 25}
+    assert {n: s.rows for n, s in progress.sources.items()} == {"S": 60, "T": 30, "U": 25, "R": 4}
     assert progress.batches > 5
     for query in bind_script(script).queries:
         expected = run_oracle(query, tables, drain=drain)

@@ -73,10 +73,10 @@ class FilesSink(Sink):
                 self._same(found)
                 self._remove(unfinished)
                 return
-            if len(names) > len(unfinished):
+            if len(names) > len(unfinished) + (MARKER in names):
                 self._make_room(names, found, overwrite)
             else:
-                # A run that was killed before its marker stood left no result.
+                # A run that was killed before its first batch left no result, at most a marker.
                 self._remove(unfinished)
             self._folder.mkdir(parents=True, exist_ok=True)
             self._place(

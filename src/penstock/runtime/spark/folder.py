@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from penstock.physical.plan import Plan
 
 
+#: The round under which the static relations, read before the start, are accounted for.
+STATICS = "statics"
+
+
 @dataclass(frozen=True)
 class Intake:
     """What is read and how much at once. sources: the timed sources that our reader reads; spark_sources: those that
@@ -88,7 +92,7 @@ class Folder:
             batch = elements.to_batch()
             with pa.OSFile(str(folder / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
                 writer.write_batch(batch)
-        _write(self.root / "intake.pickle", pickle.dumps(job.intake))
+        self.write_intake(job.intake)
         _write(self.root / "job.pickle", pickle.dumps(job))
 
     @property
@@ -99,6 +103,9 @@ class Folder:
         job = pickle.loads((self.root / "job.pickle").read_bytes())
         assert isinstance(job, Job)
         return job
+
+    def write_intake(self, intake: Intake) -> None:
+        _write(self.root / "intake.pickle", pickle.dumps(intake))
 
     def read_intake(self) -> Intake:
         intake = pickle.loads((self.root / "intake.pickle").read_bytes())

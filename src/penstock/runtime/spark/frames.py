@@ -12,7 +12,7 @@ from penstock.types import TIMESTAMP, Field, Schema
 
 
 def is_frame(value: object) -> bool:
-    return isinstance(value, DataFrame) or (type(value).__name__ == "DataFrame" and hasattr(value, "isStreaming"))
+    return isinstance(value, DataFrame)
 
 
 def frame_schema(name: str, frame: DataFrame) -> Schema:

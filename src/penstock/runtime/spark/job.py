@@ -20,6 +20,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from penstock.algebra.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.errors import CODES, PenstockError
 from penstock.physical.answers import answer_table
@@ -173,8 +174,8 @@ class SparkRun:
                     for reason, count in seen.malformed.items():
                         total["malformed"][reason] = total["malformed"].get(reason, 0) + count
             kept = sorted(set(self._totals["rounds"]) | set(fresh))
-            for prefix in ("b", ""):
-                mine = [r for r in kept if r.startswith("b") == (prefix == "b")]
+            for prefix in ("b", "0123456789"):
+                mine = [r for r in kept if r[0] in prefix]
                 for old in mine[:-4]:
                     shutil.rmtree(self._folder.root / "seen" / old, ignore_errors=True)
                     kept.remove(old)
@@ -220,11 +221,11 @@ class SparkRun:
             time.sleep(0.02)
 
     def _committed(self) -> bool:
-        """Whether the batch with which the sources ended is committed in Spark's log too."""
+        """Whether the batch with which the sources ended is committed and reported by Spark too."""
         if self._ended_in is None or self._query is None:
             return False
-        log = self._checkpoint / "spark" / "commits" / str(self._ended_in)
-        return log.exists() or not self._query.isActive
+        last = self._query.lastProgress
+        return not self._query.isActive or (last is not None and last["batchId"] >= self._ended_in)
 
     def end_frames(self) -> None:
         """Say that DataFrame sources have given all they will, once everything available has been read."""
@@ -264,7 +265,7 @@ class SparkRun:
         with self._lock:
             totals, heartbeats = self._totals, dict(self._heartbeats)
             found = RunProgress(batches=totals["batch"] + 1)
-            for name, source in self._job.plan.sources.items():
+            for name, source in _all_sources(self._job).items():
                 counts = totals["sources"].get(name, {"rows": 0, "late": 0, "lag": 0, "malformed": {}})
                 needed = source.domain.show_length(counts["lag"]) if counts["late"] and source.domain else None
                 malformed = sum(counts["malformed"].values())
@@ -283,6 +284,12 @@ class SparkRun:
         seconds = self._seconds or time.monotonic() - self._began
         found.rows_per_second = (found.rows_in - self._rows_before) / seconds if seconds > 0 else 0.0
         return found
+
+
+def _all_sources(job: Job) -> dict[str, Source]:
+    """The timed sources and the static relations of a job."""
+    statics = {name: source for plan in job.plan.statics.values() for name, source in plan.sources.items()}
+    return {**job.plan.sources, **statics}
 
 
 _OWN_ERROR = re.compile(r"error (P\d{4}): (.*)")

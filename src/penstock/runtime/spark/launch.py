@@ -1,0 +1,161 @@
+"""From bound queries to a started run: check, refuse, write down what workers need, start.
+
+The order matters for a crash at any point: a checkpoint of another script is refused first, then results that exist;
+the job file is written last, and only a run that has it resumes. A result that a start left without any rows is no
+obstacle to the next start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.algebra import Algebra
+from penstock.algebra.optimizer import optimize
+from penstock.algebra.query import Query
+from penstock.algebra.scans import Scan, Source
+from penstock.connectors.sinks import open_sink
+from penstock.connectors.sources import open_source
+from penstock.connectors.sources.memory import spool
+from penstock.errors import PenstockError
+from penstock.physical.answers import answer_schema
+from penstock.physical.planner import plan_queries
+from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen
+from penstock.runtime.spark.frames import spark_schema, write_frame
+from penstock.runtime.spark.job import SparkRun, answers_only, assemble
+from penstock.runtime.spark.session import shard_keys
+from penstock.runtime.statics import read_statics
+from penstock.settings import Settings
+from penstock.tree import Node, transform_up, walk
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to run. rows: those of MEMORY sources, by name in lower case; frames: DataFrames and Arrow tables by
+    source; spark: gives the session when it is needed."""
+
+    queries: tuple[Query, ...]
+    rows: Mapping[str, Sequence[tuple[Any, ...]]]
+    frames: Mapping[str, Any]
+    settings: Settings
+    drain: bool
+    spark: Callable[[], SparkSession]
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        return {n.source.name: n.source for q in self.queries for n in walk(q.root) if isinstance(n, Scan)}
+
+    @property
+    def streaming(self) -> dict[str, DataFrame]:
+        """The streaming DataFrames among the sources."""
+        return {n: self.frames[n] for n in self.sources if getattr(self.frames.get(n), "isStreaming", False)}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same when a checkpoint is resumed."""
+        queries = {q.name: [optimize(q.root).fingerprint, str(q.sink)] for q in self.queries}
+        rows = {n: repr(self.rows.get(n.lower())) for n, s in sorted(self.sources.items()) if s.connector == "MEMORY"}
+        return {"queries": queries, "drain": self.drain, "rows": hashlib.sha256(repr(rows).encode()).hexdigest()}
+
+
+def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
+    """Start `work` as one job. checkpoint: a folder to resume from; without one the run is ephemeral. Raises
+    PenstockError for what cannot start: P0401, P0402, P0404, P0501, P0602, P0603."""
+    ephemeral = checkpoint is None
+    place = Path(tempfile.mkdtemp(prefix="penstock-")) if checkpoint is None else Path(checkpoint).absolute()
+    try:
+        return _launch(work, place, overwrite, ephemeral)
+    except BaseException:
+        if ephemeral:
+            shutil.rmtree(place, ignore_errors=True)
+        raise
+
+
+def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkRun:
+    folder = Folder(place / "penstock")
+    _same_script(work, folder)
+    for source in work.sources.values():
+        if source.connector == "FILES":
+            open_source(source).check()
+    sinks = {query.name: open_sink(query) for query in work.queries}
+    for sink in sinks.values():
+        sink.open(folder.has_job, overwrite)
+    spark = work.spark()
+    job = prepare(work, folder)
+    return SparkRun(spark, place, job, sinks, work.streaming, ephemeral)
+
+
+def answer_frame(work: Work, place: Path) -> DataFrame:
+    """The answer of the one query of `work` as a streaming DataFrame; `place`: the folder that its workers share."""
+    (query,) = work.queries
+    folder = Folder(place.absolute())
+    _same_script(work, folder)
+    spark = work.spark()
+    packets = assemble(spark, folder, prepare(work, folder), work.streaming)
+    return answers_only(packets, folder, query.name, spark_schema(answer_schema(query)))
+
+
+def _same_script(work: Work, folder: Folder) -> None:
+    if folder.has_job and folder.read_mark("identity") != work.identity:
+        raise PenstockError(
+            "P0602",
+            f"the checkpoint {folder.root.parent} belongs to another script, or to another version of this one",
+            hint="give a new --checkpoint, or run the script that it was made with",
+        )
+
+
+def prepare(work: Work, folder: Folder) -> Job:
+    """Everything that workers need, written to `folder`; on a restart, what was written before."""
+    parallelism = work.spark().sparkContext.defaultParallelism
+    limit = work.settings.get_int("max_batch_bytes")
+    if folder.has_job:
+        # How much a round reads may change between starts; what it means may not.
+        job = folder.read_job()
+        job = replace(job, intake=replace(job.intake, max_batch_bytes=limit, parallelism=parallelism))
+        folder.write_intake(job.intake)
+        return job
+    streaming = work.streaming
+    to_spool = {n: s for n, s in work.sources.items() if s.connector in ("MEMORY", "DATAFRAME") and n not in streaming}
+    spooled = {n: _spooled(work, s, folder.root) for n, s in to_spool.items()}
+    ready = [replace(q, root=optimize(_with_sources(q.root, spooled))) for q in work.queries]
+    plan = plan_queries(ready)
+    statics, read = read_statics(plan, folder.dead_letters)
+    for name, (rows, malformed) in read.items():
+        folder.write_seen(STATICS, name, 0, Seen(rows=rows, malformed=malformed))
+    shards = work.settings.get_int("shards") or parallelism
+    own = tuple(source for name, source in plan.sources.items() if name not in streaming)
+    intake = Intake(own, frozenset(streaming), limit, parallelism)
+    job = Job(plan, shards, tuple(shard_keys(shards)), work.drain, intake)
+    folder.write_mark("identity", work.identity)
+    folder.write_job(job, statics)
+    return job
+
+
+def _spooled(work: Work, source: Source, root: Path) -> Source:
+    """The same source, its rows being in files beside the checkpoint that every worker can read."""
+    given = work.frames.get(source.name)
+    if isinstance(given, DataFrame):
+        place = root / "spool" / source.name
+        write_frame(given, str(place))
+    else:
+        place = root / "spool" / f"{source.name}.arrow"
+        rows = given if isinstance(given, pa.Table) else list(work.rows.get(source.name.lower(), ()))
+        spool(source, rows, str(place))
+    return replace(source, options=(("spool", str(place)),))
+
+
+def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
+    def change(node: Node) -> Node:
+        if isinstance(node, Scan) and node.source.name in sources:
+            return replace(node, source=sources[node.source.name])
+        return node
+
+    return transform_up(root, change)
