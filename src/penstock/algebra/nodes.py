@@ -91,5 +91,6 @@ def named(text: str, name: str) -> str:
 
 
 def is_static(node: Algebra) -> bool:
-    """Whether the relation is the same at every instant: only static relations stand below."""
-    return node.domain is None
+    """Whether the relation is the same at every instant: only static relations stand below. A stream made of them
+    does not count: its elements come at the first instant, and a window over them ends."""
+    return node.domain is None and not any(isinstance(n, Algebra) and n.is_stream for n in walk(node))

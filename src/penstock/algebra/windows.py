@@ -32,6 +32,11 @@ class Window(Algebra):
     align: int = 0
 
     @property
+    def lifetime(self) -> int | None:
+        """How many ticks an element counts, before SLIDE rounds: one for NOW, None for ever."""
+        return 1 if self.kind is WindowKind.NOW else self.length
+
+    @property
     def schema(self) -> Schema:
         return self.input.schema
 

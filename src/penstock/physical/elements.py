@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from penstock.types import BEGIN, END
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Ticks = TypeVar("Ticks", int, Int64s)
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,11 @@ def decode(blob: bytes | memoryview | pa.Buffer) -> list[pa.RecordBatch]:
     """The inverse of `encode`; the batches share the blob's memory."""
     with pa.ipc.open_stream(pa.py_buffer(blob) if not isinstance(blob, pa.Buffer) else blob) as reader:
         return list(reader)
+
+
+def round_up(ts: Ticks, slide: int, align: int) -> Ticks:
+    """The smallest align + k·slide that is ≥ ts, for one tick or an array of them."""
+    return align - ((align - ts) // slide) * slide
 
 
 def as_python(elements: Elements) -> list[tuple[Any, ...]]:

@@ -8,6 +8,7 @@ registry (`operators/__init__.py`) turns specs into operators.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -155,7 +156,7 @@ class LookupSpec(Spec):
         return {"table": self.table}
 
 
-class StreamMode:
+class StreamMode(enum.Enum):
     """How an RSTREAM is evaluated."""
 
     BOUNDARIES = "boundaries"
@@ -182,13 +183,13 @@ class RStreamSpec(Spec):
     evaluation instant."""
 
     types: tuple[pa.DataType, ...]
-    mode: str
+    mode: StreamMode
     slide: int = 1
     align: int = 0
     strict: bool = False
 
     def describe(self) -> dict[str, str]:
-        return {"evaluated": self.mode}
+        return {"evaluated": self.mode.value}
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class Builder:
     def lower(self, node: Algebra) -> Lowered:
         found = self.known.get(node.fingerprint)
         if found is None:
-            if is_static(node) and not node.is_stream and not self.inputs_static:
+            if is_static(node) and not self.inputs_static:
                 found = self.static(node)
             else:
                 found = lower(node, self)
@@ -220,8 +220,7 @@ def _moved(partitions: Partitions, places: dict[int, int]) -> Partitions:
 @lower.register
 def _window(node: Window, builder: Builder) -> Lowered:
     child = builder.lower(node.input)
-    length = 1 if node.kind.name == "NOW" else node.length
-    step = builder.add(WindowSpec(length, node.slide, node.align), [Input(child.step)], child.stage, node)
+    step = builder.add(WindowSpec(node.lifetime, node.slide, node.align), [Input(child.step)], child.stage, node)
     return replace(child, step=step)
 
 

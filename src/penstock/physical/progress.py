@@ -14,6 +14,7 @@ from functools import singledispatch
 from penstock.algebra.nodes import Algebra, leaves
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.windows import Window
+from penstock.physical.elements import round_up
 from penstock.types import BEGIN, END
 
 #: The heartbeat before anything is known.
@@ -91,5 +92,5 @@ def _window(node: Window, progress: Progress) -> int | None:
     if last is None:
         return None
     # UNBOUNDED never empties; its boundaries that saw data are still evaluated.
-    end = last + (node.length if node.length is not None else 1 if node.kind.name == "NOW" else 0)
-    return end if node.slide is None else node.align - ((node.align - end) // node.slide) * node.slide
+    end = last + (node.lifetime or 0)
+    return end if node.slide is None else round_up(end, node.slide, node.align)

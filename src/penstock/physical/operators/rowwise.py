@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.expressions.evaluate import evaluate_all, mask
-from penstock.physical.elements import Elements, Int64s
+from penstock.physical.elements import Elements, round_up
 from penstock.physical.lanes import pre_aggregate, to_lanes
 from penstock.physical.operators.contract import Operator
 from penstock.physical.plan import FilterSpec, LanesSpec, ProjectSpec, UnionSpec, WindowSpec
@@ -58,11 +58,6 @@ class TimeWindow(Operator):
         if spec.slide is not None:
             result = result.filter(ts < exp)  # T < s leaves gaps
         return [result] if len(result) else []
-
-
-def round_up(ts: Int64s, slide: int, align: int) -> Int64s:
-    """The smallest align + k·slide that is ≥ ts."""
-    return align - ((align - ts) // slide) * slide
 
 
 class Lanes(Operator):

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, Int64s, concat
+from penstock.physical.elements import Elements, Int64s, concat, round_up
 from penstock.physical.operators.changes import in_order, net
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
-from penstock.physical.operators.rowwise import round_up
 from penstock.physical.plan import RStreamSpec, StreamMode
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.held import Held
@@ -63,17 +62,17 @@ class RStream(Operator):
 
     def _evaluate(self, relation: Elements | None, since: int, until: int) -> list[Elements]:
         spec = self._spec
-        arrivals = self._arrivals.until(until) if spec.mode == StreamMode.INSTANTS else None
+        arrivals = self._arrivals.until(until) if spec.mode is StreamMode.INSTANTS else None
         if relation is None:
             return []
         low, high = np.maximum(relation.ts, since), np.minimum(relation.exp, until + 1)
-        if spec.mode == StreamMode.INSTANTS:
+        if spec.mode is StreamMode.INSTANTS:
             instants = self._instants(relation, arrivals, since, until)
             begin = np.searchsorted(instants, low)
             rows, offset = _repeat(np.searchsorted(instants, high) - begin)
             return self._told(relation, rows, instants[begin[rows] + offset])
-        step = spec.slide if spec.mode == StreamMode.BOUNDARIES else 1
-        align = spec.align if spec.mode == StreamMode.BOUNDARIES else 0
+        step = spec.slide if spec.mode is StreamMode.BOUNDARIES else 1
+        align = spec.align if spec.mode is StreamMode.BOUNDARIES else 0
         begin = round_up(low, step, align)
         rows, offset = _repeat(-((begin - high) // step))
         return self._told(relation, rows, begin[rows] + step * offset)

@@ -7,7 +7,6 @@ what it has seen.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -122,7 +121,6 @@ def run_batches(
 
 def finish(folder: Folder, ingest: Ingest, source: str, round_: str, task: int) -> None:
     number = int(round_.lstrip("b"))
-    ingest.seen = replace(ingest.seen)
     DeadLetters(folder.dead_letters).write(source, number, task, ingest.letters)
     folder.write_seen(round_, source, task, ingest.seen)
 
