@@ -130,7 +130,9 @@ class Aggregation(Operator):
         arrived = self._early.until(moment.heartbeat)
         events = self._events(arrived, moment.heartbeat)
         result: list[Elements] = []
-        if not self._grouped and not self._started and moment.shard == 0:
+        # Not before time is known at all: rows from the beginning of time may still come.
+        begun = moment.heartbeat >= BEGIN
+        if begun and not self._grouped and not self._started and moment.shard == 0:
             result += self._first_row(events)
         if events is not None and len(events.slots):
             result += self._changes(self._with_distinct(events))
