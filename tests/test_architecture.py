@@ -164,8 +164,9 @@ def test_the_oracle_stands_alone() -> None:
     while waiting:
         module = waiting.pop()
         seen.add(module)
-        path = ROOT / "src" / "penstock" / (module.replace(".", "/") + ".py")
-        for line, name in imports(path.read_text(encoding="utf-8"), module, is_package=False):
+        folder = ROOT / "src" / "penstock" / module.replace(".", "/")
+        path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+        for line, name in imports(path.read_text(encoding="utf-8"), module, is_package=folder.is_dir()):
             inner = name.removeprefix("penstock.")
             if inner == name or any(belongs(inner, layer) for layer in ORACLE):
                 continue

@@ -1,6 +1,6 @@
 """The oracle: the answer of a query, executed naively from its algebra alone (LANGUAGE 2, the law).
 
-Everything else in Penstock is tested against this page and `denotation.py`, which says what every operator means. Here
+Everything else in Penstock is tested against this page and `denotation/`, which says what every operator means. Here
 stands what surrounds the operators: which rows are late, when time begins and ends, and how the answer is told. Nothing
 physical is imported, nothing is incremental, and speed is no aim.
 

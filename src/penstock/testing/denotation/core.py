@@ -1,20 +1,9 @@
-"""The denotation of every operator: what it means, as plain definitions over small bags (LANGUAGE 2 and 4).
-
-A *stream* is denoted by its bag of (timestamp, tuple); a *relation* by a function that gives the bag R(τ), together
-with the instants at which R may change. Nothing is incremental. A new operator is one more `denote.register`; a test
-fails for an operator without one.
-"""
+"""Scans, time windows, selection, projection, inner join, grouping, DISTINCT, UNION ALL and relation to stream."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import singledispatch
+from collections.abc import Iterable
 from itertools import compress
-from typing import Any
-
-import pyarrow as pa
 
 from penstock.algebra import (
     Aggregate,
@@ -24,7 +13,6 @@ from penstock.algebra import (
     Project,
     RelationScan,
     RelationToStream,
-    Scan,
     Select,
     StreamKind,
     StreamScan,
@@ -32,87 +20,23 @@ from penstock.algebra import (
     Window,
     WindowKind,
     evaluation_period,
-    leaves,
 )
-from penstock.expressions.evaluate import evaluate
-from penstock.expressions.nodes import Column, Expression
 from penstock.testing.aggregates import aggregate
+from penstock.testing.denotation.base import (
+    Bag,
+    Relation,
+    Stream,
+    World,
+    denote,
+    first_instant,
+    minus,
+    relation,
+    steps,
+    values_of,
+    windowed,
+)
 from penstock.testing.values import Row, key_of
-from penstock.tree import walk
 from penstock.types import BEGIN, END
-
-Bag = list[Row]
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A bag of (timestamp, tuple)."""
-
-    elements: list[tuple[int, Row]]
-
-
-@dataclass(frozen=True)
-class Relation:
-    """R(τ) by `at`. `instants`: every finite instant at which R may differ from the instant before."""
-
-    instants: frozenset[int]
-    at: Callable[[int], Bag]
-
-
-@dataclass(frozen=True)
-class World:
-    """The inputs as the query sees them: per source the (timestamp, row) pairs that were not late, in arrival order.
-    A static relation's rows are there from BEGIN. `final`: the last instant of the query's time."""
-
-    rows: Mapping[str, list[tuple[int, Row]]]
-    final: int
-
-
-def first_instant(node: Algebra, world: World) -> int | None:
-    """t0: where the time line of a query begins. The smallest timestamp of any timed input below `node`; 0 where only
-    static relations stand below; None while no timed input has any element."""
-    timed = [leaf.source for leaf in leaves(node) if isinstance(leaf, Scan) and not leaf.source.is_static]
-    if not timed:
-        return 0
-    return min((ts for source in timed for ts, _ in world.rows[source.name]), default=None)
-
-
-def steps(relation: Relation, start: int | None) -> Iterable[tuple[int, Bag, Bag]]:
-    """(τ, R(τ−1), R(τ)) for every instant from `start` on at which R may change; before `start` R is empty."""
-    if start is None:
-        return
-    before: Bag = []
-    for tau in sorted({start} | {i for i in relation.instants if i > start}):
-        now = relation.at(tau)
-        yield tau, before, now
-        before = now
-
-
-def minus(left: Bag, right: Bag) -> Bag:
-    """The bag difference left − right."""
-    taken = Counter(map(key_of, right))
-    rest = []
-    for row in left:
-        key = key_of(row)
-        if taken[key]:
-            taken[key] -= 1
-        else:
-            rest.append(row)
-    return rest
-
-
-@singledispatch
-def denote(node: Algebra, world: World) -> Stream | Relation:
-    """What `node` means over `world`. Registered per operator below; a test walks all subclasses of Algebra."""
-    raise TypeError(f"the oracle has no denotation for {type(node).__name__}")
-
-
-def relation(node: Algebra, world: World) -> Relation:
-    """`node` as a relation: a stream that stands where a relation is wanted is unbounded (LANGUAGE 4.1)."""
-    meaning = denote(node, world)
-    if isinstance(meaning, Relation):
-        return meaning
-    return _windowed([(ts, (ts, END), row) for ts, row in meaning.elements])
 
 
 @denote.register
@@ -149,7 +73,7 @@ def _(node: RelationScan, world: World) -> Relation:
 def _(node: Window, world: World) -> Relation:
     below = denote(node.input, world)
     assert isinstance(below, Stream), "a window stands on a stream"
-    return _windowed([(ts, validity(node, ts), row) for ts, row in below.elements])
+    return windowed([(ts, validity(node, ts), row) for ts, row in below.elements])
 
 
 def validity(window: Window, ts: int) -> tuple[int, int]:
@@ -169,17 +93,10 @@ def _boundary(tick: int, slide: int, align: int) -> int:
     return align - (align - tick) // slide * slide
 
 
-def _windowed(elements: list[tuple[int, tuple[int, int], Row]]) -> Relation:
-    """The relation of elements that are visible while start ≤ τ < end."""
-    shown = [(start, end, row) for _, (start, end), row in elements if start < end]
-    instants = frozenset(tick for start, end, _ in shown for tick in (start, end) if tick != END)
-    return Relation(instants, lambda tau: [row for start, end, row in shown if start <= tau < end])
-
-
 @denote.register
 def _(node: Select, world: World) -> Stream | Relation:
     def keep(rows: Bag) -> list[bool]:
-        return [value is True for value in _values(node.predicate, rows)]
+        return [value is True for value in values_of(node.predicate, rows)]
 
     below = denote(node.input, world)
     if isinstance(below, Stream):
@@ -190,7 +107,7 @@ def _(node: Select, world: World) -> Stream | Relation:
 @denote.register
 def _(node: Project, world: World) -> Stream | Relation:
     def project(rows: Bag) -> Bag:
-        columns = [_values(expression, rows) for expression in node.expressions]
+        columns = [values_of(expression, rows) for expression in node.expressions]
         return list(zip(*columns, strict=True)) if columns else [()] * len(rows)
 
     below = denote(node.input, world)
@@ -214,7 +131,7 @@ def _(node: Join, world: World) -> Relation:
         pairs = [one + other for one in left.at(tau) for other in others if matches(one, other)]
         if node.residual is None:
             return pairs
-        return [row for row, value in zip(pairs, _values(node.residual, pairs), strict=True) if value is True]
+        return [row for row, value in zip(pairs, values_of(node.residual, pairs), strict=True) if value is True]
 
     return Relation(left.instants | right.instants, at)
 
@@ -230,7 +147,7 @@ def _(node: Aggregate, world: World) -> Relation:
         for row in rows:
             groups.setdefault(key_of(tuple(row[i] for i in node.group)), []).append(row)
         return [
-            tuple(members[0][i] for i in node.group) + tuple(aggregate(a, members, _values) for a in node.aggregates)
+            tuple(members[0][i] for i in node.group) + tuple(aggregate(a, members, values_of) for a in node.aggregates)
             for members in groups.values()
         ]
 
@@ -281,17 +198,3 @@ def _arrivals(node: Algebra, world: World) -> Iterable[int]:
             yield from (ts for ts, _ in meaning.elements)
         else:
             yield from _arrivals(child, world)
-
-
-def _values(expression: Expression, rows: Bag) -> list[Any]:
-    """The value of `expression` for every row; the types of the columns it does not read do not matter."""
-    if not rows:
-        return []
-    if isinstance(expression, Column):
-        return [row[expression.index] for row in rows]
-    types = {node.index: node.type for node in walk(expression) if isinstance(node, Column)}
-    columns = [
-        pa.array([row[i] for row in rows], types[i]) if i in types else pa.nulls(len(rows)) for i in range(len(rows[0]))
-    ]
-    result: list[Any] = evaluate(expression, columns, len(rows)).to_pylist()
-    return result

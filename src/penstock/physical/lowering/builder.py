@@ -1,0 +1,106 @@
+"""What lowering builds a plan with: where rows lie, steps shared by fingerprint, edges with their exchanges.
+
+Contract: `lower(node, builder)` adds the steps of one logical operator and tells where its rows then lie. Every family
+registers its own in a file of this folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+
+import pyarrow as pa
+
+from penstock.algebra import Algebra, is_static
+from penstock.physical.plan import Exchange, Input, Plan, Spec, StaticSpec, Step
+from penstock.physical.progress import timed_sources
+
+Partitions = frozenset[tuple[int, ...]] | None
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A step's place. partitions: the column tuples by which its rows are cut over shards (any of them; the empty tuple
+    means all in one shard), None when they lie anyhow."""
+
+    step: int
+    stage: int
+    partitions: Partitions = None
+
+    def meets(self, key: Iterable[int]) -> bool:
+        """Whether rows that agree on `key` are in one shard already."""
+        wanted = set(key)
+        return self.stage > 0 and self.partitions is not None and any(set(p) <= wanted for p in self.partitions)
+
+
+@dataclass
+class Builder:
+    """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
+    inputs of this plan (it computes one)."""
+
+    plan_static: Callable[[Algebra], Plan]
+    inputs_static: bool = False
+    steps: list[Step] = field(default_factory=list)
+    known: dict[str, Lowered] = field(default_factory=dict)
+    statics: dict[str, Plan] = field(default_factory=dict)
+
+    def lower(self, node: Algebra) -> Lowered:
+        found = self.known.get(node.fingerprint)
+        if found is None:
+            if is_static(node) and not self.inputs_static:
+                found = self.static(node)
+            else:
+                found = lower(node, self)
+            self.known[node.fingerprint] = found
+        return found
+
+    def add(
+        self, spec: Spec, inputs: Sequence[Input], stage: int, node: Algebra,
+        types: Sequence[pa.DataType] | None = None, names: Sequence[str] | None = None,
+    ) -> int:  # fmt: skip
+        step = Step(
+            len(self.steps), spec, tuple(inputs), stage,
+            tuple(node.schema.types if types is None else types),
+            frozenset(timed_sources(node)),
+            node.pattern.short,
+            tuple(node.schema.names if names is None else names),
+        )  # fmt: skip
+        self.steps.append(step)
+        return step.id
+
+    def table(self, node: Algebra) -> str:
+        """The name of the table that holds the static relation `node`; its plan is added when it is new."""
+        name = node.fingerprint
+        if name not in self.statics:
+            self.statics[name] = self.plan_static(node)
+        return name
+
+    def static(self, node: Algebra) -> Lowered:
+        step = self.add(StaticSpec(self.table(node), ()), (), 1, node)
+        return Lowered(step, 1, frozenset({()}))
+
+    def keyed(self, child: Lowered, key: tuple[int, ...]) -> tuple[Input, int, Partitions]:
+        """The edge into an operator that needs equal `key`s together: (edge, stage, how its rows then lie)."""
+        if child.meets(key):
+            return Input(child.step), child.stage, child.partitions
+        return Input(child.step, Exchange(key)), child.stage + 1, frozenset({key})
+
+    def ordered(self, child: Lowered) -> tuple[Input, int, Partitions]:
+        """The edge into an operator that needs state but no particular rows together."""
+        if child.stage > 0:
+            return Input(child.step), child.stage, child.partitions
+        return Input(child.step, Exchange(None)), 1, None
+
+
+@singledispatch
+def lower(node: Algebra, builder: Builder) -> Lowered:
+    raise AssertionError(f"{type(node).__name__} has no lowering")
+
+
+def moved_partitions(partitions: Partitions, places: dict[int, int]) -> Partitions:
+    """Partitions after columns moved to `places`; None when no partition survives."""
+    if partitions is None:
+        return None
+    kept = frozenset(tuple(places[c] for c in p) for p in partitions if all(c in places for c in p))
+    return kept or None

@@ -1,0 +1,71 @@
+"""Joins: rows with equal keys meet, or a static side is looked up."""
+
+from __future__ import annotations
+
+from penstock.algebra import (
+    Algebra,
+    Join,
+    Pattern,
+    is_static,
+)
+from penstock.physical.lowering.builder import Builder, Lowered, lower, moved_partitions
+from penstock.physical.plan import (
+    Exchange,
+    Input,
+    JoinSpec,
+    LookupSpec,
+)
+
+
+@lower.register
+def _join(node: Join, builder: Builder) -> Lowered:
+    width = len(node.left.schema)
+    if not builder.inputs_static:
+        if is_static(node.right):
+            return _lookup(node, builder, node.left, node.right)
+        if is_static(node.left):
+            return _lookup(node, builder, node.right, node.left)
+    left, right = builder.lower(node.left), builder.lower(node.right)
+    left_key, right_key = tuple(pair[0] for pair in node.equal), tuple(pair[1] for pair in node.equal)
+    stage, edges, parts = _meet(left, right, left_key, right_key)
+    spec = JoinSpec(
+        left_key, right_key, node.left.schema.types, node.right.schema.types, node.residual,
+        (node.left.pattern is Pattern.STRICT, node.right.pattern is Pattern.STRICT),
+    )  # fmt: skip
+    step = builder.add(spec, edges, stage, node)
+    both = frozenset({parts[0], tuple(width + c for c in parts[1])})
+    return Lowered(step, stage, both)
+
+
+def _meet(
+    left: Lowered, right: Lowered, left_key: tuple[int, ...], right_key: tuple[int, ...]
+) -> tuple[int, list[Input], tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Where two inputs of a join meet: (stage, edges, the columns of either side that rows then lie by)."""
+    to_right = dict(reversed(list(zip(left_key, right_key, strict=True))))
+    to_left = dict(reversed(list(zip(right_key, left_key, strict=True))))
+    if left.meets(left_key) and left.stage >= right.stage:
+        for part in sorted(p for p in left.partitions or () if set(p) <= set(left_key)):
+            other = tuple(to_right[c] for c in part)
+            if left.stage == right.stage and other in (right.partitions or ()):
+                return left.stage, [Input(left.step), Input(right.step)], (part, other)
+            if left.stage > right.stage:
+                return left.stage, [Input(left.step), Input(right.step, Exchange(other))], (part, other)
+    if right.meets(right_key) and right.stage > left.stage:
+        part = min(p for p in right.partitions or () if set(p) <= set(right_key))
+        other = tuple(to_left[c] for c in part)
+        return right.stage, [Input(left.step, Exchange(other)), Input(right.step)], (other, part)
+    stage = max(left.stage, right.stage) + 1
+    edges = [Input(left.step, Exchange(left_key)), Input(right.step, Exchange(right_key))]
+    return stage, edges, (left_key, right_key)
+
+
+def _lookup(node: Join, builder: Builder, moving: Algebra, fixed: Algebra) -> Lowered:
+    child = builder.lower(moving)
+    static_left = fixed is node.left
+    key = tuple(pair[1 if static_left else 0] for pair in node.equal)
+    table_key = tuple(pair[0 if static_left else 1] for pair in node.equal)
+    spec = LookupSpec(builder.table(fixed), key, table_key, node.residual, static_left)
+    step = builder.add(spec, [Input(child.step)], child.stage, node)
+    shift = len(fixed.schema) if static_left else 0
+    places = {i: i + shift for i in range(len(moving.schema))}
+    return Lowered(step, child.stage, moved_partitions(child.partitions, places))

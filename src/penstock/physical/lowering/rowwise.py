@@ -1,0 +1,73 @@
+"""Scans, selection, projection, windows and union: they stay in the stage of their input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.algebra import (
+    Project,
+    RelationScan,
+    Select,
+    StreamScan,
+    UnionAll,
+    Window,
+)
+from penstock.algebra.scans import Scan
+from penstock.expressions.nodes import Column
+from penstock.physical.lowering.builder import Builder, Lowered, Partitions, lower, moved_partitions
+from penstock.physical.plan import (
+    Exchange,
+    FilterSpec,
+    Input,
+    ProjectSpec,
+    ScanSpec,
+    UnionSpec,
+    UpdatesSpec,
+    WindowSpec,
+)
+
+
+@lower.register(StreamScan)
+@lower.register(RelationScan)
+def _scan(node: Scan, builder: Builder) -> Lowered:
+    scan = Lowered(builder.add(ScanSpec(node.source, node.columns), (), 0, node), 0)
+    if node.source.operation is None:
+        return scan
+    apart = (node.source.timestamp, node.source.operation)
+    key = tuple(i for i, column in enumerate(node.columns) if column not in apart)
+    edge, stage, partitions = builder.keyed(scan, key)
+    return Lowered(builder.add(UpdatesSpec(key, node.schema.types), [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _select(node: Select, builder: Builder) -> Lowered:
+    child = builder.lower(node.input)
+    step = builder.add(FilterSpec(node.predicate), [Input(child.step)], child.stage, node)
+    return replace(child, step=step)
+
+
+@lower.register
+def _project(node: Project, builder: Builder) -> Lowered:
+    child = builder.lower(node.input)
+    step = builder.add(ProjectSpec(node.expressions), [Input(child.step)], child.stage, node)
+    places = {e.index: i for i, e in reversed(list(enumerate(node.expressions))) if isinstance(e, Column)}
+    return Lowered(step, child.stage, moved_partitions(child.partitions, places))
+
+
+@lower.register
+def _window(node: Window, builder: Builder) -> Lowered:
+    child = builder.lower(node.input)
+    step = builder.add(WindowSpec(node.lifetime, node.slide, node.align), [Input(child.step)], child.stage, node)
+    return replace(child, step=step)
+
+
+@lower.register
+def _union(node: UnionAll, builder: Builder) -> Lowered:
+    members = [builder.lower(member) for member in node.members]
+    stage = max(m.stage for m in members)
+    edges = [Input(m.step, None if m.stage == stage else Exchange(None)) for m in members]
+    partitions: Partitions = None
+    if all(m.stage == stage and m.partitions is not None for m in members):
+        common = frozenset.intersection(*(m.partitions for m in members if m.partitions is not None))
+        partitions = common or None
+    return Lowered(builder.add(UnionSpec(), edges, stage, node), stage, partitions)

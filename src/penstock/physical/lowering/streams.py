@@ -1,0 +1,94 @@
+"""Relation to stream, and the changes of a relation that is the answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.algebra import (
+    Aggregate,
+    Algebra,
+    Distinct,
+    Pattern,
+    Project,
+    RelationToStream,
+    Select,
+    StreamKind,
+    evaluation_period,
+    own_windows,
+)
+from penstock.algebra.instantaneous import is_instantaneous
+from penstock.expressions.nodes import Column
+from penstock.physical.lowering.builder import Builder, Lowered, lower
+from penstock.physical.plan import (
+    ChangesSpec,
+    Exchange,
+    Input,
+    ProjectSpec,
+    RStreamSpec,
+    StreamMode,
+)
+
+
+@lower.register
+def _relation_to_stream(node: RelationToStream, builder: Builder) -> Lowered:
+    if node.kind is StreamKind.RSTREAM:
+        return _rstream(node, builder)
+    return lower_changes(builder, node, node.input, node.kind)
+
+
+def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: StreamKind | None) -> Lowered:
+    child = builder.lower(relation)
+    netted = never_cancels(relation)
+    every = tuple(range(len(relation.schema)))
+    edge, stage, partitions = builder.ordered(child) if netted else builder.keyed(child, every)
+    fifo = relation.pattern <= Pattern.WEAKEST
+    step = builder.add(ChangesSpec(kind, relation.schema.types, netted, fifo), [edge], stage, node)
+    return Lowered(step, stage, partitions)
+
+
+def never_cancels(node: Algebra) -> bool:
+    """Whether equal tuples can never come and go at one instant: true where nothing goes, and where every change
+    gives a key a different row."""
+    if node.pattern is Pattern.MONOTONIC or isinstance(node, Aggregate):
+        return True
+    if isinstance(node, Distinct):
+        return node.input.pattern is Pattern.STRICT
+    if isinstance(node, Select):
+        return never_cancels(node.input)
+    if isinstance(node, Project):
+        kept = {e.index for e in node.expressions if isinstance(e, Column)}
+        return len(kept) == len(node.input.schema) and never_cancels(node.input)
+    return False
+
+
+def _rstream(node: RelationToStream, builder: Builder) -> Lowered:
+    child = builder.lower(node.input)
+    strict = node.input.pattern is Pattern.STRICT
+    types = node.schema.types
+    every = tuple(range(len(types)))
+    period = evaluation_period(node)
+    if period is None and not is_instantaneous(node.input):
+        return _rstream_at_instants(node, builder, child, strict)
+    edge, stage, partitions = builder.keyed(child, every) if strict else builder.ordered(child)
+    if period is not None:
+        spec = RStreamSpec(types, StreamMode.BOUNDARIES, period[0], period[1], strict)
+    else:
+        spec = RStreamSpec(types, StreamMode.TICKS, strict=strict)
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+def _rstream_at_instants(node: RelationToStream, builder: Builder, child: Lowered, strict: bool) -> Lowered:
+    """Every change anywhere makes the whole relation speak, so it lives in one shard; the streams' arrivals are told
+    to it beside."""
+    streams = {w.input.fingerprint: w.input for w in own_windows(node)}
+    clocks: list[Lowered] = []
+    for stream in streams.values():
+        lowered = builder.lower(stream)
+        step = builder.add(ProjectSpec(()), [Input(lowered.step)], lowered.stage, stream, (), ())
+        clocks.append(replace(lowered, step=step, partitions=None))
+    one_shard = frozenset({()})
+    stage = child.stage if child.partitions == one_shard and child.stage > 0 else child.stage + 1
+    stage = max([stage, *(c.stage + 1 for c in clocks)])
+    edges = [Input(c.step, None if c.stage == stage else Exchange(())) for c in (child, *clocks)]
+    spec = RStreamSpec(node.schema.types, StreamMode.INSTANTS, strict=strict)
+    return Lowered(builder.add(spec, edges, stage, node), stage, one_shard)

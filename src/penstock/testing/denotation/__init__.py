@@ -1,0 +1,26 @@
+"""The denotation of every operator: what it means, as plain definitions over small bags (LANGUAGE 2 and 4).
+
+A *stream* is denoted by its bag of (timestamp, tuple); a *relation* by a function that gives the bag R(τ), together
+with the instants at which R may change. Nothing is incremental. A new operator is one more `denote.register`; a test
+fails for an operator without one.
+"""
+
+from penstock.testing.denotation.base import (
+    Bag,
+    Relation,
+    Stream,
+    World,
+    denote,
+    first_instant,
+    minus,
+    relation,
+    steps,
+    values_of,
+    windowed,
+)
+from penstock.testing.denotation.core import validity
+
+__all__ = [
+    "Bag", "Relation", "Stream", "World", "denote", "first_instant", "minus", "relation", "steps", "validity",
+    "values_of", "windowed",
+]  # fmt: skip

@@ -1,0 +1,116 @@
+"""What a denotation is made of: streams as bags of (timestamp, tuple), relations as functions from instants to bags."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.algebra import (
+    Algebra,
+    Scan,
+    leaves,
+)
+from penstock.expressions.evaluate import evaluate
+from penstock.expressions.nodes import Column, Expression
+from penstock.testing.values import Row, key_of
+from penstock.tree import walk
+from penstock.types import END
+
+Bag = list[Row]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A bag of (timestamp, tuple)."""
+
+    elements: list[tuple[int, Row]]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """R(τ) by `at`. `instants`: every finite instant at which R may differ from the instant before."""
+
+    instants: frozenset[int]
+    at: Callable[[int], Bag]
+
+
+@dataclass(frozen=True)
+class World:
+    """The inputs as the query sees them: per source the (timestamp, row) pairs that were not late, in arrival order.
+    A static relation's rows are there from BEGIN. `final`: the last instant of the query's time."""
+
+    rows: Mapping[str, list[tuple[int, Row]]]
+    final: int
+
+
+def first_instant(node: Algebra, world: World) -> int | None:
+    """t0: where the time line of a query begins. The smallest timestamp of any timed input below `node`; 0 where only
+    static relations stand below; None while no timed input has any element."""
+    timed = [leaf.source for leaf in leaves(node) if isinstance(leaf, Scan) and not leaf.source.is_static]
+    if not timed:
+        return 0
+    return min((ts for source in timed for ts, _ in world.rows[source.name]), default=None)
+
+
+def steps(relation: Relation, start: int | None) -> Iterable[tuple[int, Bag, Bag]]:
+    """(τ, R(τ−1), R(τ)) for every instant from `start` on at which R may change; before `start` R is empty."""
+    if start is None:
+        return
+    before: Bag = []
+    for tau in sorted({start} | {i for i in relation.instants if i > start}):
+        now = relation.at(tau)
+        yield tau, before, now
+        before = now
+
+
+def minus(left: Bag, right: Bag) -> Bag:
+    """The bag difference left − right."""
+    taken = Counter(map(key_of, right))
+    rest = []
+    for row in left:
+        key = key_of(row)
+        if taken[key]:
+            taken[key] -= 1
+        else:
+            rest.append(row)
+    return rest
+
+
+@singledispatch
+def denote(node: Algebra, world: World) -> Stream | Relation:
+    """What `node` means over `world`. Registered per operator below; a test walks all subclasses of Algebra."""
+    raise TypeError(f"the oracle has no denotation for {type(node).__name__}")
+
+
+def relation(node: Algebra, world: World) -> Relation:
+    """`node` as a relation: a stream that stands where a relation is wanted is unbounded (LANGUAGE 4.1)."""
+    meaning = denote(node, world)
+    if isinstance(meaning, Relation):
+        return meaning
+    return windowed([(ts, (ts, END), row) for ts, row in meaning.elements])
+
+
+def windowed(elements: list[tuple[int, tuple[int, int], Row]]) -> Relation:
+    """The relation of elements that are visible while start ≤ τ < end."""
+    shown = [(start, end, row) for _, (start, end), row in elements if start < end]
+    instants = frozenset(tick for start, end, _ in shown for tick in (start, end) if tick != END)
+    return Relation(instants, lambda tau: [row for start, end, row in shown if start <= tau < end])
+
+
+def values_of(expression: Expression, rows: Bag) -> list[Any]:
+    """The value of `expression` for every row; the types of the columns it does not read do not matter."""
+    if not rows:
+        return []
+    if isinstance(expression, Column):
+        return [row[expression.index] for row in rows]
+    types = {node.index: node.type for node in walk(expression) if isinstance(node, Column)}
+    columns = [
+        pa.array([row[i] for row in rows], types[i]) if i in types else pa.nulls(len(rows)) for i in range(len(rows[0]))
+    ]
+    result: list[Any] = evaluate(expression, columns, len(rows)).to_pylist()
+    return result
