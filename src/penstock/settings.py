@@ -1,6 +1,7 @@
 """Settings as a typed table: what `SET key = value` and `--set key=value` may say.
 
-One row a setting: name, default, how a text becomes a value, and one line of help that the docs print.
+One row a setting: name, default, how a text becomes a value, and one line of help that the docs print. Beside the
+table, a name that begins with `spark.` is Spark's own: it goes as it is to the session that Penstock starts.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ TABLE: tuple[Setting, ...] = (
     ),
 )
 _BY_NAME = {s.name: s for s in TABLE}
+_SPARK = "spark."
 
 
 class Settings:
@@ -101,6 +103,8 @@ class Settings:
     def with_value(self, name: str, text: str) -> Settings:
         """These settings with `name` set from `text`. Raises PenstockError P0104."""
         setting = _BY_NAME.get(name.lower())
+        if setting is None and name.startswith(_SPARK):
+            return Settings({**self._values, name: text})
         if setting is None:
             raise PenstockError("P0104", f"unknown setting {name}", hint=nearest(name, _BY_NAME))
         try:
@@ -108,6 +112,11 @@ class Settings:
         except ValueError as error:
             raise PenstockError("P0104", f"setting {setting.name} cannot be {text!r}: it is {error}") from None
         return Settings({**self._values, setting.name: value})
+
+    @property
+    def spark(self) -> dict[str, str]:
+        """Spark's own settings, for a session that Penstock starts."""
+        return {name: str(value) for name, value in self._values.items() if name.startswith(_SPARK)}
 
     def get_int(self, name: str) -> int:
         return int(self[name])
