@@ -6,6 +6,7 @@ from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, is_static, leaves
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
+from penstock.algebra.results import Restored, Results
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.scans import OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.setops import UnionAll
@@ -13,6 +14,6 @@ from penstock.algebra.windows import Window, WindowKind
 
 __all__ = [
     "Aggregate", "Algebra", "Distinct", "Join", "MultiJoin", "OnError", "Pattern", "Project", "RelationScan",
-    "RelationToStream", "Scan", "Select", "Source", "StreamKind", "StreamScan", "UnionAll", "Window", "WindowKind",
-    "evaluation_period", "is_static", "leaves", "own_windows",
+    "RelationToStream", "Restored", "Results", "Scan", "Select", "Source", "StreamKind", "StreamScan", "UnionAll",
+    "Window", "WindowKind", "evaluation_period", "is_static", "leaves", "own_windows",
 ]  # fmt: skip

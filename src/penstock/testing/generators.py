@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -64,6 +64,8 @@ class Flavour:
     disorder: int = 20
     calendar: int = 10
     multi: int = 0
+    kept: int = 0
+    """WSTREAM and RESTORE"""
 
 
 FLAVOURS = (
@@ -73,6 +75,7 @@ FLAVOURS = (
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
     Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
+    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
 )
 
@@ -140,6 +143,8 @@ class _Maker:
         self.tables: list[Table] = []
         self.names = 0
         self.calendar = choices.chance(flavour.calendar)
+        self.slide: str | None = None
+        self.restored = False
 
     def case(self) -> RandomCase:
         self.stream("S")
@@ -228,6 +233,8 @@ class _Maker:
 
     def query(self, root: bool, depth: int = 2) -> tuple[str, tuple[Column, ...], bool]:
         """A query's text, its columns, and whether it is surely a stream (an operator makes it one)."""
+        if self.choices.chance(self.flavour.kept):
+            return self.kept(depth)
         r2s = self.choices.pick(("ISTREAM", "DSTREAM", "RSTREAM")) if self.choices.chance(self.flavour.r2s) else None
         text, columns = self.select(None, root and r2s is None, depth)
         if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
@@ -238,6 +245,22 @@ class _Maker:
             items, _, rest = text.removeprefix(verb).partition(" FROM ")
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
+
+    def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
+        """WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
+        plain = self.flavour
+        self.restored = restored = self.choices.chance(50)
+        if restored:
+            self.slide = f" SLIDE {self.choices.integer(2, 5)} SECOND"
+            self.slide += f" ALIGN TO {self.choices.integer(1, 3)} SECOND" if self.choices.chance(15) else ""
+        self.flavour = replace(plain, kept=0, nested=0, distinct=plain.distinct if restored else 0)
+        text, columns = self.select(None, False, 1)
+        if self.choices.chance(self.flavour.union):
+            text = f"{text} UNION ALL {self.select(columns, False, 1)[0]}"
+        self.flavour, self.slide = plain, None
+        if restored:
+            return f"{self.choices.pick(('ISTREAM', 'RSTREAM'))} RESTORE({text})", columns, True
+        return f"WSTREAM({text}){self.window() or ' [RANGE UNBOUNDED]'}", columns, False
 
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
         where: list[str] = []
@@ -272,13 +295,19 @@ class _Maker:
             text, columns, is_stream = self.query(False, depth - 1)
             name = f"({text})"
         else:
-            table = self.choices.pick(self.tables)
+            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own; its first source is
+            # a stream.
+            bare = [t for t in self.tables if t.is_stream or (not self.restored and t.name in "RU")]
+            table = self.choices.pick(self.tables if self.slide is None else bare)
+            self.restored = False
             name, columns, is_stream = table.name, table.columns, table.is_stream
         window = self.window() if is_stream else ""
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
 
     def window(self) -> str:
+        if self.slide is not None:
+            return f" [RANGE {self.choices.integer(1, 6)} SECOND{self.slide}]"
         kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
         if kind == "NONE":
             return ""

@@ -1,7 +1,10 @@
 """One lowering per logical operator, a file per family; importing this package registers them all."""
 
-from penstock.physical.lowering import aggregates, joins, multi_join, rowwise, streams
+from penstock.physical.lowering import aggregates, joins, multi_join, results, rowwise, streams
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.lowering.streams import lower_changes
 
-__all__ = ["Builder", "Lowered", "aggregates", "joins", "lower", "lower_changes", "multi_join", "rowwise", "streams"]
+__all__ = [
+    "Builder", "Lowered", "aggregates", "joins", "lower", "lower_changes", "multi_join", "results", "rowwise",
+    "streams",
+]  # fmt: skip
