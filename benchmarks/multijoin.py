@@ -40,7 +40,7 @@ from penstock.physical.operators.multi_join import MultiJoin
 from penstock.physical.plan import MultiJoinSpec, Plan
 from penstock.physical.planner import plan_queries
 from penstock.physical.progress import SourceProgress
-from penstock.physical.synopses.runs import Run, probe_run
+from penstock.physical.synopses.runs import Run, probe_pieces
 from penstock.runtime.local import LocalJob
 
 REPORT = Path(__file__).parent.parent / "docs" / "decisions" / "multijoin.md"
@@ -119,10 +119,12 @@ class _Watch:
     def __init__(self) -> None:
         self.found, self.seconds = 0, 0.0
 
-    def _probe(self, run_: Run, elements: Elements, first: UInt64s, second: UInt64s) -> tuple[Int64s, Int64s]:
-        probe, found = probe_run(run_, elements, first, second)
-        self.found += len(probe)
-        return probe, found
+    def _probe(
+        self, run_: Run, elements: Elements, first: UInt64s, second: UInt64s, limit: int | None
+    ) -> Iterator[tuple[Int64s, Int64s]]:
+        for probe, found in probe_pieces(run_, elements, first, second, limit):
+            self.found += len(probe)
+            yield probe, found
 
     def __enter__(self) -> _Watch:
         def advance(operator: MultiJoin, moment: Moment) -> list[Elements]:
@@ -132,7 +134,7 @@ class _Watch:
             return made
 
         self._patches = (
-            mock.patch.object(multi_join, "probe_run", self._probe),
+            mock.patch.object(multi_join, "probe_pieces", self._probe),
             mock.patch.object(MultiJoin, "advance", advance),
         )
         for patch in self._patches:

@@ -68,7 +68,8 @@ def declared(text: str) -> Declared:
 
 @dataclass
 class Script:
-    """A script as CQL. tables: its sources in order; queries: its queries' names, what `dest` says or else `q`."""
+    """A script as CQL. tables: its sources in order; queries: its queries' names, `x_out` for `dest : x` or else
+    `q`."""
 
     text: str
     tables: list[Declared]
@@ -100,8 +101,8 @@ def read_script(path: Path) -> Script:
             queries.append("q")
             statements.append(f"CREATE QUERY q AS {_query(value)};")
         elif key == "dest" and queries and value.isidentifier():
-            queries[-1] = value
-            statements[-1] = statements[-1].replace("CREATE QUERY q ", f"CREATE QUERY {value} ", 1)
+            queries[-1] = f"{value}_out"
+            statements[-1] = statements[-1].replace("CREATE QUERY q ", f"CREATE QUERY {value}_out ", 1)
         else:
             assert key == "dest", f"a line of another kind: {key}: {value}"
     return Script("\n".join(statements), tables, queries)
