@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -90,14 +90,15 @@ def _meaning(node: Algebra, world: World) -> Stream | Relation:
 
 
 class _Denote:
-    """`denote(node, world)`: what `node` means over `world`. Registered per operator with `denote.register`; a test walks
-    all subclasses of Algebra. What stands in a query several times is worked out once."""
+    """`_meaning`, worked out once for what stands in a query several times."""
 
     register = staticmethod(_meaning.register)
     dispatch = staticmethod(_meaning.dispatch)
     registry = _meaning.registry
 
     def __call__(self, node: Algebra, world: World) -> Stream | Relation:
+        if not isinstance(node, Algebra):
+            return _meaning(node, world)
         found = world.known.get(node.fingerprint)
         if found is None:
             found = _meaning(node, world)
@@ -107,7 +108,9 @@ class _Denote:
         return found
 
 
-denote = _Denote()
+#: `denote(node, world)`: what `node` means over `world`. Registered per operator with `denote.register`; a test walks all
+#: subclasses of Algebra.
+denote = cast("functools._SingleDispatchCallable[Stream | Relation]", _Denote())
 
 
 def relation(node: Algebra, world: World) -> Relation:
