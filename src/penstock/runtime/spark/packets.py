@@ -1,23 +1,27 @@
 """What travels between the stages of a job: rows (shard, kind, blob), the blob being Arrow or JSON.
 
 `port:<step>:<port>` carries elements to an input of a step, `answer:<query>` the final rows of a query, `progress`
-what has been seen of the sources, `heartbeats` (to the driver only) how far every query has come.
+what has been seen of the sources, `heartbeats` (to the driver only) how far every query has come, `rejected` (to the
+driver too) the updates that a relation could not take.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, decode, encode
 from penstock.physical.executor import Port
+from penstock.physical.operators import Rejection
 from penstock.physical.progress import Progress, SourceProgress
 
 SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string()), pa.field("blob", pa.binary())])
 SPARK_SCHEMA = "shard int, kind string, blob binary"
+
+REJECTED = "rejected"
 
 #: Elements are sent in blobs of about this many bytes at the most; Arrow's offsets end at 2 GiB.
 _LARGEST = 256 * 2**20
@@ -61,6 +65,14 @@ def progress_packet(shard: int, progress: Progress) -> Packet:
 
 def read_progress(blob: bytes) -> dict[str, SourceProgress]:
     return {name: SourceProgress(*values) for name, values in json.loads(blob).items()}
+
+
+def rejected_packet(shard: int, rejected: Sequence[Rejection]) -> Packet:
+    return Packet(shard, REJECTED, json.dumps([asdict(r) for r in rejected]).encode())
+
+
+def read_rejected(blob: bytes) -> list[Rejection]:
+    return [Rejection(**found) for found in json.loads(blob)]
 
 
 def read_elements(blob: bytes) -> list[Elements]:
