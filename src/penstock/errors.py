@@ -44,6 +44,7 @@ CODES: dict[str, str] = {
     "P0601": "the run failed",
     "P0602": "a checkpoint that does not fit the script",
     "P0603": "no Java that Spark can use",
+    "P0605": "a state that is damaged, or of another format",
     "P0901": "described by the language, not supported yet",
 }
 

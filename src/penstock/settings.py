@@ -37,6 +37,16 @@ def _count(minimum: int) -> Callable[[str], int]:
 _SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
 
 
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        folded = text.strip().lower()
+        if folded not in words:
+            raise ValueError(f"one of {', '.join(words)}")
+        return folded
+
+    return parse
+
+
 def _bytes(text: str) -> int:
     folded = text.strip().lower()
     digits = folded.rstrip("bkmg")
@@ -63,6 +73,12 @@ TABLE: tuple[Setting, ...] = (
     Setting("integer_division", False, _boolean, "`/` between integers truncates, as in STREAM"),
     Setting("seed", 0, _count(0), "seed of everything that draws at random"),
     Setting("shards", 0, _count(0), "shards of a keyed stage; 0: as many as Spark's default parallelism"),
+    Setting(
+        "state_store",
+        "files",
+        _one_of("files", "spark"),
+        "where a run keeps its state: memory-mapped files under the checkpoint, or Spark's state store",
+    ),
     Setting(
         "max_batch_bytes", 256 * 2**20, _bytes, "bytes of input (as stored) that one micro-batch takes at the most"
     ),

@@ -22,7 +22,11 @@ _JOB = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.sql.streaming.pollingDelay": "100ms",
+    "spark.sql.streaming.pollingDelay": "20ms",
+    # One task a file of a round, however small.
+    "spark.sql.files.maxPartitionBytes": "1",
+    "spark.sql.files.openCostInBytes": "0",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(256 * 2**20),
     "spark.sql.session.timeZone": "UTC",
 }
 
