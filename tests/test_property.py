@@ -96,6 +96,8 @@ def runtime_is_oracle(bound: Bound, inputs: Inputs, run: Run, drain: bool) -> No
         answer = run_oracle(query, inputs, drain)
         assert_same(query, result.tables[query.name], answer)
         assert {name: n for name, n in result.late.items() if n} == {name: n for name, n in answer.late.items() if n}
+        for name, reasons in answer.rejected.items():
+            assert dict(result.rejected.get(name, {})) == reasons, f"rejected of {name}: {result.rejected}"
 
 
 def optimised_is_written(bound: Bound, inputs: Inputs, _: Run, drain: bool) -> None:

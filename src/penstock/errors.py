@@ -27,6 +27,7 @@ CODES: dict[str, str] = {
     "P0207": "unknown type",
     "P0208": "unknown connector, or an option it does not know or lacks",
     "P0209": "the timestamp or operation column does not fit",
+    "P0210": "a primary key that does not fit",
     "P0301": "a window on a relation",
     "P0302": "streams of different time domains in one query",
     "P0303": "an interval that is no whole number of ticks",

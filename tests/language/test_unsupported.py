@@ -77,11 +77,6 @@ CASES = [
         "IDLE TIMEOUT",
     ),
     (
-        "CREATE RELATION z (a INT, PRIMARY KEY (a)) FROM MEMORY () TIMESTAMP BY a",
-        "PRIMARY KEY (a)",
-        "PRIMARY KEY",
-    ),
-    (
         "CREATE NON RETROACTIVE RELATION z (a INT) FROM MEMORY () TIMESTAMP BY a",
         "NON RETROACTIVE",
         "NON RETROACTIVE",

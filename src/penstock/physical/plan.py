@@ -56,13 +56,28 @@ class StaticSpec(Spec):
         return {"table": self.table}
 
 
+class UpdateRule(enum.Enum):
+    """What names a row of an updated relation, and what a row does whose name is there already."""
+
+    BAG = "all columns"
+    REPLACE = "primary key, replaced"
+    UNIQUE = "primary key, unique"
+
+
 @dataclass(frozen=True)
 class UpdatesSpec(Spec):
-    """Updates of a relation, `+` and `-` by sign. key: the columns that tell rows apart (all but timestamp and
-    operation)."""
+    """Updates of the relation `source`, `+` and `-` by sign. key: the columns that tell rows apart (the primary key, or
+    all but timestamp and operation); names: of all columns; once: a key may not be used again once deleted."""
 
+    source: str
     key: tuple[int, ...]
+    names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
+    rule: UpdateRule
+    once: bool = False
+
+    def describe(self) -> dict[str, str]:
+        return {"row": self.rule.value, "state": "the relation" + (", keys deleted" if self.once else "")}
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ class Flavour:
     distinct: int = 20
     r2s: int = 30
     updates: int = 0
+    keyed: int = 0
     static: int = 20
     disorder: int = 20
     calendar: int = 10
@@ -74,6 +75,7 @@ FLAVOURS = (
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
     Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
+    Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
 )
 
@@ -152,6 +154,8 @@ class _Maker:
             self.relation("R")
         if self.choices.chance(self.flavour.updates):
             self.updated("U")
+        if self.choices.chance(self.flavour.keyed):
+            self.keyed("K")
         for number in range(self.choices.integer(0, 2) if self.choices.chance(self.flavour.nested) else 0):
             self.view(f"V{number}")
         for name in ("q", "p") if self.choices.chance(15) else ("q",):
@@ -218,6 +222,27 @@ class _Maker:
         declared = [f"ts {'TIMESTAMP' if self.calendar else 'INT'}", "op STRING"]
         tail = f" TIMESTAMP BY ts{'' if self.calendar else ' UNIT SECOND'} OPERATION BY op"
         self.declare("RELATION", name, declared + [f"{c.name} {c.type}" for c in columns], tail)
+        self.tables.append(Table(name, columns, False))
+
+    def keyed(self, name: str) -> None:
+        """A relation with a primary key: static, replaced by key, or with + and -, some of which cannot be."""
+        columns = self.columns()
+        kind = self.choices.pick(("replace", "operation", "operation", "static"))
+        keys = ["k", *(c.name for c in columns[1:] if self.choices.chance(25))]
+        ticks = self.ticks(self.choices.integer(0, 9))
+        self.result.inputs[name] = [
+            [
+                *([self.tick(tick)] if kind != "static" else []),
+                *([self.choices.pick(("+", "-", "+"))] if kind == "operation" else []),
+                *self.row(columns),
+            ]
+            for tick in ticks
+        ]
+        declared = [f"ts {'TIMESTAMP' if self.calendar else 'INT'}"] if kind != "static" else []
+        declared += ["op STRING"] if kind == "operation" else []
+        declared += [f"{c.name} {c.type}" for c in columns] + [f"PRIMARY KEY ({', '.join(keys)})"]
+        tail = f" TIMESTAMP BY ts{'' if self.calendar else ' UNIT SECOND'}" if kind != "static" else ""
+        self.declare("RELATION", name, declared, tail + (" OPERATION BY op" if kind == "operation" else ""))
         self.tables.append(Table(name, columns, False))
 
     def view(self, name: str) -> None:

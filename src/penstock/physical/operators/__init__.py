@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from penstock.physical.elements import Elements
 from penstock.physical.operators.aggregate import Aggregation
 from penstock.physical.operators.changes import Changes
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.operators.distinct import CountedDistinct, DistinctStar
 from penstock.physical.operators.join import Join, Lookup
 from penstock.physical.operators.results import Results, ShortChanges, ShortLives
@@ -67,4 +67,4 @@ def make_operator(spec: Spec, tables: Tables, shards: int) -> Operator:
     return OPERATORS[type(spec)](spec, tables, shards)
 
 
-__all__ = ["OPERATORS", "Moment", "Operator", "Tables", "make_operator"]
+__all__ = ["OPERATORS", "Moment", "Operator", "Rejection", "Tables", "make_operator"]

@@ -11,7 +11,6 @@ from penstock.algebra import (
     Distinct,
     Join,
     Project,
-    RelationScan,
     RelationToStream,
     Select,
     StreamKind,
@@ -36,37 +35,12 @@ from penstock.testing.denotation.base import (
     windowed,
 )
 from penstock.testing.values import Row, key_of
-from penstock.types import BEGIN, END
+from penstock.types import END
 
 
 @denote.register
 def _(node: StreamScan, world: World) -> Stream:
     return Stream([(ts, tuple(row[c] for c in node.columns)) for ts, row in world.rows[node.source.name]])
-
-
-@denote.register
-def _(node: RelationScan, world: World) -> Relation:
-    """The updates up to τ, one after the other in order of (timestamp, arrival). A `-` takes away the oldest row that
-    is equal in all columns but the timestamp and the operation; when there is none it does nothing."""
-    source = node.source
-    updates = sorted(world.rows[source.name], key=lambda update: update[0])
-    values = [i for i in range(len(source.columns)) if i not in (source.timestamp, source.operation)]
-
-    def content(row: Row) -> Row:
-        return key_of(tuple(row[i] for i in values))
-
-    def at(tau: int) -> Bag:
-        held: Bag = []
-        for ts, row in updates:
-            if ts > tau:
-                break
-            if source.operation is None or row[source.operation] == "+":
-                held.append(row)
-            elif (place := next((i for i, h in enumerate(held) if content(h) == content(row)), None)) is not None:
-                del held[place]
-        return [tuple(row[c] for c in node.columns) for row in held]
-
-    return Relation(frozenset(ts for ts, _ in updates if ts != BEGIN), at)
 
 
 @denote.register
