@@ -2,6 +2,7 @@
 
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.join import Join
+from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, is_static, leaves
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
@@ -12,7 +13,7 @@ from penstock.algebra.setops import UnionAll
 from penstock.algebra.windows import Window, WindowKind
 
 __all__ = [
-    "Aggregate", "Algebra", "Distinct", "Join", "OnError", "Pattern", "Project", "RelationScan", "RelationToStream",
-    "Restored", "Results", "Scan", "Select", "Source", "StreamKind", "StreamScan", "UnionAll", "Window",
-    "WindowKind", "evaluation_period", "is_static", "leaves", "own_windows",
+    "Aggregate", "Algebra", "Distinct", "Join", "MultiJoin", "OnError", "Pattern", "Project", "RelationScan",
+    "RelationToStream", "Restored", "Results", "Scan", "Select", "Source", "StreamKind", "StreamScan", "UnionAll",
+    "Window", "WindowKind", "evaluation_period", "is_static", "leaves", "own_windows",
 ]  # fmt: skip

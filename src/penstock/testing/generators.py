@@ -66,6 +66,7 @@ class Flavour:
     calendar: int = 10
     kept: int = 0
     """WSTREAM and RESTORE"""
+    multi: int = 0
 
 
 FLAVOURS = (
@@ -76,6 +77,7 @@ FLAVOURS = (
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
     Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
     Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
+    Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
 )
 
@@ -286,9 +288,12 @@ class _Maker:
         return f"WSTREAM({text}){self.window() or ' [RANGE UNBOUNDED]'}", columns, False
 
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
-        scope, from_text = self.source(depth)
         where: list[str] = []
-        if self.choices.chance(self.flavour.join):
+        if many := self.choices.chance(self.flavour.multi):
+            scope, from_text, where = self.multi_join(depth)
+        else:
+            scope, from_text = self.source(depth)
+        if not many and self.choices.chance(self.flavour.join):
             more, right = self.source(depth)
             condition = self.join_condition(scope, more)
             if condition and self.choices.chance(50):
@@ -351,6 +356,35 @@ class _Maker:
             one, other = self.choices.pick(pairs)
             condition += f" AND {one.name} {self.choices.pick(('<=', '<>', '='))} {other.name}"
         return condition
+
+    def multi_join(self, depth: int) -> tuple[tuple[Column, ...], str, list[str]]:
+        """Three to five inputs joined on one attribute, in a chain or as a star, sometimes with a band: (columns, FROM,
+        WHERE)."""
+        shape = self.choices.pick(("common", "chain", "star"))
+        found = [self.source(depth) for _ in range(self.choices.pick((3, 4, 5)))]
+        text, where = found[0][1], []
+        for n, (scope, source) in enumerate(found[1:], 1):
+            others = found[n - 1][0] if shape == "chain" else found[0][0]
+            pairs = [(a, b) for a in others for b in scope if a.type == b.type]
+            condition = "1 = 1"
+            if pairs:
+                one, other = pairs[0] if shape == "common" else self.choices.pick(pairs)
+                condition = f"{one.name} = {other.name}"
+            if band := self.band(tuple(c for columns, _ in found[:n] for c in columns), scope):
+                condition += f" AND {band}"
+            if self.choices.chance(50):
+                text = f"{text} JOIN {source} ON {condition}"
+            else:
+                text = f"{text} CROSS JOIN {source}"
+                where.append(condition)
+        return tuple(c for columns, _ in found for c in columns), text, where
+
+    def band(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
+        pairs = [(a, b) for a in left for b in right if a.type == b.type == "INT"]
+        if not pairs or not self.choices.chance(25):
+            return None
+        one, other = self.choices.pick(pairs)
+        return f"{one.name} BETWEEN {other.name} - 1 AND {other.name} + {self.choices.integer(0, 2)}"
 
     def items(
         self, scope: tuple[Column, ...], wanted: tuple[Column, ...] | None

@@ -10,6 +10,7 @@ from penstock.physical.operators.changes import Changes
 from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.operators.distinct import CountedDistinct, DistinctStar
 from penstock.physical.operators.join import Join, Lookup
+from penstock.physical.operators.multi_join import MultiJoin
 from penstock.physical.operators.results import Results, ShortChanges, ShortLives
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
@@ -23,6 +24,7 @@ from penstock.physical.plan import (
     JoinSpec,
     LanesSpec,
     LookupSpec,
+    MultiJoinSpec,
     OutputSpec,
     ProjectSpec,
     ResultsSpec,
@@ -52,6 +54,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
     DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
+    MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
     RStreamSpec: lambda spec, tables, shards: RStream(spec),
@@ -67,4 +70,11 @@ def make_operator(spec: Spec, tables: Tables, shards: int) -> Operator:
     return OPERATORS[type(spec)](spec, tables, shards)
 
 
-__all__ = ["OPERATORS", "Moment", "Operator", "Rejection", "Tables", "make_operator"]
+__all__ = [
+    "OPERATORS",
+    "Moment",
+    "Operator",
+    "Rejection",
+    "Tables",
+    "make_operator",
+]  # fmt: skip
