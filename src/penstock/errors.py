@@ -34,6 +34,7 @@ CODES: dict[str, str] = {
     "P0305": "the columns of the two sides do not fit together",
     "P0306": "a view that depends on itself",
     "P0307": "a relation-to-stream operator over a stream",
+    "P0310": "an INTERNAL window where results have to expire",
     "P0401": "a source that cannot be read",
     "P0402": "a source whose columns do not fit its declaration",
     "P0403": "a malformed record in a source declared ON ERROR FAIL",

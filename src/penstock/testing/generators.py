@@ -63,6 +63,10 @@ class Flavour:
     static: int = 20
     disorder: int = 20
     calendar: int = 10
+    rows: int = 0
+    internal: int = 0
+    sample: int = 0
+    window_where: int = 0
 
 
 FLAVOURS = (
@@ -72,6 +76,7 @@ FLAVOURS = (
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
+    Flavour("rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15),
 )
 
 #: type -> the values of a cell, simplest first
@@ -137,6 +142,7 @@ class _Maker:
         self.result = RandomCase()
         self.tables: list[Table] = []
         self.names = 0
+        self.internal = False
         self.calendar = choices.chance(flavour.calendar)
 
     def case(self) -> RandomCase:
@@ -238,10 +244,13 @@ class _Maker:
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
 
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
-        scope, from_text = self.source(depth)
+        internal = self.choices.chance(self.flavour.internal)
+        source = self.internal_source if internal else lambda: self.source(depth)
+        scope, from_text = source()
+        self.internal = self.internal or internal
         where: list[str] = []
         if self.choices.chance(self.flavour.join):
-            more, right = self.source(depth)
+            more, right = source()
             condition = self.join_condition(scope, more)
             if condition and self.choices.chance(50):
                 from_text = f"{from_text} JOIN {right} ON {condition}"
@@ -257,6 +266,7 @@ class _Maker:
         else:
             items, columns = self.items(scope, wanted)
         unique = self.choices.chance(self.flavour.distinct) and not any(c.type == ROUGH for c in columns)
+        unique = unique and not self.internal  # what is made of INTERNAL windows takes no DISTINCT
         return f"SELECT {'DISTINCT ' if unique else ''}{', '.join(items)} FROM {from_text}{tail}", columns
 
     def source(self, depth: int) -> tuple[tuple[Column, ...], str]:
@@ -269,11 +279,40 @@ class _Maker:
         else:
             table = self.choices.pick(self.tables)
             name, columns, is_stream = table.name, table.columns, table.is_stream
-        window = self.window() if is_stream else ""
+        window = self.window(columns) if is_stream else ""
+        if is_stream and not name.startswith("(") and self.choices.chance(self.flavour.sample):
+            window += f" SAMPLE({self.choices.pick((50, 80))})"
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
 
-    def window(self) -> str:
+    def window(self, columns: tuple[Column, ...]) -> str:
+        window = self.row_window(columns) if self.choices.chance(self.flavour.rows) else self.time_window()
+        if window.startswith(" [") and self.choices.chance(self.flavour.window_where):
+            window = f"{window[:-1]} WHERE {self.predicate(columns)}]"
+        return window
+
+    def row_window(self, columns: tuple[Column, ...]) -> str:
+        """ROWS with any of PARTITION BY, RANGE and SLIDE."""
+        text = f"ROWS {self.choices.integer(1, 4)}"
+        if self.choices.chance(40):
+            chosen = {self.choices.pick(columns).name for _ in range(self.choices.integer(1, 2))}
+            text = f"PARTITION BY {', '.join(sorted(chosen))} {text}"
+            if self.choices.chance(35):
+                text += f" RANGE {self.choices.integer(1, 6)} SECOND"
+        if self.choices.chance(30):
+            text += f" SLIDE {self.choices.integer(1, 4)} {self.choices.pick(('ROWS', 'SECOND'))}"
+        return f" [{text}]" if self.choices.chance(90) else f" {text}"
+
+    def internal_source(self) -> tuple[tuple[Column, ...], str]:
+        """One FROM item of a SELECT over INTERNAL windows: a stream with such a window, or a static relation."""
+        self.names += 1
+        alias = f"x{self.names}"
+        table = self.choices.pick([t for t in self.tables if t.name in ("S", "T", "R")])
+        window = self.window(table.columns).strip(" []") if table.is_stream else ""
+        text = f"{table.name} [{window} INTERNAL] AS {alias}" if window else f"{table.name} AS {alias}"
+        return tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns), text
+
+    def time_window(self) -> str:
         kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
         if kind == "NONE":
             return ""
