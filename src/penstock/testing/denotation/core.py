@@ -14,6 +14,7 @@ from penstock.algebra import (
     MultiJoin,
     Project,
     RelationToStream,
+    RowWindow,
     Select,
     StreamKind,
     StreamScan,
@@ -52,14 +53,21 @@ def _(node: Window, world: World) -> Relation:
     return windowed([(ts, validity(node, ts), row) for ts, row in below.elements])
 
 
-def validity(window: Window, ts: int) -> tuple[int, int]:
-    """The table of LANGUAGE 4.1: [start, end) of an element with timestamp `ts`."""
-    lengths = {WindowKind.NOW: 1, WindowKind.RANGE: window.length, WindowKind.UNBOUNDED: None}
-    length = lengths[window.kind]
-    end = END if length is None else ts + length
+def validity(window: Window | RowWindow, ts: int) -> tuple[int, int]:
+    """The table of LANGUAGE 4.1: [start, end) of an element with timestamp `ts`; of a row window, as far as time
+    decides."""
+    length = window.length
+    if isinstance(window, Window):
+        length = {WindowKind.NOW: 1, WindowKind.RANGE: window.length, WindowKind.UNBOUNDED: None}[window.kind]
+    return boundaries(window, ts, END if length is None else ts + length)
+
+
+def boundaries(window: Window | RowWindow, start: int, end: int) -> tuple[int, int]:
+    """[start, end) at the boundaries of the window's SLIDE, where it has one in time."""
     if window.slide is None:
-        return ts, end
-    return boundary(ts, window.slide, window.align), (END if end == END else boundary(end, window.slide, window.align))
+        return start, end
+    after = END if end == END else boundary(end, window.slide, window.align)
+    return boundary(start, window.slide, window.align), after
 
 
 def boundary(tick: int, slide: int, align: int) -> int:
@@ -198,7 +206,7 @@ def _(node: RelationToStream, world: World) -> Stream:
 def _arrivals(node: Algebra, world: World) -> Iterable[int]:
     """The instants at which an element of one of the query's own streams arrives."""
     for child in node.inputs:
-        stream = child.input if isinstance(child, Window) else child
+        stream = child.input if isinstance(child, Window | RowWindow) else child
         if stream.is_stream:
             meaning = denote(stream, world)
             assert isinstance(meaning, Stream)
