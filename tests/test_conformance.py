@@ -21,8 +21,6 @@ from penstock.testing.cases import parse_value
 from penstock.testing.compare import assert_same, check_shape, events_of
 from penstock.testing.values import Event
 
-WAITS = {7: "waits for ROWS windows", 10: "waits for ROWS windows (PARTITION BY)"}
-
 pytestmark = pytest.mark.skipif(not SUITE.is_dir(), reason=f"no conformance suite at {SUITE}")
 
 
@@ -39,8 +37,6 @@ def read_expected(path: Path, types: tuple[pa.DataType, ...]) -> list[Event]:
 
 @pytest.mark.parametrize("number", range(1, 11))
 def test_stream_script(number: int) -> None:
-    if number in WAITS:
-        pytest.skip(WAITS[number])
     script = read_script(SUITE / "scripts" / f"test{number}")
     inputs = script.inputs()
     query = bind_script(script.text).queries[0]
@@ -51,11 +47,3 @@ def test_stream_script(number: int) -> None:
     left_out = {last} - {ts for ts, _, _ in expected}
     check_shape(events_of(query, table))
     assert_same(query, table, expected, ignore=left_out)
-
-
-@pytest.mark.parametrize("number", sorted(WAITS))
-def test_what_waits_is_refused(number: int) -> None:
-    """A script that is skipped above is refused with a clear error; when it is not any more, it must be run."""
-    script = read_script(SUITE / "scripts" / f"test{number}")
-    with pytest.raises(Exception, match="P0901"):
-        bind_script(script.text)

@@ -96,6 +96,8 @@ def runtime_is_oracle(bound: Bound, inputs: Inputs, run: Run, drain: bool) -> No
     for query in bound.queries:
         answer = run_oracle(query, inputs, drain)
         assert_same(query, result.tables[query.name], answer)
+        for name, reasons in answer.rejected.items():
+            assert dict(result.rejected.get(name, {})) == reasons, f"rejected of {name}: {result.rejected}"
         # A query knows only of its own sources.
         assert {name: result.late.get(name, 0) for name in answer.late} == dict(answer.late)
 

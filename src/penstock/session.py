@@ -81,21 +81,26 @@ class Session:
         self._declare(Source(name, True, columns, "DATAFRAME", (), position, domain, slack), df)
 
     def relation(
-        self, name: str, df: Any, timestamp: str | None = None, operation: str | None = None, unit: str = "SECOND"
-    ) -> None:
+        self, name: str, df: Any, timestamp: str | None = None, operation: str | None = None, unit: str = "SECOND",
+        primary_key: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         """Declare a static DataFrame or Arrow table as a relation, or with `timestamp` any DataFrame as its updates;
-        operation: the column that holds `+` or `-`."""
+        operation: the column that holds `+` or `-`; primary_key: the columns that no two rows share."""
         columns = self._columns(name, df)
+        key = tuple(_position(name, columns, column) for column in primary_key)
         if timestamp is None:
             if _streams(df):
                 raise PenstockError(
                     "P0209", f"relation {name}: a streaming DataFrame needs timestamp=... for its updates"
                 )
-            self._declare(Source(name, False, columns, "DATAFRAME"), df)
+            self._declare(Source(name, False, columns, "DATAFRAME", primary_key=key), df)
             return
         position, domain = _timestamp(name, columns, timestamp, unit)
         op = None if operation is None else _position(name, columns, operation)
-        self._declare(Source(name, False, columns, "DATAFRAME", (), position, domain, operation=op), df)
+        if {position, op} & set(key):
+            raise PenstockError("P0210", f"{name}: the timestamp and the operation are no part of a primary key")
+        source = Source(name, False, columns, "DATAFRAME", (), position, domain, operation=op, primary_key=key)
+        self._declare(source, df)
 
     def _declare(self, source: Source, df: Any) -> None:
         if source.name in self.catalog:

@@ -21,8 +21,9 @@
 
 `advance` stands for a pause between batches: answers may not depend on it, and the runner cuts the input there and at
 many other places. `expect q drain` is the answer when time runs on after the input. `late S 2` says how many rows of S
-come too late. `error P0901 3:14` after a statement says that it is refused with that code at that line and column of
-the statement; several lines say several errors.
+come too late, `rejected R 1 duplicate primary key` how many updates of R its relation cannot take, for that reason (no
+line: none). `error P0901 3:14` after a statement says that it is refused with that code at that line and column of the
+statement; several lines say several errors.
 
 Contract: `run_case(path)` checks the file against the oracle and against the local runtime, cut at many places and on
 several shards; it raises AssertionError (or PenstockError) that says what differs.
@@ -56,6 +57,7 @@ from penstock.types import CALENDAR, TimeDomain
 _HEADER = re.compile(
     r"(?P<kind>statement|advance)$|(?P<input>input) (?P<source>\w+)$"
     r"|(?P<expect>expect) (?P<query>\w+)(?P<drain> drain)?$"
+    r"|(?P<rejected>rejected) (?P<relation>\w+) (?P<times>\d+) (?P<reason>.+)$"
     r"|(?P<late>late) (?P<stream>\w+) (?P<count>\d+)$|(?P<error>error) (?P<code>P\d{4})(?: (?P<place>\d+:\d+))?$"
 )
 _CELL = re.compile(r"(?:^|,)(\s*'(?:[^']|'')*'\s*|[^,]*)")
@@ -90,6 +92,7 @@ class Case:
     expects: list[Expect] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     late: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,8 @@ def parse_case(text: str, name: str = "case") -> Case:
             case.expects.append(Expect(header["query"], bool(header["drain"]), rows[0], rows[1:], line))
         elif header["late"]:
             case.late[header["stream"]] = int(header["count"])
+        elif header["rejected"]:
+            case.rejected.setdefault(header["relation"], {})[header["reason"]] = int(header["times"])
         else:
             _refuse(case, statement, (header["code"], header["place"]))
     return case
@@ -312,6 +317,8 @@ def _check_oracle(case: Case, query: Query, expect: Expect, inputs: Mapping[str,
         raise AssertionError(f"{case.name}:{expect.line}: the oracle says of {query.name}:\n{shown}")
     known = {name: count for name, count in case.late.items() if name in answer.late}
     assert known == {name: answer.late[name] for name in known}, f"{case.name}: late rows {answer.late}"
+    told = {name: case.rejected.get(name, {}) for name in answer.rejected}
+    assert answer.rejected == told, f"{case.name}: rejected rows {answer.rejected}"
 
 
 def _check_local(
@@ -325,3 +332,5 @@ def _check_local(
             raise AssertionError(f"{case.name}:{expect.line} on the local runtime, {run}: {error}") from None
     found = {name: result.late.get(name, 0) for name in case.late}
     assert found == case.late, f"{case.name}: {run}: late rows {found}"
+    rejected = {name: dict(reasons) for name, reasons in result.rejected.items() if reasons}
+    assert rejected == case.rejected, f"{case.name}: {run}: rejected rows {rejected}"

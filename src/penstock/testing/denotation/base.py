@@ -97,9 +97,7 @@ class _Denote:
     registry = _meaning.registry
 
     def __call__(self, node: Algebra, world: World) -> Stream | Relation:
-        if not isinstance(node, Algebra):
-            return _meaning(node, world)
-        found = world.known.get(node.fingerprint)
+        found = world.known.get(node.fingerprint) if hasattr(node, "fingerprint") else None
         if found is None:
             found = _meaning(node, world)
             if isinstance(found, Relation):
@@ -108,8 +106,8 @@ class _Denote:
         return found
 
 
-#: `denote(node, world)`: what `node` means over `world`. Registered per operator with `denote.register`; a test walks all
-#: subclasses of Algebra.
+#: `denote(node, world)`: what `node` means over `world`. Registered per operator with `denote.register`; a test walks
+#: all subclasses of Algebra.
 denote = cast("functools._SingleDispatchCallable[Stream | Relation]", _Denote())
 
 
