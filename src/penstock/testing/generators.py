@@ -63,6 +63,7 @@ class Flavour:
     static: int = 20
     disorder: int = 20
     calendar: int = 10
+    ordered: int = 0
 
 
 FLAVOURS = (
@@ -72,6 +73,7 @@ FLAVOURS = (
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
+    Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, ordered=60),
 )
 
 #: type -> the values of a cell, simplest first
@@ -138,6 +140,8 @@ class _Maker:
         self.tables: list[Table] = []
         self.names = 0
         self.calendar = choices.chance(flavour.calendar)
+        #: alias -> whether rows of a stream carry their timestamp; not there for relations.
+        self.stamped: dict[str, bool] = {}
 
     def case(self) -> RandomCase:
         self.stream("S")
@@ -269,6 +273,8 @@ class _Maker:
         else:
             table = self.choices.pick(self.tables)
             name, columns, is_stream = table.name, table.columns, table.is_stream
+        if is_stream:
+            self.stamped[alias] = name in ("S", "T")
         window = self.window() if is_stream else ""
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
@@ -333,6 +339,8 @@ class _Maker:
         return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns, tail
 
     def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        if self.choices.chance(self.flavour.ordered):
+            return self.ordered(scope, rough)
         numbers = [c for c in scope if c.type in NUMERIC]
         functions = ("COUNT(*)", "SUM", "COUNT", "MIN", "MAX", "AVG", "COUNT DISTINCT", *(("STDDEV",) if rough else ()))
         function = self.choices.pick(functions)
@@ -352,6 +360,28 @@ class _Maker:
             text += f" FILTER (WHERE {self.predicate(scope)})"
         # Sums of decimals are wider; cast back, so that the type stays one that VALUES knows.
         return (f"CAST({text} AS {type_})" if exact else text), type_
+
+    def ordered(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        """An aggregate of values in order, or of several values. Arrays, as quantiles, stand in no inner query."""
+        column = self.choices.pick(scope)
+        streams = {alias for c in scope if (alias := c.name.partition(".")[0]) in self.stamped}
+        functions = ["MODE", "COUNT DISTINCT"]
+        if streams and all(self.stamped[alias] for alias in streams):
+            functions += ["FIRST", "LAST"]
+        if rough:
+            functions += ["TOP_K", "ARRAY_AGG"]
+            functions += ["QUANTILE", "MEDIAN"] if column.type in NUMERIC else []
+        function = self.choices.pick(functions)
+        distinct = "DISTINCT " if function not in ("FIRST", "LAST") and self.choices.chance(25) else ""
+        type_ = column.type if function in ("MODE", "FIRST", "LAST") else ROUGH
+        if function == "COUNT DISTINCT":
+            text, type_ = f"COUNT(DISTINCT {column.name}, {self.choices.pick(scope).name})", "BIGINT"
+        elif function in ("TOP_K", "QUANTILE"):
+            constant = self.choices.pick(("1", "2", "3") if function == "TOP_K" else ("0.5", "0", "1", "0.3", "0.75"))
+            text = f"{function}({distinct}{column.name}, {constant})"
+        else:
+            text = f"{function}({distinct}{column.name})"
+        return text + (f" FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else ""), type_
 
     def numeric(self, function: str, column: Column) -> tuple[str, str]:
         distinct = "DISTINCT " if function == "SUM" and self.choices.chance(15) else ""

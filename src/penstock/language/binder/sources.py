@@ -14,11 +14,12 @@ from sqlglot import exp
 
 from penstock.algebra import Algebra, RelationScan, RelationToStream, Source, StreamKind, StreamScan
 from penstock.algebra.pattern import Pattern
+from penstock.algebra.timestamps import timestamp_column
 from penstock.errors import nearest
 from penstock.expressions.nodes import Expression, remap
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
-from penstock.language.binder.scope import Entry, Scope
+from penstock.language.binder.scope import Entry, Role, Scope
 from penstock.language.binder.windows import bind_window
 from penstock.language.catalog import View
 from penstock.language.queries import DerivedSource, FromSource, JoinedSource, Name, NamedSource, QueryTree, WindowSpec
@@ -107,13 +108,18 @@ class SourceBinder:
         qualifier: str | None,
         place: Name | DerivedSource,
     ) -> Inputs:
+        stamp, plain = None, Role.RELATION
         if node.is_stream:
+            stamp, plain = timestamp_column(node), Role.ELEMENT
             node = bind_window(window, node, self.context)
         elif window is not None:
             shown = place.text if isinstance(place, Name) else "this query"
             hint = "a window belongs to a stream; leave it out"
             self.context.fail("P0301", f"{shown} is a relation, it takes no window", window.span, hint)
-        entries = tuple(Entry(i, n, f.type, qualifier) for i, (n, f) in enumerate(zip(names, node.schema, strict=True)))
+        entries = tuple(
+            Entry(i, n, f.type, qualifier, role=Role.TIMESTAMP if i == stamp else plain)
+            for i, (n, f) in enumerate(zip(names, node.schema, strict=True))
+        )
         return Inputs((Input(node, place.span),), entries)
 
     def _unknown(self, name: Name) -> NoReturn:

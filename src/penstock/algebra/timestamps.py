@@ -1,0 +1,48 @@
+"""Where a stream's elements carry their own timestamp: what FIRST and LAST order rows by (LANGUAGE 4.2)."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from penstock.algebra.nodes import Algebra
+from penstock.algebra.r2s import RelationToStream, StreamKind
+from penstock.algebra.rowwise import Project, Select
+from penstock.algebra.scans import StreamScan
+from penstock.algebra.windows import Window
+from penstock.expressions.nodes import Column
+
+
+@singledispatch
+def timestamp_column(node: Algebra) -> int | None:
+    """The column of `node` that holds, in every row, the timestamp of the stream element that the row is. None when no
+    column surely does."""
+    return None
+
+
+@timestamp_column.register
+def _scan(node: StreamScan) -> int | None:
+    stamp = node.source.timestamp
+    return node.columns.index(stamp) if stamp is not None and stamp in node.columns else None
+
+
+@timestamp_column.register
+def _select(node: Select) -> int | None:
+    return timestamp_column(node.input)
+
+
+@timestamp_column.register
+def _project(node: Project) -> int | None:
+    below = timestamp_column(node.input)
+    return next((i for i, e in enumerate(node.expressions) if isinstance(e, Column) and e.index == below), None)
+
+
+@timestamp_column.register
+def _window(node: Window) -> int | None:
+    # With SLIDE an element is seen at a boundary only, which is not what it carries.
+    return timestamp_column(node.input) if node.slide is None else None
+
+
+@timestamp_column.register
+def _to_stream(node: RelationToStream) -> int | None:
+    # What comes, comes at its own timestamp; tuples that hold theirs are equal at one instant only.
+    return timestamp_column(node.input) if node.kind is StreamKind.ISTREAM else None
