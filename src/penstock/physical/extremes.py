@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.physical.elements import Int64s
+from penstock.physical.elements import Bools, Int64s
 
 _LAST = np.int64(2**63 - 1)
 
@@ -31,6 +31,18 @@ def order_keys(column: pa.Array) -> Int64s:
         return np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
     ranks: Int64s = pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks
+
+
+def from_order_keys(keys: Int64s, there: Bools, kind: pa.DataType) -> pa.Array:
+    """The values of `order_keys`, NULL where not `there`; for types of at most 64 bits."""
+    mask = None if there.all() else ~there
+    if pa.types.is_floating(kind):
+        bits = np.where(keys < 0, np.int64(-(2**63)) - keys - 1, keys)
+        return pa.array(bits.view(np.float64), pa.float64(), mask=mask).cast(kind)
+    values = pa.array(keys, pa.int64(), mask=mask)
+    if pa.types.is_date32(kind):
+        values = values.cast(pa.int32())
+    return values.cast(kind)
 
 
 @nb.njit(cache=True)

@@ -17,7 +17,7 @@ class Events:
     """Changes of groups. Event e happens to the group in slots[e] at times[e]: the lanes of row rows[e] are added
     (signs[e] = 1) or taken away (-1). A row that comes and goes in one round is there once, for two events.
     integers, floats: (rows, lanes), so that a row's lanes lie together; values: of the rows, the arguments of
-    `LanePlan.valued`."""
+    `LanePlan.valued`; ends: when each row that comes will go."""
 
     slots: Int64s
     times: Int64s
@@ -26,6 +26,7 @@ class Events:
     integers: Int64s
     floats: Float64s
     values: tuple[pa.Array, ...]
+    ends: Int64s
 
     @property
     def weights(self) -> Int64s:
@@ -47,6 +48,7 @@ def join(parts: list[Events]) -> Events:
         np.concatenate([p.integers for p in parts]),
         np.concatenate([p.floats for p in parts]),
         tuple(pa.concat_arrays([p.values[i] for p in parts]) for i in range(len(parts[0].values))),
+        np.concatenate([p.ends for p in parts]),
     )
 
 

@@ -11,12 +11,15 @@ import pyarrow.compute as pc
 from penstock.expressions.nodes import AggregateCall
 from penstock.physical import trees
 from penstock.physical.aggregation.events import Events, join
-from penstock.physical.elements import Int64s
-from penstock.physical.extremes import transitions
+from penstock.physical.elements import Bools, Int64s
+from penstock.physical.extremes import from_order_keys, order_keys, transitions
 from penstock.physical.kernels import argsort_code_time
-from penstock.physical.lane_plan import LanePlan
+from penstock.physical.lane_plan import Kind, LanePlan
 from penstock.physical.lanes import value_lanes
+from penstock.physical.sortkeys import is_wide
 from penstock.physical.synopses.bags import Found, OrderedBag, Questions, ValueBag
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.skyline import Skyline
 from penstock.physical.synopses.slots import SlotTable
 
 _ASKED = {
@@ -34,6 +37,17 @@ class _Bag:
     calls: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class _Extreme:
+    """An argument kept as skyline, and the calls that it answers. flip: turns keys round for MAX."""
+
+    column: int
+    skyline: Skyline
+    calls: tuple[int, ...]
+    type: pa.DataType
+    flip: int
+
+
 class Values:
     """The bags of one aggregation. `groups`: the table of its groups."""
 
@@ -43,27 +57,41 @@ class Values:
         columns = {argument: i for i, argument in enumerate(plan.valued)}
         self._sets = {a: (columns[a], ValueBag(groups, types[columns[a]])) for a in plan.distincts}
         self._bags: list[_Bag] = []
+        self._extremes: list[_Extreme] = []
         for argument in (*plan.extremes, *plan.bags):
             calls = tuple(i for i, source in enumerate(plan.sources) if source == argument)
+            column, kind = columns[argument], plan.arguments[argument].kind
+            if kind is not Kind.BAG and not is_wide(types[column]):
+                flip = 0 if kind is Kind.LEAST else -1
+                self._extremes.append(_Extreme(column, Skyline(groups), calls, types[column], flip))
+                continue
             asked = np.array([_ASKED[plan.calls[i].function] for i in calls], np.int64)
             parameters = np.array([_parameter(plan.calls[i]) for i in calls], np.float64)
-            column, distinct = columns[argument], plan.arguments[argument].distinct
+            distinct = plan.arguments[argument].distinct
             bag = OrderedBag(groups, types[column], distinct, Questions(asked, parameters))
             self._bags.append(_Bag(column, bag, calls))
 
     @property
-    def synopses(self) -> dict[str, ValueBag]:
+    def synopses(self) -> dict[str, Synopsis]:
         """By a stable name."""
+        skylines = {f"skyline{e.column}": e.skyline for e in self._extremes}
+        return {**self._tables, **skylines}
+
+    @property
+    def _tables(self) -> dict[str, ValueBag]:
         sets = {f"set{column}": bag for column, bag in self._sets.values()}
         return {**sets, **{f"bag{b.column}": b.bag for b in self._bags}}
 
     def shrink(self) -> None:
-        for bag in self.synopses.values():
-            bag.shrink()
+        for table in self._tables.values():
+            table.shrink()
 
     def now(self, groups: Int64s) -> dict[int, pa.Array]:
         """By call, the results of `groups` as they stand."""
-        return {k: v for b in self._bags for k, v in self._results(b, b.bag.ask(groups)).items()}
+        results = {k: v for b in self._bags for k, v in self._results(b, b.bag.ask(groups)).items()}
+        for e in self._extremes:
+            results |= _extreme(e, *e.skyline.now(groups))
+        return results
 
     def follow(self, events: Events, order: Int64s, outputs: int) -> dict[int, pa.Array]:
         """By call, the results after each (group, time) of `events`, in `order`; the bags change."""
@@ -73,6 +101,14 @@ class Values:
             pairs = b.bag.pairs(events.slots, column)
             found = b.bag.follow(events.slots, events.times, order, pairs, events.weights, outputs)
             results |= self._results(b, found)
+        for e in self._extremes:
+            column = events.values[e.column]
+            valid = column.is_valid().to_numpy(zero_copy_only=False)
+            keys = order_keys(column) ^ e.flip
+            answer = e.skyline.follow(
+                events.slots, events.times, events.rows, events.signs, events.ends, order, keys, valid, outputs
+            )
+            results |= _extreme(e, *answer)
         return results
 
     def with_distinct(self, events: Events) -> Events:
@@ -99,11 +135,16 @@ class Values:
                 lanes[1][:, argument.floats + i] = values
             nothing = tuple(pa.nulls(count, v.type) for v in events.values)
             told = (events.slots[rows], events.times[rows], np.arange(count), np.ones(count, np.int64))
-            parts.append(Events(*told, *lanes, nothing))
+            parts.append(Events(*told, *lanes, nothing, events.times[rows]))
         return join(parts)
 
     def _results(self, b: _Bag, found: Found) -> dict[int, pa.Array]:
         return {call: _result(self._plan.calls[call], b.bag, found, q) for q, call in enumerate(b.calls)}
+
+
+def _extreme(e: _Extreme, keys: Int64s, there: Bools) -> dict[int, pa.Array]:
+    values = from_order_keys(keys ^ e.flip, there, e.type)
+    return dict.fromkeys(e.calls, values)
 
 
 def _parameter(call: AggregateCall) -> float:

@@ -104,6 +104,7 @@ class Aggregation(Operator):
                 np.concatenate([np.ones(len(every), np.int64), np.full(len(gone), -1, np.int64)]),
                 *lanes,
                 values,
+                arrived.exp,
             )
         ]
         if later.any():
@@ -120,7 +121,8 @@ class Aggregation(Operator):
         slots = self._groups.slots(first[heads], second[heads])[codes]
         lanes, values = self._lanes(arrays[3:])
         size = len(slots)
-        return Events(slots, int64s(arrays[0]), np.arange(size), np.full(size, -1, np.int64), *lanes, values)
+        due = int64s(arrays[0])
+        return Events(slots, due, np.arange(size), np.full(size, -1, np.int64), *lanes, values, due)
 
     def _lanes(self, columns: Any) -> tuple[tuple[Any, Any], tuple[pa.Array, ...]]:
         plan = self._plan

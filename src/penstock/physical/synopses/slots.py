@@ -53,6 +53,19 @@ def _find(table, first, second, count, new_first, new_second, start, slots, head
 
 
 @nb.njit(cache=True)
+def _look(table, first, second, wanted_first, wanted_second, slots):  # type: ignore[no-untyped-def]
+    mask = np.uint64(table.shape[0] - 1)
+    for i in range(wanted_first.shape[0]):
+        place = (wanted_first[i] * _GOLDEN >> np.uint64(20)) & mask
+        slots[i] = -1
+        while table[place] >= 0 and slots[i] < 0:
+            slot = table[place]
+            if first[slot] == wanted_first[i] and second[slot] == wanted_second[i]:
+                slots[i] = slot
+            place = (place + np.uint64(1)) & mask
+
+
+@nb.njit(cache=True)
 def _index(table, first, count):  # type: ignore[no-untyped-def]
     mask = np.uint64(table.shape[0] - 1)
     for slot in range(count):
@@ -102,6 +115,12 @@ class SlotTable(Synopsis):
             if done == len(first):
                 return found
             self._reserve(2 * self.count)
+
+    def find(self, first: UInt64s, second: UInt64s) -> Int64s:
+        """The slot of each key, -1 where it has none."""
+        found = np.empty(len(first), np.int64)
+        _look(self._table, self._first, self._second, first, second, found)
+        return found
 
     def touch(self, slots: Int64s) -> None:
         """Say that the lanes of `slots` have changed."""
