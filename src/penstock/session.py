@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from penstock.algebra.scans import Source
 from penstock.connectors.sinks.memory import collected
 from penstock.errors import PenstockError, nearest
 from penstock.explain import to_json, to_mermaid_side_by_side, to_text
+from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
 from penstock.language import Catalog, Explain, bind_query, bind_script
 from penstock.physical.planner import plan_queries
 from penstock.physical.render import render_plan
@@ -94,6 +95,38 @@ class Session:
         position, domain = _timestamp(name, columns, timestamp, unit)
         op = None if operation is None else _position(name, columns, operation)
         self._declare(Source(name, False, columns, "DATAFRAME", (), position, domain, operation=op), df)
+
+    def function(
+        self, returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None,
+        name: str | None = None, volatile: bool = False,
+    ) -> Callable[[Callable[..., Any]], UserFunction]:  # fmt: skip
+        """Decorator: makes a Python function of Arrow arrays a function of this session's scripts; as
+        `penstock.function`, which is for all sessions."""
+
+        def register(body: Callable[..., Any]) -> UserFunction:
+            made: UserFunction = make(UserFunction, body, returns, name, parameters, volatile)
+            self._define(made)
+            return made
+
+        return register
+
+    def aggregate(
+        self, returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None, name: str | None = None
+    ) -> Callable[[Any], UserAggregate]:
+        """Decorator: makes a class with init, update, final, and if it can merge and expire, an aggregate of this
+        session's scripts; as `penstock.aggregate`, which is for all sessions."""
+
+        def register(body: Any) -> UserAggregate:
+            made: UserAggregate = make(UserAggregate, body, returns, name, parameters)
+            self._define(made)
+            return made
+
+        return register
+
+    def _define(self, user: UserDefined) -> None:
+        if user.key in self.catalog.functions:
+            raise PenstockError("P0206", f"{user.name} is declared already", hint=f"DROP {user.kind} {user.name} first")
+        self.catalog = self.catalog.with_function(user)
 
     def _declare(self, source: Source, df: Any) -> None:
         if source.name in self.catalog:

@@ -52,6 +52,7 @@ from penstock.language.statements import (
     SetSetting,
     ShowStatement,
     TimestampBy,
+    TypeText,
 )
 from penstock.language.text import Span
 from penstock.language.unsupported_scalars import Refusal, not_yet, scalar_refusals
@@ -93,7 +94,8 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         ExplainStatement: "query",
         ShowStatement: "kind",
         DropStatement: "kind name",
-        CreateFunction: "kind name body",
+        CreateFunction: "kind name body parameters returns volatile",
+        TypeText: "text",
     }.items()
 }
 
@@ -185,8 +187,6 @@ def _values(node: object) -> Iterator[Refusal]:
         yield not_yet(f"{node.kind.value} JOIN", node.kind_span)
     elif isinstance(node, SetQuery) and not (node.kind is SetKind.UNION and node.all):
         yield not_yet(node.kind.value + (" ALL" if node.all else ""), node.operator_span, _set_hint(node))
-    elif isinstance(node, CreateFunction):
-        yield not_yet(f"CREATE {node.kind}", node.kind_span)
 
 
 def _set_hint(node: SetQuery) -> str | None:

@@ -7,10 +7,12 @@ same executor runs in Spark's workers and in the local runtime.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import cut_by_shard
@@ -57,6 +59,19 @@ class _Graph:
                 result.edges[port] = edge.exchange
 
 
+@contextmanager
+def _told(step: Step) -> Iterator[None]:
+    """An error of user-defined code tells which queries it stops."""
+    try:
+        yield
+    except PenstockError as error:
+        queries = ", ".join(sorted(filter(None, step.queries)))
+        if error.code == "P0621" and queries:
+            first, *rest = error.message.split("\n")
+            raise PenstockError(error.code, "\n".join([f"query {queries}: {first}", *rest]), cause=error) from error
+        raise
+
+
 class IngestExecutor:
     """Stage 0 for one source: stateless, one call a batch."""
 
@@ -80,9 +95,10 @@ class IngestExecutor:
             if isinstance(step.spec, ScanSpec):
                 places = [self.columns.index(c) for c in step.spec.columns]
                 made = [stamped.with_columns([stamped.columns[p] for p in places])] if len(stamped) else []
-            for port in range(len(step.inputs)):
-                for elements in inbox.pop((step.id, port), ()):
-                    made += operator.process(port, elements)
+            with _told(step):
+                for port in range(len(step.inputs)):
+                    for elements in inbox.pop((step.id, port), ()):
+                        made += operator.process(port, elements)
             self._graph.send(step, made, inbox, result)
         return result
 
@@ -116,13 +132,14 @@ class StageExecutor:
         for step in self._graph.steps:
             operator = self._operators[step.id]
             made: list[Elements] = []
-            for port in range(len(step.inputs)):
-                for elements in inbox.pop((step.id, port), ()):
-                    if len(elements):
-                        made += operator.process(port, elements)
             heartbeat = max(heartbeats[query] for query in step.queries)
-            start = first_instant(step.sources, self.progress)
-            made += operator.advance(Moment(heartbeat, start, self._shard))
+            moment = Moment(heartbeat, first_instant(step.sources, self.progress), self._shard)
+            with _told(step):
+                for port in range(len(step.inputs)):
+                    for elements in inbox.pop((step.id, port), ()):
+                        if len(elements):
+                            made += operator.process(port, elements)
+                made += operator.advance(moment)
             self._graph.send(step, [e for e in made if len(e)], inbox, result)
         for query, answers in result.answers.items():
             result.answers[query] = self._final(answers, heartbeats[query])

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from penstock.testing.samples import STATEMENTS as SAMPLES
+
 T = TypeVar("T")
 
 
@@ -63,6 +65,7 @@ class Flavour:
     static: int = 20
     disorder: int = 20
     calendar: int = 10
+    user: int = 0
 
 
 FLAVOURS = (
@@ -72,6 +75,7 @@ FLAVOURS = (
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
+    Flavour("user", join=20, group=70, nested=20, updates=20, user=60),
 )
 
 #: type -> the values of a cell, simplest first
@@ -140,6 +144,8 @@ class _Maker:
         self.calendar = choices.chance(flavour.calendar)
 
     def case(self) -> RandomCase:
+        if self.flavour.user:
+            self.result.statements += [f"{statement};" for statement in SAMPLES]
         self.stream("S")
         if self.choices.chance(50):
             self.stream("T")
@@ -311,6 +317,8 @@ class _Maker:
 
     def expression(self, scope: tuple[Column, ...]) -> tuple[str, str]:
         column = self.choices.pick(scope)
+        if self.choices.chance(self.flavour.user // 3) and column.type in ("BIGINT", "STRING"):
+            return f"{'twice' if column.type == 'BIGINT' else 'shout'}({column.name})", column.type
         if column.type == "INT" and self.choices.chance(25):
             return self.choices.pick((f"{column.name} + 1", f"{column.name} % 2", f"coalesce({column.name}, 7)")), "INT"
         if column.type == "STRING" and self.choices.chance(25):
@@ -332,7 +340,24 @@ class _Maker:
             tail += f" HAVING COUNT(*) {self.choices.pick(('> 1', '< 2', '= 0'))}"
         return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns, tail
 
+    def user_aggregate(self, scope: tuple[Column, ...]) -> tuple[str, str]:
+        """A call of an aggregate of `samples`."""
+        whole = [c for c in scope if c.type in ("INT", "BIGINT")]
+        text = self.choices.pick([c for c in scope if c.type != "DOUBLE"] or [Column("'a'", "STRING")])
+        numbers = [c for c in scope if c.type in NUMERIC]
+        distinct = "DISTINCT " if self.choices.chance(15) else ""
+        call, type_ = self.choices.pick(
+            (
+                (f"total({distinct}{(whole or [Column('1', 'INT')])[0].name})", "BIGINT"),
+                (f"spread({distinct}{(numbers or [Column('1', 'INT')])[-1].name})", "DOUBLE"),
+                (f"joined({distinct}{text.name})", "STRING"),
+            )
+        )
+        return (f"{call} FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else call), type_
+
     def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        if self.choices.chance(self.flavour.user):
+            return self.user_aggregate(scope)
         numbers = [c for c in scope if c.type in NUMERIC]
         functions = ("COUNT(*)", "SUM", "COUNT", "MIN", "MAX", "AVG", "COUNT DISTINCT", *(("STDDEV",) if rough else ()))
         function = self.choices.pick(functions)

@@ -14,6 +14,7 @@ from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeW
 from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.static import Output, Static
 from penstock.physical.operators.updates import Updates
+from penstock.physical.operators.user_aggregate import UserAggregation
 from penstock.physical.plan import (
     AggregateSpec,
     ChangesSpec,
@@ -32,6 +33,7 @@ from penstock.physical.plan import (
     UpdatesSpec,
     WindowSpec,
 )
+from penstock.physical.user_plan import UserAggregateSpec
 
 #: Static relations by name, and the number of shards: what some operators need beside their spec.
 Tables = Mapping[str, Elements]
@@ -46,6 +48,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     WindowSpec: lambda spec, tables, shards: TimeWindow(spec),
     LanesSpec: lambda spec, tables, shards: Lanes(spec),
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
+    UserAggregateSpec: lambda spec, tables, shards: UserAggregation(spec),
     DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
