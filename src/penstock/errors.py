@@ -47,6 +47,7 @@ CODES: dict[str, str] = {
     "P0602": "a checkpoint that does not fit the script",
     "P0603": "no Java that Spark can use",
     "P0621": "a user-defined function or aggregate failed",
+    "P0622": "EXPLAIN ANALYZE of inputs without an end",
     "P0901": "described by the language, not supported yet",
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from penstock.types import CALENDAR, Interval, Schema, TimeDomain, Unit
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.runtime.analyze import Analysis
     from penstock.runtime.spark.job import SparkRun
     from penstock.runtime.spark.launch import Work
 
@@ -146,13 +147,21 @@ class Session:
 
     # -- explaining --------------------------------------------------------------------------------------------
 
-    def explain(self, query: str, format: str = "text") -> str:  # noqa: A002 - the door's word
-        """The plans of a declared query by name. format: text, json or mermaid."""
+    def explain(self, query: str, format: str = "text", analyze: bool = False) -> str:  # noqa: A002 - the door's word
+        """The plans of a declared query by name. format: text, json or mermaid. analyze: run it in this process over
+        its inputs, which must be bounded, and show what every operator of the physical plan did."""
         found = self.catalog.queries.get(query.lower())
         if found is None:
             hint = nearest(query, [q.name for q in self.catalog.queries.values()])
             raise PenstockError("P0201", f"unknown query {query}", hint=hint)
-        return explain(found, format)
+        return self._analyzed(found, self.catalog.memory, self.settings, format) if analyze else explain(found, format)
+
+    def _analyzed(self, query: Query, rows: Mapping[str, Any], settings: Settings, format: str) -> str:  # noqa: A002
+        from penstock.runtime.analyze import analyze
+
+        if format not in FORMATS:
+            raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
+        return explain(query, format, analyze([query], rows, self._frames, settings.get_int("shards") or 1))
 
     def query(self, text: str) -> QueryHandle:
         """A query of its own, not declared."""
@@ -160,6 +169,8 @@ class Session:
 
     def _answer(self, action: Any) -> str:
         if isinstance(action, Explain):
+            if action.analyze:
+                return self._analyzed(action.query, action.memory, action.settings, "text")
             return explain(action.query)
         return "\n".join(text or name for name, text in action.entries)
 
@@ -224,21 +235,28 @@ class QueryHandle:
         return answer_frame(self._session._work([self._query], False), place)
 
 
-def explain(query: Query, format: str = "text") -> str:  # noqa: A002 - the door's word
-    """The optimised logical plan and the physical plan of a query."""
+def explain(query: Query, format: str = "text", ran: Analysis | None = None) -> str:  # noqa: A002 - the door's word
+    """The optimised logical plan and the physical plan of a query. ran: a run of it, whose figures are shown."""
     if format not in FORMATS:
         raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
     root = optimize(query.root)
     logical = render(root)
-    physical = render_plan(plan_queries([replace(query, root=root)]), query.name)
+    if ran is None:
+        physical = render_plan(plan_queries([replace(query, root=root)]), query.name)
+    else:
+        physical = render_plan(ran.plan, query.name, ran.meter)
     if format == "json":
         return (
             f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"physical": {to_json(physical)}}}\n'
         )
-    parts = [("logical plan", logical), ("physical plan", physical)]
+    parts = [("logical plan", logical), ("physical plan" if ran is None else _ran(ran), physical)]
     if format == "mermaid":
         return to_mermaid_side_by_side([(f"{query.name}: {title}", tree) for title, tree in parts])
     return "\n".join(f"-- {query.name}: {title}\n{to_text(tree)}" for title, tree in parts)
+
+
+def _ran(ran: Analysis) -> str:
+    return f"physical plan, as it ran in {ran.seconds:.3f} s"
 
 
 def _streams(df: Any) -> bool:

@@ -91,7 +91,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         BareQuery: "query",
         Insert: "name rows",
         SetSetting: "name value",
-        ExplainStatement: "query",
+        ExplainStatement: "query analyze",
         ShowStatement: "kind",
         DropStatement: "kind name",
         CreateFunction: "kind name body parameters returns volatile",
@@ -139,7 +139,6 @@ REFUSED: dict[tuple[type, str], Clause] = {
     (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
     (CreateSource, "primary_key"): Clause("PRIMARY KEY", _own("key_span")),
     (CreateSource, "non_retroactive"): Clause("NON RETROACTIVE", _own("non_retroactive")),
-    (ExplainStatement, "analyze"): Clause("EXPLAIN ANALYZE", _own("analyze")),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.created import bind_rows, bind_source, distinct_names
 from penstock.language.binder.functions import bind_function, check_volatile
 from penstock.language.binder.queries import QueryBinder
-from penstock.language.catalog import Catalog, View
+from penstock.language.catalog import Catalog, Row, View
 from penstock.language.queries import Name, NamedSource, QueryTree
 from penstock.language.statements import (
     BareQuery,
@@ -36,9 +36,13 @@ from penstock.settings import Settings
 
 @dataclass(frozen=True)
 class Explain:
-    """EXPLAIN of a query."""
+    """EXPLAIN of a query. analyze: by running it; memory, settings: the rows of MEMORY sources and the settings as of
+    this place of the script."""
 
     query: Query
+    analyze: bool = False
+    memory: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,9 @@ class ScriptBinder:
             check_volatile(root, statement.query.span, context)
             if declare and not context.errors:
                 text = self.source.slice(statement.query.span)
-                self.actions.append(Explain(Query("query", root, SinkSpec("CONSOLE"), text)))
+                query = Query("query", root, SinkSpec("CONSOLE"), text)
+                analyze = statement.analyze is not None
+                self.actions.append(Explain(query, analyze, self.catalog.memory, self.settings))
         elif isinstance(statement, ShowStatement):
             self.actions.append(Show(statement.kind, self._shown(statement.kind)))
         elif isinstance(statement, DropStatement):
