@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.physical.elements import Elements
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.synopses.contract import Synopsis
 
 
@@ -88,6 +88,9 @@ class _Metered(Operator):
         self._measured.nanoseconds += time.process_time_ns() - began
         self._measured.rows_out += sum(len(elements) for elements in made)
         return made
+
+    def rejections(self) -> list[Rejection]:
+        return self._inner.rejections()
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return self._inner.synopses()

@@ -19,7 +19,8 @@ from penstock.algebra import Algebra
 from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import OnError, Scan, Source
-from penstock.connectors.contract import Parsed
+from penstock.algebra.statistics import Statistics
+from penstock.connectors.contract import Parsed, Rejected
 from penstock.connectors.deadletters import as_error
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
@@ -27,6 +28,7 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.ingest import read_columns, stamp
 from penstock.physical.meter import Meter
+from penstock.physical.operators import Rejection
 from penstock.physical.plan import Plan, ScanSpec
 from penstock.physical.planner import plan_queries
 from penstock.physical.progress import NOTHING, SourceProgress
@@ -52,21 +54,21 @@ def analyze(
     rows: Mapping[str, Sequence[tuple[Any, ...]]],
     frames: Mapping[str, Any],
     shards: int = 1,
-    drain: bool = False,
+    statistics: Statistics | None = None,
 ) -> Analysis:
     """Run `queries` and measure. rows: those of MEMORY sources by name in lower case; frames: tables handed over in
-    Python by source. Raises PenstockError P0622 for an input without an end, P0401 to P0404 for one that cannot be
-    read."""
+    Python by source; statistics: what is known of the sources. Raises PenstockError P0622 for an input without an
+    end, P0401 to P0404 for one that cannot be read."""
     sources = {n.source.name: n.source for q in queries for n in walk(q.root) if isinstance(n, Scan)}
     for source in sources.values():
         _check(source, frames.get(source.name))
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         spooled = {name: _spooled(s, rows, frames, Path(folder)) for name, s in sources.items()}
-        plan = plan_queries([replace(q, root=optimize(_with_sources(q.root, spooled))) for q in queries])
+        plan = plan_queries([replace(q, root=optimize(_with_sources(q.root, spooled))) for q in queries], statistics)
         statics, _ = read_statics(plan, f"{folder}/dead-letters")
         meter = Meter()
-        job = LocalJob(plan, statics, shards, drain, meter)
+        job = LocalJob(plan, statics, shards, meter=meter)
         readers = {name: _Reader(job, source, meter) for name, source in plan.sources.items()}
         _drive(job, readers, meter)
     return Analysis(plan, meter, time.perf_counter() - began)
@@ -140,11 +142,19 @@ class _Reader:
             scan.rows_in += parsed.batch.num_rows + len(parsed.rejected)
             scan.rows_out += len(stamped.elements)
             scan.nanoseconds += time.process_time_ns() - began
-            kept_out = {"late": len(stamped.late), "rejected": len(parsed.rejected) + len(stamped.unusable)}
-            for name, count in kept_out.items():
-                if count:
-                    scan.extra[name] = scan.extra.get(name, 0) + count
+        self._keep_out("late", len(stamped.late))
+        self._keep_out("rejected", len(parsed.rejected) + len(stamped.unusable))
         return [stamped.elements]
+
+    def reject(self, found: Rejection) -> None:
+        """An update that its relation could not take."""
+        if self._source.on_error is OnError.FAIL:
+            raise as_error(Rejected(found.source, None, found.record, found.reason), self._source.name)
+        self._keep_out("rejected", 1)
+
+    def _keep_out(self, name: str, count: int) -> None:
+        for scan in self._scans if count else ():
+            scan.extra[name] = scan.extra.get(name, 0) + count
 
 
 def _drive(job: LocalJob, readers: Mapping[str, _Reader], meter: Meter) -> None:
@@ -157,6 +167,9 @@ def _drive(job: LocalJob, readers: Mapping[str, _Reader], meter: Meter) -> None:
             stamped[name] = reader.next()
         job.round(stamped, {name: r.progress for name, r in readers.items()})
         meter.sample()
+        for found in job.rejected:
+            readers[found.source].reject(found)
+        job.rejected.clear()
         if all(r.progress.ended for r in readers.values()):
             return
 
