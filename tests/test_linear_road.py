@@ -1,7 +1,7 @@
 """STREAM's Linear Road script, whole, over a generated expressway: forty views that feed each other, and three answers.
 
-The script is the Stanford group's own (`linearroad.script`); its data files are not, so `expressway.py` makes some. There
-is no expected output: the oracle's is what counts.
+The script is the Stanford group's own (`linearroad.script`); its data files are not, so `expressway.py` makes some.
+There is no expected output: the oracle's is what counts.
 """
 
 from __future__ import annotations
