@@ -7,11 +7,12 @@ from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.scans import OnError, RelationScan, Scan, Source, StreamScan
-from penstock.algebra.setops import UnionAll
+from penstock.algebra.setops import Except, Intersect, UnionAll
+from penstock.algebra.topk import SortKey, TopK
 from penstock.algebra.windows import Window, WindowKind
 
 __all__ = [
-    "Aggregate", "Algebra", "Distinct", "Join", "OnError", "Pattern", "Project", "RelationScan", "RelationToStream",
-    "Scan", "Select", "Source", "StreamKind", "StreamScan", "UnionAll", "Window", "WindowKind", "evaluation_period",
-    "is_static", "leaves", "own_windows",
+    "Aggregate", "Algebra", "Distinct", "Except", "Intersect", "Join", "OnError", "Pattern", "Project", "RelationScan",
+    "RelationToStream", "Scan", "Select", "SortKey", "Source", "StreamKind", "StreamScan", "TopK", "UnionAll",
+    "Window", "WindowKind", "evaluation_period", "is_static", "leaves", "own_windows",
 ]  # fmt: skip

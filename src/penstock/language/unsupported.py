@@ -26,9 +26,9 @@ from penstock.language.queries import (
     Name,
     NamedSource,
     Select,
-    SetKind,
     SetQuery,
     SortedQuery,
+    SortKey,
     Star,
     StreamOperator,
     StreamQuery,
@@ -76,7 +76,8 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Select: "items source distinct wrapped where group having",
         SetQuery: "left right kind all",
         StreamQuery: "operator query",
-        SortedQuery: "query",
+        SortedQuery: "query order limit offset",
+        SortKey: "value descending nulls_first",
         LocalView: "name columns query",
         WithQuery: "views query",
         ColumnDefinition: "name type",
@@ -131,8 +132,6 @@ REFUSED: dict[tuple[type, str], Clause] = {
     (NamedSource, "sample"): Clause("SAMPLE", _own("sample")),
     (JoinedSource, "natural"): Clause("NATURAL JOIN", _own("natural")),
     (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
-    (SortedQuery, "order"): Clause("ORDER BY", _own("order_span")),
-    (SortedQuery, "limit"): Clause("LIMIT", _own("limit_span")),
     (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
     (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
     (CreateSource, "primary_key"): Clause("PRIMARY KEY", _own("key_span")),
@@ -183,11 +182,6 @@ def _values(node: object) -> Iterator[Refusal]:
         yield not_yet("WSTREAM", node.span)
     elif isinstance(node, JoinedSource) and node.kind not in (JoinKind.INNER, JoinKind.CROSS):
         yield not_yet(f"{node.kind.value} JOIN", node.kind_span)
-    elif isinstance(node, SetQuery) and not (node.kind is SetKind.UNION and node.all):
-        yield not_yet(node.kind.value + (" ALL" if node.all else ""), node.operator_span, _set_hint(node))
     elif isinstance(node, CreateFunction):
         yield not_yet(f"CREATE {node.kind}", node.kind_span)
 
-
-def _set_hint(node: SetQuery) -> str | None:
-    return "UNION ALL is; SELECT DISTINCT over it removes duplicates" if node.kind is SetKind.UNION else None

@@ -12,7 +12,9 @@ from penstock.physical.operators.distinct import CountedDistinct, DistinctStar
 from penstock.physical.operators.join import Join, Lookup
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
+from penstock.physical.operators.sets import SetOperation
 from penstock.physical.operators.static import Output, Static
+from penstock.physical.operators.topk import TopK
 from penstock.physical.operators.updates import Updates
 from penstock.physical.plan import (
     AggregateSpec,
@@ -26,8 +28,10 @@ from penstock.physical.plan import (
     ProjectSpec,
     RStreamSpec,
     ScanSpec,
+    SetOperationSpec,
     Spec,
     StaticSpec,
+    TopKSpec,
     UnionSpec,
     UpdatesSpec,
     WindowSpec,
@@ -47,6 +51,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     LanesSpec: lambda spec, tables, shards: Lanes(spec),
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
     DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
+    SetOperationSpec: lambda spec, tables, shards: SetOperation(spec),
+    TopKSpec: lambda spec, tables, shards: TopK(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),

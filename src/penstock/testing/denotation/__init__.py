@@ -18,9 +18,10 @@ from penstock.testing.denotation.base import (
     values_of,
     windowed,
 )
+from penstock.testing.denotation import sets
 from penstock.testing.denotation.core import validity
 
 __all__ = [
-    "Bag", "Relation", "Stream", "World", "denote", "first_instant", "minus", "relation", "steps", "validity",
+    "Bag", "Relation", "Stream", "World", "denote", "first_instant", "minus", "relation", "sets", "steps", "validity",
     "values_of", "windowed",
 ]  # fmt: skip
