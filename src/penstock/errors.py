@@ -34,6 +34,10 @@ CODES: dict[str, str] = {
     "P0305": "the columns of the two sides do not fit together",
     "P0306": "a view that depends on itself",
     "P0307": "a relation-to-stream operator over a stream",
+    "P0318": "WSTREAM over DISTINCT or negation, or without a window",
+    "P0319": "RESTORE where nothing can be restored",
+    "P0331": "ORDER BY, LIMIT or OFFSET where it may not stand",
+    "P0332": "a LIMIT or OFFSET that is no count of rows",
     "P0401": "a source that cannot be read",
     "P0402": "a source whose columns do not fit its declaration",
     "P0403": "a malformed record in a source declared ON ERROR FAIL",
@@ -43,6 +47,7 @@ CODES: dict[str, str] = {
     "P0601": "the run failed",
     "P0602": "a checkpoint that does not fit the script",
     "P0603": "no Java that Spark can use",
+    "P0605": "a state that is damaged, or of another format",
     "P0901": "described by the language, not supported yet",
 }
 

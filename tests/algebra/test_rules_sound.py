@@ -16,14 +16,19 @@ from penstock.algebra import (
     Aggregate,
     Algebra,
     Distinct,
+    Except,
+    Intersect,
     Join,
     Project,
     RelationScan,
     RelationToStream,
+    Results,
     Select,
+    SortKey,
     Source,
     StreamKind,
     StreamScan,
+    TopK,
     UnionAll,
     Window,
     WindowKind,
@@ -31,6 +36,7 @@ from penstock.algebra import (
 from penstock.algebra.optimizer import TraceStep, apply, optimize
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.render import render
+from penstock.algebra.results import has_lives
 from penstock.algebra.rules import RULES
 from penstock.explain import to_text
 from penstock.expressions.nodes import AggregateCall, Call, Cast, Column, Expression, Literal
@@ -60,6 +66,8 @@ class Maker:
         return relation if kind is None else RelationToStream(relation, kind)
 
     def stream(self, depth: int) -> Algebra:
+        if depth > 1 and self.draw.random() < 0.08 and has_lives(relation := self.relation(depth - 1)):
+            return Results(relation)
         if depth > 1 and self.draw.random() < 0.2:
             return RelationToStream(
                 self.relation(depth - 1), self.draw.choice([StreamKind.ISTREAM, StreamKind.DSTREAM])
@@ -92,6 +100,8 @@ class Maker:
             lambda d: self.project(self.select(Distinct(self.relation(d)))),
             lambda d: self.project(self.window(RelationToStream(self.relation(d), self.draw.choice(list(StreamKind))))),
             lambda d: self.select(self.union(d)),
+            lambda d: self.select(self.set_operation(d)),
+            lambda d: self.select(self.first(self.relation(d))),
             lambda d: self.select(self.aggregate(self.relation(d))),
         ]
         return self.draw.choice(makers)(depth - 1)
@@ -158,6 +168,15 @@ class Maker:
 
         fields = (Field("x", LONG), Field("y", LONG))
         return UnionAll((member(), member()))
+
+    def set_operation(self, depth: int) -> Algebra:
+        left, right = self.union(depth).inputs
+        return self.draw.choice([Except, Intersect])(left, right, self.draw.random() < 0.5)
+
+    def first(self, node: Algebra) -> Algebra:
+        column = self.column(node)
+        assert column is not None
+        return TopK(node, (SortKey(column.index, self.draw.random() < 0.5),), self.draw.randint(0, 3))
 
     def aggregate(self, node: Algebra) -> Algebra:
         group = tuple(self.draw.sample(range(len(node.schema)), self.draw.randint(0, min(2, len(node.schema)))))

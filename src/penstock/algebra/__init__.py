@@ -5,6 +5,7 @@ from penstock.algebra.join import Join
 from penstock.algebra.nodes import Algebra, is_static, leaves
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
+from penstock.algebra.results import Restored, Results
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.scans import OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.setops import Except, Intersect, UnionAll
@@ -13,6 +14,6 @@ from penstock.algebra.windows import Window, WindowKind
 
 __all__ = [
     "Aggregate", "Algebra", "Distinct", "Except", "Intersect", "Join", "OnError", "Pattern", "Project", "RelationScan",
-    "RelationToStream", "Scan", "Select", "SortKey", "Source", "StreamKind", "StreamScan", "TopK", "UnionAll",
-    "Window", "WindowKind", "evaluation_period", "is_static", "leaves", "own_windows",
+    "RelationToStream", "Restored", "Results", "Scan", "Select", "SortKey", "Source", "StreamKind", "StreamScan",
+    "TopK", "UnionAll", "Window", "WindowKind", "evaluation_period", "is_static", "leaves", "own_windows",
 ]  # fmt: skip

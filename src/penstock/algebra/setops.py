@@ -39,8 +39,8 @@ class UnionAll(Algebra):
 
 @dataclass(frozen=True, eq=False)
 class Except(Algebra):
-    """The tuples of `left` that `right` does not take away. every: by multiplicities, max(l - r, 0); else as sets: once,
-    where l > 0 and r = 0. Column types agree; names are the left's."""
+    """The tuples of `left` that `right` does not take away. every: by multiplicities, max(l - r, 0); else as sets:
+    once, where l > 0 and r = 0. Column types agree; names are the left's."""
 
     left: Algebra
     right: Algebra
@@ -78,9 +78,9 @@ class Intersect(Algebra):
 
     @property
     def pattern(self) -> Pattern:
-        """MON of monotonic inputs: min(l, r) and (l > 0 and r > 0) grow with l and r. Else STR: a tuple is in the answer
-        as long as both sides hold a copy, and which copies of either side will have met by then is not known when it
-        enters, since each side may get more; copies are counted and the end is told by a negative tuple."""
+        """MON of monotonic inputs: min(l, r) and (l > 0 and r > 0) grow with l and r. Else STR: a tuple is in the
+        answer as long as both sides hold a copy. When it enters that end is not known, since either side may still get
+        more copies; they are counted, and the end is told by a negative tuple."""
         both = worst((self.left.pattern, self.right.pattern))
         return Pattern.MONOTONIC if both is Pattern.MONOTONIC else Pattern.STRICT
 

@@ -53,7 +53,10 @@ class TopK(Algebra):
 
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.schema)
-        text = {"order": ", ".join(_shown(key, labels) for key in self.order) or "by all columns", "limit": str(self.limit)}
+        text = {
+            "order": ", ".join(_shown(key, labels) for key in self.order) or "by all columns",
+            "limit": str(self.limit),
+        }
         return text | ({"offset": str(self.offset)} if self.offset else {})
 
 

@@ -1,4 +1,4 @@
-"""The order of rows by sort keys: NULLs first or last as the key says, NaN above all numbers, strings by code points."""
+"""The order of rows by sort keys: NULLs as the key says, NaN above all numbers, strings by code points."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -63,6 +63,10 @@ class Flavour:
     static: int = 20
     disorder: int = 20
     calendar: int = 10
+    sets: int = 0
+    limit: int = 0
+    kept: int = 0
+    """WSTREAM and RESTORE"""
 
 
 FLAVOURS = (
@@ -71,7 +75,9 @@ FLAVOURS = (
     Flavour("groups", join=10, group=100, nested=10, union=5),
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
+    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
+    Flavour("sets", join=15, group=25, nested=35, union=20, distinct=15, updates=25, static=35, sets=50, limit=40),
 )
 
 #: type -> the values of a cell, simplest first
@@ -138,6 +144,8 @@ class _Maker:
         self.tables: list[Table] = []
         self.names = 0
         self.calendar = choices.chance(flavour.calendar)
+        self.slide: str | None = None
+        self.restored = False
 
     def case(self) -> RandomCase:
         self.stream("S")
@@ -226,16 +234,58 @@ class _Maker:
 
     def query(self, root: bool, depth: int = 2) -> tuple[str, tuple[Column, ...], bool]:
         """A query's text, its columns, and whether it is surely a stream (an operator makes it one)."""
+        if self.choices.chance(self.flavour.kept):
+            return self.kept(depth)
         r2s = self.choices.pick(("ISTREAM", "DSTREAM", "RSTREAM")) if self.choices.chance(self.flavour.r2s) else None
         text, columns = self.select(None, root and r2s is None, depth)
         if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
             other, _ = self.select(columns, False, depth)
             text = f"{text} UNION ALL {other}"
+        elif self.choices.chance(self.flavour.sets) and not any(c.type == ROUGH for c in columns):
+            text = self.set_operations(text, columns, depth)
         elif r2s and self.choices.chance(20):
             verb = "SELECT DISTINCT " if text.startswith("SELECT DISTINCT ") else "SELECT "
             items, _, rest = text.removeprefix(verb).partition(" FROM ")
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
+        if self.choices.chance(self.flavour.limit) and not any(c.type == ROUGH for c in columns):
+            text += self.limit(columns)
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
+
+    def set_operations(self, text: str, columns: tuple[Column, ...], depth: int) -> str:
+        """`text` and one or two more selects under set operations, with or without parentheses."""
+        for _ in range(self.choices.integer(1, 2)):
+            operator = self.choices.pick(("EXCEPT ALL", "INTERSECT ALL", "EXCEPT", "INTERSECT", "UNION", "UNION ALL"))
+            other, _ = self.select(columns, False, depth)
+            text = f"{text} {operator} {other}" if self.choices.chance(70) else f"{other} {operator} ({text})"
+        return text
+
+    def limit(self, columns: tuple[Column, ...]) -> str:
+        """ORDER BY and LIMIT over `columns`."""
+        keys: list[str] = []
+        for _ in range(self.choices.integer(0, 2)):
+            column = self.choices.pick(columns)
+            key = self.choices.pick((column.name, str(columns.index(column) + 1)))
+            key = f"{column.name} % 2" if column.type == "INT" and self.choices.chance(20) else key
+            keys.append(key + self.choices.pick(("", " DESC")) + self.choices.pick(("", " NULLS FIRST", " NULLS LAST")))
+        text = f" ORDER BY {', '.join(keys)}" if keys else ""
+        text += f" LIMIT {self.choices.integer(0, 4)}"
+        return text + (f" OFFSET {self.choices.integer(0, 3)}" if self.choices.chance(30) else "")
+
+    def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
+        """WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
+        plain = self.flavour
+        self.restored = restored = self.choices.chance(50)
+        if restored:
+            self.slide = f" SLIDE {self.choices.integer(2, 5)} SECOND"
+            self.slide += f" ALIGN TO {self.choices.integer(1, 3)} SECOND" if self.choices.chance(15) else ""
+        self.flavour = replace(plain, kept=0, nested=0, distinct=plain.distinct if restored else 0)
+        text, columns = self.select(None, False, 1)
+        if self.choices.chance(self.flavour.union):
+            text = f"{text} UNION ALL {self.select(columns, False, 1)[0]}"
+        self.flavour, self.slide = plain, None
+        if restored:
+            return f"{self.choices.pick(('ISTREAM', 'RSTREAM'))} RESTORE({text})", columns, True
+        return f"WSTREAM({text}){self.window() or ' [RANGE UNBOUNDED]'}", columns, False
 
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
         scope, from_text = self.source(depth)
@@ -267,13 +317,19 @@ class _Maker:
             text, columns, is_stream = self.query(False, depth - 1)
             name = f"({text})"
         else:
-            table = self.choices.pick(self.tables)
+            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own; its first source is
+            # a stream.
+            bare = [t for t in self.tables if t.is_stream or (not self.restored and t.name in "RU")]
+            table = self.choices.pick(self.tables if self.slide is None else bare)
+            self.restored = False
             name, columns, is_stream = table.name, table.columns, table.is_stream
         window = self.window() if is_stream else ""
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
 
     def window(self) -> str:
+        if self.slide is not None:
+            return f" [RANGE {self.choices.integer(1, 6)} SECOND{self.slide}]"
         kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
         if kind == "NONE":
             return ""

@@ -35,9 +35,9 @@ class ScalarBinder:
     context: Context
     aggregates: str | None = None
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
-    outputs: Sequence[tuple[str, Expression]] = ()
     places: list[tuple[Column, Span]] = field(default_factory=list)
     inside: bool = False
+    outputs: Sequence[tuple[str, Expression]] = ()
     #: kind of node -> how it is bound; filled in by `expressions.py`.
     table: ClassVar[Mapping[type[exp.Expr], Binding]] = {}
 

@@ -33,6 +33,10 @@ class Limits:
     offset: int
 
 
+#: What stands for limits that failed, so that the rest is bound and tells its errors.
+NO_LIMITS = Limits(0, 0)
+
+
 def limits_of(tree: SortedQuery, context: Context) -> Limits:
     """What LIMIT and OFFSET say. Raises Refused after P0331 or P0332."""
     if tree.limit is None:
@@ -85,13 +89,35 @@ def bind_keys(
     return binder.context.each(bind, [key.value for key in tree.order])
 
 
-def over_outputs(expression: Expression, outputs: Sequence[Expression]) -> Expression | None:
+def place_keys(
+    keys: Sequence[Expression], outputs: list[Expression], distinct: SortedQuery | None, context: Context
+) -> tuple[list[Expression], list[Expression]]:
+    """The keys over a select list's columns, and the columns to append to it for them. distinct: the ORDER BY of a
+    SELECT DISTINCT, whose keys must follow from the select list."""
+    placed: list[Expression] = []
+    hidden: list[Expression] = []
+    for number, key in enumerate(keys):
+        if key in outputs:
+            placed.append(Column(key.type, outputs.index(key)))
+        elif distinct is not None:
+            found = _over_outputs(key, outputs)
+            if found is None:
+                message = "with SELECT DISTINCT, ORDER BY takes columns of the select list"
+                context.fail("P0304", message, span_of(distinct.order[number].value))
+            placed.append(found)
+        else:
+            placed.append(Column(key.type, len(outputs) + len(hidden)))
+            hidden.append(key)
+    return placed, hidden
+
+
+def _over_outputs(expression: Expression, outputs: Sequence[Expression]) -> Expression | None:
     """`expression` in terms of the select list's columns, None where it needs others."""
     if expression in outputs:
         return Column(expression.type, outputs.index(expression))
     if isinstance(expression, Column):
         return None
-    children = [over_outputs(cast(Expression, child), outputs) for child in expression.children]
+    children = [_over_outputs(cast(Expression, child), outputs) for child in expression.children]
     if any(child is None for child in children):
         return None
     return expression.with_children(tuple(child for child in children if child is not None))

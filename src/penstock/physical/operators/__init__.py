@@ -10,6 +10,7 @@ from penstock.physical.operators.changes import Changes
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.distinct import CountedDistinct, DistinctStar
 from penstock.physical.operators.join import Join, Lookup
+from penstock.physical.operators.results import Results, ShortChanges, ShortLives
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.sets import SetOperation
@@ -26,9 +27,12 @@ from penstock.physical.plan import (
     LookupSpec,
     OutputSpec,
     ProjectSpec,
+    ResultsSpec,
     RStreamSpec,
     ScanSpec,
     SetOperationSpec,
+    ShortChangesSpec,
+    ShortLivesSpec,
     Spec,
     StaticSpec,
     TopKSpec,
@@ -57,6 +61,9 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
     RStreamSpec: lambda spec, tables, shards: RStream(spec),
+    ResultsSpec: lambda spec, tables, shards: Results(spec),
+    ShortLivesSpec: lambda spec, tables, shards: ShortLives(spec),
+    ShortChangesSpec: lambda spec, tables, shards: ShortChanges(spec),
     OutputSpec: lambda spec, tables, shards: Output(spec),
 }
 

@@ -1,8 +1,8 @@
 """What operators share that count the live copies of every tuple: elements become events on a table of tuples.
 
-An element is two events: its copies come at ts and go at exp. Ends beyond the heartbeat wait in a calendar queue. A tuple
-whose copies are 0 may be forgotten while ends of it still wait: those of an element and of the negative tuple that took
-it back. They are due together and cancel, so events are netted before the tuple is looked up.
+An element is two events: its copies come at ts and go at exp. Ends beyond the heartbeat wait in a calendar queue. A
+tuple whose copies are 0 may be forgotten while ends of it still wait: those of an element and of the negative tuple
+that took it back. They are due together and cancel, so ends are netted before the tuple is looked up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """EXCEPT and INTERSECT, with ALL and without: both sides' copies of every tuple are counted (LANGUAGE 4.2).
 
-A tuple with l copies on the left and r on the right has f(l, r) in the answer; a change of l or r that changes f is told
-as the difference. The work is per event, whatever the windows hold.
+A tuple with l copies on the left and r on the right has f(l, r) in the answer; a change of l or r that changes f is
+told as the difference. The work is per event, whatever the windows hold.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def _copies(kind, left, right):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def _sweep(kind, slots, times, weights, ports, order, both, right, event, step):  # type: ignore[no-untyped-def]
-    """Feed events, sorted by (slot, time), to the counts `both` = l + r and `right` (by slot, in place); each instant at
-    which f changes gives one entry: event[k] (one event of that instant), step[k] the change. Returns how many."""
+    """Feed events, sorted by (slot, time), to the counts `both` = l + r and `right` (by slot, in place); each instant
+    at which f changes gives one entry: event[k] (one event of it), step[k] the change. Returns how many."""
     k = 0
     i = 0
     n = order.shape[0]

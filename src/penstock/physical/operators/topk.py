@@ -1,9 +1,9 @@
 """The first rows of R(τ) at every instant (LANGUAGE 4, ORDER BY ... LIMIT).
 
-All live rows are kept, since what is first may expire. In a round only few of them can be among the first: with D copies
-leaving in the round, rows behind the (offset + limit + D)-th held row never are. To find them without sorting what is
-held, every tuple has a *coarse* key, an int64 that never contradicts the order; a selection of that rank bounds the
-candidates. These are sorted exactly, and events are swept by time over a Fenwick tree of their copies.
+All live rows are kept, since what is first may expire. In a round only few of them can be among the first: with D
+copies leaving in the round, rows behind the (offset + limit + D)-th held row never are. To find them without sorting
+what is held, every tuple has a *coarse* key, an int64 that never contradicts the order; a selection of that rank bounds
+the candidates. These are sorted exactly, and events are swept by time over a Fenwick tree of their copies.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def prepare(work: Work, folder: Folder) -> Job:
     shards = work.settings.get_int("shards") or parallelism
     own = tuple(source for name, source in plan.sources.items() if name not in streaming)
     intake = Intake(own, frozenset(streaming), limit, parallelism)
-    job = Job(plan, shards, tuple(shard_keys(shards)), work.drain, intake)
+    job = Job(plan, shards, tuple(shard_keys(shards)), work.drain, intake, str(work.settings["state_store"]))
     folder.write_mark("identity", work.identity)
     folder.write_job(job, statics)
     return job

@@ -5,6 +5,7 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
+from penstock.testing.denotation import results, sets
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
@@ -18,10 +19,9 @@ from penstock.testing.denotation.base import (
     values_of,
     windowed,
 )
-from penstock.testing.denotation import sets
 from penstock.testing.denotation.core import validity
 
 __all__ = [
-    "Bag", "Relation", "Stream", "World", "denote", "first_instant", "minus", "relation", "sets", "steps", "validity",
-    "values_of", "windowed",
+    "Bag", "Relation", "Stream", "World", "denote", "first_instant", "minus", "relation", "results", "sets", "steps",
+    "validity", "values_of", "windowed",
 ]  # fmt: skip
