@@ -17,11 +17,12 @@ from functools import singledispatch
 
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.join import Join
+from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.setops import Except, Intersect, UnionAll
 from penstock.algebra.topk import TopK
-from penstock.algebra.windows import Window, WindowKind
+from penstock.algebra.windows import RowWindow, Window, WindowKind
 
 
 @singledispatch
@@ -37,6 +38,11 @@ def _window(node: Window) -> bool:
     return one_tick and node.slide is None
 
 
+@is_instantaneous.register
+def _row_window(node: RowWindow) -> bool:
+    return node.length == 1 and node.slide is None
+
+
 @singledispatch
 def is_windowed(node: Algebra) -> bool:
     """Whether every element of the relation `node` lives only while an element of an own window does, not for ever."""
@@ -48,6 +54,11 @@ def _finite(node: Window) -> bool:
     return node.kind is not WindowKind.UNBOUNDED
 
 
+@is_windowed.register
+def _finite_rows(node: RowWindow) -> bool:
+    return node.length is not None
+
+
 def _register(holds: Callable[[Algebra], bool], register: Callable[..., object]) -> None:
     """What both properties have in common: how they pass from inputs to results."""
     for of_the_input in (Select, Project, Distinct, TopK):
@@ -55,6 +66,7 @@ def _register(holds: Callable[[Algebra], bool], register: Callable[..., object])
     register(UnionAll, lambda node: all(holds(member) for member in node.members))
     # The joined tuple lives within both sides, so one side is enough.
     register(Join, lambda node: holds(node.left) or holds(node.right))
+    register(MultiJoin, lambda node: any(holds(member) for member in node.members))
     register(Except, lambda node: holds(node.left))
     register(Intersect, lambda node: holds(node.left) or holds(node.right))
     # An ungrouped aggregate has its row also where its input is empty.

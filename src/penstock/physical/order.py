@@ -1,71 +1,52 @@
-"""The order of rows by sort keys: NULLs as the key says, NaN above all numbers, strings by code points."""
+"""The order of the elements that a stream made of a relation has at one instant: that of their values.
+
+NULL before all else; numbers, dates and timestamps by size, -0.0 before 0.0 and NaN last; strings and bytes by their
+bytes; FALSE before TRUE; arrays element by element. Columns count from left to right.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.algebra.topk import SortKey
-from penstock.physical.elements import Int64s
-from penstock.physical.extremes import order_keys
-
-_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+from penstock.physical.elements import Elements, Int64s
 
 
-@nb.njit(cache=True)
-def _prefixes(offsets, data, keys):  # type: ignore[no-untyped-def]
-    """The first eight bytes of each string, as a number ordered as they are."""
-    for i in range(keys.shape[0]):
-        start, stop = offsets[i], offsets[i + 1]
-        word = np.uint64(0)
-        for j in range(8):
-            word <<= np.uint64(8)
-            if start + j < stop:
-                word |= np.uint64(data[start + j])
-        keys[i] = np.int64(word ^ np.uint64(1 << 63))
+def argsort_values(elements: Elements) -> Int64s:
+    """A stable argsort by (ts, values)."""
+    names = ["ts", *(f"c{i}" for i in range(len(elements.columns)))]
+    keys = [pa.array(elements.ts), *(_sortable(c) for c in elements.columns)]
+    table = pa.Table.from_arrays(keys, names=names)
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending", "at_start") for name in names])
+    return np.asarray(order.to_numpy(), np.int64)
 
 
-def coarse_keys(column: pa.Array, key: SortKey) -> Int64s:
-    """int64 keys that never contradict the order of `key`, in this array or another: what stands before has a key that
-    is smaller or equal."""
-    kind = column.type
-    if pa.types.is_decimal(kind):
-        keys = order_keys(column.cast(pa.float64()))
-    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
-        keys = _string_keys(column)
-    else:
-        keys = order_keys(column)
-    if key.descending:
-        keys = ~keys
-    if column.null_count:
-        valid = column.is_valid().to_numpy(zero_copy_only=False)
-        keys = np.where(valid, keys, _LEAST if key.nulls_first else _MOST)
-    return keys
+def _sortable(column: pa.Array) -> pa.Array:
+    """An array that Arrow sorts as the values are to be sorted."""
+    if pa.types.is_floating(column.type):
+        values = np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
+        bits = np.where(np.isnan(values), np.float64("nan"), values).view(np.int64)
+        # The bits of a negative number count downward.
+        ordered = np.where(bits < 0, np.iinfo(np.int64).min - bits - 1, bits)
+        return pa.array(ordered, mask=column.is_null().to_numpy(zero_copy_only=False))
+    if pa.types.is_nested(column.type):
+        keys = [_key(value) for value in column.to_pylist()]
+        rank = {key: number for number, key in enumerate(sorted(set(keys)))}
+        return pa.array([rank[key] for key in keys], pa.int64())
+    return column
 
 
-def _string_keys(column: pa.Array) -> Int64s:
-    _, offsets, data = column.buffers()
-    keys = np.empty(len(column), np.int64)
-    if len(column):
-        ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-        _prefixes(ends, np.frombuffer(data or b"", np.uint8), keys)
-    return keys
-
-
-def sort_order(columns: Sequence[pa.Array], order: Sequence[SortKey]) -> Int64s:
-    """The rows' indices in order."""
-    keys: list[np.ndarray[tuple[int], np.dtype[np.generic]]] = []
-    for key in reversed(order):  # lexsort takes the most significant last
-        column = columns[key.column]
-        values = order_keys(column)
-        if key.descending:
-            values = ~values
-        if column.null_count:
-            valid = column.is_valid().to_numpy(zero_copy_only=False)
-            keys += [np.where(valid, values, 0), valid if key.nulls_first else ~valid]
-        else:
-            keys.append(values)
-    return np.lexsort(keys)
+def _key(value: Any) -> Any:
+    if value is None:
+        return (0,)
+    if isinstance(value, dict):
+        return (1, tuple(_key(v) for v in value.values()))
+    if isinstance(value, list):
+        return (1, tuple(_key(v) for v in value))
+    if isinstance(value, float):
+        bits = int(np.float64("nan" if np.isnan(value) else value).view(np.int64))
+        return (1, -(2**63) - bits - 1 if bits < 0 else bits)
+    return (1, value)

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from penstock.algebra import Algebra, Distinct, Project
 from penstock.algebra import Select as Selection
+from penstock.algebra.internal import reaches_internal
 from penstock.expressions.coercion import cast_to
 from penstock.expressions.functions import is_aggregate
 from penstock.expressions.nodes import Column, Expression
@@ -18,6 +19,7 @@ from penstock.language.binder.calls import function_name
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.grouping import Grouping
+from penstock.language.binder.internal import collected, refuse_internal
 from penstock.language.binder.joins import build_joins
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.setops import bind_set
@@ -121,7 +123,10 @@ class QueryBinder:
         projected, keys, width = self._project(tree, scope, node if node is not None else inputs.members[0].node, order)
         if node is None or (where is None and condition is not None):
             raise Refused
+        projected = collected(projected, inputs, context)
         if tree.distinct:
+            if reaches_internal(projected):
+                refuse_internal("DISTINCT", inputs, tree.span, context)
             projected = Distinct(projected)
         if order is not None:
             projected = first_rows(order, projected, keys, width, limits or NO_LIMITS, context)

@@ -7,10 +7,12 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from penstock.algebra import Algebra, Distinct, Except, Intersect, Project, UnionAll, Window, WindowKind
+from penstock.algebra.internal import reaches_internal
 from penstock.algebra.nodes import common_domain
 from penstock.expressions.coercion import cast_to, common_type
 from penstock.expressions.nodes import Column
 from penstock.language.binder.context import Context
+from penstock.language.binder.internal import refuse_internal
 from penstock.language.queries import QueryTree, SetKind, SetQuery
 from penstock.language.text import Span
 from penstock.types import Field, type_name
@@ -24,7 +26,11 @@ def bind_set(tree: SetQuery, bind: Callable[[QueryTree], Algebra], context: Cont
         return Window(node, WindowKind.UNBOUNDED) if node.is_stream else node
 
     parts = _members(tree)
-    nodes = _alike(_word(tree), parts, context.each(member, parts), context)
+    nodes = context.each(member, parts)
+    # INTERSECT ALL keeps what it has got, UNION ALL too; the others take back, or tell equal tuples once.
+    if not (tree.all and tree.kind is not SetKind.EXCEPT) and any(reaches_internal(node) for node in nodes):
+        refuse_internal(_word(tree), None, tree.operator_span, context)
+    nodes = _alike(_word(tree), parts, nodes, context)
     if tree.kind is SetKind.EXCEPT:
         return Except(nodes[0], nodes[1], tree.all)
     if tree.kind is SetKind.INTERSECT:

@@ -17,8 +17,8 @@ from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels import argsort_code_time, argsort_time
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.counted import CountedTuples, Events
-from penstock.physical.order import coarse_keys, sort_order
 from penstock.physical.plan import TopKSpec
+from penstock.physical.sort_keys import coarse_keys, sort_order
 from penstock.physical.synopses.contract import Synopsis
 
 
