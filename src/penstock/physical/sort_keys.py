@@ -36,6 +36,8 @@ def coarse_keys(column: pa.Array, key: SortKey) -> Int64s:
         keys = order_keys(column.cast(pa.float64()))
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):
         keys = _string_keys(column)
+    elif pa.types.is_nested(kind):
+        return np.zeros(len(column), np.int64)
     else:
         keys = order_keys(column)
     if key.descending:
@@ -60,7 +62,7 @@ def sort_order(columns: Sequence[pa.Array], order: Sequence[SortKey]) -> Int64s:
     keys: list[np.ndarray[tuple[int], np.dtype[np.generic]]] = []
     for key in reversed(order):  # lexsort takes the most significant last
         column = columns[key.column]
-        values = order_keys(column)
+        values = _ranks(column) if pa.types.is_nested(column.type) else order_keys(column)
         if key.descending:
             values = ~values
         if column.null_count:
@@ -69,3 +71,24 @@ def sort_order(columns: Sequence[pa.Array], order: Sequence[SortKey]) -> Int64s:
         else:
             keys.append(values)
     return np.lexsort(keys)
+
+
+def _ranks(column: pa.Array) -> Int64s:
+    """Dense ranks of values in ascending order, comparable within this array; 0 for NULL, from 1 on for others. Arrays
+    and structs are ordered by what they hold, an array that others begin with before these."""
+    if pa.types.is_struct(column.type):
+        values = _rows_ranks(np.stack([_ranks(part) for part in column.flatten()], axis=1))
+    elif pa.types.is_list(column.type):
+        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        members = np.full((len(column), int(lengths.max(initial=0)) + 1), -1, np.int64)
+        members[np.arange(members.shape[1]) < lengths[:, None]] = _ranks(column.flatten())
+        values = _rows_ranks(members)
+    else:
+        values = np.unique(order_keys(column), return_inverse=True)[1].astype(np.int64)
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    return np.where(valid, values + 1, 0)
+
+
+def _rows_ranks(keys: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> Int64s:
+    ranks: Int64s = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return ranks

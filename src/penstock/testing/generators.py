@@ -8,44 +8,14 @@ alternatives, which are the simplest) or by `random.Random` (`seeded_choices`).
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
 
-T = TypeVar("T")
+from penstock.testing.cells import COMPARED, NUMERIC, ROUGH, VALUES
+from penstock.testing.choices import Choices, seeded_choices
+from penstock.testing.set_queries import first_rows, set_operations
 
-
-class Choices(Protocol):
-    """Where a generator's decisions come from."""
-
-    def integer(self, low: int, high: int) -> int:
-        """A number from low to high, both included; the simplest is `low`."""
-
-    def pick(self, options: Sequence[T]) -> T:
-        """One of `options`; the simplest is the first."""
-
-    def chance(self, percent: int) -> bool:
-        """True in `percent` of a hundred cases; the simplest is False."""
-
-
-class _Seeded:
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def integer(self, low: int, high: int) -> int:
-        return self._random.randint(low, high)
-
-    def pick(self, options: Sequence[T]) -> T:
-        return self._random.choice(options)
-
-    def chance(self, percent: int) -> bool:
-        return self._random.randrange(100) < percent
-
-
-def seeded_choices(seed: int) -> Choices:
-    """Choices that follow from `seed`."""
-    return _Seeded(seed)
+__all__ = ["FLAVOURS", "Choices", "Flavour", "RandomCase", "random_case", "seeded_choices"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +43,7 @@ class Flavour:
     internal: int = 0
     sample: int = 0
     window_where: int = 0
+    ordered: int = 0
 
 
 FLAVOURS = (
@@ -86,31 +57,9 @@ FLAVOURS = (
     Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
     Flavour("rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15),
+    Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, ordered=60),
     Flavour("sets", join=15, group=25, nested=35, union=20, distinct=15, updates=25, static=35, sets=50, limit=40),
 )
-
-#: type -> the values of a cell, simplest first
-VALUES: dict[str, Sequence[str]] = {
-    "INT": ("0", "1", "2", "3", "NULL", "-1"),
-    "BIGINT": ("0", "1", "2", "NULL", "9000000000"),
-    "STRING": ("'a'", "'b'", "'ab'", "''", "NULL"),
-    "DOUBLE": ("0.0", "0.5", "1.25", "-0.0", "NULL", "NaN"),
-    "DECIMAL(6,2)": ("0.00", "1.25", "1.50", "NULL", "-3.75"),
-    "DATE": ("2013-01-01", "2013-01-02", "NULL", "1969-12-31"),
-    "BOOLEAN": ("false", "true", "NULL"),
-}
-#: type -> what a predicate compares with
-COMPARED = {
-    "INT": "1",
-    "BIGINT": "1",
-    "STRING": "'ab'",
-    "DOUBLE": "0.5",
-    "DECIMAL(6,2)": "1.25",
-    "DATE": "DATE '2013-01-01'",
-}
-NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)")
-ROUGH = "ROUGH"
-"""A double that two correct programs may round differently: never a key, never compared."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +105,8 @@ class _Maker:
         self.calendar = choices.chance(flavour.calendar)
         self.slide: str | None = None
         self.restored = False
+        #: alias -> whether rows of a stream carry their timestamp; not there for relations.
+        self.stamped: dict[str, bool] = {}
 
     def case(self) -> RandomCase:
         self.stream("S")
@@ -275,34 +226,14 @@ class _Maker:
             other, _ = self.select(columns, False, depth)
             text = f"{text} UNION ALL {other}"
         elif self.choices.chance(self.flavour.sets) and not any(c.type == ROUGH for c in columns):
-            text = self.set_operations(text, columns, depth)
+            text = set_operations(self.choices, text, lambda: self.select(columns, False, depth)[0])
         elif r2s and self.choices.chance(20):
             verb = "SELECT DISTINCT " if text.startswith("SELECT DISTINCT ") else "SELECT "
             items, _, rest = text.removeprefix(verb).partition(" FROM ")
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
         if self.choices.chance(self.flavour.limit) and not any(c.type == ROUGH for c in columns):
-            text += self.limit(columns)
+            text += first_rows(self.choices, [(c.name, c.type) for c in columns])
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
-
-    def set_operations(self, text: str, columns: tuple[Column, ...], depth: int) -> str:
-        """`text` and one or two more selects under set operations, with or without parentheses."""
-        for _ in range(self.choices.integer(1, 2)):
-            operator = self.choices.pick(("EXCEPT ALL", "INTERSECT ALL", "EXCEPT", "INTERSECT", "UNION", "UNION ALL"))
-            other, _ = self.select(columns, False, depth)
-            text = f"{text} {operator} {other}" if self.choices.chance(70) else f"{other} {operator} ({text})"
-        return text
-
-    def limit(self, columns: tuple[Column, ...]) -> str:
-        """ORDER BY and LIMIT over `columns`."""
-        keys: list[str] = []
-        for _ in range(self.choices.integer(0, 2)):
-            column = self.choices.pick(columns)
-            key = self.choices.pick((column.name, str(columns.index(column) + 1)))
-            key = f"{column.name} % 2" if column.type == "INT" and self.choices.chance(20) else key
-            keys.append(key + self.choices.pick(("", " DESC")) + self.choices.pick(("", " NULLS FIRST", " NULLS LAST")))
-        text = f" ORDER BY {', '.join(keys)}" if keys else ""
-        text += f" LIMIT {self.choices.integer(0, 4)}"
-        return text + (f" OFFSET {self.choices.integer(0, 3)}" if self.choices.chance(30) else "")
 
     def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
         """WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
@@ -366,6 +297,8 @@ class _Maker:
         window = self.window(columns) if is_stream else ""
         if is_stream and not name.startswith("(") and self.choices.chance(self.flavour.sample):
             window += f" SAMPLE({self.choices.pick((50, 80))})"
+        if is_stream:
+            self.stamped[alias] = name in ("S", "T")
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
 
@@ -487,6 +420,8 @@ class _Maker:
         return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns, tail
 
     def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        if self.choices.chance(self.flavour.ordered):
+            return self.ordered(scope, rough)
         numbers = [c for c in scope if c.type in NUMERIC]
         functions = ("COUNT(*)", "SUM", "COUNT", "MIN", "MAX", "AVG", "COUNT DISTINCT", *(("STDDEV",) if rough else ()))
         function = self.choices.pick(functions)
@@ -506,6 +441,28 @@ class _Maker:
             text += f" FILTER (WHERE {self.predicate(scope)})"
         # Sums of decimals are wider; cast back, so that the type stays one that VALUES knows.
         return (f"CAST({text} AS {type_})" if exact else text), type_
+
+    def ordered(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        """An aggregate of values in order, or of several values. Arrays, as quantiles, stand in no inner query."""
+        column = self.choices.pick(scope)
+        streams = {alias for c in scope if (alias := c.name.partition(".")[0]) in self.stamped}
+        functions = ["MODE", "COUNT DISTINCT"]
+        if streams and all(self.stamped[alias] for alias in streams):
+            functions += ["FIRST", "LAST"]
+        if rough:
+            functions += ["TOP_K", "ARRAY_AGG"]
+            functions += ["QUANTILE", "MEDIAN"] if column.type in NUMERIC else []
+        function = self.choices.pick(functions)
+        distinct = "DISTINCT " if function not in ("FIRST", "LAST") and self.choices.chance(25) else ""
+        type_ = column.type if function in ("MODE", "FIRST", "LAST") else ROUGH
+        if function == "COUNT DISTINCT":
+            text, type_ = f"COUNT(DISTINCT {column.name}, {self.choices.pick(scope).name})", "BIGINT"
+        elif function in ("TOP_K", "QUANTILE"):
+            constant = self.choices.pick(("1", "2", "3") if function == "TOP_K" else ("0.5", "0", "1", "0.3", "0.75"))
+            text = f"{function}({distinct}{column.name}, {constant})"
+        else:
+            text = f"{function}({distinct}{column.name})"
+        return text + (f" FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else ""), type_
 
     def numeric(self, function: str, column: Column) -> tuple[str, str]:
         distinct = "DISTINCT " if function == "SUM" and self.choices.chance(15) else ""

@@ -129,7 +129,7 @@ class QueryBinder:
                 refuse_internal("DISTINCT", inputs, tree.span, context)
             projected = Distinct(projected)
         if order is not None:
-            projected = first_rows(order, projected, keys, width, limits or NO_LIMITS, context)
+            projected = first_rows(order, projected, keys, width, limits or NO_LIMITS)
         return self._to_stream(tree.wrapped, projected) if tree.wrapped is not None else projected
 
     def _where(self, condition: exp.Expr | None, scope: Scope, tree: Select) -> Expression | None:

@@ -22,7 +22,7 @@ from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.dialect import span_of
 from penstock.language.queries import SortedQuery
-from penstock.types import Field, type_name
+from penstock.types import Field
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,6 @@ def bind_keys(
             bound = binder.bind(node)
         if pa.types.is_null(bound.type):
             return cast_to(bound, pa.string())
-        if pa.types.is_nested(bound.type):
-            binder.context.fail("P0203", f"ORDER BY cannot order {type_name(bound.type)}", span_of(node))
         return bound
 
     return binder.context.each(bind, [key.value for key in tree.order])
@@ -128,11 +126,11 @@ def sorted_relation(tree: SortedQuery, node: Algebra, limits: Limits, context: C
     entries = tuple(Entry(i, f.name, f.type) for i, f in enumerate(node.schema))
     outputs = [(e.name, cast(Expression, e.column())) for e in entries]
     keys = bind_keys(tree, outputs, ExpressionBinder(Scope(entries), context, "ORDER BY"))
-    return first_rows(tree, node, keys, len(entries), limits, context)
+    return first_rows(tree, node, keys, len(entries), limits)
 
 
 def first_rows(
-    tree: SortedQuery, node: Algebra, keys: Sequence[Expression], width: int, limits: Limits, context: Context
+    tree: SortedQuery, node: Algebra, keys: Sequence[Expression], width: int, limits: Limits
 ) -> Algebra:
     """The first rows of `node` by `keys`, its columns from `width` on dropped."""
     columns: list[Expression] = [Column(f.type, i, f.name) for i, f in enumerate(node.schema)]
@@ -149,11 +147,6 @@ def first_rows(
         )
         for key, said in zip(keys, tree.order, strict=True)
     )
-    for field in node.schema:
-        if pa.types.is_nested(field.type):
-            span = tree.order_span if tree.order else tree.limit_span
-            message = f"LIMIT over column {field.name}, a {type_name(field.type)}: ties could not be ordered"
-            context.fail("P0203", message, span)
     first = TopK(node, order, limits.limit, limits.offset)
     if len(node.schema) == width:
         return first
