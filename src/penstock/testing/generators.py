@@ -11,19 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from penstock.testing.cells import COMPARED, NUMERIC, ROUGH, VALUES
 from penstock.testing.choices import Choices, seeded_choices
-from penstock.testing.flavours import COMPARED, FLAVOURS, NUMERIC, ROUGH, VALUES, Flavour
+from penstock.testing.flavours import FLAVOURS, Flavour
 from penstock.testing.samples import STATEMENTS as SAMPLES
+from penstock.testing.set_queries import first_rows, set_operations
 from penstock.testing.user_calls import user_aggregate
 
-__all__ = [
-    "FLAVOURS",
-    "Choices",
-    "Flavour",
-    "RandomCase",
-    "random_case",
-    "seeded_choices",
-]  # fmt: skip
+__all__ = ["FLAVOURS", "Choices", "Flavour", "RandomCase", "random_case", "seeded_choices"]
 
 
 @dataclass(frozen=True)
@@ -191,10 +186,14 @@ class _Maker:
         if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
             other, _ = self.select(columns, False, depth)
             text = f"{text} UNION ALL {other}"
+        elif self.choices.chance(self.flavour.sets) and not any(c.type == ROUGH for c in columns):
+            text = set_operations(self.choices, text, lambda: self.select(columns, False, depth)[0])
         elif r2s and self.choices.chance(20):
             verb = "SELECT DISTINCT " if text.startswith("SELECT DISTINCT ") else "SELECT "
             items, _, rest = text.removeprefix(verb).partition(" FROM ")
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
+        if self.choices.chance(self.flavour.limit) and not any(c.type == ROUGH for c in columns):
+            text += first_rows(self.choices, [(c.name, c.type) for c in columns])
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
 
     def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
