@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pyarrow as pa
 import pytest
 
@@ -9,11 +11,14 @@ from penstock.algebra import (
     Aggregate,
     Algebra,
     Distinct,
+    Internal,
     Join,
     Pattern,
     Project,
     RelationScan,
     RelationToStream,
+    RowWindow,
+    Sample,
     Select,
     Source,
     StreamKind,
@@ -59,6 +64,7 @@ def group(node: Algebra) -> Algebra:
     return Aggregate(node, (0,), (AggregateCall(pa.int64(), "COUNT", ()),), ("n",))
 
 
+ROWS = RowWindow(STREAM, 5)
 STR = group(WKS)
 
 TABLE = [
@@ -68,6 +74,10 @@ TABLE = [
     ("range window", WKS, "WKS"),
     ("now window", NOW, "WKS"),
     ("sliding window", SLIDING, "WKS"),
+    ("row window", ROWS, "STR"),
+    ("partitioned row window with RANGE", RowWindow(STREAM, 5, None, (0,), 10), "STR"),
+    ("sample", Sample(STREAM, Fraction(10), 0, "s"), "MON"),
+    ("window of a sample", Window(Sample(STREAM, Fraction(10), 0, "s"), WindowKind.RANGE, 10), "WKS"),
     ("static relation", STATIC, "MON"),
     ("relation with updates", UPDATED, "STR"),
     # selection and projection pass the pattern on
@@ -88,6 +98,7 @@ TABLE = [
     ("join MON MON", join(MON, MON), "MON"),
     ("join WKS WKS", join(WKS, WKS), "WK"),
     ("join MON WKS", join(MON, WKS), "WK"),
+    ("join WKS row window", join(WKS, ROWS), "STR"),
     ("join WKS STR", join(WKS, STR), "STR"),
     ("join WKS updated relation", join(WKS, UPDATED), "STR"),
     ("join WKS static", join(WKS, STATIC), "WKS"),
@@ -98,12 +109,17 @@ TABLE = [
     ("distinct WKS", Distinct(WKS), "WK"),
     ("distinct WK", Distinct(join(WKS, WKS)), "WK"),
     ("distinct STR", Distinct(STR), "STR"),
+    ("distinct row window", Distinct(ROWS), "STR"),
     # grouping
     ("group MON", group(MON), "STR"),
     ("group WKS", group(WKS), "STR"),
     ("group static", group(STATIC), "MON"),
     ("ungrouped", Aggregate(WKS, (), (AggregateCall(pa.int64(), "COUNT", ()),), ("n",)), "STR"),
     # a stream made of a relation only grows
+    # INTERNAL windows: results do not expire
+    ("internal range", Internal(WKS), "MON"),
+    ("internal join", Internal(join(WKS, ROWS)), "MON"),
+    ("internal grouping", Internal(STR), "MON"),
     ("istream of STR", RelationToStream(STR, StreamKind.ISTREAM), "MON"),
     ("window over a derived stream", Window(RelationToStream(STR, StreamKind.ISTREAM), WindowKind.RANGE, 5), "WKS"),
 ]

@@ -21,15 +21,21 @@ from penstock.algebra.windows import Window, WindowKind
 def in_arrival_order(stream: Algebra) -> Algebra | None:
     """An equivalent of `stream` whose elements come as they arrived, made of its scan, selections, projections and
     samples; None where the elements have no order of arrival."""
-    if isinstance(stream, StreamScan):
-        return stream
-    if isinstance(stream, Select | Project | Sample) and stream.is_stream:
-        below = in_arrival_order(stream.input)
-        return None if below is None else replace(stream, input=below)
+    found = node = as_read(stream)
+    while isinstance(node, Select | Project | Sample):
+        node = node.input
+    return found if isinstance(node, StreamScan) else None
+
+
+def as_read(stream: Algebra) -> Algebra:
+    """`stream` without the ISTREAMs over what only selects and projects another stream; itself where there are none."""
+    if isinstance(stream, Select | Project | Sample):
+        below = as_read(stream.input)
+        return stream if below is stream.input else replace(stream, input=below)
     if isinstance(stream, RelationToStream) and stream.kind is StreamKind.ISTREAM:
-        below = without_window(stream.input)
-        return None if below is None else in_arrival_order(below)
-    return None
+        given = without_window(stream.input)
+        return stream if given is None else as_read(given)
+    return stream
 
 
 def without_window(relation: Algebra) -> Algebra | None:

@@ -25,6 +25,7 @@ from penstock.runtime.spark.packets import (
     port_packets,
     progress_packet,
     read_elements,
+    read_place,
     read_port,
     read_progress,
 )
@@ -47,7 +48,7 @@ class ShardRound:
         """One round of the shard that `key` stands for."""
         job, tables = load_job(self._root, job_version(self._root))
         shard = job.keys.index(key)
-        inputs: dict[Port, list[Elements]] = {}
+        given: dict[Port, list[tuple[tuple[int, int], bytes]]] = {}
         progress: dict[str, SourceProgress] = {}
         passing: list[Packet] = []
         for row in rows:
@@ -59,9 +60,14 @@ class ShardRound:
             if row["kind"].startswith("port:"):
                 port = read_port(row["kind"])
                 if job.plan.steps[port[0]].stage == self._stage:
-                    inputs.setdefault(port, []).extend(read_elements(blob))
+                    given.setdefault(port, []).append((read_place(row["kind"]), blob))
                     continue
             passing.append(Packet(shard, row["kind"], blob))
+        # In the order of senders, whatever order the shuffle brought them in: row windows count by it.
+        inputs = {
+            port: [e for _, blob in sorted(packets, key=lambda packet: packet[0]) for e in read_elements(blob)]
+            for port, packets in given.items()
+        }
         executor, stored = self._executor(job, tables, shard)
         result = executor.run(inputs, progress)
         self._save(shard, executor, stored)
@@ -80,7 +86,7 @@ class ShardRound:
                 for target, part in cut(elements, result.edges[port], job.shards, shard):
                     outbox.setdefault((target, port), []).append(part)
         for (target, port), parts in outbox.items():
-            yield from port_packets(target, port, parts)
+            yield from port_packets(target, port, parts, shard)
         if self._stage < job.plan.stages:
             yield progress_packet(shard, executor.progress)
         elif shard == 0:
