@@ -41,15 +41,14 @@ def test_packets_are_taken_in_the_order_of_their_senders(monkeypatch: pytest.Mon
         parts = [three.slice(0, 1), Elements(three.columns, three.ts, three.exp, three.signs).slice(1, len(three))]
         sent += port_packets(0, (window.id, 0), [part for part in parts if len(part)], task)
     assert [read_place(p.kind) for p in sent] == [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (3, 1)]
-    job = SimpleNamespace(plan=plan, keys=(7,), shards=1, drain=False)
+    job = SimpleNamespace(plan=plan, shards=1, drain=False)
     monkeypatch.setattr(stage, "load_job", lambda root, version: (job, {}))
     monkeypatch.setattr(stage, "job_version", lambda root: 1)
     seen = progress_packet(0, {"S": SourceProgress(5, 5, True)})
     for number, order in enumerate(itertools.islice(itertools.permutations(sent), 0, None, 50)):
-        rows = [{"kind": p.kind, "blob": p.blob} for p in (*order, seen)]
-        state = SimpleNamespace(get=lambda: None, update=lambda value: None, updateValue=lambda key, value: None)
-        found = list(stage.ShardRound(f"root{number}", 1, state, state).run(7, rows))
-        answers = [e for row in found if row["kind"] == "answer:q" for e in read_elements(row["blob"])]
+        state = SimpleNamespace(manifest=lambda: None, save=lambda manifest, new, gone: None)
+        found = stage.ShardRound(f"root{number}", 1, state).run(0, [*order, seen])
+        answers = [e for p in found if p.kind == "answer:q" for e in read_elements(p.blob)]
         assert [(ts, sign, value) for e in answers for ts, _, sign, value in as_python(e)] == [(5, 1, 6), (5, 1, 5)]
 
 

@@ -17,6 +17,8 @@ from penstock.algebra import (
     Project,
     RelationScan,
     RelationToStream,
+    Restored,
+    Results,
     RowWindow,
     Sample,
     Select,
@@ -117,10 +119,13 @@ TABLE = [
     ("ungrouped", Aggregate(WKS, (), (AggregateCall(pa.int64(), "COUNT", ()),), ("n",)), "STR"),
     # a stream made of a relation only grows
     # INTERNAL windows: results do not expire
-    ("internal range", Internal(WKS), "MON"),
-    ("internal join", Internal(join(WKS, ROWS)), "MON"),
-    ("internal grouping", Internal(STR), "MON"),
+    ("internal range", Internal(WKS, True), "MON"),
+    ("internal join", Internal(join(WKS, ROWS), False), "MON"),
+    ("internal grouping", Internal(STR, False), "MON"),
     ("istream of STR", RelationToStream(STR, StreamKind.ISTREAM), "MON"),
+    ("results of WKS", Results(WKS), "MON"),
+    ("window over results", Window(Results(join(WKS, WKS)), WindowKind.RANGE, 5), "WKS"),
+    ("restored", Restored(RelationToStream(SLIDING, StreamKind.RSTREAM), WKS, 5, 0, True), "MON"),
     ("window over a derived stream", Window(RelationToStream(STR, StreamKind.ISTREAM), WindowKind.RANGE, 5), "WKS"),
 ]
 

@@ -32,7 +32,6 @@ from penstock.language.queries import (
     SetQuery,
     SortedQuery,
     Star,
-    StreamOperator,
     StreamQuery,
     ToStream,
     WindowSpec,
@@ -69,7 +68,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Count: "value",
         Align: "to",
         WindowSpec: "extent length partition span_limit slide align where internal",
-        ToStream: "operator",
+        ToStream: "operator restore window",
         Star: "qualifier",
         Item: "value alias",
         Mark: "",
@@ -88,7 +87,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Connector: "name options",
         TimestampBy: "column unit",
         ErrorPolicy: "policy",
-        CreateSource: "name is_stream columns connector timestamp operation slack on_error",
+        CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key",
         CreateView: "name columns query",
         CreateQuery: "name query into",
         BareQuery: "query",
@@ -126,15 +125,12 @@ def _span(value: Any) -> Span:
 #: Fields that are refused by name; any other field outside CARRIED_OUT is refused by its field name.
 REFUSED: dict[tuple[type, str], Clause] = {
     (WindowSpec, "frequency"): Clause("FREQUENCY", _own("frequency")),
-    (ToStream, "restore"): Clause("RESTORE", _own("restore")),
-    (ToStream, "window"): Clause("a window on WSTREAM", _own("window")),
     (JoinedSource, "natural"): Clause("NATURAL JOIN", _own("natural")),
     (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
     (SortedQuery, "order"): Clause("ORDER BY", _own("order_span")),
     (SortedQuery, "limit"): Clause("LIMIT", _own("limit_span")),
     (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
     (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
-    (CreateSource, "primary_key"): Clause("PRIMARY KEY", _own("key_span")),
     (CreateSource, "non_retroactive"): Clause("NON RETROACTIVE", _own("non_retroactive")),
     (ExplainStatement, "analyze"): Clause("EXPLAIN ANALYZE", _own("analyze")),
 }
@@ -176,8 +172,6 @@ def _values(node: object) -> Iterator[Refusal]:
             yield not_yet("RANGE in tuples", node.length.span)
         if node.extent is not Extent.ROWS and isinstance(node.slide, Count):
             yield not_yet("SLIDE in rows without ROWS", node.slide.span)
-    elif isinstance(node, ToStream) and node.operator is StreamOperator.WSTREAM:
-        yield not_yet("WSTREAM", node.span)
     elif isinstance(node, JoinedSource) and node.kind not in (JoinKind.INNER, JoinKind.CROSS):
         yield not_yet(f"{node.kind.value} JOIN", node.kind_span)
     elif isinstance(node, SetQuery) and not (node.kind is SetKind.UNION and node.all):

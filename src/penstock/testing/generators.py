@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
+
+from penstock.testing.random_windows import row_window, time_window
 
 T = TypeVar("T")
 
@@ -60,6 +62,7 @@ class Flavour:
     distinct: int = 20
     r2s: int = 30
     updates: int = 0
+    keyed: int = 0
     static: int = 20
     disorder: int = 20
     calendar: int = 10
@@ -67,6 +70,9 @@ class Flavour:
     internal: int = 0
     sample: int = 0
     window_where: int = 0
+    kept: int = 0
+    """WSTREAM and RESTORE"""
+    multi: int = 0
 
 
 FLAVOURS = (
@@ -75,8 +81,13 @@ FLAVOURS = (
     Flavour("groups", join=10, group=100, nested=10, union=5),
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
+    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
+    Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
+    Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
-    Flavour("rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15),
+    Flavour(
+        "rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15, kept=8
+    ),
 )
 
 #: type -> the values of a cell, simplest first
@@ -144,6 +155,8 @@ class _Maker:
         self.names = 0
         self.internal = False
         self.calendar = choices.chance(flavour.calendar)
+        self.slide: str | None = None
+        self.restored = False
 
     def case(self) -> RandomCase:
         self.stream("S")
@@ -153,6 +166,8 @@ class _Maker:
             self.relation("R")
         if self.choices.chance(self.flavour.updates):
             self.updated("U")
+        if self.choices.chance(self.flavour.keyed):
+            self.keyed("K")
         for number in range(self.choices.integer(0, 2) if self.choices.chance(self.flavour.nested) else 0):
             self.view(f"V{number}")
         for name in ("q", "p") if self.choices.chance(15) else ("q",):
@@ -221,6 +236,27 @@ class _Maker:
         self.declare("RELATION", name, declared + [f"{c.name} {c.type}" for c in columns], tail)
         self.tables.append(Table(name, columns, False))
 
+    def keyed(self, name: str) -> None:
+        """A relation with a primary key: static, replaced by key, or with + and -, some of which cannot be."""
+        columns = self.columns()
+        kind = self.choices.pick(("replace", "operation", "operation", "static"))
+        keys = ["k", *(c.name for c in columns[1:] if self.choices.chance(25))]
+        ticks = self.ticks(self.choices.integer(0, 9))
+        self.result.inputs[name] = [
+            [
+                *([self.tick(tick)] if kind != "static" else []),
+                *([self.choices.pick(("+", "-", "+"))] if kind == "operation" else []),
+                *self.row(columns),
+            ]
+            for tick in ticks
+        ]
+        declared = [f"ts {'TIMESTAMP' if self.calendar else 'INT'}"] if kind != "static" else []
+        declared += ["op STRING"] if kind == "operation" else []
+        declared += [f"{c.name} {c.type}" for c in columns] + [f"PRIMARY KEY ({', '.join(keys)})"]
+        tail = f" TIMESTAMP BY ts{'' if self.calendar else ' UNIT SECOND'}" if kind != "static" else ""
+        self.declare("RELATION", name, declared, tail + (" OPERATION BY op" if kind == "operation" else ""))
+        self.tables.append(Table(name, columns, False))
+
     def view(self, name: str) -> None:
         text, columns, is_stream = self.query(root=False)
         if any(c.type == ROUGH for c in columns):
@@ -232,6 +268,8 @@ class _Maker:
 
     def query(self, root: bool, depth: int = 2) -> tuple[str, tuple[Column, ...], bool]:
         """A query's text, its columns, and whether it is surely a stream (an operator makes it one)."""
+        if self.choices.chance(self.flavour.kept):
+            return self.kept(depth)
         r2s = self.choices.pick(("ISTREAM", "DSTREAM", "RSTREAM")) if self.choices.chance(self.flavour.r2s) else None
         text, columns = self.select(None, root and r2s is None, depth)
         if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
@@ -243,13 +281,32 @@ class _Maker:
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
 
+    def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
+        """WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
+        plain = self.flavour
+        self.restored = restored = self.choices.chance(50)
+        if restored:
+            self.slide = f" SLIDE {self.choices.integer(2, 5)} SECOND"
+            self.slide += f" ALIGN TO {self.choices.integer(1, 3)} SECOND" if self.choices.chance(15) else ""
+        self.flavour = replace(plain, kept=0, nested=0, distinct=plain.distinct if restored else 0)
+        text, columns = self.select(None, False, 1)
+        if self.choices.chance(self.flavour.union):
+            text = f"{text} UNION ALL {self.select(columns, False, 1)[0]}"
+        self.flavour, self.slide = plain, None
+        if restored:
+            return f"{self.choices.pick(('ISTREAM', 'RSTREAM'))} RESTORE({text})", columns, True
+        return f"WSTREAM({text}){self.window(columns) or ' [RANGE UNBOUNDED]'}", columns, False
+
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
         internal = self.choices.chance(self.flavour.internal)
         source = self.internal_source if internal else lambda: self.source(depth)
-        scope, from_text = source()
-        self.internal = self.internal or internal
         where: list[str] = []
-        if self.choices.chance(self.flavour.join):
+        if many := not internal and self.choices.chance(self.flavour.multi):
+            scope, from_text, where = self.multi_join(depth)
+        else:
+            scope, from_text = source()
+        self.internal = self.internal or internal
+        if not many and self.choices.chance(self.flavour.join):
             more, right = source()
             condition = self.join_condition(scope, more)
             if condition and self.choices.chance(50):
@@ -277,7 +334,11 @@ class _Maker:
             text, columns, is_stream = self.query(False, depth - 1)
             name = f"({text})"
         else:
-            table = self.choices.pick(self.tables)
+            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own; its first source is
+            # a stream.
+            bare = [t for t in self.tables if t.is_stream or (not self.restored and t.name in "RU")]
+            table = self.choices.pick(self.tables if self.slide is None else bare)
+            self.restored = False
             name, columns, is_stream = table.name, table.columns, table.is_stream
         window = self.window(columns) if is_stream else ""
         if is_stream and not name.startswith("(") and self.choices.chance(self.flavour.sample):
@@ -286,22 +347,15 @@ class _Maker:
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
 
     def window(self, columns: tuple[Column, ...]) -> str:
-        window = self.row_window(columns) if self.choices.chance(self.flavour.rows) else self.time_window()
+        if self.slide is not None:
+            rows = self.choices.chance(self.flavour.rows)
+            extent = f"ROWS {self.choices.integer(1, 4)}" if rows else f"RANGE {self.choices.integer(1, 6)} SECOND"
+            return f" [{extent}{self.slide}]"
+        counts = self.choices.chance(self.flavour.rows)
+        window = row_window(self.choices, [c.name for c in columns]) if counts else time_window(self.choices)
         if window.startswith(" [") and self.choices.chance(self.flavour.window_where):
             window = f"{window[:-1]} WHERE {self.predicate(columns)}]"
         return window
-
-    def row_window(self, columns: tuple[Column, ...]) -> str:
-        """ROWS with any of PARTITION BY, RANGE and SLIDE."""
-        text = f"ROWS {self.choices.integer(1, 4)}"
-        if self.choices.chance(40):
-            chosen = {self.choices.pick(columns).name for _ in range(self.choices.integer(1, 2))}
-            text = f"PARTITION BY {', '.join(sorted(chosen))} {text}"
-            if self.choices.chance(35):
-                text += f" RANGE {self.choices.integer(1, 6)} SECOND"
-        if self.choices.chance(30):
-            text += f" SLIDE {self.choices.integer(1, 4)} {self.choices.pick(('ROWS', 'SECOND'))}"
-        return f" [{text}]" if self.choices.chance(90) else f" {text}"
 
     def internal_source(self) -> tuple[tuple[Column, ...], str]:
         """One FROM item of a SELECT over INTERNAL windows: a stream with such a window, or a static relation."""
@@ -311,20 +365,6 @@ class _Maker:
         window = self.window(table.columns).strip(" []") if table.is_stream else ""
         text = f"{table.name} [{window} INTERNAL] AS {alias}" if window else f"{table.name} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns), text
-
-    def time_window(self) -> str:
-        kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
-        if kind == "NONE":
-            return ""
-        if kind == "NOW":
-            return " [NOW]"
-        if kind == "UNBOUNDED":
-            return " [RANGE UNBOUNDED]"
-        length = f" [RANGE {self.choices.integer(1, 6)} SECOND"
-        if kind == "RANGE":
-            return length + "]"
-        align = f" ALIGN TO {self.choices.integer(1, 3)} SECOND" if self.choices.chance(15) else ""
-        return f"{length} SLIDE {self.choices.integer(1, 5)} SECOND{align}]"
 
     def join_condition(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
         pairs = [(a, b) for a in left for b in right if a.type == b.type]
@@ -336,6 +376,35 @@ class _Maker:
             one, other = self.choices.pick(pairs)
             condition += f" AND {one.name} {self.choices.pick(('<=', '<>', '='))} {other.name}"
         return condition
+
+    def multi_join(self, depth: int) -> tuple[tuple[Column, ...], str, list[str]]:
+        """Three to five inputs joined on one attribute, in a chain or as a star, sometimes with a band: (columns, FROM,
+        WHERE)."""
+        shape = self.choices.pick(("common", "chain", "star"))
+        found = [self.source(depth) for _ in range(self.choices.pick((3, 4, 5)))]
+        text, where = found[0][1], []
+        for n, (scope, source) in enumerate(found[1:], 1):
+            others = found[n - 1][0] if shape == "chain" else found[0][0]
+            pairs = [(a, b) for a in others for b in scope if a.type == b.type]
+            condition = "1 = 1"
+            if pairs:
+                one, other = pairs[0] if shape == "common" else self.choices.pick(pairs)
+                condition = f"{one.name} = {other.name}"
+            if band := self.band(tuple(c for columns, _ in found[:n] for c in columns), scope):
+                condition += f" AND {band}"
+            if self.choices.chance(50):
+                text = f"{text} JOIN {source} ON {condition}"
+            else:
+                text = f"{text} CROSS JOIN {source}"
+                where.append(condition)
+        return tuple(c for columns, _ in found for c in columns), text, where
+
+    def band(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
+        pairs = [(a, b) for a in left for b in right if a.type == b.type == "INT"]
+        if not pairs or not self.choices.chance(25):
+            return None
+        one, other = self.choices.pick(pairs)
+        return f"{one.name} BETWEEN {other.name} - 1 AND {other.name} + {self.choices.integer(0, 2)}"
 
     def items(
         self, scope: tuple[Column, ...], wanted: tuple[Column, ...] | None
