@@ -17,6 +17,6 @@ from penstock.algebra.windows import RowWindow, Window, WindowKind
 __all__ = [
     "Aggregate", "Algebra", "Distinct", "Internal", "Join", "MultiJoin", "OnError", "Pattern", "Project",
     "RelationScan", "RelationToStream", "Restored", "Results", "RowWindow", "Sample", "Scan", "Select", "Source",
-    "StreamKind", "StreamScan", "UnionAll",
-    "Window", "WindowKind", "evaluation_period", "is_static", "leaves", "own_windows",
+    "StreamKind", "StreamScan", "UnionAll", "Window", "WindowKind", "evaluation_period", "is_static", "leaves",
+    "own_windows",
 ]  # fmt: skip

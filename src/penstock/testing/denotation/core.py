@@ -66,9 +66,8 @@ def boundaries(window: Window | RowWindow, start: int, end: int) -> tuple[int, i
     """[start, end) at the boundaries of the window's SLIDE, where it has one in time."""
     if window.slide is None:
         return start, end
-    return boundary(start, window.slide, window.align), (
-        END if end == END else boundary(end, window.slide, window.align)
-    )
+    after = END if end == END else boundary(end, window.slide, window.align)
+    return boundary(start, window.slide, window.align), after
 
 
 def boundary(tick: int, slide: int, align: int) -> int:
