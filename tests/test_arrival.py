@@ -62,6 +62,8 @@ VIEWS = [
     ("SELECT a FROM (SELECT k, a FROM S WHERE a > 1) [ROWS 1] z", True),
     ("SELECT a FROM (SELECT a FROM (SELECT k, a FROM S) y WHERE k = 1) [ROWS 1 WHERE a > 1] z", True),
     ("SELECT a FROM S [ROWS 1] SAMPLE(50)", True),
+    ("WSTREAM(SELECT a FROM S [RANGE 3 SECOND])[ROWS 2]", True),
+    ("WSTREAM(SELECT a FROM S [RANGE 3 SECOND SLIDE 3 SECOND])[ROWS 2]", False),
     ("SELECT a FROM (SELECT DISTINCT a FROM S) [ROWS 1] z", False),
     ("SELECT a FROM (ISTREAM(SELECT a FROM S [NOW])) [ROWS 1] z", False),
     ("SELECT a FROM (RSTREAM(SELECT a FROM S)) [ROWS 1] z", False),
