@@ -53,6 +53,7 @@ from penstock.language.statements import (
     SetSetting,
     ShowStatement,
     TimestampBy,
+    TypeText,
 )
 from penstock.language.text import Span
 from penstock.language.unsupported_scalars import Refusal, not_yet, scalar_refusals
@@ -93,10 +94,11 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         BareQuery: "query",
         Insert: "name rows",
         SetSetting: "name value",
-        ExplainStatement: "query",
+        ExplainStatement: "query analyze",
         ShowStatement: "kind",
         DropStatement: "kind name",
-        CreateFunction: "kind name body",
+        CreateFunction: "kind name body parameters returns volatile",
+        TypeText: "text",
     }.items()
 }
 
@@ -132,7 +134,6 @@ REFUSED: dict[tuple[type, str], Clause] = {
     (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
     (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
     (CreateSource, "non_retroactive"): Clause("NON RETROACTIVE", _own("non_retroactive")),
-    (ExplainStatement, "analyze"): Clause("EXPLAIN ANALYZE", _own("analyze")),
 }
 
 
@@ -176,8 +177,6 @@ def _values(node: object) -> Iterator[Refusal]:
         yield not_yet(f"{node.kind.value} JOIN", node.kind_span)
     elif isinstance(node, SetQuery) and not (node.kind is SetKind.UNION and node.all):
         yield not_yet(node.kind.value + (" ALL" if node.all else ""), node.operator_span, _set_hint(node))
-    elif isinstance(node, CreateFunction):
-        yield not_yet(f"CREATE {node.kind}", node.kind_span)
 
 
 def _set_hint(node: SetQuery) -> str | None:

@@ -14,9 +14,8 @@ from penstock.algebra import Select as Selection
 from penstock.algebra.internal import reaches_internal
 from penstock.algebra.nodes import common_domain
 from penstock.expressions.coercion import cast_to, common_type
-from penstock.expressions.functions import is_aggregate
 from penstock.expressions.nodes import Column, Expression
-from penstock.language.binder.calls import function_name
+from penstock.language.binder.calls import called_aggregate
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.grouping import Grouping
@@ -25,7 +24,7 @@ from penstock.language.binder.joins import build_joins
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.sources import SourceBinder, as_stream
 from penstock.language.binder.streams import to_stream
-from penstock.language.catalog import View
+from penstock.language.catalog import Catalog, View
 from penstock.language.dialect import span_of
 from penstock.language.printer import scalar_text
 from penstock.language.queries import (
@@ -130,7 +129,7 @@ class QueryBinder:
         context = self.context
         items = context.attempt(lambda: self._items(tree.items, scope))
         aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
-        grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree)
+        grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, context.catalog)
         binder = ExpressionBinder(scope, context, None, aliases)
         group = context.attempt(lambda: self._group(tree, scope, aliases, binder.places))
         having_tree = tree.having
@@ -246,9 +245,9 @@ def _as_types(node: Algebra, types: list[pa.DataType]) -> Algebra:
     return Project(node, expressions, tuple(Field(f.name, t) for f, t in zip(node.schema, types, strict=True)))
 
 
-def _has_aggregate(tree: Select) -> bool:
+def _has_aggregate(tree: Select, catalog: Catalog) -> bool:
     return any(
-        is_aggregate(function_name(call))
+        called_aggregate(call, catalog)
         for item in tree.items
         if not isinstance(item.value, Star)
         for call in item.value.find_all(exp.Anonymous)

@@ -18,6 +18,7 @@ from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.sample import Sample
 from penstock.physical.operators.static import Output, Static
 from penstock.physical.operators.updates import Updates
+from penstock.physical.operators.user_aggregate import UserAggregation
 from penstock.physical.plan import (
     AggregateSpec,
     ChangesSpec,
@@ -42,6 +43,7 @@ from penstock.physical.plan import (
     UpdatesSpec,
     WindowSpec,
 )
+from penstock.physical.user_plan import UserAggregateSpec
 
 #: Static relations by name, and the number of shards: what some operators need beside their spec.
 Tables = Mapping[str, Elements]
@@ -58,6 +60,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     SampleSpec: lambda spec, tables, shards: Sample(spec),
     LanesSpec: lambda spec, tables, shards: Lanes(spec),
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
+    UserAggregateSpec: lambda spec, tables, shards: UserAggregation(spec),
     DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
     MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),
