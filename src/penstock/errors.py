@@ -27,6 +27,7 @@ CODES: dict[str, str] = {
     "P0207": "unknown type",
     "P0208": "unknown connector, or an option it does not know or lacks",
     "P0209": "the timestamp or operation column does not fit",
+    "P0210": "a primary key that does not fit",
     "P0301": "a window on a relation",
     "P0302": "streams of different time domains in one query",
     "P0303": "an interval that is no whole number of ticks",
@@ -34,6 +35,9 @@ CODES: dict[str, str] = {
     "P0305": "the columns of the two sides do not fit together",
     "P0306": "a view that depends on itself",
     "P0307": "a relation-to-stream operator over a stream",
+    "P0318": "WSTREAM over DISTINCT or negation, or without a window",
+    "P0319": "RESTORE where nothing can be restored",
+    "P0310": "an INTERNAL window where results have to expire",
     "P0401": "a source that cannot be read",
     "P0402": "a source whose columns do not fit its declaration",
     "P0403": "a malformed record in a source declared ON ERROR FAIL",
@@ -43,6 +47,7 @@ CODES: dict[str, str] = {
     "P0601": "the run failed",
     "P0602": "a checkpoint that does not fit the script",
     "P0603": "no Java that Spark can use",
+    "P0605": "a state that is damaged, or of another format",
     "P0901": "described by the language, not supported yet",
 }
 

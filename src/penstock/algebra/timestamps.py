@@ -7,8 +7,9 @@ from functools import singledispatch
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.r2s import RelationToStream, StreamKind
 from penstock.algebra.rowwise import Project, Select
+from penstock.algebra.sample import Sample
 from penstock.algebra.scans import StreamScan
-from penstock.algebra.windows import Window
+from penstock.algebra.windows import RowWindow, Window
 from penstock.expressions.nodes import Column
 
 
@@ -31,6 +32,11 @@ def _select(node: Select) -> int | None:
 
 
 @timestamp_column.register
+def _sample(node: Sample) -> int | None:
+    return timestamp_column(node.input)
+
+
+@timestamp_column.register
 def _project(node: Project) -> int | None:
     below = timestamp_column(node.input)
     return next((i for i, e in enumerate(node.expressions) if isinstance(e, Column) and e.index == below), None)
@@ -40,6 +46,11 @@ def _project(node: Project) -> int | None:
 def _window(node: Window) -> int | None:
     # With SLIDE an element is seen at a boundary only, which is not what it carries.
     return timestamp_column(node.input) if node.slide is None else None
+
+
+@timestamp_column.register
+def _rows(node: RowWindow) -> int | None:
+    return timestamp_column(node.input) if node.slide is None and node.step is None else None
 
 
 @timestamp_column.register

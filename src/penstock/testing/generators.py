@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
+
+from penstock.testing.generator_aggregates import ordered_aggregate, plain_aggregate
 
 T = TypeVar("T")
 
@@ -60,10 +62,18 @@ class Flavour:
     distinct: int = 20
     r2s: int = 30
     updates: int = 0
+    keyed: int = 0
     static: int = 20
     disorder: int = 20
     calendar: int = 10
     ordered: int = 0
+    kept: int = 0
+    """WSTREAM and RESTORE"""
+    multi: int = 0
+    rows: int = 0
+    internal: int = 0
+    sample: int = 0
+    window_where: int = 0
 
 
 FLAVOURS = (
@@ -72,8 +82,12 @@ FLAVOURS = (
     Flavour("groups", join=10, group=100, nested=10, union=5),
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
+    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
+    Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
+    Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
-    Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, ordered=60),
+    Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, rows=25, ordered=60),
+    Flavour("rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15),
 )
 
 #: type -> the values of a cell, simplest first
@@ -95,7 +109,6 @@ COMPARED = {
     "DECIMAL(6,2)": "1.25",
     "DATE": "DATE '2013-01-01'",
 }
-NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)")
 ROUGH = "ROUGH"
 """A double that two correct programs may round differently: never a key, never compared."""
 
@@ -139,9 +152,12 @@ class _Maker:
         self.result = RandomCase()
         self.tables: list[Table] = []
         self.names = 0
+        self.internal = False
         self.calendar = choices.chance(flavour.calendar)
         #: alias -> whether rows of a stream carry their timestamp; not there for relations.
         self.stamped: dict[str, bool] = {}
+        self.slide: str | None = None
+        self.restored = False
 
     def case(self) -> RandomCase:
         self.stream("S")
@@ -151,6 +167,8 @@ class _Maker:
             self.relation("R")
         if self.choices.chance(self.flavour.updates):
             self.updated("U")
+        if self.choices.chance(self.flavour.keyed):
+            self.keyed("K")
         for number in range(self.choices.integer(0, 2) if self.choices.chance(self.flavour.nested) else 0):
             self.view(f"V{number}")
         for name in ("q", "p") if self.choices.chance(15) else ("q",):
@@ -219,6 +237,27 @@ class _Maker:
         self.declare("RELATION", name, declared + [f"{c.name} {c.type}" for c in columns], tail)
         self.tables.append(Table(name, columns, False))
 
+    def keyed(self, name: str) -> None:
+        """A relation with a primary key: static, replaced by key, or with + and -, some of which cannot be."""
+        columns = self.columns()
+        kind = self.choices.pick(("replace", "operation", "operation", "static"))
+        keys = ["k", *(c.name for c in columns[1:] if self.choices.chance(25))]
+        ticks = self.ticks(self.choices.integer(0, 9))
+        self.result.inputs[name] = [
+            [
+                *([self.tick(tick)] if kind != "static" else []),
+                *([self.choices.pick(("+", "-", "+"))] if kind == "operation" else []),
+                *self.row(columns),
+            ]
+            for tick in ticks
+        ]
+        declared = [f"ts {'TIMESTAMP' if self.calendar else 'INT'}"] if kind != "static" else []
+        declared += ["op STRING"] if kind == "operation" else []
+        declared += [f"{c.name} {c.type}" for c in columns] + [f"PRIMARY KEY ({', '.join(keys)})"]
+        tail = f" TIMESTAMP BY ts{'' if self.calendar else ' UNIT SECOND'}" if kind != "static" else ""
+        self.declare("RELATION", name, declared, tail + (" OPERATION BY op" if kind == "operation" else ""))
+        self.tables.append(Table(name, columns, False))
+
     def view(self, name: str) -> None:
         text, columns, is_stream = self.query(root=False)
         if any(c.type == ROUGH for c in columns):
@@ -230,6 +269,8 @@ class _Maker:
 
     def query(self, root: bool, depth: int = 2) -> tuple[str, tuple[Column, ...], bool]:
         """A query's text, its columns, and whether it is surely a stream (an operator makes it one)."""
+        if self.choices.chance(self.flavour.kept):
+            return self.kept(depth)
         r2s = self.choices.pick(("ISTREAM", "DSTREAM", "RSTREAM")) if self.choices.chance(self.flavour.r2s) else None
         text, columns = self.select(None, root and r2s is None, depth)
         if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
@@ -241,11 +282,33 @@ class _Maker:
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
 
+    def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
+        """WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
+        plain = self.flavour
+        self.restored = restored = self.choices.chance(50)
+        if restored:
+            self.slide = f" SLIDE {self.choices.integer(2, 5)} SECOND"
+            self.slide += f" ALIGN TO {self.choices.integer(1, 3)} SECOND" if self.choices.chance(15) else ""
+        self.flavour = replace(plain, kept=0, nested=0, distinct=plain.distinct if restored else 0)
+        text, columns = self.select(None, False, 1)
+        if self.choices.chance(self.flavour.union):
+            text = f"{text} UNION ALL {self.select(columns, False, 1)[0]}"
+        self.flavour, self.slide = plain, None
+        if restored:
+            return f"{self.choices.pick(('ISTREAM', 'RSTREAM'))} RESTORE({text})", columns, True
+        return f"WSTREAM({text}){self.time_window() or ' [RANGE UNBOUNDED]'}", columns, False
+
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
-        scope, from_text = self.source(depth)
+        internal = self.choices.chance(self.flavour.internal)
+        source = self.internal_source if internal else lambda: self.source(depth)
+        self.internal = self.internal or internal
         where: list[str] = []
-        if self.choices.chance(self.flavour.join):
-            more, right = self.source(depth)
+        if many := self.choices.chance(self.flavour.multi):
+            scope, from_text, where = self.multi_join(depth)
+        else:
+            scope, from_text = source()
+        if not many and self.choices.chance(self.flavour.join):
+            more, right = source()
             condition = self.join_condition(scope, more)
             if condition and self.choices.chance(50):
                 from_text = f"{from_text} JOIN {right} ON {condition}"
@@ -261,6 +324,7 @@ class _Maker:
         else:
             items, columns = self.items(scope, wanted)
         unique = self.choices.chance(self.flavour.distinct) and not any(c.type == ROUGH for c in columns)
+        unique = unique and not self.internal  # what is made of INTERNAL windows takes no DISTINCT
         return f"SELECT {'DISTINCT ' if unique else ''}{', '.join(items)} FROM {from_text}{tail}", columns
 
     def source(self, depth: int) -> tuple[tuple[Column, ...], str]:
@@ -271,15 +335,50 @@ class _Maker:
             text, columns, is_stream = self.query(False, depth - 1)
             name = f"({text})"
         else:
-            table = self.choices.pick(self.tables)
+            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own; its first source is
+            # a stream.
+            bare = [t for t in self.tables if t.is_stream or (not self.restored and t.name in "RU")]
+            table = self.choices.pick(self.tables if self.slide is None else bare)
+            self.restored = False
             name, columns, is_stream = table.name, table.columns, table.is_stream
         if is_stream:
             self.stamped[alias] = name in ("S", "T")
-        window = self.window() if is_stream else ""
+        window = self.window(columns) if is_stream else ""
+        if is_stream and not name.startswith("(") and self.choices.chance(self.flavour.sample):
+            window += f" SAMPLE({self.choices.pick((50, 80))})"
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
 
-    def window(self) -> str:
+    def window(self, columns: tuple[Column, ...]) -> str:
+        if self.slide is not None:
+            return f" [RANGE {self.choices.integer(1, 6)} SECOND{self.slide}]"
+        window = self.row_window(columns) if self.choices.chance(self.flavour.rows) else self.time_window()
+        if window.startswith(" [") and self.choices.chance(self.flavour.window_where):
+            window = f"{window[:-1]} WHERE {self.predicate(columns)}]"
+        return window
+
+    def row_window(self, columns: tuple[Column, ...]) -> str:
+        """ROWS with any of PARTITION BY, RANGE and SLIDE."""
+        text = f"ROWS {self.choices.integer(1, 4)}"
+        if self.choices.chance(40):
+            chosen = {self.choices.pick(columns).name for _ in range(self.choices.integer(1, 2))}
+            text = f"PARTITION BY {', '.join(sorted(chosen))} {text}"
+            if self.choices.chance(35):
+                text += f" RANGE {self.choices.integer(1, 6)} SECOND"
+        if self.choices.chance(30):
+            text += f" SLIDE {self.choices.integer(1, 4)} {self.choices.pick(('ROWS', 'SECOND'))}"
+        return f" [{text}]" if self.choices.chance(90) else f" {text}"
+
+    def internal_source(self) -> tuple[tuple[Column, ...], str]:
+        """One FROM item of a SELECT over INTERNAL windows: a stream with such a window, or a static relation."""
+        self.names += 1
+        alias = f"x{self.names}"
+        table = self.choices.pick([t for t in self.tables if t.name in ("S", "T", "R")])
+        window = self.window(table.columns).strip(" []") if table.is_stream else ""
+        text = f"{table.name} [{window} INTERNAL] AS {alias}" if window else f"{table.name} AS {alias}"
+        return tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns), text
+
+    def time_window(self) -> str:
         kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
         if kind == "NONE":
             return ""
@@ -303,6 +402,35 @@ class _Maker:
             one, other = self.choices.pick(pairs)
             condition += f" AND {one.name} {self.choices.pick(('<=', '<>', '='))} {other.name}"
         return condition
+
+    def multi_join(self, depth: int) -> tuple[tuple[Column, ...], str, list[str]]:
+        """Three to five inputs joined on one attribute, in a chain or as a star, sometimes with a band: (columns, FROM,
+        WHERE)."""
+        shape = self.choices.pick(("common", "chain", "star"))
+        found = [self.source(depth) for _ in range(self.choices.pick((3, 4, 5)))]
+        text, where = found[0][1], []
+        for n, (scope, source) in enumerate(found[1:], 1):
+            others = found[n - 1][0] if shape == "chain" else found[0][0]
+            pairs = [(a, b) for a in others for b in scope if a.type == b.type]
+            condition = "1 = 1"
+            if pairs:
+                one, other = pairs[0] if shape == "common" else self.choices.pick(pairs)
+                condition = f"{one.name} = {other.name}"
+            if band := self.band(tuple(c for columns, _ in found[:n] for c in columns), scope):
+                condition += f" AND {band}"
+            if self.choices.chance(50):
+                text = f"{text} JOIN {source} ON {condition}"
+            else:
+                text = f"{text} CROSS JOIN {source}"
+                where.append(condition)
+        return tuple(c for columns, _ in found for c in columns), text, where
+
+    def band(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
+        pairs = [(a, b) for a in left for b in right if a.type == b.type == "INT"]
+        if not pairs or not self.choices.chance(25):
+            return None
+        one, other = self.choices.pick(pairs)
+        return f"{one.name} BETWEEN {other.name} - 1 AND {other.name} + {self.choices.integer(0, 2)}"
 
     def items(
         self, scope: tuple[Column, ...], wanted: tuple[Column, ...] | None
@@ -339,59 +467,12 @@ class _Maker:
         return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns, tail
 
     def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        loose = ROUGH if rough else None
         if self.choices.chance(self.flavour.ordered):
-            return self.ordered(scope, rough)
-        numbers = [c for c in scope if c.type in NUMERIC]
-        functions = ("COUNT(*)", "SUM", "COUNT", "MIN", "MAX", "AVG", "COUNT DISTINCT", *(("STDDEV",) if rough else ()))
-        function = self.choices.pick(functions)
-        exact = False
-        if function == "COUNT(*)":
-            text, type_ = function, "BIGINT"
-        elif function in ("SUM", "AVG", "STDDEV"):
-            column = self.choices.pick(numbers) if numbers else Column("1", "INT")
-            text, type_ = self.numeric(function, column)
-            exact = type_ == "DECIMAL(6,2)"
-        else:
-            column = self.choices.pick(scope)
-            name, _, distinct = function.partition(" ")
-            text = f"{name}({distinct + ' ' if distinct else ''}{column.name})"
-            type_ = "BIGINT" if name == "COUNT" else column.type
-        if self.choices.chance(15):
-            text += f" FILTER (WHERE {self.predicate(scope)})"
-        # Sums of decimals are wider; cast back, so that the type stays one that VALUES knows.
-        return (f"CAST({text} AS {type_})" if exact else text), type_
-
-    def ordered(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
-        """An aggregate of values in order, or of several values. Arrays, as quantiles, stand in no inner query."""
-        column = self.choices.pick(scope)
-        streams = {alias for c in scope if (alias := c.name.partition(".")[0]) in self.stamped}
-        functions = ["MODE", "COUNT DISTINCT"]
-        if streams and all(self.stamped[alias] for alias in streams):
-            functions += ["FIRST", "LAST"]
-        if rough:
-            functions += ["TOP_K", "ARRAY_AGG"]
-            functions += ["QUANTILE", "MEDIAN"] if column.type in NUMERIC else []
-        function = self.choices.pick(functions)
-        distinct = "DISTINCT " if function not in ("FIRST", "LAST") and self.choices.chance(25) else ""
-        type_ = column.type if function in ("MODE", "FIRST", "LAST") else ROUGH
-        if function == "COUNT DISTINCT":
-            text, type_ = f"COUNT(DISTINCT {column.name}, {self.choices.pick(scope).name})", "BIGINT"
-        elif function in ("TOP_K", "QUANTILE"):
-            constant = self.choices.pick(("1", "2", "3") if function == "TOP_K" else ("0.5", "0", "1", "0.3", "0.75"))
-            text = f"{function}({distinct}{column.name}, {constant})"
-        else:
-            text = f"{function}({distinct}{column.name})"
-        return text + (f" FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else ""), type_
-
-    def numeric(self, function: str, column: Column) -> tuple[str, str]:
-        distinct = "DISTINCT " if function == "SUM" and self.choices.chance(15) else ""
-        if function == "STDDEV":
-            type_ = ROUGH
-        elif column.type == "DECIMAL(6,2)":
-            type_ = column.type
-        else:
-            type_ = "DOUBLE" if function == "AVG" or column.type == "DOUBLE" else "BIGINT"
-        return f"{function}({distinct}{column.name})", type_
+            aliases = {c.name.partition(".")[0] for c in scope}
+            timed = {self.stamped[alias] for alias in aliases if alias in self.stamped} == {True}
+            return ordered_aggregate(self.choices, scope, timed, loose)
+        return plain_aggregate(self.choices, scope, loose, lambda: self.predicate(scope))
 
     def predicate(self, scope: tuple[Column, ...]) -> str:
         column = self.choices.pick(scope)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.algebra import Algebra, Distinct, Project, RelationToStream, StreamKind, UnionAll, Window, WindowKind
+from penstock.algebra import Algebra, Distinct, Project, UnionAll, Window, WindowKind
 from penstock.algebra import Select as Selection
+from penstock.algebra.internal import reaches_internal
 from penstock.algebra.nodes import common_domain
 from penstock.expressions.coercion import cast_to, common_type
 from penstock.expressions.functions import is_aggregate
@@ -19,9 +20,11 @@ from penstock.language.binder.calls import function_name
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.grouping import Grouping
+from penstock.language.binder.internal import collected, refuse_internal
 from penstock.language.binder.joins import build_joins
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.sources import SourceBinder, as_stream
+from penstock.language.binder.streams import to_stream
 from penstock.language.catalog import View
 from penstock.language.dialect import span_of
 from penstock.language.printer import scalar_text
@@ -33,7 +36,6 @@ from penstock.language.queries import (
     SetQuery,
     SortedQuery,
     Star,
-    StreamOperator,
     StreamQuery,
     ToStream,
     WithQuery,
@@ -94,13 +96,7 @@ class QueryBinder:
         return QueryBinder(self.context, views, self.outer).bind(tree.query)
 
     def _to_stream(self, operator: ToStream, node: Algebra) -> Algebra:
-        kind = operator.operator
-        if node.is_stream:
-            hint = f"leave out {kind.value}, or give the inner stream a window in FROM"
-            self.context.fail("P0307", f"{kind.value} over a stream: it needs a relation", operator.span, hint)
-        if kind is StreamOperator.WSTREAM:
-            return node  # refused already
-        return RelationToStream(node, StreamKind[kind.name])
+        return to_stream(operator, node, self.context)
 
     # --- SELECT
 
@@ -117,7 +113,10 @@ class QueryBinder:
         projected = self._project(tree, scope, node if node is not None else inputs.members[0].node)
         if node is None or (where is None and condition is not None):
             raise Refused
+        projected = collected(projected, inputs, context)
         if tree.distinct:
+            if reaches_internal(projected):
+                refuse_internal("DISTINCT", inputs, tree.span, context)
             projected = Distinct(projected)
         return self._to_stream(tree.wrapped, projected) if tree.wrapped is not None else projected
 

@@ -5,6 +5,7 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
+from penstock.testing.denotation import results
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
@@ -19,8 +20,10 @@ from penstock.testing.denotation.base import (
     windowed,
 )
 from penstock.testing.denotation.core import validity
+from penstock.testing.denotation.relations import content
+from penstock.testing.denotation.rowwindow import last_rows
 
 __all__ = [
-    "Bag", "Relation", "Stream", "World", "denote", "first_instant", "minus", "relation", "steps", "validity",
-    "values_of", "windowed",
+    "Bag", "Relation", "Stream", "World", "content", "denote", "first_instant", "last_rows", "minus", "relation",
+    "results", "steps", "validity", "values_of", "windowed",
 ]  # fmt: skip
