@@ -369,6 +369,7 @@ class _Maker:
         return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns, tail
 
     def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        loose = ROUGH if rough else None
         if self.choices.chance(self.flavour.ordered):
             return self.ordered(scope, rough)
         if self.choices.chance(self.flavour.user):

@@ -33,10 +33,10 @@ def _with_group(group_first, group_second, slots, first, second):  # type: ignor
 
 
 class ValueBag(SlotTable):
-    """Integer lanes: count, and the fingerprint of the group."""
+    """Integer lanes: count, the fingerprint of the group, whether the value was live when it was last looked at."""
 
     def __init__(self, groups: SlotTable, type_: pa.DataType) -> None:
-        super().__init__(3, 0, [type_])
+        super().__init__(4, 0, [type_])
         self._groups = groups
 
     def pairs(self, slots: Int64s, column: pa.Array) -> Int64s:
