@@ -15,8 +15,9 @@ from penstock.physical.elements import Bools, Int64s
 from penstock.physical.extremes import comings, from_order_keys, order_keys
 from penstock.physical.lane_plan import Kind, LanePlan
 from penstock.physical.sortkeys import is_wide
-from penstock.physical.synopses.bags import Found, OrderedBag, Questions, ValueBag
+from penstock.physical.synopses.bags import Found, LinkedBag, Questions, ValueBag
 from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.ordered import ExtremeBag, OrderedBag
 from penstock.physical.synopses.skyline import Skyline
 from penstock.physical.synopses.slots import SlotTable
 
@@ -31,7 +32,7 @@ class _Bag:
     """An argument kept in order, and the calls (by position) that it answers, one question each."""
 
     column: int
-    bag: OrderedBag
+    bag: LinkedBag
     calls: tuple[int, ...]
 
 
@@ -66,7 +67,12 @@ class Values:
             asked = np.array([_ASKED[plan.calls[i].function] for i in calls], np.int64)
             parameters = np.array([_parameter(plan.calls[i]) for i in calls], np.float64)
             distinct = plan.arguments[argument].distinct
-            bag = OrderedBag(groups, types[column], distinct, Questions(asked, parameters))
+            questions = Questions(asked, parameters)
+            bag: LinkedBag
+            if set(asked.tolist()) <= {trees.LEAST, trees.GREATEST}:
+                bag = ExtremeBag(groups, types[column], questions)
+            else:
+                bag = OrderedBag(groups, types[column], distinct, questions)
             self._bags.append(_Bag(column, bag, calls))
 
     @property
@@ -141,15 +147,15 @@ def _parameter(call: AggregateCall) -> float:
     return float(last.value) if call.function in ("QUANTILE", "TOP_K") else 0.0  # type: ignore[union-attr]
 
 
-def _result(call: AggregateCall, bag: OrderedBag, found: Found, question: int) -> pa.Array:
+def _result(call: AggregateCall, bag: LinkedBag, found: Found, question: int) -> pa.Array:
     """The values of a call from the slots that answer it."""
     one, other = found.found[question, :, 0], found.found[question, :, 1]
     if call.function == "QUANTILE":
-        low, high = (bag.key_columns(slots)[0] for slots in (one, other))
+        low, high = (bag.values(slots) for slots in (one, other))
         return _between(low, high, found.between[question])
     if call.function in ("ARRAY_AGG", "TOP_K"):
         return _lists(call, bag, found, one, other)
-    values = bag.key_columns(one)[0]
+    values = bag.values(one)
     return values.flatten()[1] if call.function in ("FIRST", "LAST") else values
 
 
@@ -161,12 +167,12 @@ def _between(low: pa.Array, high: pa.Array, share: np.ndarray[tuple[int], np.dty
     return pa.array(mixed, pa.float64(), mask=pc.is_null(low).to_numpy(zero_copy_only=False))
 
 
-def _lists(call: AggregateCall, bag: OrderedBag, found: Found, starts: Int64s, stops: Int64s) -> pa.Array:
+def _lists(call: AggregateCall, bag: LinkedBag, found: Found, starts: Int64s, stops: Int64s) -> pa.Array:
     """An array for each row: the members between starts and stops, NULL where they are -1."""
     lengths = np.where(starts < 0, 0, stops - starts)
     ends = np.cumsum(lengths)
     places = np.repeat(starts - (ends - lengths), lengths) + np.arange(int(ends[-1]) if len(ends) else 0)
-    members: pa.Array = bag.key_columns(found.members[places])[0]
+    members: pa.Array = bag.values(found.members[places])
     if call.function == "TOP_K":
         counts = pa.array(found.counts[places])
         members = pa.StructArray.from_arrays([members, counts], fields=list(call.type.value_type))

@@ -137,6 +137,17 @@ class SlotTable(Synopsis):
             result.append(held[0].take(chosen))
         return result
 
+    def last_keys(self, start: int) -> list[pa.Array]:
+        """The key's columns of the slots from `start` on; touches only what came since about then."""
+        result = []
+        for held in self._columns:
+            first, place = len(held), self.count
+            while place > start:
+                first -= 1
+                place -= len(held[first])
+            result.append(concat_arrays(held[first:]).slice(start - place))
+        return result
+
     def live(self) -> Int64s:
         """The slots that are live."""
         return np.flatnonzero(self.integers[self._alive, : self.count])
