@@ -1,4 +1,4 @@
-"""Where a generator's decisions come from: `Choices`, and a stream of them that follows from a seed."""
+"""Where a generator's decisions come from: Hypothesis, which shrinks, or a seed."""
 
 from __future__ import annotations
 
