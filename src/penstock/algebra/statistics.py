@@ -157,12 +157,12 @@ def _window(node: Window, statistics: Statistics) -> Estimate:
 
 @estimate.register
 def _row_window(node: RowWindow, statistics: Statistics) -> Estimate:
-    """An element counts until `rows` others of its partition have come, or its RANGE is over."""
+    """As long as it takes until `rows` later tuples have come, in every partition."""
     below = estimate(node.input, statistics)
     partitions = 1.0
     for i in node.partition:
         partitions *= below.distinct[i]
-    length = node.rows * min(partitions, below.size) / below.rate
+    length = min(below.length, node.rows * partitions / below.rate)
     if node.length is not None and node.domain is not None:
         length = min(length, seconds(node.length, node.domain))
     return Estimate(below.rate, length, tuple(_values(below.rate * length, v) for v in below.distinct))
