@@ -7,6 +7,7 @@ what is linked (`ordered.py`) is made anew from it after a restore.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,23 +104,23 @@ class LinkedBag(ValueBag):
     def _no_roots(self, size: int) -> Int64s:
         return np.zeros(size, np.int64)
 
+    @abstractmethod
     def _plant(self, groups: Int64s, slots: Int64s) -> None:
         """Put the live values in `slots` into the structures of their groups."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _uproot(self, groups: Int64s) -> None:
         """Take the structures of `groups` apart."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ask(self, groups: Int64s) -> Found:
         """The answers for `groups` as they stand."""
-        raise NotImplementedError
 
+    @abstractmethod
     def follow(
         self, slots: Int64s, times: Int64s, order: Int64s, pairs: Int64s, weights: Int64s, outputs: int
     ) -> Found:
         """Carry out events, which are sorted by `order`; the answers after each of the `outputs` (group, time)."""
-        raise NotImplementedError
 
     def values(self, slots: Int64s) -> pa.Array:
         """The values at `slots`; NULL where one is -1."""
