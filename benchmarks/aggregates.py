@@ -2,9 +2,9 @@
 
 One stream at one rate (grouped by a Zipf column) goes in batches through the operators of `SELECT src, f(x) FROM C
 [RANGE w] GROUP BY src`, in this process, without Spark. Each window is filled first; then the processor time of the
-next rows is taken, of the median batch. What the operators said is checked at two instants against DuckDB over the
-window's rows. Printed are the rates, the ratio to SUM at the same window, and the slope: by which factor a tuple gets
-dearer when the window is ten times as long.
+next rows is taken. What the operators said is checked at two instants against DuckDB over the window's rows. Printed
+are the rates, the ratio to SUM at the same window, and the slope: by which factor a tuple gets dearer when the window
+is ten times as long.
 """
 
 from __future__ import annotations

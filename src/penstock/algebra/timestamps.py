@@ -26,8 +26,9 @@ def _scan(node: StreamScan) -> int | None:
     return node.columns.index(stamp) if stamp is not None and stamp in node.columns else None
 
 
-@timestamp_column.register
-def _select(node: Select) -> int | None:
+@timestamp_column.register(Select)
+@timestamp_column.register(Sample)
+def _chosen(node: Select | Sample) -> int | None:
     return timestamp_column(node.input)
 
 
@@ -42,10 +43,12 @@ def _project(node: Project) -> int | None:
     return next((i for i, e in enumerate(node.expressions) if isinstance(e, Column) and e.index == below), None)
 
 
-@timestamp_column.register
-def _window(node: Window) -> int | None:
+@timestamp_column.register(Window)
+@timestamp_column.register(RowWindow)
+def _window(node: Window | RowWindow) -> int | None:
     # With SLIDE an element is seen at a boundary only, which is not what it carries.
-    return timestamp_column(node.input) if node.slide is None else None
+    late = node.slide is not None or (isinstance(node, RowWindow) and node.step is not None)
+    return None if late else timestamp_column(node.input)
 
 
 @timestamp_column.register

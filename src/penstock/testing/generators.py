@@ -8,109 +8,26 @@ alternatives, which are the simplest) or by `random.Random` (`seeded_choices`).
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
 
-from penstock.testing.generator_aggregates import ordered_aggregate, plain_aggregate
+from penstock.testing.cells import COMPARED, ROUGH, VALUES
+from penstock.testing.choices import Choices, seeded_choices
+from penstock.testing.flavours import FLAVOURS, Flavour
+from penstock.testing.random_aggregates import ordered_aggregate, plain_aggregate
+from penstock.testing.random_windows import row_window, time_window
+from penstock.testing.samples import STATEMENTS as SAMPLES
+from penstock.testing.set_queries import first_rows, set_operations
+from penstock.testing.user_calls import user_aggregate
 
-T = TypeVar("T")
-
-
-class Choices(Protocol):
-    """Where a generator's decisions come from."""
-
-    def integer(self, low: int, high: int) -> int:
-        """A number from low to high, both included; the simplest is `low`."""
-
-    def pick(self, options: Sequence[T]) -> T:
-        """One of `options`; the simplest is the first."""
-
-    def chance(self, percent: int) -> bool:
-        """True in `percent` of a hundred cases; the simplest is False."""
-
-
-class _Seeded:
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def integer(self, low: int, high: int) -> int:
-        return self._random.randint(low, high)
-
-    def pick(self, options: Sequence[T]) -> T:
-        return self._random.choice(options)
-
-    def chance(self, percent: int) -> bool:
-        return self._random.randrange(100) < percent
-
-
-def seeded_choices(seed: int) -> Choices:
-    """Choices that follow from `seed`."""
-    return _Seeded(seed)
-
-
-@dataclass(frozen=True)
-class Flavour:
-    """How often a case does what, in percent. One property test per flavour."""
-
-    name: str
-    join: int = 30
-    group: int = 30
-    nested: int = 20
-    union: int = 10
-    distinct: int = 20
-    r2s: int = 30
-    updates: int = 0
-    keyed: int = 0
-    static: int = 20
-    disorder: int = 20
-    calendar: int = 10
-    ordered: int = 0
-    kept: int = 0
-    """WSTREAM and RESTORE"""
-    multi: int = 0
-    rows: int = 0
-    internal: int = 0
-    sample: int = 0
-    window_where: int = 0
-
-
-FLAVOURS = (
-    Flavour("windows", join=0, group=20, nested=0, static=0),
-    Flavour("joins", join=100, group=10, nested=5, union=5, static=20),
-    Flavour("groups", join=10, group=100, nested=10, union=5),
-    Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
-    Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
-    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
-    Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
-    Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
-    Flavour("disorder", join=30, group=30, nested=20, disorder=100),
-    Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, rows=25, ordered=60),
-    Flavour("rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15),
-)
-
-#: type -> the values of a cell, simplest first
-VALUES: dict[str, Sequence[str]] = {
-    "INT": ("0", "1", "2", "3", "NULL", "-1"),
-    "BIGINT": ("0", "1", "2", "NULL", "9000000000"),
-    "STRING": ("'a'", "'b'", "'ab'", "''", "NULL"),
-    "DOUBLE": ("0.0", "0.5", "1.25", "-0.0", "NULL", "NaN"),
-    "DECIMAL(6,2)": ("0.00", "1.25", "1.50", "NULL", "-3.75"),
-    "DATE": ("2013-01-01", "2013-01-02", "NULL", "1969-12-31"),
-    "BOOLEAN": ("false", "true", "NULL"),
-}
-#: type -> what a predicate compares with
-COMPARED = {
-    "INT": "1",
-    "BIGINT": "1",
-    "STRING": "'ab'",
-    "DOUBLE": "0.5",
-    "DECIMAL(6,2)": "1.25",
-    "DATE": "DATE '2013-01-01'",
-}
-ROUGH = "ROUGH"
-"""A double that two correct programs may round differently: never a key, never compared."""
+__all__ = [
+    "FLAVOURS",
+    "Choices",
+    "Flavour",
+    "RandomCase",
+    "random_case",
+    "seeded_choices",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -154,12 +71,15 @@ class _Maker:
         self.names = 0
         self.internal = False
         self.calendar = choices.chance(flavour.calendar)
+        self.slide: str | None = None
+        self.bare = False
+        self.restored = False
         #: alias -> whether rows of a stream carry their timestamp; not there for relations.
         self.stamped: dict[str, bool] = {}
-        self.slide: str | None = None
-        self.restored = False
 
     def case(self) -> RandomCase:
+        if self.flavour.user:
+            self.result.statements += [f"{statement};" for statement in SAMPLES]
         self.stream("S")
         if self.choices.chance(50):
             self.stream("T")
@@ -276,15 +196,19 @@ class _Maker:
         if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
             other, _ = self.select(columns, False, depth)
             text = f"{text} UNION ALL {other}"
+        elif self.choices.chance(self.flavour.sets) and not any(c.type == ROUGH for c in columns):
+            text = set_operations(self.choices, text, lambda: self.select(columns, False, depth)[0])
         elif r2s and self.choices.chance(20):
             verb = "SELECT DISTINCT " if text.startswith("SELECT DISTINCT ") else "SELECT "
             items, _, rest = text.removeprefix(verb).partition(" FROM ")
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
+        if self.choices.chance(self.flavour.limit) and not any(c.type == ROUGH for c in columns):
+            text += first_rows(self.choices, [(c.name, c.type) for c in columns])
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
 
     def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
         """WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
-        plain = self.flavour
+        plain, self.bare = self.flavour, True
         self.restored = restored = self.choices.chance(50)
         if restored:
             self.slide = f" SLIDE {self.choices.integer(2, 5)} SECOND"
@@ -293,20 +217,20 @@ class _Maker:
         text, columns = self.select(None, False, 1)
         if self.choices.chance(self.flavour.union):
             text = f"{text} UNION ALL {self.select(columns, False, 1)[0]}"
-        self.flavour, self.slide = plain, None
+        self.flavour, self.slide, self.bare = plain, None, False
         if restored:
             return f"{self.choices.pick(('ISTREAM', 'RSTREAM'))} RESTORE({text})", columns, True
-        return f"WSTREAM({text}){self.time_window() or ' [RANGE UNBOUNDED]'}", columns, False
+        return f"WSTREAM({text}){self.window(columns) or ' [RANGE UNBOUNDED]'}", columns, False
 
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
         internal = self.choices.chance(self.flavour.internal)
         source = self.internal_source if internal else lambda: self.source(depth)
-        self.internal = self.internal or internal
         where: list[str] = []
-        if many := self.choices.chance(self.flavour.multi):
+        if many := not internal and self.choices.chance(self.flavour.multi):
             scope, from_text, where = self.multi_join(depth)
         else:
             scope, from_text = source()
+        self.internal = self.internal or internal
         if not many and self.choices.chance(self.flavour.join):
             more, right = source()
             condition = self.join_condition(scope, more)
@@ -335,39 +259,30 @@ class _Maker:
             text, columns, is_stream = self.query(False, depth - 1)
             name = f"({text})"
         else:
-            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own; its first source is
-            # a stream.
+            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own, and WSTREAM none
+            # with DISTINCT; the first source of a query with RESTORE is a stream.
             bare = [t for t in self.tables if t.is_stream or (not self.restored and t.name in "RU")]
-            table = self.choices.pick(self.tables if self.slide is None else bare)
+            table = self.choices.pick(bare if self.bare else self.tables)
             self.restored = False
             name, columns, is_stream = table.name, table.columns, table.is_stream
-        if is_stream:
-            self.stamped[alias] = name in ("S", "T")
         window = self.window(columns) if is_stream else ""
         if is_stream and not name.startswith("(") and self.choices.chance(self.flavour.sample):
             window += f" SAMPLE({self.choices.pick((50, 80))})"
+        if is_stream:
+            self.stamped[alias] = name in ("S", "T")
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
 
     def window(self, columns: tuple[Column, ...]) -> str:
         if self.slide is not None:
-            return f" [RANGE {self.choices.integer(1, 6)} SECOND{self.slide}]"
-        window = self.row_window(columns) if self.choices.chance(self.flavour.rows) else self.time_window()
+            rows = self.choices.chance(self.flavour.rows)
+            extent = f"ROWS {self.choices.integer(1, 4)}" if rows else f"RANGE {self.choices.integer(1, 6)} SECOND"
+            return f" [{extent}{self.slide}]"
+        counts = self.choices.chance(self.flavour.rows)
+        window = row_window(self.choices, [c.name for c in columns]) if counts else time_window(self.choices)
         if window.startswith(" [") and self.choices.chance(self.flavour.window_where):
             window = f"{window[:-1]} WHERE {self.predicate(columns)}]"
         return window
-
-    def row_window(self, columns: tuple[Column, ...]) -> str:
-        """ROWS with any of PARTITION BY, RANGE and SLIDE."""
-        text = f"ROWS {self.choices.integer(1, 4)}"
-        if self.choices.chance(40):
-            chosen = {self.choices.pick(columns).name for _ in range(self.choices.integer(1, 2))}
-            text = f"PARTITION BY {', '.join(sorted(chosen))} {text}"
-            if self.choices.chance(35):
-                text += f" RANGE {self.choices.integer(1, 6)} SECOND"
-        if self.choices.chance(30):
-            text += f" SLIDE {self.choices.integer(1, 4)} {self.choices.pick(('ROWS', 'SECOND'))}"
-        return f" [{text}]" if self.choices.chance(90) else f" {text}"
 
     def internal_source(self) -> tuple[tuple[Column, ...], str]:
         """One FROM item of a SELECT over INTERNAL windows: a stream with such a window, or a static relation."""
@@ -377,20 +292,6 @@ class _Maker:
         window = self.window(table.columns).strip(" []") if table.is_stream else ""
         text = f"{table.name} [{window} INTERNAL] AS {alias}" if window else f"{table.name} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns), text
-
-    def time_window(self) -> str:
-        kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
-        if kind == "NONE":
-            return ""
-        if kind == "NOW":
-            return " [NOW]"
-        if kind == "UNBOUNDED":
-            return " [RANGE UNBOUNDED]"
-        length = f" [RANGE {self.choices.integer(1, 6)} SECOND"
-        if kind == "RANGE":
-            return length + "]"
-        align = f" ALIGN TO {self.choices.integer(1, 3)} SECOND" if self.choices.chance(15) else ""
-        return f"{length} SLIDE {self.choices.integer(1, 5)} SECOND{align}]"
 
     def join_condition(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
         pairs = [(a, b) for a in left for b in right if a.type == b.type]
@@ -445,6 +346,8 @@ class _Maker:
 
     def expression(self, scope: tuple[Column, ...]) -> tuple[str, str]:
         column = self.choices.pick(scope)
+        if self.choices.chance(self.flavour.user // 3) and column.type in ("BIGINT", "STRING"):
+            return f"{'twice' if column.type == 'BIGINT' else 'shout'}({column.name})", column.type
         if column.type == "INT" and self.choices.chance(25):
             return self.choices.pick((f"{column.name} + 1", f"{column.name} % 2", f"coalesce({column.name}, 7)")), "INT"
         if column.type == "STRING" and self.choices.chance(25):
@@ -471,8 +374,12 @@ class _Maker:
         if self.choices.chance(self.flavour.ordered):
             aliases = {c.name.partition(".")[0] for c in scope}
             timed = {self.stamped[alias] for alias in aliases if alias in self.stamped} == {True}
-            return ordered_aggregate(self.choices, scope, timed, loose)
-        return plain_aggregate(self.choices, scope, loose, lambda: self.predicate(scope))
+            call, type_ = ordered_aggregate(self.choices, scope, timed, loose)
+        elif self.choices.chance(self.flavour.user):
+            call, type_ = user_aggregate(self.choices, [(c.name, c.type) for c in scope])
+        else:
+            return plain_aggregate(self.choices, scope, loose, lambda: self.predicate(scope))
+        return (f"{call} FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else call), type_
 
     def predicate(self, scope: tuple[Column, ...]) -> str:
         column = self.choices.pick(scope)

@@ -284,9 +284,11 @@ class Sequences(Synopsis):
             return np.zeros(length, np.int64)
         first, second = fingerprints([columns[i] for i in self._key], length)
         self._reserve_partitions(self._partitions + length)
-        slots, heads = np.empty(length, np.int64), np.empty(length, np.int64)
-        count = self._partitions
-        self._partitions, _ = _find(self._table, self._first, self._second, count, first, second, 0, slots, heads)
+        slots = np.empty(length, np.int64)
+        # There is room for all, so the search stops nowhere; where the new ones stand does not matter.
+        heads, known = np.empty(length, np.int64), self._partitions
+        count, _ = _find(self._table, self._first, self._second, known, first, second, 0, slots, heads)
+        self._partitions = int(count)
         return slots
 
     def _reserve_partitions(self, capacity: int) -> None:
