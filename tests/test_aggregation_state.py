@@ -16,8 +16,9 @@ from penstock.testing.cases import Run
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
 
-ITEMS = """k, COUNT(*) AS n, SUM(x) AS total, MIN(x) AS least, MAX(v) AS most, MIN(s) AS word, 
-  COUNT(DISTINCT v) AS kinds, MEDIAN(x) AS middle, MODE(s) AS usual, TOP_K(v, 2) AS top, ARRAY_AGG(DISTINCT s) AS words"""
+ITEMS = """k, COUNT(*) AS n, SUM(x) AS total, MIN(x) AS least, MAX(v) AS most, MIN(s) AS word,
+  COUNT(DISTINCT v) AS kinds, MEDIAN(x) AS middle, MODE(s) AS usual, TOP_K(v, 2) AS top,
+  ARRAY_AGG(DISTINCT s) AS words"""
 STREAM = f"""
 CREATE STREAM S (ts INT, k INT, v INT, x DOUBLE, s STRING) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
 CREATE QUERY q AS SELECT {ITEMS}, FIRST(v) AS came, LAST(s) AS last FROM S [RANGE 10 SECOND] GROUP BY k;
