@@ -105,21 +105,21 @@ class LinkedBag(ValueBag):
 
     def _plant(self, groups: Int64s, slots: Int64s) -> None:
         """Put the live values in `slots` into the structures of their groups."""
-        raise NotImplementedError
+        raise AssertionError
 
     def _uproot(self, groups: Int64s) -> None:
         """Take the structures of `groups` apart."""
-        raise NotImplementedError
+        raise AssertionError
 
     def ask(self, groups: Int64s) -> Found:
         """The answers for `groups` as they stand."""
-        raise NotImplementedError
+        raise AssertionError
 
     def follow(
         self, slots: Int64s, times: Int64s, order: Int64s, pairs: Int64s, weights: Int64s, outputs: int
     ) -> Found:
         """Carry out events, which are sorted by `order`; the answers after each of the `outputs` (group, time)."""
-        raise NotImplementedError
+        raise AssertionError
 
     def values(self, slots: Int64s) -> pa.Array:
         """The values at `slots`; NULL where one is -1."""
