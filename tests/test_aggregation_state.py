@@ -1,0 +1,72 @@
+"""Aggregates over groups and values that come and go by the hundred: what random worlds are too small for.
+
+Tables drop dead slots, trees are taken apart and made anew, logs are rewritten; with and without negative tuples, cut
+into rounds, over shards, and with the state reloaded between rounds.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from penstock.language import bind_script
+from penstock.testing.cases import Run
+from penstock.testing.compare import assert_same
+from penstock.testing.oracle import run_oracle
+
+ITEMS = """k, COUNT(*) AS n, SUM(x) AS total, MIN(x) AS least, MAX(v) AS most, MIN(s) AS word,
+  COUNT(DISTINCT v) AS kinds, MEDIAN(x) AS middle, MODE(s) AS usual, TOP_K(v, 2) AS top,
+  ARRAY_AGG(DISTINCT s) AS words"""
+STREAM = f"""
+CREATE STREAM S (ts INT, k INT, v INT, x DOUBLE, s STRING) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
+CREATE QUERY q AS SELECT {ITEMS}, FIRST(v) AS came, LAST(s) AS last FROM S [RANGE 10 SECOND] GROUP BY k;
+CREATE QUERY p AS SELECT {ITEMS} FROM (SELECT k % 3 AS k, v, x, s FROM S [RANGE 7 SECOND] UNION ALL
+  SELECT k % 3 AS k, v, x, s FROM S [RANGE 12 SECOND]) AS u GROUP BY k;
+"""
+UPDATES = f"""
+CREATE RELATION S (ts INT, op STRING, k INT, v INT, x DOUBLE, s STRING) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND
+  OPERATION BY op;
+CREATE QUERY q AS SELECT {ITEMS} FROM S GROUP BY k;
+CREATE QUERY p AS SELECT MAX(x) AS most, MIN(s) AS least FROM S;
+"""
+RUNS = (Run(batch_rows=40, reload=True), Run(2, batch_rows=97), Run(3, seed=5, reload=True))
+
+
+def rows(count: int, updates: bool) -> pa.Table:
+    """Groups come and go; a hundred of them, over values from a few hundred."""
+    draw = random.Random(7)
+    held: list[tuple[object, ...]] = []
+    made: list[tuple[object, ...]] = []
+    for number in range(count):
+        ts = number // 3
+        row = (
+            ts + draw.choice((0, 0, 1, 50)),
+            draw.choice((None, 1, 2, draw.randint(0, 300))),
+            draw.choice((draw.randint(0, 400) / 4, -0.0, float("nan"))),
+            draw.choice(("", "word", "wordlike", "wordlike-" + str(draw.randint(0, 200)), None)),
+        )
+        if not updates:
+            made.append((ts, *row))
+            continue
+        if len(held) > 30 or (held and draw.random() < 0.3):
+            made.append((ts, "-", *held.pop(draw.randrange(len(held) // 2 + 1))))
+        else:
+            made.append((ts, "+", *row))
+            held.append(row)
+    names = ["ts", *(["op"] if updates else []), "k", "v", "x", "s"]
+    types = [pa.int32(), *([pa.string()] if updates else []), pa.int32(), pa.int32(), pa.float64(), pa.string()]
+    columns = zip(*made, strict=True)
+    return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+
+
+@pytest.mark.parametrize("updates", [False, True], ids=["windows", "updates"])
+def test_state_that_turns_over(updates: bool) -> None:
+    queries = bind_script(UPDATES if updates else STREAM).queries
+    inputs = {"S": rows(360, updates)}
+    expected = {query.name: run_oracle(query, inputs, drain=True) for query in queries}
+    for run in RUNS:
+        result = run.answer(queries, inputs, drain=True)
+        for query in queries:
+            assert_same(query, result.tables[query.name], expected[query.name])
