@@ -129,9 +129,7 @@ def sorted_relation(tree: SortedQuery, node: Algebra, limits: Limits, context: C
     return first_rows(tree, node, keys, len(entries), limits)
 
 
-def first_rows(
-    tree: SortedQuery, node: Algebra, keys: Sequence[Expression], width: int, limits: Limits
-) -> Algebra:
+def first_rows(tree: SortedQuery, node: Algebra, keys: Sequence[Expression], width: int, limits: Limits) -> Algebra:
     """The first rows of `node` by `keys`, its columns from `width` on dropped."""
     columns: list[Expression] = [Column(f.type, i, f.name) for i, f in enumerate(node.schema)]
     computed = [key for key in keys if not isinstance(key, Column)]
