@@ -1,7 +1,7 @@
 """The counting operators over many rounds and tuples: what is forgotten, what bounds the candidates.
 
-Random elements, of which negative tuples end some early, against plain Python; after each round the elements told so far
-give the answer at every instant that is known.
+Random elements, of which negative tuples end some early, against plain Python: after each round, what was told so far
+gives the answer at every instant that is known.
 """
 
 from __future__ import annotations

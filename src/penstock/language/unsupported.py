@@ -53,6 +53,7 @@ from penstock.language.statements import (
     SetSetting,
     ShowStatement,
     TimestampBy,
+    TypeText,
 )
 from penstock.language.text import Span
 from penstock.language.unsupported_scalars import Refusal, not_yet, scalar_refusals
@@ -94,10 +95,11 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         BareQuery: "query",
         Insert: "name rows",
         SetSetting: "name value",
-        ExplainStatement: "query",
+        ExplainStatement: "query analyze",
         ShowStatement: "kind",
         DropStatement: "kind name",
-        CreateFunction: "kind name body",
+        CreateFunction: "kind name body parameters returns volatile",
+        TypeText: "text",
     }.items()
 }
 
@@ -131,7 +133,6 @@ REFUSED: dict[tuple[type, str], Clause] = {
     (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
     (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
     (CreateSource, "non_retroactive"): Clause("NON RETROACTIVE", _own("non_retroactive")),
-    (ExplainStatement, "analyze"): Clause("EXPLAIN ANALYZE", _own("analyze")),
 }
 
 
@@ -173,5 +174,3 @@ def _values(node: object) -> Iterator[Refusal]:
             yield not_yet("SLIDE in rows without ROWS", node.slide.span)
     elif isinstance(node, JoinedSource) and node.kind not in (JoinKind.INNER, JoinKind.CROSS):
         yield not_yet(f"{node.kind.value} JOIN", node.kind_span)
-    elif isinstance(node, CreateFunction):
-        yield not_yet(f"CREATE {node.kind}", node.kind_span)

@@ -11,55 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock.testing.cells import COMPARED, NUMERIC, ROUGH, VALUES
+from penstock.testing.cells import COMPARED, ROUGH, VALUES
 from penstock.testing.choices import Choices, seeded_choices
+from penstock.testing.flavours import FLAVOURS, Flavour
+from penstock.testing.random_aggregates import ordered_aggregate, plain_aggregate
+from penstock.testing.random_windows import row_window, time_window
+from penstock.testing.samples import STATEMENTS as SAMPLES
 from penstock.testing.set_queries import first_rows, set_operations
+from penstock.testing.user_calls import user_aggregate
 
-__all__ = ["FLAVOURS", "Choices", "Flavour", "RandomCase", "random_case", "seeded_choices"]
-
-
-@dataclass(frozen=True)
-class Flavour:
-    """How often a case does what, in percent. One property test per flavour."""
-
-    name: str
-    join: int = 30
-    group: int = 30
-    nested: int = 20
-    union: int = 10
-    distinct: int = 20
-    r2s: int = 30
-    updates: int = 0
-    keyed: int = 0
-    static: int = 20
-    disorder: int = 20
-    calendar: int = 10
-    sets: int = 0
-    limit: int = 0
-    kept: int = 0
-    """WSTREAM and RESTORE"""
-    multi: int = 0
-    rows: int = 0
-    internal: int = 0
-    sample: int = 0
-    window_where: int = 0
-    ordered: int = 0
-
-
-FLAVOURS = (
-    Flavour("windows", join=0, group=20, nested=0, static=0),
-    Flavour("joins", join=100, group=10, nested=5, union=5, static=20),
-    Flavour("groups", join=10, group=100, nested=10, union=5),
-    Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
-    Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
-    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
-    Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
-    Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
-    Flavour("disorder", join=30, group=30, nested=20, disorder=100),
-    Flavour("rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15),
-    Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, ordered=60),
-    Flavour("sets", join=15, group=25, nested=35, union=20, distinct=15, updates=25, static=35, sets=50, limit=40),
-)
+__all__ = [
+    "FLAVOURS",
+    "Choices",
+    "Flavour",
+    "RandomCase",
+    "random_case",
+    "seeded_choices",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,11 +72,14 @@ class _Maker:
         self.internal = False
         self.calendar = choices.chance(flavour.calendar)
         self.slide: str | None = None
+        self.bare = False
         self.restored = False
         #: alias -> whether rows of a stream carry their timestamp; not there for relations.
         self.stamped: dict[str, bool] = {}
 
     def case(self) -> RandomCase:
+        if self.flavour.user:
+            self.result.statements += [f"{statement};" for statement in SAMPLES]
         self.stream("S")
         if self.choices.chance(50):
             self.stream("T")
@@ -237,7 +208,7 @@ class _Maker:
 
     def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
         """WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
-        plain = self.flavour
+        plain, self.bare = self.flavour, True
         self.restored = restored = self.choices.chance(50)
         if restored:
             self.slide = f" SLIDE {self.choices.integer(2, 5)} SECOND"
@@ -246,20 +217,20 @@ class _Maker:
         text, columns = self.select(None, False, 1)
         if self.choices.chance(self.flavour.union):
             text = f"{text} UNION ALL {self.select(columns, False, 1)[0]}"
-        self.flavour, self.slide = plain, None
+        self.flavour, self.slide, self.bare = plain, None, False
         if restored:
             return f"{self.choices.pick(('ISTREAM', 'RSTREAM'))} RESTORE({text})", columns, True
-        return f"WSTREAM({text}){self.time_window() or ' [RANGE UNBOUNDED]'}", columns, False
+        return f"WSTREAM({text}){self.window(columns) or ' [RANGE UNBOUNDED]'}", columns, False
 
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
         internal = self.choices.chance(self.flavour.internal)
         source = self.internal_source if internal else lambda: self.source(depth)
-        self.internal = self.internal or internal
         where: list[str] = []
-        if many := self.choices.chance(self.flavour.multi):
+        if many := not internal and self.choices.chance(self.flavour.multi):
             scope, from_text, where = self.multi_join(depth)
         else:
             scope, from_text = source()
+        self.internal = self.internal or internal
         if not many and self.choices.chance(self.flavour.join):
             more, right = source()
             condition = self.join_condition(scope, more)
@@ -288,10 +259,10 @@ class _Maker:
             text, columns, is_stream = self.query(False, depth - 1)
             name = f"({text})"
         else:
-            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own; its first source is
-            # a stream.
+            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own, and WSTREAM none
+            # with DISTINCT; the first source of a query with RESTORE is a stream.
             bare = [t for t in self.tables if t.is_stream or (not self.restored and t.name in "RU")]
-            table = self.choices.pick(self.tables if self.slide is None else bare)
+            table = self.choices.pick(bare if self.bare else self.tables)
             self.restored = False
             name, columns, is_stream = table.name, table.columns, table.is_stream
         window = self.window(columns) if is_stream else ""
@@ -304,23 +275,14 @@ class _Maker:
 
     def window(self, columns: tuple[Column, ...]) -> str:
         if self.slide is not None:
-            return f" [RANGE {self.choices.integer(1, 6)} SECOND{self.slide}]"
-        window = self.row_window(columns) if self.choices.chance(self.flavour.rows) else self.time_window()
+            rows = self.choices.chance(self.flavour.rows)
+            extent = f"ROWS {self.choices.integer(1, 4)}" if rows else f"RANGE {self.choices.integer(1, 6)} SECOND"
+            return f" [{extent}{self.slide}]"
+        counts = self.choices.chance(self.flavour.rows)
+        window = row_window(self.choices, [c.name for c in columns]) if counts else time_window(self.choices)
         if window.startswith(" [") and self.choices.chance(self.flavour.window_where):
             window = f"{window[:-1]} WHERE {self.predicate(columns)}]"
         return window
-
-    def row_window(self, columns: tuple[Column, ...]) -> str:
-        """ROWS with any of PARTITION BY, RANGE and SLIDE."""
-        text = f"ROWS {self.choices.integer(1, 4)}"
-        if self.choices.chance(40):
-            chosen = {self.choices.pick(columns).name for _ in range(self.choices.integer(1, 2))}
-            text = f"PARTITION BY {', '.join(sorted(chosen))} {text}"
-            if self.choices.chance(35):
-                text += f" RANGE {self.choices.integer(1, 6)} SECOND"
-        if self.choices.chance(30):
-            text += f" SLIDE {self.choices.integer(1, 4)} {self.choices.pick(('ROWS', 'SECOND'))}"
-        return f" [{text}]" if self.choices.chance(90) else f" {text}"
 
     def internal_source(self) -> tuple[tuple[Column, ...], str]:
         """One FROM item of a SELECT over INTERNAL windows: a stream with such a window, or a static relation."""
@@ -330,20 +292,6 @@ class _Maker:
         window = self.window(table.columns).strip(" []") if table.is_stream else ""
         text = f"{table.name} [{window} INTERNAL] AS {alias}" if window else f"{table.name} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns), text
-
-    def time_window(self) -> str:
-        kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
-        if kind == "NONE":
-            return ""
-        if kind == "NOW":
-            return " [NOW]"
-        if kind == "UNBOUNDED":
-            return " [RANGE UNBOUNDED]"
-        length = f" [RANGE {self.choices.integer(1, 6)} SECOND"
-        if kind == "RANGE":
-            return length + "]"
-        align = f" ALIGN TO {self.choices.integer(1, 3)} SECOND" if self.choices.chance(15) else ""
-        return f"{length} SLIDE {self.choices.integer(1, 5)} SECOND{align}]"
 
     def join_condition(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
         pairs = [(a, b) for a in left for b in right if a.type == b.type]
@@ -398,6 +346,8 @@ class _Maker:
 
     def expression(self, scope: tuple[Column, ...]) -> tuple[str, str]:
         column = self.choices.pick(scope)
+        if self.choices.chance(self.flavour.user // 3) and column.type in ("BIGINT", "STRING"):
+            return f"{'twice' if column.type == 'BIGINT' else 'shout'}({column.name})", column.type
         if column.type == "INT" and self.choices.chance(25):
             return self.choices.pick((f"{column.name} + 1", f"{column.name} % 2", f"coalesce({column.name}, 7)")), "INT"
         if column.type == "STRING" and self.choices.chance(25):
@@ -420,59 +370,16 @@ class _Maker:
         return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns, tail
 
     def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        loose = ROUGH if rough else None
         if self.choices.chance(self.flavour.ordered):
-            return self.ordered(scope, rough)
-        numbers = [c for c in scope if c.type in NUMERIC]
-        functions = ("COUNT(*)", "SUM", "COUNT", "MIN", "MAX", "AVG", "COUNT DISTINCT", *(("STDDEV",) if rough else ()))
-        function = self.choices.pick(functions)
-        exact = False
-        if function == "COUNT(*)":
-            text, type_ = function, "BIGINT"
-        elif function in ("SUM", "AVG", "STDDEV"):
-            column = self.choices.pick(numbers) if numbers else Column("1", "INT")
-            text, type_ = self.numeric(function, column)
-            exact = type_ == "DECIMAL(6,2)"
+            aliases = {c.name.partition(".")[0] for c in scope}
+            timed = {self.stamped[alias] for alias in aliases if alias in self.stamped} == {True}
+            call, type_ = ordered_aggregate(self.choices, scope, timed, loose)
+        elif self.choices.chance(self.flavour.user):
+            call, type_ = user_aggregate(self.choices, [(c.name, c.type) for c in scope])
         else:
-            column = self.choices.pick(scope)
-            name, _, distinct = function.partition(" ")
-            text = f"{name}({distinct + ' ' if distinct else ''}{column.name})"
-            type_ = "BIGINT" if name == "COUNT" else column.type
-        if self.choices.chance(15):
-            text += f" FILTER (WHERE {self.predicate(scope)})"
-        # Sums of decimals are wider; cast back, so that the type stays one that VALUES knows.
-        return (f"CAST({text} AS {type_})" if exact else text), type_
-
-    def ordered(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
-        """An aggregate of values in order, or of several values. Arrays, as quantiles, stand in no inner query."""
-        column = self.choices.pick(scope)
-        streams = {alias for c in scope if (alias := c.name.partition(".")[0]) in self.stamped}
-        functions = ["MODE", "COUNT DISTINCT"]
-        if streams and all(self.stamped[alias] for alias in streams):
-            functions += ["FIRST", "LAST"]
-        if rough:
-            functions += ["TOP_K", "ARRAY_AGG"]
-            functions += ["QUANTILE", "MEDIAN"] if column.type in NUMERIC else []
-        function = self.choices.pick(functions)
-        distinct = "DISTINCT " if function not in ("FIRST", "LAST") and self.choices.chance(25) else ""
-        type_ = column.type if function in ("MODE", "FIRST", "LAST") else ROUGH
-        if function == "COUNT DISTINCT":
-            text, type_ = f"COUNT(DISTINCT {column.name}, {self.choices.pick(scope).name})", "BIGINT"
-        elif function in ("TOP_K", "QUANTILE"):
-            constant = self.choices.pick(("1", "2", "3") if function == "TOP_K" else ("0.5", "0", "1", "0.3", "0.75"))
-            text = f"{function}({distinct}{column.name}, {constant})"
-        else:
-            text = f"{function}({distinct}{column.name})"
-        return text + (f" FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else ""), type_
-
-    def numeric(self, function: str, column: Column) -> tuple[str, str]:
-        distinct = "DISTINCT " if function == "SUM" and self.choices.chance(15) else ""
-        if function == "STDDEV":
-            type_ = ROUGH
-        elif column.type == "DECIMAL(6,2)":
-            type_ = column.type
-        else:
-            type_ = "DOUBLE" if function == "AVG" or column.type == "DOUBLE" else "BIGINT"
-        return f"{function}({distinct}{column.name})", type_
+            return plain_aggregate(self.choices, scope, loose, lambda: self.predicate(scope))
+        return (f"{call} FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else call), type_
 
     def predicate(self, scope: tuple[Column, ...]) -> str:
         column = self.choices.pick(scope)

@@ -13,9 +13,8 @@ from penstock.algebra import Algebra, Distinct, Project
 from penstock.algebra import Select as Selection
 from penstock.algebra.internal import reaches_internal
 from penstock.expressions.coercion import cast_to
-from penstock.expressions.functions import is_aggregate
 from penstock.expressions.nodes import Column, Expression
-from penstock.language.binder.calls import function_name
+from penstock.language.binder.calls import called_aggregate
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.grouping import Grouping
@@ -35,7 +34,7 @@ from penstock.language.binder.sorting import (
 )
 from penstock.language.binder.sources import SourceBinder, as_stream
 from penstock.language.binder.streams import to_stream
-from penstock.language.catalog import View
+from penstock.language.catalog import Catalog, View
 from penstock.language.dialect import span_of
 from penstock.language.printer import scalar_text
 from penstock.language.queries import (
@@ -145,7 +144,7 @@ class QueryBinder:
         context = self.context
         items = context.attempt(lambda: self._items(tree.items, scope))
         aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
-        grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order)
+        grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order, context.catalog)
         binder = ExpressionBinder(scope, context, None, aliases)
         group = context.attempt(lambda: self._group(tree, scope, aliases, binder.places))
         having_tree = tree.having
@@ -240,10 +239,10 @@ class QueryBinder:
         return node
 
 
-def _has_aggregate(tree: Select, order: SortedQuery | None) -> bool:
+def _has_aggregate(tree: Select, order: SortedQuery | None, catalog: Catalog) -> bool:
     values = [item.value for item in tree.items if not isinstance(item.value, Star)]
     values += [key.value for key in order.order] if order is not None else []
-    return any(is_aggregate(function_name(call)) for value in values for call in value.find_all(exp.Anonymous))
+    return any(called_aggregate(call, catalog) for value in values for call in value.find_all(exp.Anonymous))
 
 
 def display_name(node: exp.Expr) -> str:

@@ -20,6 +20,7 @@ from penstock.physical.operators.sets import SetOperation
 from penstock.physical.operators.static import Output, Static
 from penstock.physical.operators.topk import TopK
 from penstock.physical.operators.updates import Updates
+from penstock.physical.operators.user_aggregate import UserAggregation
 from penstock.physical.plan import (
     AggregateSpec,
     ChangesSpec,
@@ -46,6 +47,7 @@ from penstock.physical.plan import (
     UpdatesSpec,
     WindowSpec,
 )
+from penstock.physical.user_plan import UserAggregateSpec
 
 #: Static relations by name, and the number of shards: what some operators need beside their spec.
 Tables = Mapping[str, Elements]
@@ -62,6 +64,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     SampleSpec: lambda spec, tables, shards: Sample(spec),
     LanesSpec: lambda spec, tables, shards: Lanes(spec),
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
+    UserAggregateSpec: lambda spec, tables, shards: UserAggregation(spec),
     DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
     SetOperationSpec: lambda spec, tables, shards: SetOperation(spec),
     TopKSpec: lambda spec, tables, shards: TopK(spec),
