@@ -13,17 +13,16 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, Int64s, int64s
+from penstock.physical.elements import Elements, Int64s
 from penstock.physical.extremes import transitions
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.counted import CountedTuples
 from penstock.physical.operators.pending import Early
 from penstock.physical.plan import DistinctSpec
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.queues import CalendarQueue
 from penstock.physical.synopses.slots import SlotTable
-from penstock.types import END
 
 
 @nb.njit(cache=True)
@@ -109,79 +108,25 @@ class CountedDistinct(Operator):
     """State: per tuple, integer lanes [copies]; the ends to come of elements that expire by themselves."""
 
     def __init__(self, spec: DistinctSpec) -> None:
-        self._tuples = SlotTable(1, 0, spec.types)
-        self._early = Early()
-        self._live = CalendarQueue()
+        self._counted = CountedTuples(spec.types, 1)
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"tuples": self._tuples, "early": self._early.queue, "live": self._live}
+        return self._counted.synopses()
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
+        self._counted.add(port, elements)
         return []
 
     def advance(self, moment: Moment) -> list[Elements]:
-        slots: list[Int64s] = []
-        times: list[Int64s] = []
-        weights: list[Int64s] = []
-        for batch in self._live.pop_until(moment.heartbeat):
-            due, first, second, sign = (int64s(c) for c in batch.columns)
-            slots.append(self._known(first, second))
-            times.append(due)
-            weights.append(-sign)
-        arrived = self._early.until(moment.heartbeat)
-        if arrived is not None:
-            self._arrive(arrived, moment.heartbeat, slots, times, weights)
-        if not slots:
+        found = self._counted.events(moment.heartbeat)
+        if found is None:
             return []
-        result = self._changes(np.concatenate(slots), np.concatenate(times), np.concatenate(weights))
-        self._tuples.shrink()
+        tuples = self._counted.tuples
+        order = argsort_code_time(found.slots, found.times)
+        event, step = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+        count = int(transitions(found.slots, found.times, order, found.weights, tuples.integers[0], event, step))
+        tuples.touch(np.unique(found.slots))
+        chosen = event[:count]
+        result = self._counted.told(found.slots[chosen], found.times[chosen], step[:count])
+        tuples.shrink()
         return result
-
-    def _known(self, first: Int64s, second: Int64s) -> Int64s:
-        one, two = first.view(np.uint64), second.view(np.uint64)
-        codes, heads = group_codes(one, two)
-        return self._tuples.slots(one[heads], two[heads])[codes]
-
-    def _arrive(
-        self, arrived: Elements, heartbeat: int, slots: list[Int64s], times: list[Int64s], weights: list[Int64s]
-    ) -> None:
-        first, second = fingerprints(arrived.columns, len(arrived))
-        codes, heads = group_codes(first, second)
-        chosen = pa.array(heads)
-        found = self._tuples.slots(first[heads], second[heads], [c.take(chosen) for c in arrived.columns])[codes]
-        signs = arrived.signs
-        slots.append(found)
-        times.append(arrived.ts)
-        weights.append(signs)
-        gone = arrived.exp <= heartbeat
-        slots.append(found[gone])
-        times.append(arrived.exp[gone])
-        weights.append(-signs[gone])
-        later = ~gone & (arrived.exp < END)
-        if later.any():
-            rows = [arrived.exp[later], first[later].view(np.int64), second[later].view(np.int64), signs[later]]
-            names = ["due", "first", "second", "sign"]
-            self._live.push(pa.RecordBatch.from_arrays([pa.array(r) for r in rows], names=names))
-
-    def _changes(self, slots: Int64s, times: Int64s, weights: Int64s) -> list[Elements]:
-        order = argsort_code_time(slots, times)
-        event, step = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
-        count = int(transitions(slots, times, order, weights, self._tuples.integers[0], event, step))
-        self._tuples.touch(np.unique(slots))
-        event, step = event[:count], step[:count]
-        came = step > 0
-        # Each coming is followed by its going in the same round, or by none.
-        ends = np.full(count, END, np.int64)
-        if count:
-            paired = came[:-1] & ~came[1:] & (slots[event[:-1]] == slots[event[1:]])
-            ends[:-1] = np.where(paired, times[event[1:]], END)
-            closing = np.concatenate([[False], paired])
-        else:
-            closing = np.empty(0, np.bool_)
-        shown = came | ~closing
-        chosen = event[shown]
-        columns = tuple(self._tuples.key_columns(slots[chosen]))
-        if not len(chosen):
-            return []
-        return [Elements(columns, times[chosen], ends[shown], step[shown])]
