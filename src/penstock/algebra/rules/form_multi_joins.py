@@ -34,8 +34,9 @@ def form_multi_joins(node: Algebra) -> Algebra:
     A.k = B.k AND B.k = C.k is one class {A.k, B.k, C.k}, whose order does not matter. Two columns of one input in a
     class become a selection on that input. A projection between two joins is applied above them, or where it computes
     a key, on the input that it reads.
-    Not done for joins with a static relation (which store nothing), and not through a projection that computes a key
-    from several inputs. Unsound for: outer joins; a projection with volatile expressions between the joins.
+    Not done for joins with a static relation (which store nothing) or one of a single row (which would keep the others
+    from being cut by their key), and not through a projection that computes a key from several inputs.
+    Unsound for: outer joins; a projection with volatile expressions between the joins.
     """
     if not isinstance(node, Join):
         return node
@@ -59,13 +60,17 @@ def _flat(node: Algebra, keys: frozenset[int]) -> _Flat:
     flat = None
     if isinstance(node, MultiJoin):
         flat = _flat_multi(node)
-    elif isinstance(node, Join) and not (is_static(node.left) or is_static(node.right)):
+    elif isinstance(node, Join) and not any(map(_stays_apart, (node.left, node.right))):
         flat = _flat_join(node)
     elif isinstance(node, Project) and not any(map(is_volatile, node.expressions)):
         flat = _flat_project(node, keys)
     if flat is None or not all(isinstance(flat.columns[key], Column) for key in keys):
         return _leaf(node)
     return flat
+
+
+def _stays_apart(node: Algebra) -> bool:
+    return is_static(node) or frozenset() in node.keys
 
 
 def _leaf(node: Algebra) -> _Flat:
