@@ -252,8 +252,8 @@ class _Maker:
             text, columns, is_stream = self.query(False, depth - 1)
             name = f"({text})"
         else:
-            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own, and WSTREAM none with
-            # DISTINCT; the first source of a query with RESTORE is a stream.
+            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own, and WSTREAM none
+            # with DISTINCT; the first source of a query with RESTORE is a stream.
             bare = [t for t in self.tables if t.is_stream or (not self.restored and t.name in "RU")]
             table = self.choices.pick(bare if self.bare else self.tables)
             self.restored = False
