@@ -80,11 +80,6 @@ CASES = [
         "IDLE TIMEOUT 5 SECOND",
         "IDLE TIMEOUT",
     ),
-    (
-        "CREATE NON RETROACTIVE RELATION z (a INT) FROM MEMORY () TIMESTAMP BY a",
-        "NON RETROACTIVE",
-        "NON RETROACTIVE",
-    ),
 ]
 
 

@@ -18,6 +18,7 @@ from functools import singledispatch
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.join import Join
 from penstock.algebra.nodes import Algebra
+from penstock.algebra.nonretroactive import NRRJoin
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.setops import UnionAll
 from penstock.algebra.windows import Window, WindowKind
@@ -54,6 +55,7 @@ def _register(holds: Callable[[Algebra], bool], register: Callable[..., object])
     register(UnionAll, lambda node: all(holds(member) for member in node.members))
     # The joined tuple lives within both sides, so one side is enough.
     register(Join, lambda node: holds(node.left) or holds(node.right))
+    register(NRRJoin, lambda node: holds(node.left))
     # An ungrouped aggregate has its row also where its input is empty.
     register(Aggregate, lambda node: bool(node.group) and holds(node.input))
 

@@ -84,7 +84,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Connector: "name options",
         TimestampBy: "column unit",
         ErrorPolicy: "policy",
-        CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key",
+        CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key non_retroactive",
         CreateView: "name columns query",
         CreateQuery: "name query into",
         BareQuery: "query",
@@ -135,7 +135,6 @@ REFUSED: dict[tuple[type, str], Clause] = {
     (SortedQuery, "limit"): Clause("LIMIT", _own("limit_span")),
     (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
     (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
-    (CreateSource, "non_retroactive"): Clause("NON RETROACTIVE", _own("non_retroactive")),
     (ExplainStatement, "analyze"): Clause("EXPLAIN ANALYZE", _own("analyze")),
 }
 

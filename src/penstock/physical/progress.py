@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 
 from penstock.algebra.nodes import Algebra, leaves
+from penstock.algebra.nonretroactive import NRRJoin
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.windows import Window
 from penstock.physical.elements import round_up
@@ -84,6 +85,12 @@ def last_end(node: Algebra, progress: Progress) -> int | None:
 @last_end.register
 def _scan(node: Scan, progress: Progress) -> int | None:
     return None if node.source.is_static else progress[node.source.name].high
+
+
+@last_end.register
+def _nrr_join(node: NRRJoin, progress: Progress) -> int | None:
+    # An update joins nothing by itself.
+    return last_end(node.left, progress)
 
 
 @last_end.register

@@ -61,6 +61,7 @@ class Flavour:
     r2s: int = 30
     updates: int = 0
     keyed: int = 0
+    nrr: int = 0
     static: int = 20
     disorder: int = 20
     calendar: int = 10
@@ -73,6 +74,7 @@ FLAVOURS = (
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
     Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
+    Flavour("nrr", join=20, group=30, nested=20, updates=10, static=10, nrr=100, disorder=20),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
 )
 
@@ -138,6 +140,7 @@ class _Maker:
         self.choices, self.flavour = choices, flavour
         self.result = RandomCase()
         self.tables: list[Table] = []
+        self.nrrs: list[Table] = []
         self.names = 0
         self.calendar = choices.chance(flavour.calendar)
 
@@ -151,6 +154,8 @@ class _Maker:
             self.updated("U")
         if self.choices.chance(self.flavour.keyed):
             self.keyed("K")
+        if self.choices.chance(self.flavour.nrr):
+            self.nrrs = [self.nrr(name) for name in (("N", "M") if self.choices.chance(30) else ("N",))]
         for number in range(self.choices.integer(0, 2) if self.choices.chance(self.flavour.nested) else 0):
             self.view(f"V{number}")
         for name in ("q", "p") if self.choices.chance(15) else ("q",):
@@ -223,6 +228,17 @@ class _Maker:
         """A relation with a primary key: static, replaced by key, or with + and -, some of which cannot be."""
         columns = self.columns()
         kind = self.choices.pick(("replace", "operation", "operation", "static"))
+        self.updates_by_key(name, columns, kind)
+        self.tables.append(Table(name, columns, False))
+
+    def nrr(self, name: str) -> Table:
+        """A NON RETROACTIVE relation; it may stand beside a stream only (`with_nrr`)."""
+        columns = self.columns()
+        kind = self.choices.pick(("operation", "replace", "insert"))
+        self.updates_by_key(name, columns, kind, "NON RETROACTIVE RELATION")
+        return Table(name, columns, False)
+
+    def updates_by_key(self, name: str, columns: tuple[Column, ...], kind: str, declared_as: str = "RELATION") -> None:
         keys = ["k", *(c.name for c in columns[1:] if self.choices.chance(25))]
         ticks = self.ticks(self.choices.integer(0, 9))
         self.result.inputs[name] = [
@@ -235,10 +251,10 @@ class _Maker:
         ]
         declared = [f"ts {'TIMESTAMP' if self.calendar else 'INT'}"] if kind != "static" else []
         declared += ["op STRING"] if kind == "operation" else []
-        declared += [f"{c.name} {c.type}" for c in columns] + [f"PRIMARY KEY ({', '.join(keys)})"]
+        declared += [f"{c.name} {c.type}" for c in columns]
+        declared += [f"PRIMARY KEY ({', '.join(keys)})"] if kind != "insert" else []
         tail = f" TIMESTAMP BY ts{'' if self.calendar else ' UNIT SECOND'}" if kind != "static" else ""
-        self.declare("RELATION", name, declared, tail + (" OPERATION BY op" if kind == "operation" else ""))
-        self.tables.append(Table(name, columns, False))
+        self.declare(declared_as, name, declared, tail + (" OPERATION BY op" if kind == "operation" else ""))
 
     def view(self, name: str) -> None:
         text, columns, is_stream = self.query(root=False)
@@ -263,16 +279,21 @@ class _Maker:
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
 
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
-        scope, from_text = self.source(depth)
         where: list[str] = []
+        beside: tuple[Column, ...] = ()
+        if self.nrrs and self.choices.chance(70):
+            scope, beside, from_text, where = self.with_nrr()
+        else:
+            scope, from_text = self.source(depth)
         if self.choices.chance(self.flavour.join):
             more, right = self.source(depth)
             condition = self.join_condition(scope, more)
             if condition and self.choices.chance(50):
                 from_text = f"{from_text} JOIN {right} ON {condition}"
             else:
-                from_text, where = f"{from_text}, {right}", [condition] if condition else []
+                from_text, where = f"{from_text}, {right}", where + ([condition] if condition else [])
             scope = scope + more
+        scope = scope + beside
         if self.choices.chance(30):
             where.append(self.predicate(scope))
         tail = f" WHERE {' AND '.join(where)}" if where else ""
@@ -297,6 +318,31 @@ class _Maker:
         window = self.window() if is_stream else ""
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
+
+    def with_nrr(self) -> tuple[tuple[Column, ...], tuple[Column, ...], str, list[str]]:
+        """A stream with one or two NON RETROACTIVE relations: the columns of it and of them, their text, conditions."""
+        self.names += 1
+        alias = f"x{self.names}"
+        table = self.choices.pick([t for t in self.tables if t.is_stream])
+        scope = tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns)
+        text = f"{table.name}{self.window()} AS {alias}"
+        beside: tuple[Column, ...] = ()
+        where: list[str] = []
+        for nrr in self.nrrs[: self.choices.integer(1, len(self.nrrs))]:
+            self.names += 1
+            more = tuple(Column(f"x{self.names}.{c.name}", c.type) for c in nrr.columns)
+            name = nrr.name
+            if self.choices.chance(15):
+                name = f"(SELECT * FROM {nrr.name} WHERE {self.predicate(nrr.columns)})"
+            right = f"{name} AS x{self.names}"
+            condition = self.join_condition(scope + beside, more) or f"{scope[0].name} = {more[0].name}"
+            if self.choices.chance(50):
+                text = f"{text} JOIN {right} ON {condition}"
+            else:
+                text = f"{right}, {text}" if self.choices.chance(30) else f"{text}, {right}"
+                where.append(condition)
+            beside += more
+        return scope, beside, text, where
 
     def window(self) -> str:
         kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))

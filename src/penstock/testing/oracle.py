@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra import Algebra, Scan, Source, Window, leaves
+from penstock.algebra import Algebra, NRRJoin, Scan, Source, Window, leaves
 from penstock.algebra.query import Query
 from penstock.testing.denotation import Stream, World, content, denote, first_instant, minus, steps, validity
 from penstock.testing.values import Event, Row, event_order
@@ -74,6 +74,8 @@ def _last_end(node: Algebra, world: World) -> int | None:
     WHERE drops count too, so that a rewritten plan stops at the same instant."""
     if isinstance(node, Scan):
         return max((ts for ts, _ in world.rows[node.source.name] if ts != BEGIN), default=None)
+    if isinstance(node, NRRJoin):
+        return _last_end(node.left, world)
     last = max((end for end in (_last_end(child, world) for child in node.inputs) if end is not None), default=None)
     if last is None or not isinstance(node, Window):
         return last

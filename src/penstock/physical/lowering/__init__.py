@@ -1,7 +1,17 @@
 """One lowering per logical operator, a file per family; importing this package registers them all."""
 
-from penstock.physical.lowering import aggregates, joins, rowwise, streams
+from penstock.physical.lowering import aggregates, joins, nonretroactive, rowwise, streams
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.lowering.streams import lower_changes
 
-__all__ = ["Builder", "Lowered", "aggregates", "joins", "lower", "lower_changes", "rowwise", "streams"]
+__all__ = [
+    "Builder",
+    "Lowered",
+    "aggregates",
+    "joins",
+    "lower",
+    "lower_changes",
+    "nonretroactive",
+    "rowwise",
+    "streams",
+]

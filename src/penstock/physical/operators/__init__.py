@@ -10,6 +10,7 @@ from penstock.physical.operators.changes import Changes
 from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.operators.distinct import CountedDistinct, DistinctStar
 from penstock.physical.operators.join import Join, Lookup
+from penstock.physical.operators.nonretroactive import NRRJoin
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.static import Output, Static
@@ -22,6 +23,7 @@ from penstock.physical.plan import (
     JoinSpec,
     LanesSpec,
     LookupSpec,
+    NRRJoinSpec,
     OutputSpec,
     ProjectSpec,
     RStreamSpec,
@@ -49,6 +51,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
+    NRRJoinSpec: lambda spec, tables, shards: NRRJoin(spec),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
     RStreamSpec: lambda spec, tables, shards: RStream(spec),
     OutputSpec: lambda spec, tables, shards: Output(spec),

@@ -19,9 +19,10 @@ from penstock.testing.denotation.base import (
     windowed,
 )
 from penstock.testing.denotation.core import validity
+from penstock.testing.denotation.nonretroactive import elements
 from penstock.testing.denotation.relations import content
 
 __all__ = [
-    "Bag", "Relation", "Stream", "World", "content", "denote", "first_instant", "minus", "relation", "steps",
-    "validity", "values_of", "windowed",
+    "Bag", "Relation", "Stream", "World", "content", "denote", "elements", "first_instant", "minus", "relation",
+    "steps", "validity", "values_of", "windowed",
 ]  # fmt: skip
