@@ -39,10 +39,11 @@ def _scan(node: Scan, builder: Builder) -> Lowered:
     apart = (source.timestamp, source.operation)
     named = source.primary_key or tuple(c for c in node.columns if c not in apart)
     key = tuple(node.columns.index(c) for c in named)
-    rule = UpdateRule.UNIQUE if source.operation is not None else UpdateRule.REPLACE
+    deletes = source.operation is not None
+    rule = UpdateRule.UNIQUE if deletes else UpdateRule.REPLACE
     spec = UpdatesSpec(
         source.name, key, node.schema.names, node.schema.types,
-        rule if source.primary_key else UpdateRule.BAG, source.non_retroactive and source.operation is not None and bool(source.primary_key),
+        rule if source.primary_key else UpdateRule.BAG, source.non_retroactive and deletes and bool(source.primary_key),
     )  # fmt: skip
     edge, stage, partitions = builder.keyed(scan, key)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
