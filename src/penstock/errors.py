@@ -36,6 +36,8 @@ CODES: dict[str, str] = {
     "P0306": "a view that depends on itself",
     "P0307": "a relation-to-stream operator over a stream",
     "P0310": "a NON RETROACTIVE relation that does not meet one stream",
+    "P0318": "WSTREAM over DISTINCT or negation, or without a window",
+    "P0319": "RESTORE where nothing can be restored",
     "P0401": "a source that cannot be read",
     "P0402": "a source whose columns do not fit its declaration",
     "P0403": "a malformed record in a source declared ON ERROR FAIL",

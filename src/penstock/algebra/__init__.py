@@ -2,17 +2,20 @@
 
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.join import Join
+from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, is_static, leaves
 from penstock.algebra.nonretroactive import NRRJoin, is_elementwise, is_nrr, unjoined
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
+from penstock.algebra.results import Restored, Results
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.scans import OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.setops import UnionAll
 from penstock.algebra.windows import Window, WindowKind
 
 __all__ = [
-    "Aggregate", "Algebra", "Distinct", "Join", "NRRJoin", "OnError", "Pattern", "Project", "RelationScan",
-    "RelationToStream", "Scan", "Select", "Source", "StreamKind", "StreamScan", "UnionAll", "Window", "WindowKind",
-    "evaluation_period", "is_elementwise", "is_nrr", "is_static", "leaves", "own_windows", "unjoined",
+    "Aggregate", "Algebra", "Distinct", "Join", "MultiJoin", "NRRJoin", "OnError", "Pattern", "Project",
+    "RelationScan", "RelationToStream", "Restored", "Results", "Scan", "Select", "Source", "StreamKind", "StreamScan",
+    "UnionAll", "Window", "WindowKind", "evaluation_period", "is_elementwise", "is_nrr", "is_static", "leaves",
+    "own_windows", "unjoined",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from functools import singledispatch
 
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.join import Join
+from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.nonretroactive import NRRJoin
 from penstock.algebra.rowwise import Project, Select
@@ -56,6 +57,7 @@ def _register(holds: Callable[[Algebra], bool], register: Callable[..., object])
     # The joined tuple lives within both sides, so one side is enough.
     register(Join, lambda node: holds(node.left) or holds(node.right))
     register(NRRJoin, lambda node: holds(node.left))
+    register(MultiJoin, lambda node: any(holds(member) for member in node.members))
     # An ungrouped aggregate has its row also where its input is empty.
     register(Aggregate, lambda node: bool(node.group) and holds(node.input))
 

@@ -30,7 +30,6 @@ from penstock.language.queries import (
     SetQuery,
     SortedQuery,
     Star,
-    StreamOperator,
     StreamQuery,
     ToStream,
     WindowSpec,
@@ -67,7 +66,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Count: "value",
         Align: "to",
         WindowSpec: "extent length slide align",
-        ToStream: "operator",
+        ToStream: "operator restore window",
         Star: "qualifier",
         Item: "value alias",
         NamedSource: "name window alias",
@@ -126,8 +125,6 @@ REFUSED: dict[tuple[type, str], Clause] = {
     (WindowSpec, "where"): Clause("WHERE in a window", _own("where_span")),
     (WindowSpec, "internal"): Clause("INTERNAL", _own("internal")),
     (WindowSpec, "frequency"): Clause("FREQUENCY", _own("frequency")),
-    (ToStream, "restore"): Clause("RESTORE", _own("restore")),
-    (ToStream, "window"): Clause("a window on WSTREAM", _own("window")),
     (NamedSource, "sample"): Clause("SAMPLE", _own("sample")),
     (JoinedSource, "natural"): Clause("NATURAL JOIN", _own("natural")),
     (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
@@ -177,8 +174,6 @@ def _values(node: object) -> Iterator[Refusal]:
             yield not_yet("RANGE in tuples", node.length.span)
         if isinstance(node.slide, Count):
             yield not_yet("SLIDE in rows", node.slide.span)
-    elif isinstance(node, ToStream) and node.operator is StreamOperator.WSTREAM:
-        yield not_yet("WSTREAM", node.span)
     elif isinstance(node, JoinedSource) and node.kind not in (JoinKind.INNER, JoinKind.CROSS):
         yield not_yet(f"{node.kind.value} JOIN", node.kind_span)
     elif isinstance(node, SetQuery) and not (node.kind is SetKind.UNION and node.all):

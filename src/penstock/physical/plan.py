@@ -152,9 +152,41 @@ class JoinSpec(Spec):
     right_types: tuple[pa.DataType, ...]
     residual: Expression | None
     strict: tuple[bool, bool]
+    note: str = field(default="", compare=False)
+    """why the plan has this join, for explain"""
 
     def describe(self) -> dict[str, str]:
-        return {"state": " / ".join("hash" if s else "runs by (key, ts)" for s in self.strict)}
+        return {"state": " / ".join("hash" if s else "runs by (key, ts)" for s in self.strict), "chosen": self.note}
+
+
+@dataclass(frozen=True)
+class MultiJoinSpec(Spec):
+    """Pipelined join. By input: the types of its columns; names, what explain calls it; strict, whether it may bring
+    negative tuples; orders, in which order its elements probe the others. classes: as in `algebra.MultiJoin`; order
+    and cost: what was chosen, and the tuples looked at per second that this is expected to cost."""
+
+    types: tuple[tuple[pa.DataType, ...], ...]
+    names: tuple[str, ...]
+    strict: tuple[bool, ...]
+    orders: tuple[tuple[int, ...], ...]
+    classes: tuple[tuple[int | None, ...], ...]
+    residual: Expression | None
+    order: tuple[int, ...]
+    cost: float
+    note: str = ""
+
+    def describe(self) -> dict[str, str]:
+        def shown(order: tuple[int, ...]) -> str:
+            return ", ".join(self.names[i] for i in order)
+
+        probes = "; ".join(f"{self.names[i]}: {shown(order)}" for i, order in enumerate(self.orders))
+        return {
+            "order": shown(self.order),
+            "probes": probes,
+            "cost": f"{self.cost:.4g} tuples/s",
+            "state": " / ".join("hash" if s else "runs by (key, ts)" for s in self.strict),
+            "chosen": self.note,
+        }
 
 
 @dataclass(frozen=True)
@@ -217,6 +249,28 @@ class RStreamSpec(Spec):
 
     def describe(self) -> dict[str, str]:
         return {"evaluated": self.mode.value}
+
+
+@dataclass(frozen=True)
+class ResultsSpec(Spec):
+    """The stream of all comings of a relation."""
+
+
+@dataclass(frozen=True)
+class ShortLivesSpec(Spec):
+    """The elements without a boundary align + k·slide in their validity, at the boundary behind them."""
+
+    slide: int
+    align: int
+
+
+@dataclass(frozen=True)
+class ShortChangesSpec(Spec):
+    """As ShortLives, of a relation's netted changes."""
+
+    slide: int
+    align: int
+    types: tuple[pa.DataType, ...]
 
 
 @dataclass(frozen=True)

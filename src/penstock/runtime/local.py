@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import OnError, Source
+from penstock.algebra.statistics import Statistics, observe
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import as_error
 from penstock.physical.answers import answer_table
@@ -27,7 +28,7 @@ from penstock.physical.keys import keyed_rows
 from penstock.physical.operators import Rejection, Tables
 from penstock.physical.plan import Plan
 from penstock.physical.planner import plan_queries
-from penstock.physical.progress import SourceProgress
+from penstock.physical.progress import SourceProgress, timed_sources
 
 
 @dataclass
@@ -132,14 +133,17 @@ def run_local(
     batch_rows: int | None = None,
     reload: bool = False,
     optimized: bool = True,
+    statistics: Statistics | None = None,
 ) -> LocalResult:
     """Answer `queries` over bounded inputs (source name -> table of all declared columns, in arrival order).
 
     seed: cut every input at random places and interleave the sources at random; batch_rows: cut evenly; neither: one
     batch each. reload: restore all state from its snapshot between batches. optimized: optimise the plans first.
+    statistics: what is known of the sources, observed of the inputs themselves for None.
     """
     ready = [replace(q, root=optimize(q.root)) if optimized else q for q in queries]
-    plan = plan_queries(ready)
+    sources = {name: source for q in ready for name, source in timed_sources(q.root).items()}
+    plan = plan_queries(ready, statistics or observe(sources, inputs))
     result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
     statics = compute_statics(plan, _static_rows(plan, inputs, result))
     job = LocalJob(plan, statics, shards, drain)

@@ -32,6 +32,7 @@ several shards; it raises AssertionError (or PenstockError) that says what diffe
 from __future__ import annotations
 
 import datetime as dt
+import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,8 +42,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.algebra.nodes import leaves
 from penstock.algebra.query import Query
-from penstock.algebra.scans import Source
+from penstock.algebra.scans import Scan, Source
+from penstock.algebra.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language import Bound, bind_script
 from penstock.runtime.local import LocalResult, run_local
@@ -94,13 +97,15 @@ class Case:
 
 @dataclass(frozen=True)
 class Run:
-    """One way to run a case on the local runtime; no answer may depend on it."""
+    """One way to run a case on the local runtime; no answer may depend on it. guesses: the seed of made-up
+    statistics to plan by, observed ones for None."""
 
     shards: int = 1
     seed: int | None = None
     batch_rows: int | None = None
     reload: bool = False
     optimized: bool = True
+    guesses: int | None = None
 
     def answer(self, queries: Sequence[Query], inputs: Mapping[str, pa.Table], drain: bool) -> LocalResult:
         return run_local(
@@ -112,15 +117,30 @@ class Run:
             self.batch_rows,
             reload=self.reload,
             optimized=self.optimized,
+            statistics=None if self.guesses is None else made_up(queries, self.guesses),
         )
+
+
+def made_up(queries: Sequence[Query], seed: int) -> Statistics:
+    """Random statistics of all sources of `queries`, so that joins take other orders and shapes."""
+    draw = random.Random(seed)
+    scans = (leaf.source for q in queries for leaf in leaves(q.root) if isinstance(leaf, Scan))
+    sources = {source.name.lower(): source for source in scans}
+    known = {
+        name: SourceStatistics(
+            10.0 ** draw.uniform(-2, 3), {f.name.lower(): float(draw.randint(1, 500)) for f in source.columns}
+        )
+        for name, source in sorted(sources.items())
+    }
+    return Statistics(known, draw.choice((1, 4)))
 
 
 RUNS = (
     Run(),
     Run(batch_rows=1),
-    Run(2, seed=1),
+    Run(2, seed=1, guesses=1),
     Run(3, seed=2, optimized=False),
-    Run(2, batch_rows=2, reload=True),
+    Run(2, batch_rows=2, reload=True, guesses=2),
 )
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
+
+from penstock.testing.generated_relations import Column, Relations, Table
 
 T = TypeVar("T")
 
@@ -65,6 +67,9 @@ class Flavour:
     static: int = 20
     disorder: int = 20
     calendar: int = 10
+    kept: int = 0
+    """WSTREAM and RESTORE"""
+    multi: int = 0
 
 
 FLAVOURS = (
@@ -73,8 +78,10 @@ FLAVOURS = (
     Flavour("groups", join=10, group=100, nested=10, union=5),
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
+    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
     Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
     Flavour("nrr", join=20, group=30, nested=20, updates=10, static=10, nrr=100, disorder=20),
+    Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
 )
 
@@ -102,21 +109,6 @@ ROUGH = "ROUGH"
 """A double that two correct programs may round differently: never a key, never compared."""
 
 
-@dataclass(frozen=True)
-class Column:
-    name: str
-    type: str
-
-
-@dataclass(frozen=True)
-class Table:
-    """Something that FROM may name. `timed`: a stream, which may take a window."""
-
-    name: str
-    columns: tuple[Column, ...]
-    is_stream: bool
-
-
 @dataclass
 class RandomCase:
     """A script and the rows of its sources as text, one list of cells a row."""
@@ -135,14 +127,15 @@ def random_case(choices: Choices, flavour: Flavour = FLAVOURS[0]) -> RandomCase:
     return _Maker(choices, flavour).case()
 
 
-class _Maker:
+class _Maker(Relations):
     def __init__(self, choices: Choices, flavour: Flavour) -> None:
         self.choices, self.flavour = choices, flavour
         self.result = RandomCase()
         self.tables: list[Table] = []
-        self.nrrs: list[Table] = []
         self.names = 0
         self.calendar = choices.chance(flavour.calendar)
+        self.slide: str | None = None
+        self.restored = False
 
     def case(self) -> RandomCase:
         self.stream("S")
@@ -224,38 +217,6 @@ class _Maker:
         self.declare("RELATION", name, declared + [f"{c.name} {c.type}" for c in columns], tail)
         self.tables.append(Table(name, columns, False))
 
-    def keyed(self, name: str) -> None:
-        """A relation with a primary key: static, replaced by key, or with + and -, some of which cannot be."""
-        columns = self.columns()
-        kind = self.choices.pick(("replace", "operation", "operation", "static"))
-        self.updates_by_key(name, columns, kind)
-        self.tables.append(Table(name, columns, False))
-
-    def nrr(self, name: str) -> Table:
-        """A NON RETROACTIVE relation; it may stand beside a stream only (`with_nrr`)."""
-        columns = self.columns()
-        kind = self.choices.pick(("operation", "replace", "insert"))
-        self.updates_by_key(name, columns, kind, "NON RETROACTIVE RELATION")
-        return Table(name, columns, False)
-
-    def updates_by_key(self, name: str, columns: tuple[Column, ...], kind: str, declared_as: str = "RELATION") -> None:
-        keys = ["k", *(c.name for c in columns[1:] if self.choices.chance(25))]
-        ticks = self.ticks(self.choices.integer(0, 9))
-        self.result.inputs[name] = [
-            [
-                *([self.tick(tick)] if kind != "static" else []),
-                *([self.choices.pick(("+", "-", "+"))] if kind == "operation" else []),
-                *self.row(columns),
-            ]
-            for tick in ticks
-        ]
-        declared = [f"ts {'TIMESTAMP' if self.calendar else 'INT'}"] if kind != "static" else []
-        declared += ["op STRING"] if kind == "operation" else []
-        declared += [f"{c.name} {c.type}" for c in columns]
-        declared += [f"PRIMARY KEY ({', '.join(keys)})"] if kind != "insert" else []
-        tail = f" TIMESTAMP BY ts{'' if self.calendar else ' UNIT SECOND'}" if kind != "static" else ""
-        self.declare(declared_as, name, declared, tail + (" OPERATION BY op" if kind == "operation" else ""))
-
     def view(self, name: str) -> None:
         text, columns, is_stream = self.query(root=False)
         if any(c.type == ROUGH for c in columns):
@@ -267,6 +228,8 @@ class _Maker:
 
     def query(self, root: bool, depth: int = 2) -> tuple[str, tuple[Column, ...], bool]:
         """A query's text, its columns, and whether it is surely a stream (an operator makes it one)."""
+        if self.choices.chance(self.flavour.kept):
+            return self.kept(depth)
         r2s = self.choices.pick(("ISTREAM", "DSTREAM", "RSTREAM")) if self.choices.chance(self.flavour.r2s) else None
         text, columns = self.select(None, root and r2s is None, depth)
         if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
@@ -278,14 +241,32 @@ class _Maker:
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
 
+    def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
+        """WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
+        plain = self.flavour
+        self.restored = restored = self.choices.chance(50)
+        if restored:
+            self.slide = f" SLIDE {self.choices.integer(2, 5)} SECOND"
+            self.slide += f" ALIGN TO {self.choices.integer(1, 3)} SECOND" if self.choices.chance(15) else ""
+        self.flavour = replace(plain, kept=0, nested=0, distinct=plain.distinct if restored else 0)
+        text, columns = self.select(None, False, 1)
+        if self.choices.chance(self.flavour.union):
+            text = f"{text} UNION ALL {self.select(columns, False, 1)[0]}"
+        self.flavour, self.slide = plain, None
+        if restored:
+            return f"{self.choices.pick(('ISTREAM', 'RSTREAM'))} RESTORE({text})", columns, True
+        return f"WSTREAM({text}){self.window() or ' [RANGE UNBOUNDED]'}", columns, False
+
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
         where: list[str] = []
         beside: tuple[Column, ...] = ()
-        if self.nrrs and self.choices.chance(70):
+        if many := self.choices.chance(self.flavour.multi):
+            scope, from_text, where = self.multi_join(depth)
+        elif self.nrrs and self.choices.chance(70):
             scope, beside, from_text, where = self.with_nrr()
         else:
             scope, from_text = self.source(depth)
-        if self.choices.chance(self.flavour.join):
+        if not many and self.choices.chance(self.flavour.join):
             more, right = self.source(depth)
             condition = self.join_condition(scope, more)
             if condition and self.choices.chance(50):
@@ -313,38 +294,19 @@ class _Maker:
             text, columns, is_stream = self.query(False, depth - 1)
             name = f"({text})"
         else:
-            table = self.choices.pick(self.tables)
+            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own; its first source is
+            # a stream.
+            bare = [t for t in self.tables if t.is_stream or (not self.restored and t.name in "RU")]
+            table = self.choices.pick(self.tables if self.slide is None else bare)
+            self.restored = False
             name, columns, is_stream = table.name, table.columns, table.is_stream
         window = self.window() if is_stream else ""
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
 
-    def with_nrr(self) -> tuple[tuple[Column, ...], tuple[Column, ...], str, list[str]]:
-        """A stream with one or two NON RETROACTIVE relations: the columns of it and of them, their text, conditions."""
-        self.names += 1
-        alias = f"x{self.names}"
-        table = self.choices.pick([t for t in self.tables if t.is_stream])
-        scope = tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns)
-        text = f"{table.name}{self.window()} AS {alias}"
-        beside: tuple[Column, ...] = ()
-        where: list[str] = []
-        for nrr in self.nrrs[: self.choices.integer(1, len(self.nrrs))]:
-            self.names += 1
-            more = tuple(Column(f"x{self.names}.{c.name}", c.type) for c in nrr.columns)
-            name = nrr.name
-            if self.choices.chance(15):
-                name = f"(SELECT * FROM {nrr.name} WHERE {self.predicate(nrr.columns)})"
-            right = f"{name} AS x{self.names}"
-            condition = self.join_condition(scope + beside, more) or f"{scope[0].name} = {more[0].name}"
-            if self.choices.chance(50):
-                text = f"{text} JOIN {right} ON {condition}"
-            else:
-                text = f"{right}, {text}" if self.choices.chance(30) else f"{text}, {right}"
-                where.append(condition)
-            beside += more
-        return scope, beside, text, where
-
     def window(self) -> str:
+        if self.slide is not None:
+            return f" [RANGE {self.choices.integer(1, 6)} SECOND{self.slide}]"
         kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
         if kind == "NONE":
             return ""
@@ -368,6 +330,35 @@ class _Maker:
             one, other = self.choices.pick(pairs)
             condition += f" AND {one.name} {self.choices.pick(('<=', '<>', '='))} {other.name}"
         return condition
+
+    def multi_join(self, depth: int) -> tuple[tuple[Column, ...], str, list[str]]:
+        """Three to five inputs joined on one attribute, in a chain or as a star, sometimes with a band: (columns, FROM,
+        WHERE)."""
+        shape = self.choices.pick(("common", "chain", "star"))
+        found = [self.source(depth) for _ in range(self.choices.pick((3, 4, 5)))]
+        text, where = found[0][1], []
+        for n, (scope, source) in enumerate(found[1:], 1):
+            others = found[n - 1][0] if shape == "chain" else found[0][0]
+            pairs = [(a, b) for a in others for b in scope if a.type == b.type]
+            condition = "1 = 1"
+            if pairs:
+                one, other = pairs[0] if shape == "common" else self.choices.pick(pairs)
+                condition = f"{one.name} = {other.name}"
+            if band := self.band(tuple(c for columns, _ in found[:n] for c in columns), scope):
+                condition += f" AND {band}"
+            if self.choices.chance(50):
+                text = f"{text} JOIN {source} ON {condition}"
+            else:
+                text = f"{text} CROSS JOIN {source}"
+                where.append(condition)
+        return tuple(c for columns, _ in found for c in columns), text, where
+
+    def band(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
+        pairs = [(a, b) for a in left for b in right if a.type == b.type == "INT"]
+        if not pairs or not self.choices.chance(25):
+            return None
+        one, other = self.choices.pick(pairs)
+        return f"{one.name} BETWEEN {other.name} - 1 AND {other.name} + {self.choices.integer(0, 2)}"
 
     def items(
         self, scope: tuple[Column, ...], wanted: tuple[Column, ...] | None

@@ -5,6 +5,7 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
+from penstock.testing.denotation import results
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
@@ -24,5 +25,6 @@ from penstock.testing.denotation.relations import content
 
 __all__ = [
     "Bag", "Relation", "Stream", "World", "content", "denote", "elements", "first_instant", "minus", "relation",
+    "results",
     "steps", "validity", "values_of", "windowed",
 ]  # fmt: skip
