@@ -83,7 +83,8 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Connector: "name options",
         TimestampBy: "column unit",
         ErrorPolicy: "policy",
-        CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key non_retroactive",
+        CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key non_retroactive"
+        " system_time idle",
         CreateView: "name columns query",
         CreateQuery: "name query into",
         BareQuery: "query",
@@ -130,8 +131,6 @@ REFUSED: dict[tuple[type, str], Clause] = {
     (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
     (SortedQuery, "order"): Clause("ORDER BY", _own("order_span")),
     (SortedQuery, "limit"): Clause("LIMIT", _own("limit_span")),
-    (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
-    (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
     (ExplainStatement, "analyze"): Clause("EXPLAIN ANALYZE", _own("analyze")),
 }
 

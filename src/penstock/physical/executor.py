@@ -155,7 +155,7 @@ class StageExecutor:
 
     def marks(self) -> dict[str, Any]:
         """Small state: operators' marks, and the progress seen."""
-        seen = {name: [p.first, p.high, p.ended] for name, p in self.progress.items()}
+        seen = {name: p.as_list() for name, p in self.progress.items()}
         marks = {str(step.id): m for step in self._graph.steps if (m := self._operators[step.id].marks())}
         return {"progress": seen, "operators": marks}
 

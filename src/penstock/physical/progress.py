@@ -24,22 +24,29 @@ NOTHING = BEGIN - 1
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """What has been seen of a source: its smallest and largest timestamp (None: nothing), and whether it has ended."""
+    """What has been seen of a source: its smallest and largest timestamp (None: nothing), and whether it has ended.
+    beat: a heartbeat told without an element, by the wall clock (`wallclock.py`)."""
 
     first: int | None = None
     high: int | None = None
     ended: bool = False
+    beat: int = NOTHING
 
     def merge(self, other: SourceProgress) -> SourceProgress:
         """What is known from both."""
         firsts = [f for f in (self.first, other.first) if f is not None]
         highs = [h for h in (self.high, other.high) if h is not None]
-        return SourceProgress(min(firsts, default=None), max(highs, default=None), self.ended or other.ended)
+        first, high = min(firsts, default=None), max(highs, default=None)
+        return SourceProgress(first, high, self.ended or other.ended, max(self.beat, other.beat))
 
     def heartbeat(self, slack: int) -> int:
         if self.ended:
             return END
-        return NOTHING if self.high is None else self.high - slack - 1
+        return self.beat if self.high is None else max(self.high - slack - 1, self.beat)
+
+    def as_list(self) -> list[int | bool | None]:
+        """As plain JSON; the arguments to make it of."""
+        return [self.first, self.high, self.ended, self.beat]
 
 
 Progress = Mapping[str, SourceProgress]
@@ -58,9 +65,10 @@ def query_heartbeat(root: Algebra, sources: Mapping[str, Source], progress: Prog
     seen = {name: progress.get(name, SourceProgress()) for name in sources}
     if not all(p.ended for p in seen.values()):
         return min(p.heartbeat(sources[name].slack) for name, p in seen.items())
-    highs = [p.high for p in seen.values() if p.high is not None]
-    if not highs:
+    if all(p.high is None for p in seen.values()):
         return NOTHING
+    # What the wall clock has told is told.
+    highs = [tick for p in seen.values() for tick in (p.high, p.beat) if tick is not None]
     if drain:
         return max([*highs, *(e for e in [last_end(root, seen)] if e is not None)])
     return max(highs)

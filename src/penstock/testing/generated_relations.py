@@ -46,6 +46,28 @@ class Relations:
         def window(self) -> str: ...
         def join_condition(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None: ...
 
+    def clock(self) -> None:
+        """When the rows of all timed sources come by the wall clock; streams may fall idle, or be stamped by it."""
+        stamped = self.calendar
+        for i, statement in enumerate(self.result.statements):
+            name = statement.split()[statement.split().index("(ts") - 1] if "(ts" in statement else None
+            if name is None:
+                continue
+            at, came = 0, []
+            for _ in self.result.inputs[name]:
+                at += self.choices.pick((1, 0, 2, 9))
+                came.append(self.tick(at))
+            self.result.arrivals[name] = came
+            if not statement.startswith("CREATE STREAM"):
+                continue
+            if stamped and self.choices.chance(50):
+                head, _, _ = statement.partition(" TIMESTAMP BY")
+                self.result.statements[i] = head.replace("(ts TIMESTAMP, ", "(") + " SYSTEM TIME;"
+                self.result.inputs[name] = [row[1:] for row in self.result.inputs[name]]
+            elif self.choices.chance(60):
+                timeout = f" IDLE TIMEOUT {self.choices.integer(1, 6)} SECONDS"
+                self.result.statements[i] = statement.removesuffix(";") + timeout + ";"
+
     def keyed(self, name: str) -> None:
         """A relation with a primary key: static, replaced by key, or with + and -, some of which cannot be."""
         columns = self.columns()

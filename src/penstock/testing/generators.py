@@ -64,6 +64,7 @@ class Flavour:
     updates: int = 0
     keyed: int = 0
     nrr: int = 0
+    clock: int = 0
     static: int = 20
     disorder: int = 20
     calendar: int = 10
@@ -80,6 +81,7 @@ FLAVOURS = (
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
     Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
     Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
+    Flavour("clock", join=40, group=30, nested=10, static=10, updates=20, clock=100, disorder=30, calendar=50),
     Flavour("nrr", join=20, group=30, nested=20, updates=10, static=10, nrr=100, disorder=20),
     Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
@@ -115,10 +117,15 @@ class RandomCase:
 
     statements: list[str] = field(default_factory=list)
     inputs: dict[str, list[list[str]]] = field(default_factory=dict)
+    arrivals: dict[str, list[str]] = field(default_factory=dict)
 
     def render(self) -> str:
         blocks = ["statement\n" + "\n".join(self.statements)]
-        blocks += [f"input {name}\n" + "\n".join(", ".join(row) for row in rows) for name, rows in self.inputs.items()]
+        for name, rows in self.inputs.items():
+            came = self.arrivals.get(name)
+            cells = rows if came is None else [[at, *row] for at, row in zip(came, rows, strict=True)]
+            head = f"input {name}" if came is None else f"input {name} by clock"
+            blocks.append(head + "\n" + "\n".join(", ".join(row) for row in cells))
         return "\n\n".join(blocks) + "\n"
 
 
@@ -151,7 +158,10 @@ class _Maker(Relations):
             self.nrrs = [self.nrr(name) for name in (("N", "M") if self.choices.chance(30) else ("N",))]
         for number in range(self.choices.integer(0, 2) if self.choices.chance(self.flavour.nested) else 0):
             self.view(f"V{number}")
-        for name in ("q", "p") if self.choices.chance(15) else ("q",):
+        if clocked := self.choices.chance(self.flavour.clock):
+            self.clock()
+        # What a stream that falls idle is told depends on all that it meets: with a clock there is one query.
+        for name in ("q", "p") if not clocked and self.choices.chance(15) else ("q",):
             self.result.statements.append(f"CREATE QUERY {name} AS {self.query(root=True)[0]};")
         return self.result
 
