@@ -12,14 +12,16 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from penstock.algebra.aggregate import Aggregate
+from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
+from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, is_static
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.scans import RelationScan
 from penstock.algebra.setops import UnionAll
-from penstock.algebra.windows import Window
+from penstock.algebra.windows import RowWindow, Window
 from penstock.types import Schema
 
 
@@ -113,8 +115,13 @@ def _join(node: Join) -> bool:
     return node.pattern is not Pattern.STRICT and has_lives(node.left) and has_lives(node.right)
 
 
+@_has_lives.register
+def _multi_join(node: MultiJoin) -> bool:
+    return node.pattern is not Pattern.STRICT and all(has_lives(member) for member in node.members)
+
+
 #: What WSTREAM may stand over: operators whose results still answer the query when they are kept beyond their time.
-_MAY_BE_KEPT = (Aggregate, Join, Project, RelationScan, Select, UnionAll, Window)
+_MAY_BE_KEPT = (Aggregate, Internal, Join, MultiJoin, Project, RelationScan, RowWindow, Select, UnionAll, Window)
 
 
 def not_to_be_kept(node: Algebra) -> Algebra | None:
@@ -128,7 +135,7 @@ def not_to_be_kept(node: Algebra) -> Algebra | None:
 
 def without_slide(node: Algebra) -> Algebra:
     """The query with its own windows re-evaluated all the time."""
-    if isinstance(node, Window):
+    if isinstance(node, Window | RowWindow):
         return replace(node, slide=None, align=0)
     if node.is_stream:
         return node

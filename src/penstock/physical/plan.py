@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import pyarrow as pa
 
 from penstock.algebra.query import Query
 from penstock.algebra.r2s import StreamKind
 from penstock.algebra.scans import Source
+from penstock.algebra.topk import SortKey
 from penstock.expressions.nodes import Expression
-from penstock.physical.lanes import LanePlan
+from penstock.physical.lane_plan import LanePlan
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,43 @@ class WindowSpec(Spec):
 
 
 @dataclass(frozen=True)
+class RowWindowSpec(Spec):
+    """The last `rows` elements of every partition, as the algebra's `RowWindow` says; step is 1 without SLIDE in rows.
+    arrival: elements are given in order of arrival; else those of one instant count in the order of their values."""
+
+    types: tuple[pa.DataType, ...]
+    rows: int
+    step: int
+    partition: tuple[int, ...]
+    length: int | None
+    slide: int | None
+    align: int
+    arrival: bool
+
+    def describe(self) -> dict[str, str]:
+        found = {"rows": str(self.rows)}
+        if self.step > 1:
+            found["step"] = str(self.step)
+        if self.length is not None:
+            found["length"] = str(self.length)
+        if self.slide is not None:
+            found["slide"] = str(self.slide)
+        return {**found, "order": "arrival" if self.arrival else "values"}
+
+
+@dataclass(frozen=True)
+class SampleSpec(Spec):
+    """The elements that a draw of `percent` keeps; seed and name (of the stream) decide the draws."""
+
+    percent: Fraction
+    seed: int
+    name: str
+
+    def describe(self) -> dict[str, str]:
+        return {"percent": f"{float(self.percent):g}", "seed": str(self.seed)}
+
+
+@dataclass(frozen=True)
 class LanesSpec(Spec):
     plan: LanePlan
     pre_aggregate: bool
@@ -140,6 +179,41 @@ class DistinctSpec(Spec):
 
     def describe(self) -> dict[str, str]:
         return {"state": "counts" if self.strict else "δ*"}
+
+
+class SetKind(enum.Enum):
+    """What a set operation makes of the copies of a tuple on either side."""
+
+    EXCEPT_ALL = "EXCEPT ALL"
+    INTERSECT_ALL = "INTERSECT ALL"
+    EXCEPT = "EXCEPT"
+    INTERSECT = "INTERSECT"
+
+
+@dataclass(frozen=True)
+class SetOperationSpec(Spec):
+    """Port 0 is the left side, port 1 the right."""
+
+    kind: SetKind
+    types: tuple[pa.DataType, ...]
+
+    def describe(self) -> dict[str, str]:
+        return {"kind": self.kind.value, "state": "counts"}
+
+
+@dataclass(frozen=True)
+class TopKSpec(Spec):
+    """The first rows by `order`, which names every column. step: `local`, of one shard's rows, or `final`."""
+
+    order: tuple[SortKey, ...]
+    limit: int
+    offset: int
+    types: tuple[pa.DataType, ...]
+    step: str = "final"
+
+    def describe(self) -> dict[str, str]:
+        found = {"limit": str(self.limit), "step": self.step, "state": "rows with counts"}
+        return found | ({"offset": str(self.offset)} if self.offset else {})
 
 
 @dataclass(frozen=True)

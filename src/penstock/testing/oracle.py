@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra import Algebra, NRRJoin, Scan, Source, Window, leaves
+from penstock.algebra import Algebra, NRRJoin, RowWindow, Scan, Source, Window, leaves
 from penstock.algebra.query import Query
 from penstock.testing.arrivals import Stamped, idle_beats, stamped_rows
 from penstock.testing.denotation import Stream, World, content, denote, first_instant, minus, steps, validity
@@ -84,7 +84,7 @@ def _last_end(node: Algebra, world: World) -> int | None:
     if isinstance(node, NRRJoin):
         return _last_end(node.left, world)
     last = max((end for end in (_last_end(child, world) for child in node.inputs) if end is not None), default=None)
-    if last is None or not isinstance(node, Window):
+    if last is None or not isinstance(node, Window | RowWindow):
         return last
     start, end = validity(node, last)
     return start if end == END else end

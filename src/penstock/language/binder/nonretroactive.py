@@ -25,12 +25,12 @@ class Attached:
 
 
 def refuse_unjoined(root: Algebra, span: Span, context: Context) -> None:
-    """Raises Refused after P0310 for a query in which an NRR meets no stream."""
+    """Raises Refused after P0340 for a query in which an NRR meets no stream."""
     for scan in unjoined(root):
         message = (
             f"{scan.source.name} is NON RETROACTIVE: it can only be joined with a stream or a time window over one"
         )
-        context.fail("P0310", message, span, _HINT)
+        context.fail("P0340", message, span, _HINT)
 
 
 #: Joins two inputs on conditions over the columns of both, the right ones behind the left ones.
@@ -38,7 +38,7 @@ JoinTwo = Callable[[Algebra, Algebra, list[Expression]], Algebra]
 
 
 def attach(members: Sequence[Input], conditions: list[Expression], join_two: JoinTwo, context: Context) -> Attached:
-    """Every NRR among `members` joined with its stream. Raises Refused after P0310 or P0302."""
+    """Every NRR among `members` joined with its stream. Raises Refused after P0340 or P0302."""
     owner = [i for i, member in enumerate(members) for _ in member.node.schema]
     columns = [[c for c, i in enumerate(owner) if i == number] for number in range(len(members))]
     read = {condition: {owner[c] for c in columns_of(condition)} for condition in conditions}
@@ -76,6 +76,6 @@ def _hosts(members: Sequence[Input], touched: list[set[int]], context: Context) 
         if len(named) != 1 or named[0] not in streams:
             other = "none" if not named else "several inputs of FROM" if len(named) > 1 else "another relation"
             message = f"a NON RETROACTIVE relation is joined with one stream or time window over it, this with {other}"
-            context.fail("P0310", message, members[nrr].span, _HINT)
+            context.fail("P0340", message, members[nrr].span, _HINT)
         found[nrr] = named[0]
     return found
