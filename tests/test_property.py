@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 
 from penstock.algebra.optimizer import optimize
 from penstock.language import Bound, bind_script
-from penstock.testing.cases import Run, case_inputs, parse_case
+from penstock.runtime.schedule import Arrivals
+from penstock.testing.cases import Run, case_arrivals, case_inputs, parse_case
 from penstock.testing.compare import assert_same, first_difference, show_events
 from penstock.testing.generators import FLAVOURS, Flavour, RandomCase, random_case
 from penstock.testing.oracle import run_oracle
 
 T = TypeVar("T")
 Inputs = dict[str, pa.Table]
-Check = Callable[[Bound, Inputs, Run, bool], None]
+Check = Callable[[Bound, Inputs, Arrivals | None, Run, bool], None]
 
 RUNTIME_CASES = 300
 SOAK_CASES = 2000
@@ -76,7 +77,8 @@ def explore(check: Check, flavour: Flavour, count: int, seed: int | None) -> Non
         if text not in told and not (told and time.monotonic() > first + SHRINK_SECONDS):
             try:
                 bound = bind_script("\n".join(case.statements))
-                check(bound, case_inputs(parse_case(case.render()), bound), run, drain)
+                parsed = parse_case(case.render())
+                check(bound, case_inputs(parsed, bound), case_arrivals(parsed, bound), run, drain)
             except Exception as error:
                 first = first or time.monotonic()
                 told[text] = f"{text}\n{type(error).__name__}: {error}"
@@ -91,10 +93,10 @@ def explore(check: Check, flavour: Flavour, count: int, seed: int | None) -> Non
     test()
 
 
-def runtime_is_oracle(bound: Bound, inputs: Inputs, run: Run, drain: bool) -> None:
-    result = run.answer(bound.queries, inputs, drain)
+def runtime_is_oracle(bound: Bound, inputs: Inputs, arrivals: Arrivals | None, run: Run, drain: bool) -> None:
+    result = run.answer(bound.queries, inputs, drain, arrivals)
     for query in bound.queries:
-        answer = run_oracle(query, inputs, drain)
+        answer = run_oracle(query, inputs, drain, arrivals=arrivals)
         assert_same(query, result.tables[query.name], answer)
         for name, reasons in answer.rejected.items():
             assert dict(result.rejected.get(name, {})) == reasons, f"rejected of {name}: {result.rejected}"
@@ -102,10 +104,10 @@ def runtime_is_oracle(bound: Bound, inputs: Inputs, run: Run, drain: bool) -> No
         assert {name: result.late.get(name, 0) for name in answer.late} == dict(answer.late)
 
 
-def optimised_is_written(bound: Bound, inputs: Inputs, _: Run, drain: bool) -> None:
+def optimised_is_written(bound: Bound, inputs: Inputs, arrivals: Arrivals | None, _: Run, drain: bool) -> None:
     for query in bound.queries:
-        written = run_oracle(query, inputs, drain)
-        rewritten = run_oracle(query, inputs, drain, optimized_root=optimize(query.root, check=True))
+        written = run_oracle(query, inputs, drain, arrivals=arrivals)
+        rewritten = run_oracle(query, inputs, drain, optimize(query.root, check=True), arrivals)
         ts = first_difference(written.events, rewritten.events)
         shown = [show_events(answer.events, query.domain) for answer in (written, rewritten)]
         assert ts is None, "\n".join([f"differs at {ts}; written:", *shown[0], "rewritten:", *shown[1]])

@@ -20,6 +20,7 @@ from penstock.algebra import (
     Except,
     Intersect,
     Join,
+    NRRJoin,
     Project,
     RelationScan,
     RelationToStream,
@@ -54,6 +55,7 @@ T = Source("T", True, WIDE, "MEMORY", timestamp=0, domain=SECONDS)
 R = Source("R", False, Schema((Field("k", INT), Field("v", INT), Field("w", LONG))), "MEMORY")
 CHANGES = Schema((Field("ts", LONG), Field("op", pa.string()), Field("k", INT), Field("v", INT)))
 U = Source("U", False, CHANGES, "MEMORY", timestamp=0, domain=SECONDS, operation=1)
+N = Source("N", False, CHANGES, "MEMORY", timestamp=0, domain=SECONDS, operation=1, non_retroactive=True)
 
 
 class Maker:
@@ -110,6 +112,7 @@ class Maker:
             lambda d: self.project(self.relation(d)),
             lambda d: self.select(self.join(d)),
             self.join,
+            lambda d: self.select(self.nrr_join(d)),
             lambda d: self.project(self.select(Distinct(self.relation(d)))),
             lambda d: self.project(self.window(RelationToStream(self.relation(d), self.draw.choice(list(StreamKind))))),
             lambda d: self.select(self.union(d)),
@@ -171,6 +174,18 @@ class Maker:
         joined = Join(left, right, equal)
         return Join(left, right, equal, self.condition(joined)) if self.draw.random() < 0.5 else joined
 
+    def nrr_join(self, depth: int) -> Algebra:
+        left: Algebra = Window(self.stream(depth), WindowKind.RANGE, self.draw.choice([1, 3]), self.slide)
+        if self.draw.random() < 0.3:
+            left = self.project(self.select(left))
+        right: Algebra = RelationScan(N, (2, 3))
+        if self.draw.random() < 0.3:
+            right = self.select(right)
+        one = self.column(left, INT)
+        equal = ((one.index, self.draw.choice([0, 1])),) if one and self.draw.random() < 0.6 else ()
+        joined = NRRJoin(left, right, equal)
+        return NRRJoin(left, right, equal, self.condition(joined)) if self.draw.random() < 0.5 else joined
+
     def union(self, depth: int) -> Algebra:
         def member() -> Algebra:
             below = self.relation(depth)
@@ -215,6 +230,7 @@ def tables(draw: random.Random) -> dict[str, pa.Table]:
         "T": table(WIDE, [(ts, value(), value(), value()) for ts in instants(draw.randint(0, 6))]),
         "R": table(R.columns, [(value(), value(), value()) for _ in range(3)]),
         "U": table(CHANGES, [(ts, draw.choice("++-"), value(), value()) for ts in instants(4)]),
+        "N": table(CHANGES, [(ts, draw.choice("++-"), value(), value()) for ts in instants(4)]),
     }
 
 

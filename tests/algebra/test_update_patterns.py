@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from penstock.algebra import (
     Internal,
     Intersect,
     Join,
+    NRRJoin,
     Pattern,
     Project,
     RelationScan,
@@ -59,6 +61,10 @@ def project(node: Algebra) -> Algebra:
 
 def join(left: Algebra, right: Algebra) -> Algebra:
     return Join(left, right, ((0, 0),))
+
+
+def nrr_join(left: Algebra) -> Algebra:
+    return NRRJoin(left, RelationScan(replace(UPDATED.source, non_retroactive=True), (0, 1)), ((0, 0),))
 
 
 def union(*members: Algebra) -> Algebra:
@@ -109,6 +115,10 @@ TABLE = [
     ("join WKS static", join(WKS, STATIC), "WKS"),
     ("join static WKS", join(STATIC, WKS), "WKS"),
     ("join MON static", join(MON, STATIC), "MON"),
+    # a NON RETROACTIVE relation does not add
+    ("nrr join WKS", nrr_join(WKS), "WKS"),
+    ("nrr join MON", nrr_join(MON), "MON"),
+    ("group of an nrr join", group(nrr_join(WKS)), "STR"),
     # duplicate elimination
     ("distinct MON", Distinct(MON), "MON"),
     ("distinct WKS", Distinct(WKS), "WK"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -61,6 +62,19 @@ def shown(run: InventedRun, terminal: bool = False) -> tuple[int, str]:
 def test_the_progress_line() -> None:
     assert progress_line(PROGRESS) == "12,345 rows in · 678 rows out · heartbeat 2013-01-01T05:00:00Z · 4,321 rows/s"
     assert "heartbeat none yet" in progress_line(RunProgress())
+
+
+def test_several_sources_show_a_heartbeat_each() -> None:
+    sources = {
+        "flights": SourceCounts(10, heartbeat="2013-01-01T05:00:00Z"),
+        "planes": SourceCounts(3),
+        "weather": SourceCounts(2, heartbeat="ended"),
+    }
+    told = replace(PROGRESS, sources=sources)
+    assert "heartbeat 2013-01-01T05:00:00Z (flights 2013-01-01T05:00:00Z, weather ended) ·" in progress_line(told)
+    lines = [line.split() for line in shown(InventedRun(told))[1].splitlines()]
+    assert ["flights", "10", "0", "0", "2013-01-01T05:00:00Z"] in lines
+    assert ["planes", "3", "0", "0"] in lines
 
 
 def test_a_run_that_ends_gives_a_summary() -> None:

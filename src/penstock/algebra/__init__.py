@@ -5,6 +5,7 @@ from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, is_static, leaves
+from penstock.algebra.nonretroactive import NRRJoin, is_elementwise, is_nrr, unjoined
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
 from penstock.algebra.results import Restored, Results
@@ -16,8 +17,8 @@ from penstock.algebra.topk import SortKey, TopK
 from penstock.algebra.windows import RowWindow, Window, WindowKind
 
 __all__ = [
-    "Aggregate", "Algebra", "Distinct", "Except", "Internal", "Intersect", "Join", "MultiJoin", "OnError", "Pattern",
-    "Project", "RelationScan", "RelationToStream", "Restored", "Results", "RowWindow", "Sample", "Scan", "Select",
-    "SortKey", "Source", "StreamKind", "StreamScan", "TopK", "UnionAll", "Window", "WindowKind", "evaluation_period",
-    "is_static", "leaves", "own_windows",
+    "Aggregate", "Algebra", "Distinct", "Except", "Internal", "Intersect", "Join", "MultiJoin", "NRRJoin", "OnError",
+    "Pattern", "Project", "RelationScan", "RelationToStream", "Restored", "Results", "RowWindow", "Sample", "Scan",
+    "Select", "SortKey", "Source", "StreamKind", "StreamScan", "TopK", "UnionAll", "Window", "WindowKind",
+    "evaluation_period", "is_elementwise", "is_nrr", "is_static", "leaves", "own_windows", "unjoined",
 ]  # fmt: skip

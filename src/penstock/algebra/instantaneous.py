@@ -19,6 +19,7 @@ from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.join import Join
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra
+from penstock.algebra.nonretroactive import NRRJoin
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.setops import Except, Intersect, UnionAll
 from penstock.algebra.topk import TopK
@@ -66,6 +67,7 @@ def _register(holds: Callable[[Algebra], bool], register: Callable[..., object])
     register(UnionAll, lambda node: all(holds(member) for member in node.members))
     # The joined tuple lives within both sides, so one side is enough.
     register(Join, lambda node: holds(node.left) or holds(node.right))
+    register(NRRJoin, lambda node: holds(node.left))
     register(MultiJoin, lambda node: any(holds(member) for member in node.members))
     register(Except, lambda node: holds(node.left))
     register(Intersect, lambda node: holds(node.left) or holds(node.right))

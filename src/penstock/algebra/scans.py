@@ -27,7 +27,9 @@ class Source:
     pairs, keys in lower case; timestamp: position of the timestamp column, None for a static relation;
     domain: what its ticks are, None for a static relation; slack: ORDER WITHIN in ticks;
     operation: position of the OPERATION BY column (`+` or `-`), relations only; primary_key: positions of the columns
-    that no two rows of the relation share; non_retroactive: an updated relation that is a NON RETROACTIVE one.
+    that no two rows of the relation share; non_retroactive: an updated relation that is a NON RETROACTIVE one;
+    system_time: a stream whose elements are stamped on ingest (timestamp is None then); idle: its IDLE TIMEOUT in
+    microseconds of wall clock.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Source:
     operation: int | None = None
     primary_key: tuple[int, ...] = ()
     non_retroactive: bool = False
+    system_time: bool = False
+    idle: int | None = None
 
     @property
     def is_static(self) -> bool:

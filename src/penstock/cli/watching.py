@@ -20,8 +20,12 @@ _LOG_WIDTH = 200
 
 
 def progress_line(progress: RunProgress) -> str:
-    """`1,200 rows in · 80 rows out · heartbeat 2013-01-01T05:00:00Z · 400 rows/s`."""
+    """`1,200 rows in · 80 rows out · heartbeat 2013-01-01T05:00:00Z · 400 rows/s`; where several sources have a
+    heartbeat of their own, each of them behind the heartbeat that they make."""
     heartbeat = progress.heartbeat or "none yet"
+    each = [f"{name} {counts.heartbeat}" for name, counts in progress.sources.items() if counts.heartbeat]
+    if len(each) > 1:
+        heartbeat += f" ({', '.join(each)})"
     return (
         f"{progress.rows_in:,} rows in · {progress.rows_out:,} rows out · heartbeat {heartbeat}"
         f" · {progress.rows_per_second:,.0f} rows/s"
@@ -91,9 +95,9 @@ def _advice(counts: SourceCounts) -> str:
 
 
 def _sources(progress: RunProgress) -> Table:
-    table = _table("source", "rows", "late", "malformed")
+    table = _table("source", "rows", "late", "malformed", "known to")
     for name, counts in progress.sources.items():
-        table.add_row(escape(name), f"{counts.rows:,}", f"{counts.late:,}", f"{counts.malformed:,}")
+        table.add_row(escape(name), f"{counts.rows:,}", f"{counts.late:,}", f"{counts.malformed:,}", counts.heartbeat)
     return table
 
 
@@ -114,6 +118,6 @@ def _table(name: str, *rest: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(name, overflow="fold")
     for heading in rest:
-        text = heading in ("result", "final to")
+        text = heading in ("result", "final to", "known to")
         table.add_column(heading, justify="left" if text else "right", overflow="fold")
     return table

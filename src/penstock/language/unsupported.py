@@ -89,7 +89,8 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Connector: "name options",
         TimestampBy: "column unit",
         ErrorPolicy: "policy",
-        CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key",
+        CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key non_retroactive"
+        " system_time idle",
         CreateView: "name columns query",
         CreateQuery: "name query into",
         BareQuery: "query",
@@ -130,9 +131,6 @@ REFUSED: dict[tuple[type, str], Clause] = {
     (WindowSpec, "frequency"): Clause("FREQUENCY", _own("frequency")),
     (JoinedSource, "natural"): Clause("NATURAL JOIN", _own("natural")),
     (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
-    (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
-    (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
-    (CreateSource, "non_retroactive"): Clause("NON RETROACTIVE", _own("non_retroactive")),
 }
 
 

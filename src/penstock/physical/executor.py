@@ -169,6 +169,12 @@ class StageExecutor:
             for name, query in self._plan.queries.items()
         }
 
+    def source_heartbeats(self) -> dict[str, int]:
+        """Up to where each source's time is known; `END` of one that has ended."""
+        return {
+            n: p.heartbeat(self._plan.sources[n].slack) for n, p in self.progress.items() if n in self._plan.sources
+        }
+
     def _final(self, answers: list[Elements], heartbeat: int) -> list[Elements]:
         # A step shared with a query that ends later has gone further than this one may.
         kept = (e.filter(e.ts <= heartbeat) for e in answers)
@@ -186,7 +192,7 @@ class StageExecutor:
 
     def marks(self) -> dict[str, Any]:
         """Small state: operators' marks, and the progress seen."""
-        seen = {name: [p.first, p.high, p.ended] for name, p in self.progress.items()}
+        seen = {name: p.as_list() for name, p in self.progress.items()}
         marks = {str(step.id): m for step in self._graph.steps if (m := self._operators[step.id].marks())}
         return {"progress": seen, "operators": marks}
 

@@ -1,7 +1,7 @@
 """Stamping: from records to stream elements. Timestamps become ticks, late and unusable records are set apart.
 
 An element is late when its timestamp is more than the slack below the largest seen before it, in arrival order
-(LANGUAGE 1). The largest seen before a batch is handed in, so the verdict does not depend on how input was cut.
+(LANGUAGE 1). What was seen before a batch is handed in, so the verdict does not depend on how input was cut.
 """
 
 from __future__ import annotations
@@ -42,14 +42,13 @@ def read_columns(source: Source, needed: Sequence[int]) -> tuple[int, ...]:
 
 
 def stamp(
-    source: Source, batch: pa.RecordBatch, columns: Sequence[int], needed: Sequence[int], high: int | None
-) -> Stamped:
-    """Stamp a batch whose columns are the declared ones at `columns`; `high`: the largest timestamp seen before it."""
-    assert source.timestamp is not None
+    source: Source, batch: pa.RecordBatch, columns: Sequence[int], needed: Sequence[int], seen: SourceProgress,
+    now: int | Int64s | None = None,
+) -> Stamped:  # fmt: skip
+    """Stamp a batch whose columns are the declared ones at `columns`. seen: what was seen of the source before it; now:
+    the stamp of a SYSTEM TIME stream, for all rows or each."""
     length = batch.num_rows
-    column = batch.column(columns.index(source.timestamp))
-    usable = column.is_valid().to_numpy(zero_copy_only=False)
-    ts = ticks(column)
+    ts, usable = _ticks(source, batch, columns, now)
     reasons: dict[int, str] = {int(i): "no timestamp" for i in np.flatnonzero(~usable)}
     outside = usable & ((ts <= -(2**61)) | (ts >= 2**61))
     if outside.any():
@@ -64,19 +63,27 @@ def stamp(
         absent = usable & batch.column(columns.index(position)).is_null().to_numpy(zero_copy_only=False)
         reasons |= dict.fromkeys(np.flatnonzero(absent).tolist(), NULL_KEY)
         usable = usable & ~absent
-    seen_before = NOTHING if high is None else high
+    seen_before = NOTHING if seen.high is None else seen.high
     largest = np.maximum(np.maximum.accumulate(np.where(usable, ts, NOTHING)), seen_before) if length else ts
     late = usable & (ts < largest - source.slack)
+    if not source.system_time:
+        # What an idle stream says too late: the heartbeat went on without it.
+        late |= usable & (ts <= seen.beat)
     kept = usable & ~late
     progress = SourceProgress(
         int(ts[kept].min()) if kept.any() else None,
-        int(largest[-1]) if length and largest[-1] > NOTHING else high,
+        int(largest[-1]) if length and largest[-1] > NOTHING else seen.high,
     )
     elements = _elements(source, batch, columns, needed, ts, sign, kept)
     lates = np.flatnonzero(late)
     unusable = np.array(sorted(reasons), np.int64)
     return Stamped(
-        elements, lates, largest[lates] - ts[lates], unusable, tuple(reasons[int(i)] for i in unusable), progress
+        elements,
+        lates,
+        np.maximum(largest[lates], seen.beat + 1 + source.slack) - ts[lates],
+        unusable,
+        tuple(reasons[int(i)] for i in unusable),
+        progress,
     )
 
 
@@ -87,6 +94,18 @@ def _elements(
     chosen = tuple(batch.column(columns.index(c)) for c in needed)
     whole = Elements(chosen, ts, np.full(len(ts), END, np.int64), sign)
     return whole.filter(kept)
+
+
+def _ticks(
+    source: Source, batch: pa.RecordBatch, columns: Sequence[int], now: int | Int64s | None
+) -> tuple[Int64s, Bools]:
+    """The timestamps of the rows, and which of them have one."""
+    if source.timestamp is None:
+        assert now is not None
+        stamps: Int64s = np.broadcast_to(np.asarray(now, np.int64), batch.num_rows).copy()
+        return stamps, np.ones(batch.num_rows, np.bool_)
+    column = batch.column(columns.index(source.timestamp))
+    return ticks(column), column.is_valid().to_numpy(zero_copy_only=False)
 
 
 def ticks(column: pa.Array) -> Int64s:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 
 from penstock.algebra.nodes import Algebra, leaves
+from penstock.algebra.nonretroactive import NRRJoin
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.windows import RowWindow, Window
 from penstock.physical.elements import round_up
@@ -23,22 +24,29 @@ NOTHING = BEGIN - 1
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """What has been seen of a source: its smallest and largest timestamp (None: nothing), and whether it has ended."""
+    """What has been seen of a source: its smallest and largest timestamp (None: nothing), and whether it has ended.
+    beat: a heartbeat told without an element, by the wall clock (`wallclock.py`)."""
 
     first: int | None = None
     high: int | None = None
     ended: bool = False
+    beat: int = NOTHING
 
     def merge(self, other: SourceProgress) -> SourceProgress:
         """What is known from both."""
         firsts = [f for f in (self.first, other.first) if f is not None]
         highs = [h for h in (self.high, other.high) if h is not None]
-        return SourceProgress(min(firsts, default=None), max(highs, default=None), self.ended or other.ended)
+        first, high = min(firsts, default=None), max(highs, default=None)
+        return SourceProgress(first, high, self.ended or other.ended, max(self.beat, other.beat))
 
     def heartbeat(self, slack: int) -> int:
         if self.ended:
             return END
-        return NOTHING if self.high is None else self.high - slack - 1
+        return self.beat if self.high is None else max(self.high - slack - 1, self.beat)
+
+    def as_list(self) -> list[int | bool | None]:
+        """As plain JSON; the arguments to make it of."""
+        return [self.first, self.high, self.ended, self.beat]
 
 
 Progress = Mapping[str, SourceProgress]
@@ -57,9 +65,10 @@ def query_heartbeat(root: Algebra, sources: Mapping[str, Source], progress: Prog
     seen = {name: progress.get(name, SourceProgress()) for name in sources}
     if not all(p.ended for p in seen.values()):
         return min(p.heartbeat(sources[name].slack) for name, p in seen.items())
-    highs = [p.high for p in seen.values() if p.high is not None]
-    if not highs:
+    if all(p.high is None for p in seen.values()):
         return NOTHING
+    # What the wall clock has told is told.
+    highs = [tick for p in seen.values() for tick in (p.high, p.beat) if tick is not None]
     if drain:
         return max([*highs, *(e for e in [last_end(root, seen)] if e is not None)])
     return max(highs)
@@ -84,6 +93,12 @@ def last_end(node: Algebra, progress: Progress) -> int | None:
 @last_end.register
 def _scan(node: Scan, progress: Progress) -> int | None:
     return None if node.source.is_static else progress[node.source.name].high
+
+
+@last_end.register
+def _nrr_join(node: NRRJoin, progress: Progress) -> int | None:
+    # An update joins nothing by itself.
+    return last_end(node.left, progress)
 
 
 @last_end.register(Window)

@@ -32,6 +32,7 @@ from penstock.physical.operators import Rejection
 from penstock.physical.plan import Plan, ScanSpec
 from penstock.physical.planner import plan_queries
 from penstock.physical.progress import NOTHING, SourceProgress
+from penstock.physical.wallclock import wall_clock
 from penstock.runtime.local import LocalJob
 from penstock.runtime.statics import read_statics
 from penstock.tree import Node, transform_up, walk
@@ -136,7 +137,8 @@ class _Reader:
             return []
         if parsed.rejected and self._source.on_error is OnError.FAIL:
             raise as_error(parsed.rejected[0], self._source.name)
-        stamped = stamp(self._source, parsed.batch, self._columns, self._needed, self.progress.high)
+        now = max(wall_clock(), self.progress.high or 0)
+        stamped = stamp(self._source, parsed.batch, self._columns, self._needed, self.progress, now)
         self.progress = self.progress.merge(stamped.progress)
         for scan in self._scans:
             scan.rows_in += parsed.batch.num_rows + len(parsed.rejected)

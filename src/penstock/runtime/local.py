@@ -6,11 +6,9 @@ answers do not depend on either, which is what the property tests check.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 import pyarrow as pa
 
@@ -30,6 +28,8 @@ from penstock.physical.operators import Rejection, Tables
 from penstock.physical.plan import Plan
 from penstock.physical.planner import plan_queries
 from penstock.physical.progress import SourceProgress, timed_sources
+from penstock.physical.wallclock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
+from penstock.runtime.schedule import Arrivals, rounds, rounds_by_clock
 
 
 @dataclass
@@ -138,12 +138,15 @@ def run_local(
     reload: bool = False,
     optimized: bool = True,
     statistics: Statistics | None = None,
+    arrivals: Arrivals | None = None,
+    clock: Callable[[], int] = wall_clock,
 ) -> LocalResult:
     """Answer `queries` over bounded inputs (source name -> table of all declared columns, in arrival order).
 
     seed: cut every input at random places and interleave the sources at random; batch_rows: cut evenly; neither: one
     batch each. reload: restore all state from its snapshot between batches. optimized: optimise the plans first.
-    statistics: what is known of the sources, observed of the inputs themselves for None.
+    arrivals: when each row comes by the wall clock, in microseconds, for SYSTEM TIME and IDLE TIMEOUT; without them
+    `clock` is read once a round. statistics: what is known of the sources, observed of the inputs themselves for None.
     """
     ready = [replace(q, root=optimize(q.root)) if optimized else q for q in queries]
     sources = {name: source for q in ready for name, source in timed_sources(q.root).items()}
@@ -153,18 +156,32 @@ def run_local(
     job = LocalJob(plan, statics, shards, drain)
     seen = {name: SourceProgress() for name in plan.sources}
     answers: dict[str, list[pa.Table]] = {q.name: [] for q in ready}
-    for pieces, ended in _schedule(plan, inputs, seed, batch_rows):
+    wall: WallClock | None = None
+    peers = peers_of(q.root for q in ready)
+    if arrivals is not None:
+        seen = {name: SourceProgress(ended=inputs[name].num_rows == 0) for name in plan.sources}
+        schedule = rounds_by_clock(plan.sources, inputs, arrivals, seed)
+    else:
+        schedule = rounds(plan.sources, inputs, seed, batch_rows)
+    for due in schedule:
+        if uses_wall_clock(plan.sources.values()):
+            now = clock() if due.now is None else due.now
+            wall = advance(wall or begin(plan.sources.values(), now), now, plan.sources, peers, seen, due.ended)
+            seen = wall.on(seen)
+            wall = wall.spoken(piece.source for piece in due.pieces)
         stamped: dict[str, list[Elements]] = {}
-        for name, batch in pieces:
+        for piece in due.pieces:
+            name, batch = piece.source, piece.batch
             ingest, source = job.ingests[name], plan.sources[name]
             columns = read_columns(source, ingest.columns)
             chosen = pa.RecordBatch.from_arrays([batch.column(c) for c in columns], names=[str(c) for c in columns])
-            taken = stamp(source, chosen, columns, ingest.columns, seen[name].high)
+            stamps = piece.stamps if piece.stamps is not None or wall is None else wall.now
+            taken = stamp(source, chosen, columns, ingest.columns, seen[name], stamps)
             seen[name] = seen[name].merge(taken.progress)
             result.late[name] += len(taken.late)
             result.unusable[name] += len(taken.unusable)
             stamped.setdefault(name, []).append(taken.elements)
-        for name in ended:
+        for name in due.ended:
             seen[name] = replace(seen[name], ended=True)
         for query, parts in job.round(stamped, seen).items():
             answers[query].append(answer_table(plan.queries[query], parts))
@@ -198,35 +215,3 @@ def _reject(result: LocalResult, source: Source, record: Rejected) -> None:
         result.unusable[source.name] = result.unusable.get(source.name, 0) + 1
     else:
         result.rejected.setdefault(source.name, Counter())[record.reason] += 1
-
-
-Piece = tuple[str, pa.RecordBatch]
-
-
-def _schedule(
-    plan: Plan, inputs: Mapping[str, pa.Table], seed: int | None, batch_rows: int | None
-) -> Iterator[tuple[list[Piece], list[str]]]:
-    """Rounds of input: pieces of sources, and the sources that end with the round."""
-    draw = random.Random(seed)
-    waiting = {name: _pieces(inputs[name], draw if seed is not None else None, batch_rows) for name in plan.sources}
-    if not waiting:
-        yield [], []
-    while waiting:
-        chosen = list(waiting) if seed is None else draw.sample(sorted(waiting), draw.randint(1, len(waiting)))
-        pieces = [(name, waiting[name].pop(0)) for name in chosen if waiting[name]]
-        ended = [name for name in chosen if not waiting[name]]
-        for name in ended:
-            del waiting[name]
-        yield pieces, ended
-
-
-def _pieces(table: pa.Table, draw: random.Random | None, batch_rows: int | None) -> list[pa.RecordBatch]:
-    table = table.combine_chunks()
-    size = table.num_rows
-    if draw is not None:
-        cuts = sorted(draw.randint(0, size) for _ in range(draw.randint(0, min(8, size))))
-    else:
-        cuts = list(range(batch_rows, size, batch_rows)) if batch_rows else []
-    bounds = [0, *cuts, size]
-    parts = (table.slice(a, b - a) for a, b in pairwise(bounds))
-    return [part.to_batches()[0] if part.num_rows else pa.RecordBatch.from_pylist([], part.schema) for part in parts]

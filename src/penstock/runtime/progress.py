@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 class SourceCounts:
     """rows: records read, whatever became of them; late, malformed: kept out of the queries; needed_slack: the ORDER
     WITHIN that would have kept the late ones, as people write it, None when none came late; reasons: malformed records
-    by what was wrong."""
+    by what was wrong; heartbeat: how far its time is known, as people read it, `ended` at its end, empty for a static
+    relation and before anything came."""
 
     rows: int = 0
     late: int = 0
     malformed: int = 0
     needed_slack: str | None = None
     reasons: dict[str, int] = field(default_factory=dict)
+    heartbeat: str = ""
 
 
 @dataclass

@@ -19,6 +19,8 @@
     1, +, 10
     ...
 
+Rows of `input S by clock` begin with a cell more: when they come by the wall clock, in seconds since 1970 or as a
+timestamp.
 `advance` stands for a pause between batches: answers may not depend on it, and the runner cuts the input there and at
 many other places. `expect q drain` is the answer when time runs on after the input. `late S 2` says how many rows of S
 come too late, `rejected R 1 duplicate primary key` how many updates of R its relation cannot take, for that reason (no
@@ -50,13 +52,14 @@ from penstock.algebra.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language import Bound, bind_script
 from penstock.runtime.local import LocalResult, run_local
+from penstock.runtime.schedule import Arrivals
 from penstock.testing.compare import assert_same, first_difference, show_events
 from penstock.testing.oracle import run_oracle
 from penstock.testing.values import Event
 from penstock.types import CALENDAR, TimeDomain
 
 _HEADER = re.compile(
-    r"(?P<kind>statement|advance)$|(?P<input>input) (?P<source>\w+)$"
+    r"(?P<kind>statement|advance)$|(?P<input>input) (?P<source>\w+)(?P<clock> by clock)?$"
     r"|(?P<expect>expect) (?P<query>\w+)(?P<drain> drain)?$"
     r"|(?P<rejected>rejected) (?P<relation>\w+) (?P<times>\d+) (?P<reason>.+)$"
     r"|(?P<late>late) (?P<stream>\w+) (?P<count>\d+)$|(?P<error>error) (?P<code>P\d{4})(?: (?P<place>\d+:\d+))?$"
@@ -85,11 +88,13 @@ class Refused:
 
 @dataclass
 class Case:
-    """A parsed file. `inputs`: source -> its batches -> rows as text."""
+    """A parsed file. `inputs`: source -> its batches -> rows as text; `arrivals`: of sources by clock, when each row
+    comes, in microseconds."""
 
     name: str
     script: str = ""
     inputs: dict[str, list[list[list[str]]]] = field(default_factory=dict)
+    arrivals: dict[str, list[int]] = field(default_factory=dict)
     expects: list[Expect] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     late: dict[str, int] = field(default_factory=dict)
@@ -108,7 +113,9 @@ class Run:
     optimized: bool = True
     guesses: int | None = None
 
-    def answer(self, queries: Sequence[Query], inputs: Mapping[str, pa.Table], drain: bool) -> LocalResult:
+    def answer(
+        self, queries: Sequence[Query], inputs: Mapping[str, pa.Table], drain: bool, arrivals: Arrivals | None = None
+    ) -> LocalResult:
         return run_local(
             queries,
             inputs,
@@ -119,6 +126,7 @@ class Run:
             reload=self.reload,
             optimized=self.optimized,
             statistics=None if self.guesses is None else made_up(queries, self.guesses),
+            arrivals=arrivals,
         )
 
 
@@ -159,7 +167,11 @@ def parse_case(text: str, name: str = "case") -> Case:
         elif header["input"]:
             batches = case.inputs.setdefault(header["source"], [])
             batches.extend([] for _ in range(batch + 1 - len(batches)))
-            batches[batch] += _rows(body)
+            rows = _rows(body)
+            if header["clock"]:
+                case.arrivals.setdefault(header["source"], []).extend(_arrival(row[0]) for row in rows)
+                rows = [row[1:] for row in rows]
+            batches[batch] += rows
         elif header["expect"]:
             rows = _rows(body)
             case.expects.append(Expect(header["query"], bool(header["drain"]), rows[0], rows[1:], line))
@@ -255,6 +267,10 @@ def parse_tick(text: str, domain: TimeDomain) -> int:
     return (_instant(text) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 
 
+def _arrival(text: str) -> int:
+    return int(text) * 1_000_000 if text.isdigit() else parse_tick(text, CALENDAR)
+
+
 def input_table(source: Source, rows: Sequence[Sequence[str]]) -> pa.Table:
     """Rows of text as a table of the declared columns."""
     arrays = [
@@ -295,7 +311,7 @@ def check_case(case: Case, runs: Sequence[Run] = RUNS) -> None:
     for drain in sorted({expect.drain for expect in case.expects}):
         chosen = [expect for expect in case.expects if expect.drain == drain]
         for expect in chosen:
-            _check_oracle(case, queries[expect.query.lower()], expect, inputs)
+            _check_oracle(case, queries[expect.query.lower()], expect, inputs, case_arrivals(case, bound))
         for run in runs:
             _check_local(case, bound, chosen, inputs, drain, run)
 
@@ -329,8 +345,18 @@ def case_inputs(case: Case, bound: Bound) -> dict[str, pa.Table]:
     return inputs
 
 
-def _check_oracle(case: Case, query: Query, expect: Expect, inputs: Mapping[str, pa.Table]) -> None:
-    answer = run_oracle(query, inputs, expect.drain)
+def case_arrivals(case: Case, bound: Bound) -> Arrivals | None:
+    """When the rows come by the wall clock; None where the case has no clock. A source without rows has none."""
+    if not case.arrivals:
+        return None
+    given = {name.lower(): found for name, found in case.arrivals.items()}
+    return {source.name: given.get(source.name.lower(), []) for source in bound.catalog.sources.values()}
+
+
+def _check_oracle(
+    case: Case, query: Query, expect: Expect, inputs: Mapping[str, pa.Table], arrivals: Arrivals | None
+) -> None:
+    answer = run_oracle(query, inputs, expect.drain, arrivals=arrivals)
     expected = expected_events(query, expect)
     if first_difference(expected, answer.events) is not None:
         shown = "\n".join(show_events(answer.events, query.domain))
@@ -344,7 +370,7 @@ def _check_oracle(case: Case, query: Query, expect: Expect, inputs: Mapping[str,
 def _check_local(
     case: Case, bound: Bound, expects: list[Expect], inputs: Mapping[str, pa.Table], drain: bool, run: Run
 ) -> None:
-    result = run.answer(bound.queries, inputs, drain)
+    result = run.answer(bound.queries, inputs, drain, case_arrivals(case, bound))
     for query, expect in ((q, e) for q in bound.queries for e in expects if e.query.lower() == q.name.lower()):
         try:
             assert_same(query, result.tables[query.name], expected_events(query, expect))

@@ -18,6 +18,8 @@ class Flavour:
     r2s: int = 30
     updates: int = 0
     keyed: int = 0
+    nrr: int = 0
+    clock: int = 0
     static: int = 20
     disorder: int = 20
     calendar: int = 10
@@ -42,6 +44,8 @@ FLAVOURS = (
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
     Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
     Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
+    Flavour("clock", join=40, group=30, nested=10, static=10, updates=20, clock=100, disorder=30, calendar=50),
+    Flavour("nrr", join=20, group=30, nested=20, updates=10, static=10, nrr=100, disorder=20),
     Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
     Flavour(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from penstock.testing.cells import COMPARED, ROUGH, VALUES
 from penstock.testing.choices import Choices, seeded_choices
 from penstock.testing.flavours import FLAVOURS, Flavour
+from penstock.testing.generated_relations import Column, Relations, Table
 from penstock.testing.random_aggregates import ordered_aggregate, plain_aggregate
 from penstock.testing.random_windows import row_window, time_window
 from penstock.testing.samples import STATEMENTS as SAMPLES
@@ -23,26 +24,12 @@ from penstock.testing.user_calls import user_aggregate
 __all__ = [
     "FLAVOURS",
     "Choices",
+    "Column",
     "Flavour",
     "RandomCase",
     "random_case",
     "seeded_choices",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Column:
-    name: str
-    type: str
-
-
-@dataclass(frozen=True)
-class Table:
-    """Something that FROM may name. `timed`: a stream, which may take a window."""
-
-    name: str
-    columns: tuple[Column, ...]
-    is_stream: bool
 
 
 @dataclass
@@ -51,10 +38,15 @@ class RandomCase:
 
     statements: list[str] = field(default_factory=list)
     inputs: dict[str, list[list[str]]] = field(default_factory=dict)
+    arrivals: dict[str, list[str]] = field(default_factory=dict)
 
     def render(self) -> str:
         blocks = ["statement\n" + "\n".join(self.statements)]
-        blocks += [f"input {name}\n" + "\n".join(", ".join(row) for row in rows) for name, rows in self.inputs.items()]
+        for name, rows in self.inputs.items():
+            came = self.arrivals.get(name)
+            cells = rows if came is None else [[at, *row] for at, row in zip(came, rows, strict=True)]
+            head = f"input {name}" if came is None else f"input {name} by clock"
+            blocks.append(head + "\n" + "\n".join(", ".join(row) for row in cells))
         return "\n\n".join(blocks) + "\n"
 
 
@@ -63,7 +55,7 @@ def random_case(choices: Choices, flavour: Flavour = FLAVOURS[0]) -> RandomCase:
     return _Maker(choices, flavour).case()
 
 
-class _Maker:
+class _Maker(Relations):
     def __init__(self, choices: Choices, flavour: Flavour) -> None:
         self.choices, self.flavour = choices, flavour
         self.result = RandomCase()
@@ -89,9 +81,14 @@ class _Maker:
             self.updated("U")
         if self.choices.chance(self.flavour.keyed):
             self.keyed("K")
+        if self.choices.chance(self.flavour.nrr):
+            self.nrrs = [self.nrr(name) for name in (("N", "M") if self.choices.chance(30) else ("N",))]
         for number in range(self.choices.integer(0, 2) if self.choices.chance(self.flavour.nested) else 0):
             self.view(f"V{number}")
-        for name in ("q", "p") if self.choices.chance(15) else ("q",):
+        if clocked := self.choices.chance(self.flavour.clock):
+            self.clock()
+        # What a stream that falls idle is told depends on all that it meets: with a clock there is one query.
+        for name in ("q", "p") if not clocked and self.choices.chance(15) else ("q",):
             self.result.statements.append(f"CREATE QUERY {name} AS {self.query(root=True)[0]};")
         return self.result
 
@@ -157,27 +154,6 @@ class _Maker:
         self.declare("RELATION", name, declared + [f"{c.name} {c.type}" for c in columns], tail)
         self.tables.append(Table(name, columns, False))
 
-    def keyed(self, name: str) -> None:
-        """A relation with a primary key: static, replaced by key, or with + and -, some of which cannot be."""
-        columns = self.columns()
-        kind = self.choices.pick(("replace", "operation", "operation", "static"))
-        keys = ["k", *(c.name for c in columns[1:] if self.choices.chance(25))]
-        ticks = self.ticks(self.choices.integer(0, 9))
-        self.result.inputs[name] = [
-            [
-                *([self.tick(tick)] if kind != "static" else []),
-                *([self.choices.pick(("+", "-", "+"))] if kind == "operation" else []),
-                *self.row(columns),
-            ]
-            for tick in ticks
-        ]
-        declared = [f"ts {'TIMESTAMP' if self.calendar else 'INT'}"] if kind != "static" else []
-        declared += ["op STRING"] if kind == "operation" else []
-        declared += [f"{c.name} {c.type}" for c in columns] + [f"PRIMARY KEY ({', '.join(keys)})"]
-        tail = f" TIMESTAMP BY ts{'' if self.calendar else ' UNIT SECOND'}" if kind != "static" else ""
-        self.declare("RELATION", name, declared, tail + (" OPERATION BY op" if kind == "operation" else ""))
-        self.tables.append(Table(name, columns, False))
-
     def view(self, name: str) -> None:
         text, columns, is_stream = self.query(root=False)
         if any(c.type == ROUGH for c in columns):
@@ -226,8 +202,11 @@ class _Maker:
         internal = self.choices.chance(self.flavour.internal)
         source = self.internal_source if internal else lambda: self.source(depth)
         where: list[str] = []
+        beside: tuple[Column, ...] = ()
         if many := not internal and self.choices.chance(self.flavour.multi):
             scope, from_text, where = self.multi_join(depth)
+        elif self.nrrs and self.choices.chance(70):
+            scope, beside, from_text, where = self.with_nrr()
         else:
             scope, from_text = source()
         self.internal = self.internal or internal
@@ -237,8 +216,9 @@ class _Maker:
             if condition and self.choices.chance(50):
                 from_text = f"{from_text} JOIN {right} ON {condition}"
             else:
-                from_text, where = f"{from_text}, {right}", [condition] if condition else []
+                from_text, where = f"{from_text}, {right}", where + ([condition] if condition else [])
             scope = scope + more
+        scope = scope + beside
         if self.choices.chance(30):
             where.append(self.predicate(scope))
         tail = f" WHERE {' AND '.join(where)}" if where else ""

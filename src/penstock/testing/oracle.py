@@ -16,8 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra import Algebra, RowWindow, Scan, Source, Window, leaves
+from penstock.algebra import Algebra, NRRJoin, RowWindow, Scan, Source, Window, leaves
 from penstock.algebra.query import Query
+from penstock.testing.arrivals import Stamped, idle_beats, stamped_rows
 from penstock.testing.denotation import Stream, World, content, denote, first_instant, minus, steps, validity
 from penstock.testing.values import Event, Row, event_order
 from penstock.types import BEGIN, END
@@ -48,16 +49,22 @@ class Answer:
 
 
 def run_oracle(
-    query: Query, inputs: Mapping[str, pa.Table], drain: bool = False, optimized_root: Algebra | None = None
-) -> Answer:
+    query: Query, inputs: Mapping[str, pa.Table], drain: bool = False, optimized_root: Algebra | None = None,
+    arrivals: Mapping[str, Sequence[int]] | None = None,
+) -> Answer:  # fmt: skip
     """The answer of `query` over bounded `inputs`: source name -> table of its declared columns in arrival order.
-    `optimized_root` is executed in place of the query's own root, to show that a rewriting kept the meaning."""
+    `optimized_root` is executed in place of the query's own root, to show that a rewriting kept the meaning. arrivals:
+    when each row of a source came by the wall clock, in microseconds, for SYSTEM TIME and IDLE TIMEOUT."""
     root = optimized_root or query.root
     sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
     stamped, late = {}, {}
+    idle = idle_beats(sources, inputs, arrivals or {})
     for name, source in sources.items():
-        rows = _stamped(source, inputs.get(name))
-        stamped[name] = rows if source.is_static else _in_time(rows, source.slack)
+        came = (arrivals or {}).get(name)
+        rows = stamped_rows(source, inputs.get(name), came)
+        stamped[name] = [(ts, row) for ts, row, _ in rows]
+        if not source.is_static:
+            stamped[name] = _in_time(rows, source.slack, idle.get(name, {}))
         late[name] = len(rows) - len(stamped[name])
     rejected = {name: _rejected(source, stamped[name]) for name, source in sources.items() if not source.is_stream}
     timed = [ts for name, rows in stamped.items() if not sources[name].is_static for ts, _ in rows]
@@ -74,6 +81,8 @@ def _last_end(node: Algebra, world: World) -> int | None:
     WHERE drops count too, so that a rewritten plan stops at the same instant."""
     if isinstance(node, Scan):
         return max((ts for ts, _ in world.rows[node.source.name] if ts != BEGIN), default=None)
+    if isinstance(node, NRRJoin):
+        return _last_end(node.left, world)
     last = max((end for end in (_last_end(child, world) for child in node.inputs) if end is not None), default=None)
     if last is None or not isinstance(node, Window | RowWindow):
         return last
@@ -94,34 +103,18 @@ def _events(root: Algebra, world: World) -> list[Event]:
     return [event for event in found if event[0] <= world.final]
 
 
-def _stamped(source: Source, table: pa.Table | None) -> list[tuple[int, Row]]:
-    """The rows of a source with their ticks, in arrival order. A row without a timestamp, an operation or a part of its
-    primary key is no element."""
-    if table is None or not table.num_rows:
-        return []
-    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-    ticks = [BEGIN] * len(rows)
-    if source.timestamp is not None:
-        ticks = table.column(source.timestamp).cast(pa.int64()).to_pylist()
-    return [(ts, row) for ts, row in zip(ticks, rows, strict=True) if ts is not None and _usable(source, row)]
-
-
-def _usable(source: Source, row: Row) -> bool:
-    known = source.operation is None or row[source.operation] in ("+", "-")
-    return known and all(row[i] is not None for i in source.primary_key)
-
-
 def _rejected(source: Source, rows: Sequence[tuple[int, Row]]) -> dict[str, int]:
     _, reasons = content(source, [row for _, row in sorted(rows, key=lambda row: row[0])])
     return dict(Counter(reasons))
 
 
-def _in_time(rows: Sequence[tuple[int, Row]], slack: int) -> list[tuple[int, Row]]:
-    """Without the late rows: those older than the largest timestamp seen before them by more than the slack."""
+def _in_time(rows: Sequence[Stamped], slack: int, beats: Mapping[int, int]) -> list[tuple[int, Row]]:
+    """Without the late rows: those older than the largest timestamp seen before them by more than the slack, or not
+    after the heartbeat that was told while their stream was idle. beats: that heartbeat at each instant of arrival."""
     kept: list[tuple[int, Row]] = []
     largest = BEGIN
-    for ts, row in rows:
-        if ts >= largest - slack:
+    for ts, row, came in rows:
+        if ts >= largest - slack and ts > beats.get(came, BEGIN - 1):
             kept.append((ts, row))
         largest = max(largest, ts)
     return kept

@@ -19,6 +19,7 @@ from penstock.algebra.rules.merge_projections import merge_projections
 from penstock.algebra.rules.merge_selections import merge_selections
 from penstock.algebra.rules.prune_columns import prune_columns
 from penstock.algebra.rules.push_selection_below_window import push_selection_below_window
+from penstock.algebra.rules.push_selection_into_nrr_join import push_selection_into_nrr_join
 from penstock.algebra.rules.push_selection_through_aggregate import push_selection_through_aggregate
 from penstock.algebra.rules.push_selection_through_distinct import push_selection_through_distinct
 from penstock.algebra.rules.push_selection_through_except_intersect import push_selection_through_except_intersect
@@ -63,6 +64,7 @@ RULES: tuple[Rule, ...] = (
     Rule("merge_projections", merge_projections),
     Rule("remove_identity_projection", remove_identity_projection),
     Rule("remove_distinct", remove_distinct),
+    Rule("push_selection_into_nrr_join", push_selection_into_nrr_join),
     Rule("read_view_as_stream", read_view_as_stream),
     Rule("push_selection_through_projection", push_selection_through_projection),
     Rule("push_selection_through_union", push_selection_through_union),

@@ -14,6 +14,7 @@ from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra
+from penstock.algebra.nonretroactive import NRRJoin
 from penstock.algebra.r2s import RelationToStream
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.rules.support import column, over_inputs
@@ -37,6 +38,7 @@ def prune_columns(root: Algebra) -> Algebra:
     - a row window over a stream without an order of arrival: elements of one instant count in the order of their
       values, all of them; with one, ROWS 1 of (1,b) (2,a) is (2,a) also where only the letter is read;
     - a relation with updates: a `-` deletes a row that equals it in all columns, not in those that are read.
+    An NRR's rows are told apart by columns that nobody reads too, but as of one instant it is a bag like any other.
     A relation keeps at least one column. An operator that this file does not know reads all columns of its inputs.
     """
     return _exact(_all(root), root.schema.fields, named=True)
@@ -147,8 +149,9 @@ def _row_window(node: RowWindow, needed: frozenset[int]) -> _Pruned:
     )
 
 
-@_prune.register
-def _join(node: Join, needed: frozenset[int]) -> _Pruned:
+@_prune.register(Join)
+@_prune.register(NRRJoin)
+def _join(node: Join | NRRJoin, needed: frozenset[int]) -> _Pruned:
     width = len(node.left.schema)
     read = needed | (columns_of(node.residual) if node.residual is not None else frozenset())
     left_keys, right_keys = {pair[0] for pair in node.equal}, {pair[1] for pair in node.equal}
@@ -158,7 +161,7 @@ def _join(node: Join, needed: frozenset[int]) -> _Pruned:
     place = dict(left.place) | {width + i: offset + new for i, new in right.place.items()}
     equal = tuple((left.place[i], right.place[j]) for i, j in node.equal)
     residual = None if node.residual is None else remap(node.residual, lambda i: place[i])
-    return _Pruned(Join(left.node, right.node, equal, residual), place)
+    return _Pruned(replace(node, left=left.node, right=right.node, equal=equal, residual=residual), place)
 
 
 @_prune.register

@@ -17,6 +17,7 @@ from penstock.language.binder.connectors import bind_connector
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.scope import Scope
+from penstock.language.binder.windows import ticks
 from penstock.language.catalog import Row
 from penstock.language.dialect import span_of
 from penstock.language.queries import Name
@@ -35,8 +36,10 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
     timestamp, domain = None, None
     if statement.timestamp is not None:
         timestamp, domain = _timestamp(statement.timestamp, columns, context)
-    elif statement.is_stream and statement.system_time is None:
-        hint = "add TIMESTAMP BY column"
+    elif statement.system_time is not None:
+        domain = CALENDAR
+    elif statement.is_stream:
+        hint = "add TIMESTAMP BY column, or SYSTEM TIME to stamp its elements as they come"
         context.fail("P0209", f"stream {statement.name.text} has no timestamp", statement.name.span, hint)
     operation = None
     if statement.operation is not None:
@@ -53,11 +56,29 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
     if statement.slack is not None and domain is not None:
         interval = statement.slack.interval
         slack = context.guard(statement.slack.span, lambda: domain.ticks(interval))
+    idle = None
+    if statement.idle is not None:
+        idle = ticks(statement.idle, CALENDAR, context)
+    _system_time_alone(statement, context)
     on_error = OnError(statement.on_error.policy) if statement.on_error else OnError.DEAD_LETTER
     return Source(
         statement.name.text, statement.is_stream, columns, connector, options, timestamp, domain, slack, on_error,
-        operation, primary_key, statement.non_retroactive is not None,
+        operation, primary_key, statement.non_retroactive is not None, statement.system_time is not None, idle,
     )  # fmt: skip
+
+
+def _system_time_alone(statement: CreateSource, context: Context) -> None:
+    """SYSTEM TIME leaves nothing to say about timestamps: they come in order, and follow the clock in silence too."""
+    if statement.system_time is None:
+        return
+    others = (
+        ("TIMESTAMP BY", statement.timestamp.span if statement.timestamp else None),
+        ("ORDER WITHIN", statement.slack.span if statement.slack else None),
+        ("IDLE TIMEOUT", statement.idle_span if statement.idle else None),
+    )
+    for clause, span in others:
+        if span is not None:
+            context.fail("P0103", f"{clause} does not go with SYSTEM TIME", span, "leave one of them out")
 
 
 def _primary_key(

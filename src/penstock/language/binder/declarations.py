@@ -13,6 +13,7 @@ from penstock.language.binder.connectors import bind_connector
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.created import bind_rows, bind_source, distinct_names
 from penstock.language.binder.functions import bind_function, check_volatile
+from penstock.language.binder.nonretroactive import refuse_unjoined
 from penstock.language.binder.queries import QueryBinder
 from penstock.language.catalog import Catalog, Row, View
 from penstock.language.queries import Name, NamedSource, QueryTree
@@ -143,6 +144,7 @@ class ScriptBinder:
             self.settings = context.guard(span, lambda: self.settings.with_value(name, value))
         elif isinstance(statement, ExplainStatement):
             root = QueryBinder(context).root(statement.query)
+            refuse_unjoined(root, statement.query.span, context)
             check_volatile(root, statement.query.span, context)
             if declare and not context.errors:
                 text = self.source.slice(statement.query.span)
@@ -190,6 +192,7 @@ class ScriptBinder:
                 number += 1
             name = f"query_{number}"
         root = QueryBinder(context).root(statement.query)
+        refuse_unjoined(root, statement.query.span, context)
         check_volatile(root, statement.query.span, context)
         if declare and not context.errors and sink is not None:
             query = Query(name, root, SinkSpec(*sink), self.source.slice(statement.span))

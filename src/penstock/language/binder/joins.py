@@ -7,21 +7,33 @@ stays above, for the optimizer's push-down.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from penstock.algebra import Algebra, Join, Project, Select
+from penstock.algebra import Algebra, Join, NRRJoin, Project, Select, is_nrr
 from penstock.algebra.nodes import common_domain
 from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjunction, conjuncts, remap
 from penstock.expressions.text import to_sql
 from penstock.language.binder.context import Context
-from penstock.language.binder.sources import Inputs
+from penstock.language.binder.nonretroactive import attach
+from penstock.language.binder.sources import Input, Inputs
 from penstock.types import Field
 
 
 def build_joins(inputs: Inputs, where: Expression | None, context: Context) -> Algebra:
     """One relation over the columns of all inputs, with every condition applied. Raises Refused after P0302."""
     conditions = [part for c in (*inputs.conditions, *((where,) if where else ())) for part in conjuncts(c)]
-    owner = [i for i, member in enumerate(inputs.members) for _ in member.node.schema]
+    if len(inputs.members) > 1 and any(is_nrr(member.node) for member in inputs.members):
+        found = attach(inputs.members, conditions, partial(join_two, kind=NRRJoin), context)
+        node = _left_deep(found.members, found.conditions, context)
+        fields = tuple(f for member in inputs.members for f in member.node.schema)
+        return node if found.place == sorted(found.place) else Project(node, _columns(node, found.place), fields)
+    return _left_deep(inputs.members, conditions, context)
+
+
+def _left_deep(inputs: Sequence[Input], conditions: list[Expression], context: Context) -> Algebra:
+    owner = [i for i, member in enumerate(inputs) for _ in member.node.schema]
     placed: dict[int, list[Expression]] = {}
     above: list[Expression] = []
     for condition in conditions:
@@ -30,11 +42,11 @@ def build_joins(inputs: Inputs, where: Expression | None, context: Context) -> A
             placed.setdefault(max(members), []).append(condition)
         else:
             above.append(condition)
-    node = inputs.members[0].node
-    for i, member in enumerate(inputs.members[1:], 1):
+    node = inputs[0].node
+    for i, member in enumerate(inputs[1:], 1):
         left = node
         context.guard(member.span, lambda: common_domain((left, member.node)))  # noqa: B023
-        node = _join(node, member.node, placed.get(i, []))
+        node = join_two(node, member.node, placed.get(i, []))
     rest = conjunction(tuple(above))
     return Select(node, rest) if rest is not None else node
 
@@ -67,7 +79,10 @@ class _Side:
         return Project(self.node, (*columns, *self.computed), self.node.schema.fields + fields)
 
 
-def _join(left: Algebra, right: Algebra, conditions: list[Expression]) -> Algebra:
+def join_two(
+    left: Algebra, right: Algebra, conditions: list[Expression], kind: type[Join] | type[NRRJoin] = Join
+) -> Algebra:
+    """The join of two inputs over the columns of both, the right ones behind the left ones."""
     one, other = _Side(left, []), _Side(right, [])
     equal: list[tuple[int, int]] = []
     residual: list[Expression] = []
@@ -80,7 +95,7 @@ def _join(left: Algebra, right: Algebra, conditions: list[Expression]) -> Algebr
     extra = len(one.computed)
     width = one.width
     moved = [remap(c, lambda i: i if i < width else i + extra) for c in residual]
-    node: Algebra = Join(one.projected(), other.projected(), tuple(equal), conjunction(tuple(moved)))
+    node: Algebra = kind(one.projected(), other.projected(), tuple(equal), conjunction(tuple(moved)))
     if not extra and not other.computed:
         return node
     kept = [*range(width), *range(width + extra, width + extra + other.width)]

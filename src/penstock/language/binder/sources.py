@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan
+from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan, unjoined
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.timestamps import timestamp_column
 from penstock.errors import nearest
@@ -222,7 +222,8 @@ class SourceBinder:
 
 def as_stream(node: Algebra) -> Algebra:
     """A query's answer as LANGUAGE 4.3 has it: the ISTREAM of a relation that never loses a tuple, else as it is."""
-    if not node.is_stream and node.pattern is Pattern.MONOTONIC and node.domain is not None:
+    timed = not node.is_stream and node.domain is not None
+    if timed and node.pattern is Pattern.MONOTONIC and next(unjoined(node), None) is None:
         return RelationToStream(node, StreamKind.ISTREAM)
     return node
 

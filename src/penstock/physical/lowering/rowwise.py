@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.algebra import (
+    Algebra,
     Project,
     RelationScan,
     Select,
@@ -38,10 +39,11 @@ def _scan(node: Scan, builder: Builder) -> Lowered:
     apart = (source.timestamp, source.operation)
     named = source.primary_key or tuple(c for c in node.columns if c not in apart)
     key = tuple(node.columns.index(c) for c in named)
-    rule = UpdateRule.UNIQUE if source.operation is not None else UpdateRule.REPLACE
+    deletes = source.operation is not None
+    rule = UpdateRule.UNIQUE if deletes else UpdateRule.REPLACE
     spec = UpdatesSpec(
         source.name, key, node.schema.names, node.schema.types,
-        rule if source.primary_key else UpdateRule.BAG, source.non_retroactive and bool(source.primary_key),
+        rule if source.primary_key else UpdateRule.BAG, source.non_retroactive and deletes and bool(source.primary_key),
     )  # fmt: skip
     edge, stage, partitions = builder.keyed(scan, key)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
@@ -49,14 +51,22 @@ def _scan(node: Scan, builder: Builder) -> Lowered:
 
 @lower.register
 def _select(node: Select, builder: Builder) -> Lowered:
-    child = builder.lower(node.input)
+    return selected(node, builder.lower(node.input), builder)
+
+
+def selected(node: Select, child: Lowered, builder: Builder) -> Lowered:
+    """The selection of `node` over what `child` gives."""
     step = builder.add(FilterSpec(node.predicate), [Input(child.step)], child.stage, node)
     return replace(child, step=step)
 
 
 @lower.register
 def _project(node: Project, builder: Builder) -> Lowered:
-    child = builder.lower(node.input)
+    return projected(node, builder.lower(node.input), builder)
+
+
+def projected(node: Project, child: Lowered, builder: Builder) -> Lowered:
+    """The projection of `node` over what `child` gives."""
     step = builder.add(ProjectSpec(node.expressions), [Input(child.step)], child.stage, node)
     places = {e.index: i for i, e in reversed(list(enumerate(node.expressions))) if isinstance(e, Column)}
     return Lowered(step, child.stage, moved_partitions(child.partitions, places))
@@ -64,8 +74,13 @@ def _project(node: Project, builder: Builder) -> Lowered:
 
 @lower.register
 def _window(node: Window, builder: Builder) -> Lowered:
-    child = builder.lower(node.input)
-    step = builder.add(WindowSpec(node.lifetime, node.slide, node.align), [Input(child.step)], child.stage, node)
+    return windowed(node, node, builder.lower(node.input), builder)
+
+
+def windowed(window: Window, node: Algebra, child: Lowered, builder: Builder) -> Lowered:
+    """The elements that `child` gives with their validity in `window`; they are then those of `node`."""
+    spec = WindowSpec(window.lifetime, window.slide, window.align)
+    step = builder.add(spec, [Input(child.step)], child.stage, node)
     return replace(child, step=step)
 
 

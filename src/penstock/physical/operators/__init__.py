@@ -11,6 +11,7 @@ from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.operators.distinct import CountedDistinct, DistinctStar
 from penstock.physical.operators.join import Join, Lookup
 from penstock.physical.operators.multi_join import MultiJoin
+from penstock.physical.operators.nonretroactive import NRRJoin
 from penstock.physical.operators.results import Results, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
@@ -30,6 +31,7 @@ from penstock.physical.plan import (
     LanesSpec,
     LookupSpec,
     MultiJoinSpec,
+    NRRJoinSpec,
     OutputSpec,
     ProjectSpec,
     ResultsSpec,
@@ -71,6 +73,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     JoinSpec: lambda spec, tables, shards: Join(spec),
     MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
+    NRRJoinSpec: lambda spec, tables, shards: NRRJoin(spec),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
     RStreamSpec: lambda spec, tables, shards: RStream(spec),
     ResultsSpec: lambda spec, tables, shards: Results(spec),

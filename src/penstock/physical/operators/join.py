@@ -22,7 +22,7 @@ from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.runs import Run, Runs, probe_run
 
 #: Probes are cut so that one piece of output stays near this many rows.
-_PROBES_AT_ONCE = 1 << 18
+PROBES_AT_ONCE = 1 << 18
 
 
 class Join(Operator):
@@ -68,18 +68,18 @@ class Join(Operator):
         result: list[Elements] = []
         first, second = fingerprints([elements.columns[i] for i in self._keys[port]], len(elements))
         for run in runs:
-            for start in range(0, len(elements), _PROBES_AT_ONCE):
-                stop = min(start + _PROBES_AT_ONCE, len(elements))
+            for start in range(0, len(elements), PROBES_AT_ONCE):
+                stop = min(start + PROBES_AT_ONCE, len(elements))
                 part = elements.slice(start, stop)
                 probe, found = probe_run(run, part, first[start:stop], second[start:stop])
                 if len(probe):
                     mine, other = part.take(probe), run.elements.take(found)
                     pair = (mine, other) if port == 0 else (other, mine)
-                    result += _combine(*pair, self._spec.residual)
+                    result += combine(*pair, self._spec.residual)
         return result
 
 
-def _combine(left: Elements, right: Elements, residual: Expression | None) -> list[Elements]:
+def combine(left: Elements, right: Elements, residual: Expression | None) -> list[Elements]:
     """The joined elements of matching rows."""
     ts, exp = np.maximum(left.ts, right.ts), np.minimum(left.exp, right.exp)
     sign = None if left.sign is None and right.sign is None else left.signs * right.signs
@@ -113,11 +113,11 @@ class Lookup(Operator):
         elements = elements.filter(keyed(elements, self._spec.key))
         result: list[Elements] = []
         first, second = fingerprints([elements.columns[i] for i in self._spec.key], len(elements))
-        for start in range(0, len(elements), _PROBES_AT_ONCE):
-            stop = min(start + _PROBES_AT_ONCE, len(elements))
+        for start in range(0, len(elements), PROBES_AT_ONCE):
+            stop = min(start + PROBES_AT_ONCE, len(elements))
             part = elements.slice(start, stop)
             probe, found = probe_run(self._run, part, first[start:stop], second[start:stop])
             mine, other = part.take(probe), self._run.elements.take(found)
             pair = (other, mine) if self._spec.static_left else (mine, other)
-            result += _combine(*pair, self._spec.residual)
+            result += combine(*pair, self._spec.residual)
         return result

@@ -1,20 +1,23 @@
 """What each round of a job reads: splits of all sources, chosen by timestamp and bytes, deterministic from the offset.
 
-The offset of a round names, per source, how many splits are done and the largest timestamp seen before the round, so a
-replay after a crash reads the same splits with the same knowledge. The source that is behind in event time is read
-first, so that nothing piles up waiting for it (DESIGN 3).
+The offset of a round names, per source, how many splits are done and the largest timestamp seen before the round, and
+what the wall clock said when it was planned (SYSTEM TIME, IDLE TIMEOUT), so a replay after a crash reads the same
+splits with the same knowledge. The source that is behind in event time is read first, so that nothing piles up waiting
+for it (DESIGN 3).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import SourceConnector, Split
 from penstock.connectors.sources import open_source
+from penstock.physical.progress import SourceProgress
+from penstock.physical.wallclock import WallClock, advance, begin, uses_wall_clock, wall_clock
 from penstock.runtime.spark.folder import Folder, Intake, chunks_of, round_name
 from penstock.types import BEGIN
 
@@ -23,11 +26,15 @@ Offset = dict[str, Any]
 #: Seconds between two looks for new files of a watched source.
 _LOOK_EVERY = 0.25
 
+#: Microseconds between two rounds that only tell the time of SYSTEM TIME streams.
+_BEAT_EVERY = 500_000
+
 
 @dataclass(frozen=True)
 class Piece:
     """Work of one ingest task. source: None for a task that only tells progress; splits: to read in order; high: the
-    largest timestamp of the source before them; ended: sources that end with this round."""
+    largest timestamp of the source before them; now: the stamp of a SYSTEM TIME source; beat: what the clock has
+    told of the source; ended: sources that end with this round; beats: what the clock has told of every source."""
 
     round: str
     task: int
@@ -35,6 +42,9 @@ class Piece:
     splits: tuple[Split, ...] = ()
     high: int | None = None
     ended: tuple[str, ...] = ()
+    now: int | None = None
+    beat: int | None = None
+    beats: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass
@@ -52,10 +62,11 @@ class _Known:
 class Feed:
     """Plans the rounds of one job; lives on the driver's side."""
 
-    def __init__(self, folder: Folder, intake: Intake) -> None:
+    def __init__(self, folder: Folder, intake: Intake, clock: Callable[[], int] = wall_clock) -> None:
         self._folder = folder
         self._intake = intake
         self._known = {source.name: _Known(source, open_source(source)) for source in intake.sources}
+        self._clock = clock
         self._look_again = 0.0
         for name, known in self._known.items():
             known.splits = folder.read_splits(name)
@@ -70,26 +81,65 @@ class Feed:
         high = self._highs(start)
         done = self._choose(start["done"], high)
         ended = self._ended(done)
-        if done == start["done"] and ended == start["ended"] and start["round"] > 0:
+        quiet = done == start["done"] and ended == start["ended"] and start["round"] > 0
+        wall = self._wall(start, high, ended) if self._by_clock else None
+        if quiet and (wall is None or not self._worth_a_round(start, wall)):
             return start
-        return {"round": start["round"] + 1, "done": done, "high": high, "ended": ended}
+        after: Offset = {"round": start["round"] + 1, "done": done, "high": high, "ended": ended}
+        if wall is not None:
+            spoken = [name for name in self._known if done[name] > start["done"].get(name, 0)]
+            after["wall"] = wall.spoken(spoken).as_json()
+        return after
+
+    @property
+    def _by_clock(self) -> bool:
+        return uses_wall_clock(k.source for k in self._known.values())
+
+    def _wall(self, start: Offset, high: Mapping[str, int | None], ended: list[str]) -> WallClock:
+        """What the wall clock says of the round after `start`."""
+        now = self._clock()
+        sources = {**self._intake.frames, **{name: known.source for name, known in self._known.items()}}
+        seen = {n: SourceProgress(None, high.get(n), n in start["ended"]) for n in self._known}
+        seen |= self._frames_seen()
+        before = WallClock(**start["wall"]) if "wall" in start else begin(sources.values(), now)
+        return advance(before, now, sources, self._intake.peers, seen, ended)
+
+    def _worth_a_round(self, start: Offset, wall: WallClock) -> bool:
+        """Whether a round without rows tells anything: an idle stream lets go, or the time of a SYSTEM TIME stream went
+        on for long enough."""
+        before = WallClock(**start["wall"])
+        if wall.now - before.now >= _BEAT_EVERY:
+            return wall.beats != before.beats
+        told = (name for name, known in self._known.items() if not known.source.system_time)
+        return any(wall.beats.get(name) != before.beats.get(name) for name in told)
+
+    def _frames_seen(self) -> dict[str, SourceProgress]:
+        """What was seen of the DataFrame sources, which Spark reads."""
+        found: dict[str, SourceProgress] = {}
+        for round_ in (r for r in self._folder.rounds() if r.startswith("b")):
+            for name, seen in self._folder.read_seen(round_).items():
+                found[name] = found.get(name, SourceProgress()).merge(SourceProgress(None, seen.high))
+        return found
 
     def pieces(self, start: Offset, end: Offset) -> list[Piece]:
         """The tasks of the round that leads from `start` to `end`."""
         found: list[Piece] = []
         number = round_name(end["round"])
+        wall = WallClock(**end["wall"]) if "wall" in end else WallClock(0)
+        beats = tuple(sorted(wall.beats.items()))
         for name, known in self._known.items():
             todo = known.splits[start["done"].get(name, 0) : end["done"][name]]
             high = end["high"][name]
             for run in chunks_of(todo, self._intake.parallelism if known.statistics else 1) if todo else ():
-                found.append(Piece(number, len(found), name, tuple(run), high))
+                now = wall.now if known.source.system_time else None
+                found.append(Piece(number, len(found), name, tuple(run), high, (), now, wall.beats.get(name)))
                 highs = [s.high for s in run if s.high is not None]
                 high = max([h for h in (high, *highs) if h is not None], default=None)
         ended = tuple(end["ended"])
         if not found:
-            return [Piece(number, 0, None, ended=ended)]
-        # The first task tells what has ended; a task of its own for that would wait for a free core.
-        return [replace(found[0], ended=ended), *found[1:]]
+            return [Piece(number, 0, None, ended=ended, beats=beats)]
+        # The first task tells what has ended and what the clock says; a task of its own would wait for a free core.
+        return [replace(found[0], ended=ended, beats=beats), *found[1:]]
 
     def _discover(self, first: bool) -> None:
         if not first and time.monotonic() < self._look_again:
@@ -116,7 +166,11 @@ class Feed:
     def _choose(self, done: Mapping[str, int], high: Mapping[str, int | None]) -> dict[str, int]:
         """How many splits of each source are done after the round: the one behind in time is read first."""
         chosen = {name: done.get(name, 0) for name in self._known}
-        frontier = {name: BEGIN if high.get(name) is None else int(high[name] or 0) for name in self._known}
+        # What is stamped as it comes is read as it comes, whatever time it is elsewhere.
+        frontier = {
+            name: BEGIN if high.get(name) is None or known.source.system_time else int(high[name] or 0)
+            for name, known in self._known.items()
+        }
         budget = self._intake.max_batch_bytes
         while True:
             open_ = [n for n, k in self._known.items() if chosen[n] < len(k.splits)]

@@ -40,12 +40,15 @@ STATICS = "statics"
 @dataclass(frozen=True)
 class Intake:
     """What is read and how much at once. sources: the timed sources that our reader reads; spark_sources: those that
-    come as Spark DataFrames; parallelism: how many tasks may read side by side."""
+    come as Spark DataFrames; parallelism: how many tasks may read side by side; frames: what declares those;
+    peers: which sources meet which in a query."""
 
     sources: tuple[Source, ...]
     spark_sources: frozenset[str]
     max_batch_bytes: int
     parallelism: int
+    frames: Mapping[str, Source] = field(default_factory=dict)
+    peers: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from penstock.connectors.sources import open_source
 from penstock.physical.elements import Elements
 from penstock.physical.executor import IngestExecutor, Port, Result, cut
 from penstock.physical.ingest import Stamped, read_columns, stamp
-from penstock.physical.progress import SourceProgress
+from penstock.physical.progress import NOTHING, SourceProgress
 from penstock.runtime.spark.feed import Piece
 from penstock.runtime.spark.folder import Folder, Job, Seen
 from penstock.runtime.spark.packets import Packet, by_shard, port_packets, round_packet
@@ -26,15 +26,19 @@ _MOST_LETTERS = 100_000
 
 
 class Ingest:
-    """Work on one piece of one source. task: the number of the piece in its round; high: the largest timestamp seen
-    before it."""
+    """Work on one piece of one source. task: the number of the piece in its round; high, beat: what was known of the
+    source before it; now: the stamp of SYSTEM TIME."""
 
-    def __init__(self, job: Job, tables: dict[str, Elements], source: Source, high: int | None, task: int) -> None:
+    def __init__(
+        self, job: Job, tables: dict[str, Elements], source: Source, high: int | None, task: int,
+        now: int | None = None, beat: int | None = None,
+    ) -> None:  # fmt: skip
         self._job = job
         self._source = source
+        self._now = now
         self._executor = IngestExecutor(job.plan, source.name, tables)
         self.columns = read_columns(source, self._executor.columns)
-        self.progress = SourceProgress(None, high)
+        self.progress = SourceProgress(None, high, beat=NOTHING if beat is None else beat)
         self.seen = Seen(high)
         self.letters: list[DeadLetter] = []
         self._task = task
@@ -47,7 +51,7 @@ class Ingest:
         self.seen.rows += len(parsed.rejected) + parsed.batch.num_rows
         if not parsed.batch.num_rows:
             return
-        stamped = stamp(self._source, parsed.batch, self.columns, self._executor.columns, self.progress.high)
+        stamped = stamp(self._source, parsed.batch, self.columns, self._executor.columns, self.progress, self._now)
         self.progress = self.progress.merge(stamped.progress)
         self.seen.high = self.progress.high
         self._set_apart(stamped, parsed.batch, place)
@@ -89,11 +93,13 @@ def run_piece(folder: Folder, job: Job, tables: dict[str, Elements], piece: Piec
     """All packets of one task; what was seen is written down before they leave."""
     if piece.task == 0:
         yield round_packet(piece.round)
-    yield from by_shard(job.shards, {name: SourceProgress(ended=True) for name in piece.ended})
+    told = {name: SourceProgress(beat=beat) for name, beat in piece.beats}
+    told |= {n: told.get(n, SourceProgress()).merge(SourceProgress(ended=True)) for n in piece.ended}
+    yield from by_shard(job.shards, told)
     if piece.source is None:
         return
     source = job.plan.sources[piece.source]
-    ingest = Ingest(job, tables, source, piece.high, piece.task)
+    ingest = Ingest(job, tables, source, piece.high, piece.task, piece.now, piece.beat)
     connector = open_source(source)
     for split in piece.splits:
         for parsed in connector.read(split, ingest.columns):

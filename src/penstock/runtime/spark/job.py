@@ -115,6 +115,7 @@ class SparkRun:
         }
         self._rows_before = sum(s["rows"] for s in self._totals["sources"].values())
         self._heartbeats: dict[str, int] = {}
+        self._source_heartbeats: dict[str, int] = {}
         self._ended_in: int | None = None
         self._failure: PenstockError | None = None
         self._began = time.monotonic()
@@ -158,7 +159,7 @@ class SparkRun:
                 told = json.loads(blob.as_py())
                 ended = told["ended"]
                 with self._lock:
-                    self._heartbeats = told["heartbeats"]
+                    self._heartbeats, self._source_heartbeats = told["heartbeats"], told["sources"]
             elif kind == REJECTED:
                 rejected += read_rejected(blob.as_py())
             elif kind == "round":
@@ -300,8 +301,9 @@ class SparkRun:
                 needed = source.domain.show_length(counts["lag"]) if counts["late"] and source.domain else None
                 malformed = sum(counts["malformed"].values())
                 found.sources[name] = SourceCounts(
-                    counts["rows"], counts["late"], malformed, needed, dict(counts["malformed"])
-                )
+                    counts["rows"], counts["late"], malformed, needed, dict(counts["malformed"]),
+                    _known_to(source, self._source_heartbeats.get(name)),
+                )  # fmt: skip
             for name, query in self._job.plan.queries.items():
                 reached = heartbeats.get(name)
                 shown = query.domain.show(reached) if reached is not None and NOTHING < reached < END else ""
@@ -314,6 +316,13 @@ class SparkRun:
         seconds = self._seconds or time.monotonic() - self._began
         found.rows_per_second = (found.rows_in - self._rows_before) / seconds if seconds > 0 else 0.0
         return found
+
+
+def _known_to(source: Source, heartbeat: int | None) -> str:
+    """A source's heartbeat as people read it."""
+    if heartbeat is None or heartbeat <= NOTHING or source.domain is None:
+        return ""
+    return "ended" if heartbeat >= END else source.domain.show(heartbeat)
 
 
 def _all_sources(job: Job) -> dict[str, Source]:

@@ -29,6 +29,7 @@ from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
 from penstock.physical.answers import answer_schema
 from penstock.physical.planner import plan_queries
+from penstock.physical.wallclock import peers_of
 from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen
 from penstock.runtime.spark.frames import spark_schema, write_frame
 from penstock.runtime.spark.job import SparkRun, answers_only, assemble
@@ -133,7 +134,8 @@ def prepare(work: Work, folder: Folder) -> Job:
         folder.write_seen(STATICS, name, 0, Seen(rows=rows, malformed=malformed))
     shards = work.settings.get_int("shards") or parallelism
     own = tuple(source for name, source in plan.sources.items() if name not in streaming)
-    intake = Intake(own, frozenset(streaming), limit, parallelism)
+    frames = {name: source for name, source in plan.sources.items() if name in streaming}
+    intake = Intake(own, frozenset(streaming), limit, parallelism, frames, peers_of(q.root for q in ready))
     job = Job(plan, shards, tuple(shard_keys(shards)), work.drain, intake, str(work.settings["state_store"]))
     folder.write_mark("identity", work.identity)
     folder.write_job(job, statics)

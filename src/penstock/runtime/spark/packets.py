@@ -64,7 +64,7 @@ def _element_packets(shard: int, kind: str, batches: Sequence[Elements]) -> Iter
 
 
 def progress_packet(shard: int, progress: Progress) -> Packet:
-    seen = {name: [p.first, p.high, p.ended] for name, p in progress.items()}
+    seen = {name: p.as_list() for name, p in progress.items()}
     return Packet(shard, "progress", json.dumps(seen).encode())
 
 

@@ -96,4 +96,5 @@ def read_piece(text: bytes) -> Piece:
     given = json.loads(text)
     given["splits"] = tuple(Split(**split) for split in given["splits"])
     given["ended"] = tuple(given["ended"])
+    given["beats"] = tuple((name, beat) for name, beat in given["beats"])
     return Piece(**given)

@@ -102,7 +102,7 @@ class ShardRound:
             yield progress_packet(shard, executor.progress)
         elif shard == 0:
             ended = all(p.ended for p in executor.progress.values()) and set(executor.progress) >= set(job.plan.sources)
-            told = {"heartbeats": executor.heartbeats(), "ended": ended}
+            told = {"heartbeats": executor.heartbeats(), "sources": executor.source_heartbeats(), "ended": ended}
             yield Packet(shard, "heartbeats", json.dumps(told).encode())
 
     # -- state -------------------------------------------------------------------------------------------------

@@ -20,10 +20,11 @@ from penstock.testing.denotation.base import (
     windowed,
 )
 from penstock.testing.denotation.core import validity
+from penstock.testing.denotation.nonretroactive import elements
 from penstock.testing.denotation.relations import content
 from penstock.testing.denotation.rowwindow import last_rows
 
 __all__ = [
-    "Bag", "Relation", "Stream", "World", "content", "denote", "first_instant", "last_rows", "minus", "relation",
-    "results", "sets", "steps", "validity", "values_of", "windowed",
+    "Bag", "Relation", "Stream", "World", "content", "denote", "elements", "first_instant", "last_rows", "minus",
+    "relation", "results", "sets", "steps", "validity", "values_of", "windowed",
 ]  # fmt: skip

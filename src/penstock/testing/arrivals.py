@@ -1,0 +1,72 @@
+"""How rows come: their timestamps, and what the wall clock has to do with it (LANGUAGE 1). A part of the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from penstock.algebra import Source
+from penstock.testing.values import Row
+from penstock.types import BEGIN
+
+#: (timestamp, row, when it came by the wall clock)
+Stamped = tuple[int, Row, int]
+
+
+def stamped_rows(source: Source, table: pa.Table | None, arrivals: Sequence[int] | None = None) -> list[Stamped]:
+    """The rows of a source with their ticks, in arrival order. A row without a timestamp, an operation or a part of its
+    primary key is no element. SYSTEM TIME is when a row comes."""
+    if table is None or not table.num_rows:
+        return []
+    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    came = [0] * len(rows) if arrivals is None or source.is_static else list(arrivals)
+    ticks = came if source.system_time else [BEGIN] * len(rows)
+    if source.timestamp is not None:
+        ticks = table.column(source.timestamp).cast(pa.int64()).to_pylist()
+    found = zip(ticks, rows, came, strict=True)
+    return [(ts, row, at) for ts, row, at in found if ts is not None and _usable(source, row)]
+
+
+def _usable(source: Source, row: Row) -> bool:
+    known = source.operation is None or row[source.operation] in ("+", "-")
+    return known and all(row[i] is not None for i in source.primary_key)
+
+
+def idle_beats(
+    sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], arrivals: Mapping[str, Sequence[int]]
+) -> dict[str, dict[int, int]]:
+    """Of each stream with an IDLE TIMEOUT the heartbeat that it was given while it was idle, at every instant of the
+    wall clock at which a row of any source comes.
+
+    A stream that was silent for longer than its timeout does not hold time back: it is given the least heartbeat of the
+    live sources, or where there are none the largest timestamp of all."""
+    timed = {name: source for name, source in sources.items() if not source.is_static}
+    if all(source.idle is None for source in timed.values()):
+        return {}
+    rows = {name: stamped_rows(source, inputs.get(name), arrivals[name]) for name, source in timed.items()}
+    instants = sorted({at for name in timed for at in arrivals[name]})
+    heard = dict.fromkeys(timed, instants[0] if instants else 0)
+    high: dict[str, int] = {}
+    beat: dict[str, int] = {}
+    told: dict[str, dict[int, int]] = {name: {} for name in timed}
+
+    def known(name: str) -> int:
+        by_rows = high[name] - timed[name].slack - 1 if name in high else BEGIN - 1
+        return max(by_rows, beat.get(name, BEGIN - 1))
+
+    for now in instants:
+        going = [name for name in timed if any(at >= now for at in arrivals[name])]
+        idle = [name for name in going if (limit := timed[name].idle) is not None and now - heard[name] > limit]
+        live = [name for name in going if name not in idle]
+        reached = min(map(known, live)) if live else max(high.values(), default=BEGIN - 1)
+        for name in idle:
+            beat[name] = max(reached, beat.get(name, BEGIN - 1))
+        for name in timed:
+            if name in beat:
+                told[name][now] = beat[name]
+            if now in arrivals[name]:
+                heard[name] = now
+            for ts in (ts for ts, _, at in rows[name] if at == now):
+                high[name] = max(high.get(name, ts), ts)
+    return told
