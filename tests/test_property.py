@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from penstock.algebra.optimizer import optimize
 from penstock.language import Bound, bind_script
+from penstock.physical.strategies import Strategy
 from penstock.testing.cases import Run, case_inputs, parse_case
 from penstock.testing.compare import assert_same, first_difference, show_events
 from penstock.testing.generators import FLAVOURS, Flavour, RandomCase, random_case
@@ -55,7 +56,8 @@ def worlds(draw: st.DrawFn, flavour: Flavour) -> tuple[RandomCase, Run, bool]:
     case = random_case(choices, flavour)
     seed = choices.integer(0, 1000) if choices.chance(70) else None
     rows = None if seed is not None else choices.pick((None, 1, 2, 3))
-    run = Run(choices.integer(1, 3), seed, rows, choices.chance(20), not choices.chance(20))
+    strategy = Strategy.PATTERN if choices.chance(60) else choices.pick(tuple(Strategy))
+    run = Run(choices.integer(1, 3), seed, rows, choices.chance(20), not choices.chance(20), strategy)
     return case, run, choices.chance(50)
 
 

@@ -22,9 +22,10 @@ from penstock.algebra.scans import Source
 from penstock.connectors.sinks.memory import collected
 from penstock.errors import PenstockError, nearest
 from penstock.explain import to_json, to_mermaid_side_by_side, to_text
-from penstock.language import Catalog, Explain, bind_query, bind_script
+from penstock.language import Bound, Catalog, Explain, bind_query, bind_script
 from penstock.physical.planner import plan_queries
 from penstock.physical.render import render_plan
+from penstock.physical.strategies import Strategy
 from penstock.settings import Settings
 from penstock.types import CALENDAR, Interval, Schema, TimeDomain, Unit
 
@@ -66,7 +67,7 @@ class Session:
         """Read and bind a whole script and declare what it says; nothing runs yet. Raises ScriptErrors, and then
         nothing has been declared."""
         bound = bind_script(script, self.catalog, self.settings, file)
-        texts = [self._answer(action) for action in bound.actions]
+        texts = [self._answer(action, bound) for action in bound.actions]
         self.catalog, self.settings = bound.catalog, bound.settings
         return Execution(tuple(q.name for q in bound.queries), tuple(texts))
 
@@ -119,15 +120,15 @@ class Session:
         if found is None:
             hint = nearest(query, [q.name for q in self.catalog.queries.values()])
             raise PenstockError("P0201", f"unknown query {query}", hint=hint)
-        return explain(found, format)
+        return explain(found, format, strategy=_strategy(self.settings))
 
     def query(self, text: str) -> QueryHandle:
         """A query of its own, not declared."""
         return QueryHandle(self, bind_query(text, self.catalog, self.settings))
 
-    def _answer(self, action: Any) -> str:
+    def _answer(self, action: Any, bound: Bound) -> str:
         if isinstance(action, Explain):
-            return explain(action.query)
+            return explain(action.query, strategy=_strategy(bound.settings))
         return "\n".join(text or name for name, text in action.entries)
 
     # -- running -----------------------------------------------------------------------------------------------
@@ -170,7 +171,7 @@ class QueryHandle:
 
     def explain(self, format: str = "text") -> str:  # noqa: A002 - the door's word
         """The logical and the physical plan. format: text, json or mermaid."""
-        return explain(self._query, format)
+        return explain(self._query, format, strategy=_strategy(self._session.settings))
 
     def collect(self, drain: bool = False) -> pa.Table:
         """The whole answer over bounded inputs, as an Arrow table; DataFrame streams are read as far as they go."""
@@ -191,13 +192,22 @@ class QueryHandle:
         return answer_frame(self._session._work([self._query], False), place)
 
 
-def explain(query: Query, format: str = "text") -> str:  # noqa: A002 - the door's word
+def _strategy(settings: Settings) -> Strategy:
+    return Strategy(settings["state_strategy"])
+
+
+def explain(
+    query: Query,
+    format: str = "text",  # noqa: A002 - the door's word
+    *,
+    strategy: Strategy = Strategy.PATTERN,
+) -> str:
     """The optimised logical plan and the physical plan of a query."""
     if format not in FORMATS:
         raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
     root = optimize(query.root)
     logical = render(root)
-    physical = render_plan(plan_queries([replace(query, root=root)]), query.name)
+    physical = render_plan(plan_queries([replace(query, root=root)], strategy=strategy), query.name)
     if format == "json":
         return (
             f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"physical": {to_json(physical)}}}\n'

@@ -34,6 +34,16 @@ def _count(minimum: int) -> Callable[[str], int]:
     return parse
 
 
+def _choice(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        folded = text.strip().lower()
+        if folded not in words:
+            raise ValueError(", ".join(words[:-1]) + f" or {words[-1]}")
+        return folded
+
+    return parse
+
+
 _SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
 
 
@@ -78,6 +88,12 @@ TABLE: tuple[Setting, ...] = (
         "files",
         _one_of("files", "spark"),
         "where a run keeps its state: memory-mapped files under the checkpoint, or Spark's state store",
+    ),
+    Setting(
+        "state_strategy",
+        "pattern",
+        _choice("pattern", "direct", "negative"),
+        "how state follows expirations: by update pattern, or as one of Golab's baselines",
     ),
     Setting(
         "max_batch_bytes", 256 * 2**20, _bytes, "bytes of input (as stored) that one micro-batch takes at the most"

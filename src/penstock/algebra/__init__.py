@@ -1,6 +1,7 @@
 """What a query means: immutable typed operators, one file per family, with derived properties."""
 
 from penstock.algebra.aggregate import Aggregate, Distinct
+from penstock.algebra.announced import Announced
 from penstock.algebra.join import Join
 from penstock.algebra.nodes import Algebra, is_static, leaves
 from penstock.algebra.pattern import Pattern
@@ -12,7 +13,7 @@ from penstock.algebra.setops import UnionAll
 from penstock.algebra.windows import Window, WindowKind
 
 __all__ = [
-    "Aggregate", "Algebra", "Distinct", "Join", "OnError", "Pattern", "Project", "RelationScan", "RelationToStream",
-    "Restored", "Results", "Scan", "Select", "Source", "StreamKind", "StreamScan", "UnionAll", "Window",
-    "WindowKind", "evaluation_period", "is_static", "leaves", "own_windows",
+    "Aggregate", "Algebra", "Announced", "Distinct", "Join", "OnError", "Pattern", "Project", "RelationScan",
+    "RelationToStream", "Restored", "Results", "Scan", "Select", "Source", "StreamKind", "StreamScan", "UnionAll",
+    "Window", "WindowKind", "evaluation_period", "is_static", "leaves", "own_windows",
 ]  # fmt: skip

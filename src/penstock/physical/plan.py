@@ -22,7 +22,8 @@ from penstock.physical.lanes import LanePlan
 
 @dataclass(frozen=True)
 class Spec:
-    """What one operator does."""
+    """What one operator does. Specs of operators with expirations in their state have a field `listed`: whether it lies
+    in a list that is looked through (`strategies.py`) instead of the structure that fits the update pattern."""
 
     @property
     def title(self) -> str:
@@ -31,6 +32,11 @@ class Spec:
     def describe(self) -> dict[str, str]:
         """Parameters for explain."""
         return {}
+
+
+def queue_name(fifo: bool, listed: bool) -> str:
+    """What explain calls the queue of expirations that `synopses.queues.make_queue` makes."""
+    return "list" if listed else "FIFO" if fifo else "calendar queue"
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,13 @@ class WindowSpec(Spec):
 
 
 @dataclass(frozen=True)
+class NegativeTuplesSpec(Spec):
+    """Elements without an end, and a negative tuple at the end of each. fifo: they expire in order of arrival."""
+
+    fifo: bool
+
+
+@dataclass(frozen=True)
 class LanesSpec(Spec):
     plan: LanePlan
     pre_aggregate: bool
@@ -111,9 +124,10 @@ class AggregateSpec(Spec):
     plan: LanePlan
     fifo: bool
     input_types: tuple[pa.DataType, ...]
+    listed: bool = False
 
     def describe(self) -> dict[str, str]:
-        return {"state": "FIFO" if self.fifo else "calendar queue"}
+        return {"state": queue_name(self.fifo, self.listed)}
 
 
 @dataclass(frozen=True)
@@ -122,9 +136,10 @@ class DistinctSpec(Spec):
 
     types: tuple[pa.DataType, ...]
     strict: bool
+    listed: bool = False
 
     def describe(self) -> dict[str, str]:
-        return {"state": "counts" if self.strict else "δ*"}
+        return {"state": "counts" if self.strict else "list of all input" if self.listed else "δ*"}
 
 
 @dataclass(frozen=True)
@@ -137,9 +152,11 @@ class JoinSpec(Spec):
     right_types: tuple[pa.DataType, ...]
     residual: Expression | None
     strict: tuple[bool, bool]
+    listed: bool = False
 
     def describe(self) -> dict[str, str]:
-        return {"state": " / ".join("hash" if s else "runs by (key, ts)" for s in self.strict)}
+        ends = ", looked through for ends" if self.listed else ""
+        return {"state": " / ".join("hash" if s else "runs by (key, ts)" + ends for s in self.strict)}
 
 
 @dataclass(frozen=True)
@@ -172,9 +189,11 @@ class ChangesSpec(Spec):
     types: tuple[pa.DataType, ...]
     netted: bool
     fifo: bool
+    listed: bool = False
 
     def describe(self) -> dict[str, str]:
-        return {"kind": self.kind.value if self.kind else "changes", "netting": "no need" if self.netted else "yes"}
+        found = {"kind": self.kind.value if self.kind else "changes", "netting": "no need" if self.netted else "yes"}
+        return found | ({"state": "list"} if self.listed else {})
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,13 @@ from penstock.algebra.scans import Scan
 from penstock.physical.lowering import Builder, lower, lower_changes
 from penstock.physical.plan import Input, OutputSpec, Plan, Step
 from penstock.physical.progress import timed_sources
+from penstock.physical.strategies import Strategy
 
 
-def plan_queries(queries: Sequence[Query]) -> Plan:
+def plan_queries(queries: Sequence[Query], *, strategy: Strategy = Strategy.PATTERN) -> Plan:
     """The physical plan of a job that answers all `queries`. Their roots should be optimised already."""
-    builder = Builder(plan_static)
+    builder = Builder(plan_static, strategy=strategy)
+    queries = [strategy.prepared(query) for query in queries]
     for query in queries:
         _lower_query(builder, query)
     steps = _with_queries(builder.steps)

@@ -23,6 +23,7 @@ from penstock.physical.operators import Tables
 from penstock.physical.plan import Plan
 from penstock.physical.planner import plan_queries
 from penstock.physical.progress import SourceProgress
+from penstock.physical.strategies import Strategy
 
 
 @dataclass
@@ -118,14 +119,16 @@ def run_local(
     batch_rows: int | None = None,
     reload: bool = False,
     optimized: bool = True,
+    strategy: Strategy = Strategy.PATTERN,
 ) -> LocalResult:
     """Answer `queries` over bounded inputs (source name -> table of all declared columns, in arrival order).
 
     seed: cut every input at random places and interleave the sources at random; batch_rows: cut evenly; neither: one
     batch each. reload: restore all state from its snapshot between batches. optimized: optimise the plans first.
+    strategy: how operators keep state.
     """
     ready = [replace(q, root=optimize(q.root)) if optimized else q for q in queries]
-    plan = plan_queries(ready)
+    plan = plan_queries(ready, strategy=strategy)
     statics = compute_statics(plan, inputs)
     job = LocalJob(plan, statics, shards, drain)
     seen = {name: SourceProgress() for name in plan.sources}

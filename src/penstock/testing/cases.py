@@ -44,6 +44,7 @@ from penstock.algebra.query import Query
 from penstock.algebra.scans import Source
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language import Bound, bind_script
+from penstock.physical.strategies import Strategy
 from penstock.runtime.local import LocalResult, run_local
 from penstock.testing.compare import assert_same, first_difference, show_events
 from penstock.testing.oracle import run_oracle
@@ -98,6 +99,7 @@ class Run:
     batch_rows: int | None = None
     reload: bool = False
     optimized: bool = True
+    strategy: Strategy = Strategy.PATTERN
 
     def answer(self, queries: Sequence[Query], inputs: Mapping[str, pa.Table], drain: bool) -> LocalResult:
         return run_local(
@@ -109,6 +111,7 @@ class Run:
             self.batch_rows,
             reload=self.reload,
             optimized=self.optimized,
+            strategy=self.strategy,
         )
 
 
@@ -118,6 +121,8 @@ RUNS = (
     Run(2, seed=1),
     Run(3, seed=2, optimized=False),
     Run(2, batch_rows=2, reload=True),
+    Run(2, seed=3, strategy=Strategy.DIRECT),
+    Run(2, seed=4, reload=True, strategy=Strategy.NEGATIVE),
 )
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.algebra import Algebra, is_static
 from penstock.physical.plan import Exchange, Input, Plan, Spec, StaticSpec, Step
 from penstock.physical.progress import timed_sources
+from penstock.physical.strategies import Strategy
 
 Partitions = frozenset[tuple[int, ...]] | None
 
@@ -37,10 +38,11 @@ class Lowered:
 @dataclass
 class Builder:
     """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
-    inputs of this plan (it computes one)."""
+    inputs of this plan (it computes one); strategy: how operators keep state."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
+    strategy: Strategy = Strategy.PATTERN
     steps: list[Step] = field(default_factory=list)
     known: dict[str, Lowered] = field(default_factory=dict)
     statics: dict[str, Plan] = field(default_factory=dict)
@@ -60,7 +62,7 @@ class Builder:
         types: Sequence[pa.DataType] | None = None, names: Sequence[str] | None = None,
     ) -> int:  # fmt: skip
         step = Step(
-            len(self.steps), spec, tuple(inputs), stage,
+            len(self.steps), self.strategy.spec(spec), tuple(inputs), stage,
             tuple(node.schema.types if types is None else types),
             frozenset(timed_sources(node)),
             node.pattern.short,

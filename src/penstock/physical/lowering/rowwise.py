@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.algebra import (
+    Announced,
+    Pattern,
     Project,
     RelationScan,
     Select,
@@ -19,6 +21,7 @@ from penstock.physical.plan import (
     Exchange,
     FilterSpec,
     Input,
+    NegativeTuplesSpec,
     ProjectSpec,
     ScanSpec,
     UnionSpec,
@@ -59,6 +62,13 @@ def _window(node: Window, builder: Builder) -> Lowered:
     child = builder.lower(node.input)
     step = builder.add(WindowSpec(node.lifetime, node.slide, node.align), [Input(child.step)], child.stage, node)
     return replace(child, step=step)
+
+
+@lower.register
+def _announced(node: Announced, builder: Builder) -> Lowered:
+    edge, stage, partitions = builder.ordered(builder.lower(node.input))
+    fifo = node.input.pattern <= Pattern.WEAKEST
+    return Lowered(builder.add(NegativeTuplesSpec(fifo), [edge], stage, node), stage, partitions)
 
 
 @lower.register

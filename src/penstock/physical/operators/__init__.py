@@ -8,8 +8,9 @@ from penstock.physical.elements import Elements
 from penstock.physical.operators.aggregate import Aggregation
 from penstock.physical.operators.changes import Changes
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.distinct import CountedDistinct, DistinctStar
+from penstock.physical.operators.distinct import make_distinct
 from penstock.physical.operators.join import Join, Lookup
+from penstock.physical.operators.negative import NegativeTuples
 from penstock.physical.operators.results import Results, ShortChanges, ShortLives
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
@@ -23,6 +24,7 @@ from penstock.physical.plan import (
     JoinSpec,
     LanesSpec,
     LookupSpec,
+    NegativeTuplesSpec,
     OutputSpec,
     ProjectSpec,
     ResultsSpec,
@@ -48,9 +50,10 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     UpdatesSpec: lambda spec, tables, shards: Updates(spec),
     UnionSpec: lambda spec, tables, shards: Union(spec),
     WindowSpec: lambda spec, tables, shards: TimeWindow(spec),
+    NegativeTuplesSpec: lambda spec, tables, shards: NegativeTuples(spec),
     LanesSpec: lambda spec, tables, shards: Lanes(spec),
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
-    DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
+    DistinctSpec: lambda spec, tables, shards: make_distinct(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),

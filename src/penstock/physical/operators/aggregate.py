@@ -25,7 +25,7 @@ from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.plan import AggregateSpec
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.queues import CalendarQueue, FifoQueue
+from penstock.physical.synopses.queues import make_queue
 from penstock.physical.synopses.slots import SlotTable
 from penstock.types import BEGIN, END
 
@@ -104,7 +104,7 @@ class Aggregation(Operator):
         self._grouped = self._keys > 0
         self._groups = SlotTable(plan.integers, plan.floats, spec.input_types[: self._keys])
         self._early = Early()
-        self._live: FifoQueue | CalendarQueue = FifoQueue() if spec.fifo else CalendarQueue()
+        self._live = make_queue(spec.fifo, spec.listed)
         value_types = spec.input_types[self._keys + plan.integers + plan.floats :]
         self._bags = {
             argument: SlotTable(3, 0, [value_types[i]]) for i, argument in enumerate((*plan.extremes, *plan.distincts))

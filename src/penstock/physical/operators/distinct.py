@@ -21,7 +21,7 @@ from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.plan import DistinctSpec
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.queues import CalendarQueue
+from penstock.physical.synopses.queues import ListQueue, make_queue
 from penstock.physical.synopses.slots import SlotTable
 from penstock.types import END
 
@@ -105,13 +105,42 @@ class DistinctStar(Operator):
         return [Elements(tuple(self._tuples.key_columns(slots)), ts, exp)] if len(slots) else []
 
 
+class DistinctOverList(DistinctStar):
+    """What δ* improves on: the whole input is kept, and looked through from end to end for copies that live on
+    `[golab 3.2.2]`."""
+
+    def __init__(self, spec: DistinctSpec) -> None:
+        super().__init__(spec)
+        self._input = ListQueue()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {**super().synopses(), "input": self._input}
+
+    def _arrive(self, arrived: Elements) -> list[Elements]:
+        result = super()._arrive(arrived)
+        rows = [pa.array(arrived.exp), *arrived.columns]
+        self._input.push(pa.RecordBatch.from_arrays(rows, names=[f"c{i}" for i in range(len(rows))]))
+        return result
+
+    def _continue(self, heartbeat: int) -> list[Elements]:
+        _, said, latest = self._tuples.integers
+        latest[: self._tuples.count] = said[: self._tuples.count]
+        for batch in self._input.contents():
+            first, second = fingerprints(batch.columns[1:], batch.num_rows)
+            codes, heads = group_codes(first, second)
+            slots = self._tuples.slots(first[heads], second[heads])[codes]
+            np.maximum.at(latest, slots, int64s(batch.column(0)))
+        self._input.pop_until(heartbeat)
+        return super()._continue(heartbeat)
+
+
 class CountedDistinct(Operator):
     """State: per tuple, integer lanes [copies]; the ends to come of elements that expire by themselves."""
 
     def __init__(self, spec: DistinctSpec) -> None:
         self._tuples = SlotTable(1, 0, spec.types)
         self._early = Early()
-        self._live = CalendarQueue()
+        self._live = make_queue(False, spec.listed)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"tuples": self._tuples, "early": self._early.queue, "live": self._live}
@@ -185,3 +214,10 @@ class CountedDistinct(Operator):
         if not len(chosen):
             return []
         return [Elements(columns, times[chosen], ends[shown], step[shown])]
+
+
+def make_distinct(spec: DistinctSpec) -> Operator:
+    """The duplicate elimination that `spec` asks for."""
+    if spec.strict:
+        return CountedDistinct(spec)
+    return DistinctOverList(spec) if spec.listed else DistinctStar(spec)

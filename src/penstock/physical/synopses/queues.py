@@ -2,7 +2,8 @@
 
 `FifoQueue` is for rows that come due in the order they arrive (update pattern WKS): pushing and popping touch only
 the ends. `CalendarQueue` is for any order (WK): rows lie in days, ranges of due time, and popping touches the days
-that are due `[golab 3.5]`. Both keep record batches with a due time per row.
+that are due `[golab 3.5]`. `ListQueue` keeps rows as they came and looks at all of them, as the direct approach does
+`[golab 2.3.3]`. All keep record batches with a due time per row.
 """
 
 from __future__ import annotations
@@ -199,3 +200,49 @@ class CalendarQueue(_Queue):
         for i, start in manifest["chunks"]:
             chunk = _Chunk(i, chunks[i], start)
             self._days.setdefault(int(chunk.due[0]) // self._width, []).append(chunk)
+
+
+class ListQueue(_Queue):
+    """Rows in order of arrival, whatever they are due; popping looks at every row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chunks: list[_Chunk] = []
+
+    def push(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._add(batch)
+            if len(self._chunks) > _MOST_DAYS:
+                whole = pa.Table.from_batches([c.batch for c in self._chunks]).combine_chunks()
+                self._chunks = []
+                self._add(whole.to_batches()[0])
+
+    def pop_until(self, time: int) -> list[pa.RecordBatch]:
+        """The rows due at `time` or before, in batches."""
+        popped: list[pa.RecordBatch] = []
+        held, self._chunks = self._chunks, []
+        for chunk in held:
+            due = int64s(chunk.batch.column(0)) <= time
+            if not due.any():
+                self._chunks.append(chunk)
+                continue
+            popped.append(chunk.batch.filter(pa.array(due)))
+            if not due.all():
+                self._add(chunk.batch.filter(pa.array(~due)))
+        return popped
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        self._next_id += 1
+        self._chunks.append(_Chunk(self._next_id, batch))
+
+    def _all(self) -> Iterator[_Chunk]:
+        return iter(self._chunks)
+
+    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
+        self._next_id = manifest["next"]
+        self._chunks = [_Chunk(i, chunks[i], start) for i, start in manifest["chunks"]]
+
+
+def make_queue(fifo: bool, listed: bool) -> FifoQueue | CalendarQueue | ListQueue:
+    """The queue of expirations that come in order (`fifo`) or in any; `listed`: without regard to that."""
+    return ListQueue() if listed else FifoQueue() if fifo else CalendarQueue()

@@ -28,6 +28,7 @@ from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
 from penstock.physical.answers import answer_schema
 from penstock.physical.planner import plan_queries
+from penstock.physical.strategies import Strategy
 from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen
 from penstock.runtime.spark.frames import spark_schema, write_frame
 from penstock.runtime.spark.job import SparkRun, answers_only, assemble
@@ -63,7 +64,12 @@ class Work:
         """What must be the same when a checkpoint is resumed."""
         queries = {q.name: [optimize(q.root).fingerprint, str(q.sink)] for q in self.queries}
         rows = {n: repr(self.rows.get(n.lower())) for n, s in sorted(self.sources.items()) if s.connector == "MEMORY"}
-        return {"queries": queries, "drain": self.drain, "rows": hashlib.sha256(repr(rows).encode()).hexdigest()}
+        digest = hashlib.sha256(repr(rows).encode()).hexdigest()
+        return {"queries": queries, "drain": self.drain, "rows": digest, "strategy": self.strategy.value}
+
+    @property
+    def strategy(self) -> Strategy:
+        return Strategy(self.settings["state_strategy"])
 
 
 def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
@@ -126,7 +132,7 @@ def prepare(work: Work, folder: Folder) -> Job:
     to_spool = {n: s for n, s in work.sources.items() if s.connector in ("MEMORY", "DATAFRAME") and n not in streaming}
     spooled = {n: _spooled(work, s, folder.root) for n, s in to_spool.items()}
     ready = [replace(q, root=optimize(_with_sources(q.root, spooled))) for q in work.queries]
-    plan = plan_queries(ready)
+    plan = plan_queries(ready, strategy=work.strategy)
     statics, read = read_statics(plan, folder.dead_letters)
     for name, (rows, malformed) in read.items():
         folder.write_seen(STATICS, name, 0, Seen(rows=rows, malformed=malformed))
