@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -29,6 +30,7 @@ Inputs = dict[str, pa.Table]
 Check = Callable[[Bound, Inputs, Run, bool], None]
 
 RUNTIME_CASES = 300
+SOAK_CASES = 2000
 PLAN_CASES = 150
 SHRINK_SECONDS = 30
 
@@ -112,6 +114,14 @@ def test_the_local_runtime_answers_as_the_oracle(
     flavour: Flavour, case_count: int | None, case_seed: int | None
 ) -> None:
     explore(runtime_is_oracle, flavour, case_count or RUNTIME_CASES, case_seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)
+def test_many_more_cases(flavour: Flavour, case_count: int | None, case_seed: int | None) -> None:
+    """Unless told otherwise with a seed of the day, which a failure names by its case."""
+    explore(runtime_is_oracle, flavour, case_count or SOAK_CASES, case_seed or dt.date.today().toordinal())
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)

@@ -139,7 +139,7 @@ class Session:
         if self._spark is None:
             from penstock.runtime.spark.session import start_spark
 
-            self._spark = start_spark(self._master)
+            self._spark = start_spark(self._master, settings=self.settings.spark)
         return self._spark
 
     def start(

@@ -1,6 +1,7 @@
 """Settings as a typed table: what `SET key = value` and `--set key=value` may say.
 
-One row a setting: name, default, how a text becomes a value, and one line of help that the docs print.
+One row a setting: name, default, how a text becomes a value, and one line of help that the docs print. Beside the
+table, a name that begins with `spark.` is Spark's own: it goes as it is to the session that Penstock starts.
 """
 
 from __future__ import annotations
@@ -30,16 +31,6 @@ def _count(minimum: int) -> Callable[[str], int]:
         if value < minimum:
             raise ValueError(f"a whole number, {minimum} or more")
         return value
-
-    return parse
-
-
-def _choice(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        folded = text.strip().lower()
-        if folded not in words:
-            raise ValueError(", ".join(words[:-1]) + f" or {words[-1]}")
-        return folded
 
     return parse
 
@@ -92,7 +83,7 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "state_strategy",
         "pattern",
-        _choice("pattern", "direct", "negative"),
+        _one_of("pattern", "direct", "negative"),
         "how state follows expirations: by update pattern, or as one of Golab's baselines",
     ),
     Setting(
@@ -100,6 +91,7 @@ TABLE: tuple[Setting, ...] = (
     ),
 )
 _BY_NAME = {s.name: s for s in TABLE}
+_SPARK = "spark."
 
 
 class Settings:
@@ -117,6 +109,8 @@ class Settings:
     def with_value(self, name: str, text: str) -> Settings:
         """These settings with `name` set from `text`. Raises PenstockError P0104."""
         setting = _BY_NAME.get(name.lower())
+        if setting is None and name.startswith(_SPARK):
+            return Settings({**self._values, name: text})
         if setting is None:
             raise PenstockError("P0104", f"unknown setting {name}", hint=nearest(name, _BY_NAME))
         try:
@@ -124,6 +118,11 @@ class Settings:
         except ValueError as error:
             raise PenstockError("P0104", f"setting {setting.name} cannot be {text!r}: it is {error}") from None
         return Settings({**self._values, setting.name: value})
+
+    @property
+    def spark(self) -> dict[str, str]:
+        """Spark's own settings, for a session that Penstock starts."""
+        return {name: str(value) for name, value in self._values.items() if name.startswith(_SPARK)}
 
     def get_int(self, name: str) -> int:
         return int(self[name])

@@ -58,7 +58,7 @@ def test_a_script_explains_by_the_setting_it_made() -> None:
 
 
 def test_another_word_is_refused() -> None:
-    with pytest.raises(PenstockError, match="pattern, direct or negative"):
+    with pytest.raises(PenstockError, match="one of pattern, direct, negative"):
         Settings().with_value("state_strategy", "lazy")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from benchmarks.kills import survive
 from penstock.connectors.sinks.files import read_result
@@ -38,6 +39,13 @@ def write_stream(folder: Path, files: int) -> None:
 def test_driver_killed(tmp_path: Path) -> None:
     write_stream(tmp_path / "data", 12)
     assert survive(SCRIPT.format(data=tmp_path / "data"), tmp_path, kills=1, seed=int(time.time()), batch="1")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_driver_killed_often(tmp_path: Path) -> None:
+    write_stream(tmp_path / "data", 40)
+    assert survive(SCRIPT.format(data=tmp_path / "data"), tmp_path, kills=10, seed=int(time.time()), batch="1")
 
 
 def test_worker_killed(spark: Any, tmp_path: Path) -> None:

@@ -123,13 +123,12 @@ class DistinctOverList(DistinctStar):
         return result
 
     def _continue(self, heartbeat: int) -> list[Elements]:
-        _, said, latest = self._tuples.integers
-        latest[: self._tuples.count] = said[: self._tuples.count]
+        self._tuples.integers[2] = self._tuples.integers[1]
         for batch in self._input.contents():
             first, second = fingerprints(batch.columns[1:], batch.num_rows)
             codes, heads = group_codes(first, second)
             slots = self._tuples.slots(first[heads], second[heads])[codes]
-            np.maximum.at(latest, slots, int64s(batch.column(0)))
+            np.maximum.at(self._tuples.integers[2], slots, int64s(batch.column(0)))
         self._input.pop_until(heartbeat)
         return super()._continue(heartbeat)
 

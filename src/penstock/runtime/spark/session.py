@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,13 +46,16 @@ _OWN = {
 }
 
 
-def _conf(java_home: Path) -> SparkConf:
+def _conf(java_home: Path, settings: Mapping[str, str]) -> SparkConf:
     """What the JVM itself must be told when it starts."""
     conf = SparkConf(loadDefaults=False)
-    conf.set("spark.driver.memory", _OWN["spark.driver.memory"])
+    for key, value in settings.items():
+        conf.set(key, value)
     # The JVM moves bytes and starts often; its second compiler costs seconds at every start and gains nothing here.
     options = ["-XX:TieredStopAtLevel=1", *archive_options(java_home, cache_folder())]
-    conf.set("spark.driver.extraJavaOptions", " ".join(options))
+    conf.set(
+        "spark.driver.extraJavaOptions", " ".join([*options, settings.get("spark.driver.extraJavaOptions", "")]).strip()
+    )
     return conf
 
 
@@ -60,8 +64,12 @@ def local_master() -> str:
     return "local[*,4]"
 
 
-def start_spark(master: str | None = None, log: Path | None = None) -> SparkSession:
-    """A Spark session of our own. log: a file that takes what the JVM prints. Raises PenstockError P0603, P0601."""
+def start_spark(
+    master: str | None = None, log: Path | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A Spark session of our own. log: a file that takes what the JVM prints; settings: Spark's own, over those that
+    Penstock chooses. Raises PenstockError P0603, P0601."""
+    chosen = {**_OWN, **(settings or {})}
     java_home = require_java()
     os.environ["JAVA_HOME"] = str(java_home)
     # The data source's workers read the variable, the state operator's the setting: both before the JVM starts.
@@ -69,11 +77,13 @@ def start_spark(master: str | None = None, log: Path | None = None) -> SparkSess
     if SparkContext._gateway is None and SparkContext._active_spark_context is None:
         place = log or Path(tempfile.gettempdir()) / f"penstock-spark-{os.getpid()}.log"
         with place.open("ab") as output:
-            SparkContext._gateway = launch_gateway(_conf(java_home), popen_kwargs={"stdout": output, "stderr": output})
+            SparkContext._gateway = launch_gateway(
+                _conf(java_home, chosen), popen_kwargs={"stdout": output, "stderr": output}
+            )
             SparkContext._jvm = SparkContext._gateway.jvm
     builder = SparkSession.builder.master(master or local_master()).appName("Penstock")
     builder = builder.config("spark.pyspark.python", sys.executable)
-    for key, value in _OWN.items():
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
