@@ -27,7 +27,6 @@ from penstock.types import parse_type
 HERE = Path(__file__).resolve().parent.parent
 SUITE = Path(os.environ.get("PENSTOCK_CONFORMANCE", HERE.parent / "shared" / "conformance" / "stream"))
 TYPES = {"integer": "INT", "float": "FLOAT", "byte": "STRING", "char": "STRING"}
-WAITS = {7: "waits for ROWS windows", 10: "waits for ROWS windows (PARTITION BY)"}
 
 pytestmark = pytest.mark.skipif(not SUITE.is_dir(), reason=f"no conformance suite at {SUITE}")
 
@@ -109,8 +108,6 @@ def read_expected(path: Path, types: tuple[pa.DataType, ...]) -> list[Event]:
 
 @pytest.mark.parametrize("number", range(1, 11))
 def test_stream_script(number: int) -> None:
-    if number in WAITS:
-        pytest.skip(WAITS[number])
     script, inputs = read_script(SUITE / "scripts" / f"test{number}")
     query = bind_script(script).queries[0]
     result = run_local([query], inputs, shards=2, seed=number)
@@ -120,11 +117,3 @@ def test_stream_script(number: int) -> None:
     left_out = {last} - {ts for ts, _, _ in expected}
     check_shape(events_of(query, table))
     assert_same(query, table, expected, ignore=left_out)
-
-
-@pytest.mark.parametrize("number", sorted(WAITS))
-def test_what_waits_is_refused(number: int) -> None:
-    """A script that is skipped above is refused with a clear error; when it is not any more, it must be run."""
-    script, _ = read_script(SUITE / "scripts" / f"test{number}")
-    with pytest.raises(Exception, match="P0901"):
-        bind_script(script)

@@ -58,8 +58,9 @@ def worlds(draw: st.DrawFn, flavour: Flavour) -> tuple[RandomCase, Run, bool]:
     case = random_case(choices, flavour)
     seed = choices.integer(0, 1000) if choices.chance(70) else None
     rows = None if seed is not None else choices.pick((None, 1, 2, 3))
+    guesses = choices.integer(0, 1000) if choices.chance(50) else None
     strategy = Strategy.PATTERN if choices.chance(60) else choices.pick(tuple(Strategy))
-    run = Run(choices.integer(1, 3), seed, rows, choices.chance(20), not choices.chance(20), strategy)
+    run = Run(choices.integer(1, 3), seed, rows, choices.chance(20), not choices.chance(20), guesses, strategy)
     return case, run, choices.chance(50)
 
 
@@ -97,7 +98,10 @@ def runtime_is_oracle(bound: Bound, inputs: Inputs, run: Run, drain: bool) -> No
     for query in bound.queries:
         answer = run_oracle(query, inputs, drain)
         assert_same(query, result.tables[query.name], answer)
-        assert {name: n for name, n in result.late.items() if n} == {name: n for name, n in answer.late.items() if n}
+        for name, reasons in answer.rejected.items():
+            assert dict(result.rejected.get(name, {})) == reasons, f"rejected of {name}: {result.rejected}"
+        # A query knows only of its own sources.
+        assert {name: result.late.get(name, 0) for name in answer.late} == dict(answer.late)
 
 
 def optimised_is_written(bound: Bound, inputs: Inputs, _: Run, drain: bool) -> None:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.algebra.nodes import leaves
 from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.render import render
-from penstock.algebra.scans import Source
+from penstock.algebra.scans import Scan, Source
+from penstock.algebra.statistics import Statistics, known_statistics
 from penstock.connectors.sinks.memory import collected
 from penstock.errors import PenstockError, nearest
 from penstock.explain import to_json, to_mermaid_side_by_side, to_text
@@ -80,21 +82,26 @@ class Session:
         self._declare(Source(name, True, columns, "DATAFRAME", (), position, domain, slack), df)
 
     def relation(
-        self, name: str, df: Any, timestamp: str | None = None, operation: str | None = None, unit: str = "SECOND"
-    ) -> None:
+        self, name: str, df: Any, timestamp: str | None = None, operation: str | None = None, unit: str = "SECOND",
+        primary_key: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         """Declare a static DataFrame or Arrow table as a relation, or with `timestamp` any DataFrame as its updates;
-        operation: the column that holds `+` or `-`."""
+        operation: the column that holds `+` or `-`; primary_key: the columns that no two rows share."""
         columns = self._columns(name, df)
+        key = tuple(_position(name, columns, column) for column in primary_key)
         if timestamp is None:
             if _streams(df):
                 raise PenstockError(
                     "P0209", f"relation {name}: a streaming DataFrame needs timestamp=... for its updates"
                 )
-            self._declare(Source(name, False, columns, "DATAFRAME"), df)
+            self._declare(Source(name, False, columns, "DATAFRAME", primary_key=key), df)
             return
         position, domain = _timestamp(name, columns, timestamp, unit)
         op = None if operation is None else _position(name, columns, operation)
-        self._declare(Source(name, False, columns, "DATAFRAME", (), position, domain, operation=op), df)
+        if {position, op} & set(key):
+            raise PenstockError("P0210", f"{name}: the timestamp and the operation are no part of a primary key")
+        source = Source(name, False, columns, "DATAFRAME", (), position, domain, operation=op, primary_key=key)
+        self._declare(source, df)
 
     def _declare(self, source: Source, df: Any) -> None:
         if source.name in self.catalog:
@@ -120,15 +127,22 @@ class Session:
         if found is None:
             hint = nearest(query, [q.name for q in self.catalog.queries.values()])
             raise PenstockError("P0201", f"unknown query {query}", hint=hint)
-        return explain(found, format, strategy=_strategy(self.settings))
+        statistics = self.statistics(found, self.catalog, self.settings)
+        return explain(found, format, statistics, _strategy(self.settings))
 
     def query(self, text: str) -> QueryHandle:
         """A query of its own, not declared."""
         return QueryHandle(self, bind_query(text, self.catalog, self.settings))
 
+    def statistics(self, query: Query, catalog: Catalog, settings: Settings) -> Statistics:
+        """What is known of the sources of `query` before it runs."""
+        sources = {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
+        return known_statistics(sources, catalog.memory, self._frames, settings["statistics"])
+
     def _answer(self, action: Any, bound: Bound) -> str:
         if isinstance(action, Explain):
-            return explain(action.query, strategy=_strategy(bound.settings))
+            statistics = self.statistics(action.query, bound.catalog, bound.settings)
+            return explain(action.query, statistics=statistics, strategy=_strategy(bound.settings))
         return "\n".join(text or name for name, text in action.entries)
 
     # -- running -----------------------------------------------------------------------------------------------
@@ -171,7 +185,9 @@ class QueryHandle:
 
     def explain(self, format: str = "text") -> str:  # noqa: A002 - the door's word
         """The logical and the physical plan. format: text, json or mermaid."""
-        return explain(self._query, format, strategy=_strategy(self._session.settings))
+        session = self._session
+        statistics = session.statistics(self._query, session.catalog, session.settings)
+        return explain(self._query, format, statistics, _strategy(session.settings))
 
     def collect(self, drain: bool = False) -> pa.Table:
         """The whole answer over bounded inputs, as an Arrow table; DataFrame streams are read as far as they go."""
@@ -199,15 +215,15 @@ def _strategy(settings: Settings) -> Strategy:
 def explain(
     query: Query,
     format: str = "text",  # noqa: A002 - the door's word
-    *,
+    statistics: Statistics | None = None,
     strategy: Strategy = Strategy.PATTERN,
 ) -> str:
-    """The optimised logical plan and the physical plan of a query."""
+    """The optimised logical plan and the physical plan of a query, ordered by what is known of its sources."""
     if format not in FORMATS:
         raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
     root = optimize(query.root)
     logical = render(root)
-    physical = render_plan(plan_queries([replace(query, root=root)], strategy=strategy), query.name)
+    physical = render_plan(plan_queries([replace(query, root=root)], statistics, strategy), query.name)
     if format == "json":
         return (
             f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"physical": {to_json(physical)}}}\n'

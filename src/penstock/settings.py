@@ -6,6 +6,7 @@ table, a name that begins with `spark.` is Spark's own: it goes as it is to the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,28 @@ def _bytes(text: str) -> int:
     return size
 
 
+#: What a hint says of a source: its name, tuples per second (None: nothing said), and (column, distinct values).
+SourceHint = tuple[str, float | None, tuple[tuple[str, float], ...]]
+
+_HINT = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*(?:,|$)")
+_FACT = re.compile(r"\s*(\w+)\s+([0-9]+(?:\.[0-9]+)?)\s*$")
+
+
+def _statistics(text: str) -> tuple[SourceHint, ...]:
+    hints: list[SourceHint] = []
+    place = 0
+    while place < len(text.rstrip()):
+        match = _HINT.match(text, place)
+        facts = [_FACT.match(fact) for fact in match[2].split(",")] if match else [None]
+        if match is None or not all(fact and float(fact[2]) > 0 for fact in facts):
+            raise ValueError("sources with their facts: S(rate 10, column 50), T(rate 0.5)")
+        found = [(fact[1], float(fact[2])) for fact in facts if fact]
+        rate = next((value for name, value in found if name.lower() == "rate"), None)
+        hints.append((match[1], rate, tuple(fact for fact in found if fact[0].lower() != "rate")))
+        place = match.end()
+    return tuple(hints)
+
+
 @dataclass(frozen=True)
 class Setting:
     """`parse` raises ValueError whose text says what a value looks like."""
@@ -85,6 +108,13 @@ TABLE: tuple[Setting, ...] = (
         "pattern",
         _one_of("pattern", "direct", "negative"),
         "how state follows expirations: by update pattern, or as one of Golab's baselines",
+    ),
+    Setting(
+        "statistics",
+        (),
+        _statistics,
+        "what is known of sources, for the order of joins: 'S(rate 10, k 50), T(rate 0.5)' (tuples a second, distinct "
+        "values of columns)",
     ),
     Setting(
         "max_batch_bytes", 256 * 2**20, _bytes, "bytes of input (as stored) that one micro-batch takes at the most"

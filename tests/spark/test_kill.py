@@ -73,7 +73,7 @@ def _kill_a_worker() -> int:
     listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
     parents = {int(pid): int(ppid) for pid, ppid, _ in rows}
-    daemons = {int(pid) for pid, _, args in rows if "pyspark.daemon" in args and _descends(int(pid), parents)}
+    daemons = {int(pid) for pid, _, args in rows if "pyspark.worker" in args and _descends(int(pid), parents)}
     workers = [pid for pid, ppid in parents.items() if ppid in daemons and pid not in daemons]
     workers += [pid for pid in daemons if parents[pid] in daemons]
     for pid in workers[:1]:

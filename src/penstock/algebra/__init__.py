@@ -2,18 +2,22 @@
 
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.announced import Announced
+from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
+from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, is_static, leaves
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
 from penstock.algebra.results import Restored, Results
 from penstock.algebra.rowwise import Project, Select
+from penstock.algebra.sample import Sample
 from penstock.algebra.scans import OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.setops import UnionAll
-from penstock.algebra.windows import Window, WindowKind
+from penstock.algebra.windows import RowWindow, Window, WindowKind
 
 __all__ = [
-    "Aggregate", "Algebra", "Announced", "Distinct", "Join", "OnError", "Pattern", "Project", "RelationScan",
-    "RelationToStream", "Restored", "Results", "Scan", "Select", "Source", "StreamKind", "StreamScan", "UnionAll",
-    "Window", "WindowKind", "evaluation_period", "is_static", "leaves", "own_windows",
+    "Aggregate", "Algebra", "Announced", "Distinct", "Internal", "Join", "MultiJoin", "OnError", "Pattern",
+    "Project", "RelationScan", "RelationToStream", "Restored", "Results", "RowWindow", "Sample", "Scan", "Select",
+    "Source", "StreamKind", "StreamScan", "UnionAll", "Window", "WindowKind", "evaluation_period", "is_static",
+    "leaves", "own_windows",
 ]  # fmt: skip

@@ -17,10 +17,11 @@ from functools import singledispatch
 
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.join import Join
+from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.setops import UnionAll
-from penstock.algebra.windows import Window, WindowKind
+from penstock.algebra.windows import RowWindow, Window, WindowKind
 
 
 @singledispatch
@@ -36,6 +37,11 @@ def _window(node: Window) -> bool:
     return one_tick and node.slide is None
 
 
+@is_instantaneous.register
+def _row_window(node: RowWindow) -> bool:
+    return node.length == 1 and node.slide is None
+
+
 @singledispatch
 def is_windowed(node: Algebra) -> bool:
     """Whether every element of the relation `node` lives only while an element of an own window does, not for ever."""
@@ -47,6 +53,11 @@ def _finite(node: Window) -> bool:
     return node.kind is not WindowKind.UNBOUNDED
 
 
+@is_windowed.register
+def _finite_rows(node: RowWindow) -> bool:
+    return node.length is not None
+
+
 def _register(holds: Callable[[Algebra], bool], register: Callable[..., object]) -> None:
     """What both properties have in common: how they pass from inputs to results."""
     for row_by_row in (Select, Project, Distinct):
@@ -54,6 +65,7 @@ def _register(holds: Callable[[Algebra], bool], register: Callable[..., object])
     register(UnionAll, lambda node: all(holds(member) for member in node.members))
     # The joined tuple lives within both sides, so one side is enough.
     register(Join, lambda node: holds(node.left) or holds(node.right))
+    register(MultiJoin, lambda node: any(holds(member) for member in node.members))
     # An ungrouped aggregate has its row also where its input is empty.
     register(Aggregate, lambda node: bool(node.group) and holds(node.input))
 

@@ -23,8 +23,10 @@ from penstock.language.queries import (
     JoinedSource,
     JoinKind,
     LocalView,
+    Mark,
     Name,
     NamedSource,
+    Sample,
     Select,
     SetKind,
     SetQuery,
@@ -65,11 +67,13 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Duration: "interval",
         Count: "value",
         Align: "to",
-        WindowSpec: "extent length slide align",
+        WindowSpec: "extent length partition span_limit slide align where internal",
         ToStream: "operator restore window",
         Star: "qualifier",
         Item: "value alias",
-        NamedSource: "name window alias",
+        Mark: "",
+        Sample: "percent",
+        NamedSource: "name window sample alias",
         DerivedSource: "query window alias columns",
         JoinedSource: "left right kind on using",
         Select: "items source distinct wrapped where group having",
@@ -83,7 +87,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Connector: "name options",
         TimestampBy: "column unit",
         ErrorPolicy: "policy",
-        CreateSource: "name is_stream columns connector timestamp operation slack on_error",
+        CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key",
         CreateView: "name columns query",
         CreateQuery: "name query into",
         BareQuery: "query",
@@ -120,19 +124,13 @@ def _span(value: Any) -> Span:
 
 #: Fields that are refused by name; any other field outside CARRIED_OUT is refused by its field name.
 REFUSED: dict[tuple[type, str], Clause] = {
-    (WindowSpec, "partition"): Clause("PARTITION BY in a window", _own("partition_span")),
-    (WindowSpec, "span_limit"): Clause("RANGE behind ROWS", _own("span_limit")),
-    (WindowSpec, "where"): Clause("WHERE in a window", _own("where_span")),
-    (WindowSpec, "internal"): Clause("INTERNAL", _own("internal")),
     (WindowSpec, "frequency"): Clause("FREQUENCY", _own("frequency")),
-    (NamedSource, "sample"): Clause("SAMPLE", _own("sample")),
     (JoinedSource, "natural"): Clause("NATURAL JOIN", _own("natural")),
     (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
     (SortedQuery, "order"): Clause("ORDER BY", _own("order_span")),
     (SortedQuery, "limit"): Clause("LIMIT", _own("limit_span")),
     (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
     (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
-    (CreateSource, "primary_key"): Clause("PRIMARY KEY", _own("key_span")),
     (CreateSource, "non_retroactive"): Clause("NON RETROACTIVE", _own("non_retroactive")),
     (ExplainStatement, "analyze"): Clause("EXPLAIN ANALYZE", _own("analyze")),
 }
@@ -170,12 +168,10 @@ def _is_absent(value: object) -> bool:
 def _values(node: object) -> Iterator[Refusal]:
     """Values of fields that are carried out for other values only."""
     if isinstance(node, WindowSpec):
-        if node.extent is Extent.ROWS:
-            yield not_yet("a ROWS window", node.span if not node.partition else _span(node.length))
-        elif isinstance(node.length, Count):
+        if node.extent is Extent.RANGE and isinstance(node.length, Count):
             yield not_yet("RANGE in tuples", node.length.span)
-        if isinstance(node.slide, Count):
-            yield not_yet("SLIDE in rows", node.slide.span)
+        if node.extent is not Extent.ROWS and isinstance(node.slide, Count):
+            yield not_yet("SLIDE in rows without ROWS", node.slide.span)
     elif isinstance(node, JoinedSource) and node.kind not in (JoinKind.INNER, JoinKind.CROSS):
         yield not_yet(f"{node.kind.value} JOIN", node.kind_span)
     elif isinstance(node, SetQuery) and not (node.kind is SetKind.UNION and node.all):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import pyarrow as pa
 
@@ -39,6 +40,12 @@ def queue_name(fifo: bool, listed: bool) -> str:
     return "list" if listed else "FIFO" if fifo else "calendar queue"
 
 
+def join_state(strict: tuple[bool, ...], listed: bool) -> str:
+    """What explain calls the state of a join's inputs."""
+    ends = ", looked through for ends" if listed else ""
+    return " / ".join("hash" if s else "runs by (key, ts)" + ends for s in strict)
+
+
 @dataclass(frozen=True)
 class ScanSpec(Spec):
     """The elements of a source, as the ingest stamps them. `columns`: positions of the declared columns read."""
@@ -62,13 +69,28 @@ class StaticSpec(Spec):
         return {"table": self.table}
 
 
+class UpdateRule(enum.Enum):
+    """What names a row of an updated relation, and what a row does whose name is there already."""
+
+    BAG = "all columns"
+    REPLACE = "primary key, replaced"
+    UNIQUE = "primary key, unique"
+
+
 @dataclass(frozen=True)
 class UpdatesSpec(Spec):
-    """Updates of a relation, `+` and `-` by sign. key: the columns that tell rows apart (all but timestamp and
-    operation)."""
+    """Updates of the relation `source`, `+` and `-` by sign. key: the columns that tell rows apart (the primary key, or
+    all but timestamp and operation); names: of all columns; once: a key may not be used again once deleted."""
 
+    source: str
     key: tuple[int, ...]
+    names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
+    rule: UpdateRule
+    once: bool = False
+
+    def describe(self) -> dict[str, str]:
+        return {"row": self.rule.value, "state": "the relation" + (", keys deleted" if self.once else "")}
 
 
 @dataclass(frozen=True)
@@ -106,6 +128,43 @@ class NegativeTuplesSpec(Spec):
     """Elements without an end, and a negative tuple at the end of each. fifo: they expire in order of arrival."""
 
     fifo: bool
+
+
+@dataclass(frozen=True)
+class RowWindowSpec(Spec):
+    """The last `rows` elements of every partition, as the algebra's `RowWindow` says; step is 1 without SLIDE in rows.
+    arrival: elements are given in order of arrival; else those of one instant count in the order of their values."""
+
+    types: tuple[pa.DataType, ...]
+    rows: int
+    step: int
+    partition: tuple[int, ...]
+    length: int | None
+    slide: int | None
+    align: int
+    arrival: bool
+
+    def describe(self) -> dict[str, str]:
+        found = {"rows": str(self.rows)}
+        if self.step > 1:
+            found["step"] = str(self.step)
+        if self.length is not None:
+            found["length"] = str(self.length)
+        if self.slide is not None:
+            found["slide"] = str(self.slide)
+        return {**found, "order": "arrival" if self.arrival else "values"}
+
+
+@dataclass(frozen=True)
+class SampleSpec(Spec):
+    """The elements that a draw of `percent` keeps; seed and name (of the stream) decide the draws."""
+
+    percent: Fraction
+    seed: int
+    name: str
+
+    def describe(self) -> dict[str, str]:
+        return {"percent": f"{float(self.percent):g}", "seed": str(self.seed)}
 
 
 @dataclass(frozen=True)
@@ -152,11 +211,43 @@ class JoinSpec(Spec):
     right_types: tuple[pa.DataType, ...]
     residual: Expression | None
     strict: tuple[bool, bool]
+    note: str = field(default="", compare=False)
+    """why the plan has this join, for explain"""
     listed: bool = False
 
     def describe(self) -> dict[str, str]:
-        ends = ", looked through for ends" if self.listed else ""
-        return {"state": " / ".join("hash" if s else "runs by (key, ts)" + ends for s in self.strict)}
+        return {"state": join_state(self.strict, self.listed), "chosen": self.note}
+
+
+@dataclass(frozen=True)
+class MultiJoinSpec(Spec):
+    """Pipelined join. By input: the types of its columns; names, what explain calls it; strict, whether it may bring
+    negative tuples; orders, in which order its elements probe the others. classes: as in `algebra.MultiJoin`; order
+    and cost: what was chosen, and the tuples looked at per second that this is expected to cost."""
+
+    types: tuple[tuple[pa.DataType, ...], ...]
+    names: tuple[str, ...]
+    strict: tuple[bool, ...]
+    orders: tuple[tuple[int, ...], ...]
+    classes: tuple[tuple[int | None, ...], ...]
+    residual: Expression | None
+    order: tuple[int, ...]
+    cost: float
+    note: str = ""
+    listed: bool = False
+
+    def describe(self) -> dict[str, str]:
+        def shown(order: tuple[int, ...]) -> str:
+            return ", ".join(self.names[i] for i in order)
+
+        probes = "; ".join(f"{self.names[i]}: {shown(order)}" for i, order in enumerate(self.orders))
+        return {
+            "order": shown(self.order),
+            "probes": probes,
+            "cost": f"{self.cost:.4g} tuples/s",
+            "state": join_state(self.strict, self.listed),
+            "chosen": self.note,
+        }
 
 
 @dataclass(frozen=True)

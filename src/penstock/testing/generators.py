@@ -60,11 +60,16 @@ class Flavour:
     distinct: int = 20
     r2s: int = 30
     updates: int = 0
+    keyed: int = 0
     static: int = 20
     disorder: int = 20
     calendar: int = 10
     kept: int = 0
-    """WSTREAM and RESTORE"""
+    multi: int = 0
+    rows: int = 0
+    internal: int = 0
+    sample: int = 0
+    window_where: int = 0
 
 
 FLAVOURS = (
@@ -73,8 +78,11 @@ FLAVOURS = (
     Flavour("groups", join=10, group=100, nested=10, union=5),
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
-    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
+    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60, multi=10, rows=20),
+    Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
+    Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
+    Flavour("rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15),
 )
 
 #: type -> the values of a cell, simplest first
@@ -140,6 +148,7 @@ class _Maker:
         self.result = RandomCase()
         self.tables: list[Table] = []
         self.names = 0
+        self.internal = False
         self.calendar = choices.chance(flavour.calendar)
         self.slide: str | None = None
         self.restored = False
@@ -152,6 +161,8 @@ class _Maker:
             self.relation("R")
         if self.choices.chance(self.flavour.updates):
             self.updated("U")
+        if self.choices.chance(self.flavour.keyed):
+            self.keyed("K")
         for number in range(self.choices.integer(0, 2) if self.choices.chance(self.flavour.nested) else 0):
             self.view(f"V{number}")
         for name in ("q", "p") if self.choices.chance(15) else ("q",):
@@ -220,6 +231,27 @@ class _Maker:
         self.declare("RELATION", name, declared + [f"{c.name} {c.type}" for c in columns], tail)
         self.tables.append(Table(name, columns, False))
 
+    def keyed(self, name: str) -> None:
+        """A relation with a primary key: static, replaced by key, or with + and -, some of which cannot be."""
+        columns = self.columns()
+        kind = self.choices.pick(("replace", "operation", "operation", "static"))
+        keys = ["k", *(c.name for c in columns[1:] if self.choices.chance(25))]
+        ticks = self.ticks(self.choices.integer(0, 9))
+        self.result.inputs[name] = [
+            [
+                *([self.tick(tick)] if kind != "static" else []),
+                *([self.choices.pick(("+", "-", "+"))] if kind == "operation" else []),
+                *self.row(columns),
+            ]
+            for tick in ticks
+        ]
+        declared = [f"ts {'TIMESTAMP' if self.calendar else 'INT'}"] if kind != "static" else []
+        declared += ["op STRING"] if kind == "operation" else []
+        declared += [f"{c.name} {c.type}" for c in columns] + [f"PRIMARY KEY ({', '.join(keys)})"]
+        tail = f" TIMESTAMP BY ts{'' if self.calendar else ' UNIT SECOND'}" if kind != "static" else ""
+        self.declare("RELATION", name, declared, tail + (" OPERATION BY op" if kind == "operation" else ""))
+        self.tables.append(Table(name, columns, False))
+
     def view(self, name: str) -> None:
         text, columns, is_stream = self.query(root=False)
         if any(c.type == ROUGH for c in columns):
@@ -258,13 +290,19 @@ class _Maker:
         self.flavour, self.slide = plain, None
         if restored:
             return f"{self.choices.pick(('ISTREAM', 'RSTREAM'))} RESTORE({text})", columns, True
-        return f"WSTREAM({text}){self.window() or ' [RANGE UNBOUNDED]'}", columns, False
+        return f"WSTREAM({text}){self.window(columns) or ' [RANGE UNBOUNDED]'}", columns, False
 
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
-        scope, from_text = self.source(depth)
+        internal = self.choices.chance(self.flavour.internal)
+        source = self.internal_source if internal else lambda: self.source(depth)
+        self.internal = self.internal or internal
         where: list[str] = []
-        if self.choices.chance(self.flavour.join):
-            more, right = self.source(depth)
+        if many := self.choices.chance(self.flavour.multi):
+            scope, from_text, where = self.multi_join(depth)
+        else:
+            scope, from_text = source()
+        if not many and self.choices.chance(self.flavour.join):
+            more, right = source()
             condition = self.join_condition(scope, more)
             if condition and self.choices.chance(50):
                 from_text = f"{from_text} JOIN {right} ON {condition}"
@@ -280,6 +318,7 @@ class _Maker:
         else:
             items, columns = self.items(scope, wanted)
         unique = self.choices.chance(self.flavour.distinct) and not any(c.type == ROUGH for c in columns)
+        unique = unique and not self.internal  # what is made of INTERNAL windows takes no DISTINCT
         return f"SELECT {'DISTINCT ' if unique else ''}{', '.join(items)} FROM {from_text}{tail}", columns
 
     def source(self, depth: int) -> tuple[tuple[Column, ...], str]:
@@ -296,13 +335,45 @@ class _Maker:
             table = self.choices.pick(self.tables if self.slide is None else bare)
             self.restored = False
             name, columns, is_stream = table.name, table.columns, table.is_stream
-        window = self.window() if is_stream else ""
+        window = self.window(columns) if is_stream else ""
+        if is_stream and not name.startswith("(") and self.choices.chance(self.flavour.sample):
+            window += f" SAMPLE({self.choices.pick((50, 80))})"
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
 
-    def window(self) -> str:
+    def window(self, columns: tuple[Column, ...]) -> str:
         if self.slide is not None:
-            return f" [RANGE {self.choices.integer(1, 6)} SECOND{self.slide}]"
+            extent = (
+                "ROWS 2" if self.choices.chance(self.flavour.rows) else f"RANGE {self.choices.integer(1, 6)} SECOND"
+            )
+            return f" [{extent}{self.slide}]"
+        window = self.row_window(columns) if self.choices.chance(self.flavour.rows) else self.time_window()
+        if window.startswith(" [") and self.choices.chance(self.flavour.window_where):
+            window = f"{window[:-1]} WHERE {self.predicate(columns)}]"
+        return window
+
+    def row_window(self, columns: tuple[Column, ...]) -> str:
+        """ROWS with any of PARTITION BY, RANGE and SLIDE."""
+        text = f"ROWS {self.choices.integer(1, 4)}"
+        if self.choices.chance(40):
+            chosen = {self.choices.pick(columns).name for _ in range(self.choices.integer(1, 2))}
+            text = f"PARTITION BY {', '.join(sorted(chosen))} {text}"
+            if self.choices.chance(35):
+                text += f" RANGE {self.choices.integer(1, 6)} SECOND"
+        if self.choices.chance(30):
+            text += f" SLIDE {self.choices.integer(1, 4)} {self.choices.pick(('ROWS', 'SECOND'))}"
+        return f" [{text}]" if self.choices.chance(90) else f" {text}"
+
+    def internal_source(self) -> tuple[tuple[Column, ...], str]:
+        """One FROM item of a SELECT over INTERNAL windows: a stream with such a window, or a static relation."""
+        self.names += 1
+        alias = f"x{self.names}"
+        table = self.choices.pick([t for t in self.tables if t.name in ("S", "T", "R")])
+        window = self.window(table.columns).strip(" []") if table.is_stream else ""
+        text = f"{table.name} [{window} INTERNAL] AS {alias}" if window else f"{table.name} AS {alias}"
+        return tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns), text
+
+    def time_window(self) -> str:
         kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
         if kind == "NONE":
             return ""
@@ -326,6 +397,35 @@ class _Maker:
             one, other = self.choices.pick(pairs)
             condition += f" AND {one.name} {self.choices.pick(('<=', '<>', '='))} {other.name}"
         return condition
+
+    def multi_join(self, depth: int) -> tuple[tuple[Column, ...], str, list[str]]:
+        """Three to five inputs joined on one attribute, in a chain or as a star, sometimes with a band: (columns, FROM,
+        WHERE)."""
+        shape = self.choices.pick(("common", "chain", "star"))
+        found = [self.source(depth) for _ in range(self.choices.pick((3, 4, 5)))]
+        text, where = found[0][1], []
+        for n, (scope, source) in enumerate(found[1:], 1):
+            others = found[n - 1][0] if shape == "chain" else found[0][0]
+            pairs = [(a, b) for a in others for b in scope if a.type == b.type]
+            condition = "1 = 1"
+            if pairs:
+                one, other = pairs[0] if shape == "common" else self.choices.pick(pairs)
+                condition = f"{one.name} = {other.name}"
+            if band := self.band(tuple(c for columns, _ in found[:n] for c in columns), scope):
+                condition += f" AND {band}"
+            if self.choices.chance(50):
+                text = f"{text} JOIN {source} ON {condition}"
+            else:
+                text = f"{text} CROSS JOIN {source}"
+                where.append(condition)
+        return tuple(c for columns, _ in found for c in columns), text, where
+
+    def band(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
+        pairs = [(a, b) for a in left for b in right if a.type == b.type == "INT"]
+        if not pairs or not self.choices.chance(25):
+            return None
+        one, other = self.choices.pick(pairs)
+        return f"{one.name} BETWEEN {other.name} - 1 AND {other.name} + {self.choices.integer(0, 2)}"
 
     def items(
         self, scope: tuple[Column, ...], wanted: tuple[Column, ...] | None

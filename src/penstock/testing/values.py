@@ -36,6 +36,21 @@ def order_key(value: Any) -> tuple[int, Any]:
     return (1, value)
 
 
+def value_order(row: Row) -> tuple[Any, ...]:
+    """A sort key over rows: a total order of values, column by column. NULL first; -0.0 before 0.0, NaN last."""
+    return tuple(_value_order(value) for value in row)
+
+
+def _value_order(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return (0,)
+    if isinstance(value, float):
+        return (1, 1, 0, 0) if math.isnan(value) else (1, 0, value, math.copysign(1, value))
+    if isinstance(value, dict):
+        return (1, value_order(tuple(value.values())))
+    return (1, value_order(tuple(value)) if isinstance(value, list) else value)
+
+
 def event_order(event: Event) -> tuple[Any, ...]:
     """The canonical order of events: by timestamp, `-` before `+`, then by the tuple's values."""
     ts, op, row = event

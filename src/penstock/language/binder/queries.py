@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from penstock.algebra import Algebra, Distinct, Project, UnionAll, Window, WindowKind
 from penstock.algebra import Select as Selection
+from penstock.algebra.internal import reaches_internal
 from penstock.algebra.nodes import common_domain
 from penstock.expressions.coercion import cast_to, common_type
 from penstock.expressions.functions import is_aggregate
@@ -19,6 +20,7 @@ from penstock.language.binder.calls import function_name
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.grouping import Grouping
+from penstock.language.binder.internal import collected, refuse_internal
 from penstock.language.binder.joins import build_joins
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.sources import SourceBinder, as_stream
@@ -111,7 +113,10 @@ class QueryBinder:
         projected = self._project(tree, scope, node if node is not None else inputs.members[0].node)
         if node is None or (where is None and condition is not None):
             raise Refused
+        projected = collected(projected, inputs, context)
         if tree.distinct:
+            if reaches_internal(projected):
+                refuse_internal("DISTINCT", inputs, tree.span, context)
             projected = Distinct(projected)
         return self._to_stream(tree.wrapped, projected) if tree.wrapped is not None else projected
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from penstock.algebra import Algebra, RelationScan, RelationToStream, Source, StreamKind, StreamScan
+from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan
 from penstock.algebra.pattern import Pattern
 from penstock.errors import nearest
 from penstock.expressions.nodes import Expression, remap
@@ -21,16 +21,26 @@ from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.windows import bind_window
 from penstock.language.catalog import View
-from penstock.language.queries import DerivedSource, FromSource, JoinedSource, Name, NamedSource, QueryTree, WindowSpec
+from penstock.language.queries import (
+    DerivedSource,
+    FromSource,
+    JoinedSource,
+    Name,
+    NamedSource,
+    QueryTree,
+    WindowSpec,
+)
+from penstock.language.queries import Sample as SampleTree
 from penstock.language.text import Span
 
 
 @dataclass(frozen=True)
 class Input:
-    """One relation of a FROM clause, and where it stands."""
+    """One relation of a FROM clause, and where it stands. internal: the place of the INTERNAL of its window."""
 
     node: Algebra
     span: Span
+    internal: Span | None = None
 
 
 @dataclass(frozen=True)
@@ -80,11 +90,12 @@ class SourceBinder:
         qualifier = (source.alias or name).text
         view = self.views.get(name.key) or self.context.catalog.views.get(name.key)
         if view is not None and name.matches(view.name):
-            return self._relation(view.root, view.names, source.window, qualifier, name)
+            root = self._sampled(view.root, source.sample, view.name)
+            return self._relation(root, view.names, source.window, qualifier, name)
         declared = self.context.catalog.sources.get(name.key)
         if declared is None or not name.matches(declared.name):
             self._unknown(name)
-        node = _scan(declared)
+        node = self._sampled(_scan(declared), source.sample, declared.name)
         alias = source.alias.text if source.alias else declared.name
         return self._relation(node, node.schema.names, source.window, alias, name)
 
@@ -99,6 +110,15 @@ class SourceBinder:
             node = as_stream(node)
         return self._relation(node, names, source.window, source.alias.text if source.alias else None, source)
 
+    def _sampled(self, node: Algebra, sample: SampleTree | None, name: str) -> Algebra:
+        if sample is None:
+            return node
+        if not node.is_stream:
+            self.context.fail("P0103", f"SAMPLE draws from a stream; {name} is a relation", sample.span)
+        if not 0 <= sample.percent <= 100:
+            self.context.fail("P0102", "a sample is between 0 and 100 percent", sample.span)
+        return Sample(node, sample.percent, self.context.settings.get_int("seed"), name)
+
     def _relation(
         self,
         node: Algebra,
@@ -107,14 +127,18 @@ class SourceBinder:
         qualifier: str | None,
         place: Name | DerivedSource,
     ) -> Inputs:
+        entries = tuple(Entry(i, n, f.type, qualifier) for i, (n, f) in enumerate(zip(names, node.schema, strict=True)))
         if node.is_stream:
-            node = bind_window(window, node, self.context)
+            own = place.text if isinstance(place, Name) else qualifier
+            # Behind an alias the stream's own name is still known in its window.
+            other = () if own == qualifier else (replace(e, qualifier=own, merged=True) for e in entries)
+            node = bind_window(window, node, self.context, (*entries, *other))
         elif window is not None:
             shown = place.text if isinstance(place, Name) else "this query"
             hint = "a window belongs to a stream; leave it out"
             self.context.fail("P0301", f"{shown} is a relation, it takes no window", window.span, hint)
-        entries = tuple(Entry(i, n, f.type, qualifier) for i, (n, f) in enumerate(zip(names, node.schema, strict=True)))
-        return Inputs((Input(node, place.span),), entries)
+        internal = window.internal.span if window is not None and window.internal is not None else None
+        return Inputs((Input(node, place.span, internal),), entries)
 
     def _unknown(self, name: Name) -> NoReturn:
         context = self.context

@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping
 from penstock.physical.elements import Elements
 from penstock.physical.operators.aggregate import Aggregation
 from penstock.physical.operators.changes import Changes
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.operators.distinct import make_distinct
 from penstock.physical.operators.join import Join, Lookup
+from penstock.physical.operators.multi_join import MultiJoin
 from penstock.physical.operators.negative import NegativeTuples
 from penstock.physical.operators.results import Results, ShortChanges, ShortLives
+from penstock.physical.operators.rowwindow import RowWindow
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
+from penstock.physical.operators.sample import Sample
 from penstock.physical.operators.static import Output, Static
 from penstock.physical.operators.updates import Updates
 from penstock.physical.plan import (
@@ -24,11 +27,14 @@ from penstock.physical.plan import (
     JoinSpec,
     LanesSpec,
     LookupSpec,
+    MultiJoinSpec,
     NegativeTuplesSpec,
     OutputSpec,
     ProjectSpec,
     ResultsSpec,
+    RowWindowSpec,
     RStreamSpec,
+    SampleSpec,
     ScanSpec,
     ShortChangesSpec,
     ShortLivesSpec,
@@ -51,10 +57,13 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     UnionSpec: lambda spec, tables, shards: Union(spec),
     WindowSpec: lambda spec, tables, shards: TimeWindow(spec),
     NegativeTuplesSpec: lambda spec, tables, shards: NegativeTuples(spec),
+    RowWindowSpec: lambda spec, tables, shards: RowWindow(spec),
+    SampleSpec: lambda spec, tables, shards: Sample(spec),
     LanesSpec: lambda spec, tables, shards: Lanes(spec),
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
     DistinctSpec: lambda spec, tables, shards: make_distinct(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
+    MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
     RStreamSpec: lambda spec, tables, shards: RStream(spec),
@@ -70,4 +79,11 @@ def make_operator(spec: Spec, tables: Tables, shards: int) -> Operator:
     return OPERATORS[type(spec)](spec, tables, shards)
 
 
-__all__ = ["OPERATORS", "Moment", "Operator", "Tables", "make_operator"]
+__all__ = [
+    "OPERATORS",
+    "Moment",
+    "Operator",
+    "Rejection",
+    "Tables",
+    "make_operator",
+]  # fmt: skip

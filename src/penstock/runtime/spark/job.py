@@ -21,19 +21,22 @@ from pyspark.sql.streaming import StreamingQuery
 
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import Sink
+from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import CODES, PenstockError
 from penstock.physical.answers import answer_table
 from penstock.physical.elements import Elements
+from penstock.physical.operators import Rejection
 from penstock.physical.progress import NOTHING
 from penstock.runtime.progress import QueryCounts, RunProgress, SourceCounts
 from penstock.runtime.spark.folder import Folder, Job, job_version, load_job
-from penstock.runtime.spark.packets import SPARK_SCHEMA, read_elements
+from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, read_elements, read_rejected
 from penstock.runtime.spark.processor import KeyedStage
+from penstock.runtime.spark.rejections import write_rejections
 from penstock.runtime.spark.rounds import Rounds
 from penstock.runtime.spark.session import first_line, job_session
 from penstock.runtime.spark.source import PenstockSource
 from penstock.runtime.spark.state_files import sweep
-from penstock.runtime.spark.tasks import ingest_frame, ingest_pieces, keyed_stage
+from penstock.runtime.spark.tasks import batch_number, ingest_frame, ingest_pieces, keyed_stage, task_number
 from penstock.types import END
 
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
@@ -74,13 +77,18 @@ def answers_only(packets: DataFrame, folder: Folder, query: str, schema: Any) ->
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job, _ = load_job(root, job_version(root))
         found = job.plan.queries[query]
+        rejected: list[Rejection] = []
         for batch in batches:
             parts: list[Elements] = []
             for kind, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
+                if kind == REJECTED:
+                    rejected += read_rejected(blob.as_py())
                 if kind == f"answer:{query}":
                     parts += read_elements(blob.as_py())
             if parts:
                 yield from answer_table(found, parts).to_batches()
+        letters = DeadLetters(Folder(root).dead_letters)
+        write_rejections(rejected, job.plan.sources, letters, batch_number(), task_number())
 
     return packets.mapInArrow(unpack, schema)
 
@@ -141,6 +149,7 @@ class SparkRun:
     def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None]:
         """Hand every query's rows to its sink; returns whether all sources have ended, and the round it was."""
         answers: dict[str, list[tuple[int, list[Elements]]]] = {}
+        rejected: list[Rejection] = []
         ended, round_ = False, None
         shards, kinds = table.column("shard").to_pylist(), table.column("kind").to_pylist()
         for shard, kind, blob in zip(shards, kinds, table.column("blob"), strict=True):
@@ -149,10 +158,13 @@ class SparkRun:
                 ended = told["ended"]
                 with self._lock:
                     self._heartbeats = told["heartbeats"]
+            elif kind == REJECTED:
+                rejected += read_rejected(blob.as_py())
             elif kind == "round":
                 round_ = int(blob.as_py())
             else:
                 answers.setdefault(kind.removeprefix("answer:"), []).append((shard, read_elements(blob.as_buffer())))
+        counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
         rows: dict[str, int] = {}
         for name, found in answers.items():
             # Rows of one instant come in the order of shards, whatever order tasks finished in.
@@ -166,6 +178,8 @@ class SparkRun:
                 self._totals["batch"] = batch
                 for name, count in rows.items():
                     self._totals["queries"][name] = self._totals["queries"].get(name, 0) + count
+                for source, reasons in counts.items():
+                    self._add_malformed(source, reasons)
         return ended, round_
 
     def _account(self, batch: int) -> None:
@@ -174,14 +188,10 @@ class SparkRun:
             fresh = [r for r in self._folder.rounds() if r not in self._totals["rounds"]]
             for name in fresh:
                 for source, seen in self._folder.read_seen(name).items():
-                    total = self._totals["sources"].setdefault(
-                        source, {"rows": 0, "late": 0, "lag": 0, "malformed": {}}
-                    )
+                    total = self._add_malformed(source, seen.malformed)
                     total["rows"] += seen.rows
                     total["late"] += seen.late
                     total["lag"] = max(total["lag"], seen.lag)
-                    for reason, count in seen.malformed.items():
-                        total["malformed"][reason] = total["malformed"].get(reason, 0) + count
             kept = sorted(set(self._totals["rounds"]) | set(fresh))
             for prefix in ("b", "0123456789"):
                 mine = [r for r in kept if r[0] in prefix]
@@ -191,6 +201,14 @@ class SparkRun:
             self._totals["rounds"] = kept
             self._seconds = time.monotonic() - self._began
             self._folder.write_mark("totals", self._totals)
+
+    def _add_malformed(self, source: str, reasons: Mapping[str, int]) -> dict[str, Any]:
+        """The totals of `source`, with so many malformed records more."""
+        nothing = {"rows": 0, "late": 0, "lag": 0, "malformed": {}}
+        total: dict[str, Any] = self._totals["sources"].setdefault(source, nothing)
+        for reason, count in reasons.items():
+            total["malformed"][reason] = total["malformed"].get(reason, 0) + count
+        return total
 
     # -- what the caller sees ----------------------------------------------------------------------------------
 

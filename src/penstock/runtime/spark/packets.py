@@ -1,24 +1,27 @@
 """What travels between the stages of a job: rows (shard, kind, blob), the blob being Arrow or JSON.
 
 `port:<step>:<port>` carries elements to an input of a step, `answer:<query>` the final rows of a query, `progress`
-what has been seen of the sources; to the driver only, `heartbeats` how far every query has come and `round` which round
-of input this was.
+what has been seen of the sources; to the driver only, `heartbeats` how far every query has come, `round` which round
+of input this was, and `rejected` the updates that a relation could not take.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, decode, encode
 from penstock.physical.executor import Port
+from penstock.physical.operators import Rejection
 from penstock.physical.progress import Progress, SourceProgress
 
 SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string()), pa.field("blob", pa.binary())])
 SPARK_SCHEMA = "shard int, kind string, blob binary"
+
+REJECTED = "rejected"
 
 #: Elements are sent in blobs of about this many bytes at the most; Arrow's offsets end at 2 GiB.
 _LARGEST = 64 * 2**20
@@ -64,6 +67,14 @@ def progress_packet(shard: int, progress: Progress) -> Packet:
 
 def round_packet(round_: str) -> Packet:
     return Packet(0, "round", round_.encode())
+
+
+def rejected_packet(shard: int, rejected: Sequence[Rejection]) -> Packet:
+    return Packet(shard, REJECTED, json.dumps([asdict(r) for r in rejected]).encode())
+
+
+def read_rejected(blob: bytes) -> list[Rejection]:
+    return [Rejection(**found) for found in json.loads(blob)]
 
 
 def read_progress(blob: bytes | pa.Buffer) -> dict[str, SourceProgress]:

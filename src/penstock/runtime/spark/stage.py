@@ -26,6 +26,7 @@ from penstock.runtime.spark.packets import (
     read_elements,
     read_port,
     read_progress,
+    rejected_packet,
 )
 
 #: Executors of shards this process ran last: (job folder, stage, shard) -> (token, executor, chunk ids stored).
@@ -82,6 +83,8 @@ class ShardRound:
         yield from passing
         for query, answers in result.answers.items():
             yield from answer_packets(shard, query, answers)
+        if result.rejected:
+            yield rejected_packet(shard, result.rejected)
         outbox: dict[tuple[int, Port], list[Elements]] = {}
         for port, batches in result.onward.items():
             for elements in batches:

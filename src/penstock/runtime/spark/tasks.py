@@ -17,9 +17,16 @@ _BATCH = "streaming.sql.batchId"
 Task = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
-def _batch_number() -> int:
+def batch_number() -> int:
+    """The number of the micro-batch that this task works for."""
     context = TaskContext.get()
     return int((context.getLocalProperty(_BATCH) if context else None) or 0)
+
+
+def task_number() -> int:
+    """Which of the tasks of its batch this is."""
+    context = TaskContext.get()
+    return int(context.partitionId()) if context else 0
 
 
 def ingest_pieces(root: str) -> Task:
@@ -49,7 +56,7 @@ def ingest_frame(root: str, name: str) -> Task:
 
         job, tables = load_job(root, job_version(root))
         source = job.plan.sources[name]
-        yield from as_batches(run_batches(Folder(root), job, tables, source, _batch_number(), batches), job.keys)
+        yield from as_batches(run_batches(Folder(root), job, tables, source, batch_number(), batches), job.keys)
 
     return ingest
 
@@ -71,7 +78,7 @@ def keyed_stage(root: str, stage: int) -> Task:
                 number = job.keys.index(shard)
                 packets.setdefault(number, []).append(Packet(number, kind, blob.as_buffer()))
         for shard, mine in sorted(packets.items()):
-            state = StateFiles(root, stage, shard, _batch_number())
+            state = StateFiles(root, stage, shard, batch_number())
             yield from as_batches(ShardRound(root, stage, state).run(shard, mine), job.keys)
 
     return run

@@ -20,8 +20,10 @@ from penstock.testing.denotation.base import (
     windowed,
 )
 from penstock.testing.denotation.core import validity
+from penstock.testing.denotation.relations import content
+from penstock.testing.denotation.rowwindow import last_rows
 
 __all__ = [
-    "Bag", "Relation", "Stream", "World", "denote", "first_instant", "minus", "relation", "results", "steps",
-    "validity", "values_of", "windowed",
+    "Bag", "Relation", "Stream", "World", "content", "denote", "first_instant", "last_rows", "minus", "relation",
+    "results", "steps", "validity", "values_of", "windowed",
 ]  # fmt: skip

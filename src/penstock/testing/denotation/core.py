@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import compress
+from typing import Any
 
 from penstock.algebra import (
     Aggregate,
@@ -11,9 +12,10 @@ from penstock.algebra import (
     Announced,
     Distinct,
     Join,
+    MultiJoin,
     Project,
-    RelationScan,
     RelationToStream,
+    RowWindow,
     Select,
     StreamKind,
     StreamScan,
@@ -37,37 +39,12 @@ from penstock.testing.denotation.base import (
     windowed,
 )
 from penstock.testing.values import Row, key_of
-from penstock.types import BEGIN, END
+from penstock.types import END
 
 
 @denote.register
 def _(node: StreamScan, world: World) -> Stream:
     return Stream([(ts, tuple(row[c] for c in node.columns)) for ts, row in world.rows[node.source.name]])
-
-
-@denote.register
-def _(node: RelationScan, world: World) -> Relation:
-    """The updates up to τ, one after the other in order of (timestamp, arrival). A `-` takes away the oldest row that
-    is equal in all columns but the timestamp and the operation; when there is none it does nothing."""
-    source = node.source
-    updates = sorted(world.rows[source.name], key=lambda update: update[0])
-    values = [i for i in range(len(source.columns)) if i not in (source.timestamp, source.operation)]
-
-    def content(row: Row) -> Row:
-        return key_of(tuple(row[i] for i in values))
-
-    def at(tau: int) -> Bag:
-        held: Bag = []
-        for ts, row in updates:
-            if ts > tau:
-                break
-            if source.operation is None or row[source.operation] == "+":
-                held.append(row)
-            elif (place := next((i for i, h in enumerate(held) if content(h) == content(row)), None)) is not None:
-                del held[place]
-        return [tuple(row[c] for c in node.columns) for row in held]
-
-    return Relation(frozenset(ts for ts, _ in updates if ts != BEGIN), at)
 
 
 @denote.register
@@ -77,14 +54,21 @@ def _(node: Window, world: World) -> Relation:
     return windowed([(ts, validity(node, ts), row) for ts, row in below.elements])
 
 
-def validity(window: Window, ts: int) -> tuple[int, int]:
-    """The table of LANGUAGE 4.1: [start, end) of an element with timestamp `ts`."""
-    lengths = {WindowKind.NOW: 1, WindowKind.RANGE: window.length, WindowKind.UNBOUNDED: None}
-    length = lengths[window.kind]
-    end = END if length is None else ts + length
+def validity(window: Window | RowWindow, ts: int) -> tuple[int, int]:
+    """The table of LANGUAGE 4.1: [start, end) of an element with timestamp `ts`; of a row window, as far as time
+    decides."""
+    length = window.length
+    if isinstance(window, Window):
+        length = {WindowKind.NOW: 1, WindowKind.RANGE: window.length, WindowKind.UNBOUNDED: None}[window.kind]
+    return boundaries(window, ts, END if length is None else ts + length)
+
+
+def boundaries(window: Window | RowWindow, start: int, end: int) -> tuple[int, int]:
+    """[start, end) at the boundaries of the window's SLIDE, where it has one in time."""
     if window.slide is None:
-        return ts, end
-    return boundary(ts, window.slide, window.align), (END if end == END else boundary(end, window.slide, window.align))
+        return start, end
+    after = END if end == END else boundary(end, window.slide, window.align)
+    return boundary(start, window.slide, window.align), after
 
 
 def boundary(tick: int, slide: int, align: int) -> int:
@@ -136,10 +120,44 @@ def _(node: Join, world: World) -> Relation:
     return Relation(left.instants | right.instants, at)
 
 
+def fits(node: MultiJoin, rows: list[Row], more: Row) -> bool:
+    """Whether `more`, of the member behind those of `rows`, agrees with them in every class."""
+
+    def agree(one: Any, other: Any) -> bool:
+        return one is not None and other is not None and key_of((one,)) == key_of((other,))
+
+    number = len(rows)
+    return all(
+        agree(rows[k][theirs], more[mine])
+        for places in node.classes
+        if (mine := places[number]) is not None
+        for k, theirs in enumerate(places[:number])
+        if theirs is not None
+    )
+
+
 def same_key(node: Join, one: Row, other: Row) -> bool:
     """Whether two rows agree on the equi-join's columns."""
     keys = [(one[i], other[j]) for i, j in node.equal]
     return all(a is not None and b is not None and key_of((a,)) == key_of((b,)) for a, b in keys)
+
+
+@denote.register
+def _(node: MultiJoin, world: World) -> Relation:
+    """The nested loops, the classes checked as soon as they can be."""
+    members = [relation(member, world) for member in node.members]
+
+    def at(tau: int) -> Bag:
+        combinations: list[list[Row]] = [[]]
+        for member in members:
+            rows = member.at(tau)
+            combinations = [[*c, row] for c in combinations for row in rows if fits(node, c, row)]
+        joined: Bag = [tuple(value for row in c for value in row) for c in combinations]
+        if node.residual is None:
+            return joined
+        return [row for row, value in zip(joined, values_of(node.residual, joined), strict=True) if value is True]
+
+    return Relation(frozenset().union(*(member.instants for member in members)), at)
 
 
 @denote.register
@@ -197,7 +215,7 @@ def _(node: RelationToStream, world: World) -> Stream:
 def _arrivals(node: Algebra, world: World) -> Iterable[int]:
     """The instants at which an element of one of the query's own streams arrives."""
     for child in node.inputs:
-        stream = child.input if isinstance(child, Window) else child
+        stream = child.input if isinstance(child, Window | RowWindow) else child
         if stream.is_stream:
             meaning = denote(stream, world)
             assert isinstance(meaning, Stream)

@@ -1,0 +1,37 @@
+"""SELECT over INTERNAL windows: where it may stand, and the collection of its results (`algebra/internal.py`)."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from penstock.algebra import Algebra, Internal
+from penstock.algebra.internal import what_forbids_internal
+from penstock.algebra.pattern import Pattern
+from penstock.language.binder.context import Context
+from penstock.language.binder.sources import Inputs
+from penstock.language.text import Span
+
+_HINT = "make a view of the SELECT with the INTERNAL window: it is a stream, which can take a window of its own"
+
+
+def collected(node: Algebra, inputs: Inputs, context: Context) -> Algebra:
+    """`node`, the SELECT over `inputs`; with INTERNAL windows among them, the collection of its results. Fails with
+    P0310 where these would have to expire."""
+    places = [member.internal for member in inputs.members if member.internal is not None]
+    if not places:
+        return node
+    forbidding = what_forbids_internal(node)
+    if forbidding is not None:
+        refuse_internal(type(forbidding).__name__.upper(), inputs, places[0], context)
+    for member in inputs.members:
+        if member.internal is None and member.node.pattern is not Pattern.MONOTONIC:
+            message = "beside an INTERNAL window stands what loses tuples: the results would have to expire with these"
+            context.fail("P0310", message, member.span, "make its window INTERNAL too, or leave out INTERNAL")
+    return Internal(node)
+
+
+def refuse_internal(operator: str, inputs: Inputs, span: Span, context: Context) -> NoReturn:
+    """Results of INTERNAL windows never expire, and under `operator` they would have to. The place is that of the word
+    INTERNAL where it stands in the same SELECT, else `span`."""
+    place = next((member.internal for member in inputs.members if member.internal is not None), span)
+    context.fail("P0310", f"INTERNAL under {operator}: its results would have to expire", place, _HINT)
