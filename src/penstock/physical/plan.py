@@ -18,7 +18,7 @@ from penstock.algebra.query import Query
 from penstock.algebra.r2s import StreamKind
 from penstock.algebra.scans import Source
 from penstock.expressions.nodes import Expression
-from penstock.physical.lanes import LanePlan
+from penstock.physical.lane_plan import LanePlan
 
 
 @dataclass(frozen=True)

@@ -8,44 +8,12 @@ alternatives, which are the simplest) or by `random.Random` (`seeded_choices`).
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
 
-T = TypeVar("T")
+from penstock.testing.choices import Choices, seeded_choices
 
-
-class Choices(Protocol):
-    """Where a generator's decisions come from."""
-
-    def integer(self, low: int, high: int) -> int:
-        """A number from low to high, both included; the simplest is `low`."""
-
-    def pick(self, options: Sequence[T]) -> T:
-        """One of `options`; the simplest is the first."""
-
-    def chance(self, percent: int) -> bool:
-        """True in `percent` of a hundred cases; the simplest is False."""
-
-
-class _Seeded:
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def integer(self, low: int, high: int) -> int:
-        return self._random.randint(low, high)
-
-    def pick(self, options: Sequence[T]) -> T:
-        return self._random.choice(options)
-
-    def chance(self, percent: int) -> bool:
-        return self._random.randrange(100) < percent
-
-
-def seeded_choices(seed: int) -> Choices:
-    """Choices that follow from `seed`."""
-    return _Seeded(seed)
+__all__ = ["FLAVOURS", "Choices", "Flavour", "RandomCase", "random_case", "seeded_choices"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +38,7 @@ class Flavour:
     internal: int = 0
     sample: int = 0
     window_where: int = 0
+    ordered: int = 0
 
 
 FLAVOURS = (
@@ -83,6 +52,7 @@ FLAVOURS = (
     Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
     Flavour("rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15),
+    Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, ordered=60),
 )
 
 #: type -> the values of a cell, simplest first
@@ -152,6 +122,8 @@ class _Maker:
         self.calendar = choices.chance(flavour.calendar)
         self.slide: str | None = None
         self.restored = False
+        #: alias -> whether rows of a stream carry their timestamp; not there for relations.
+        self.stamped: dict[str, bool] = {}
 
     def case(self) -> RandomCase:
         self.stream("S")
@@ -338,6 +310,8 @@ class _Maker:
         window = self.window(columns) if is_stream else ""
         if is_stream and not name.startswith("(") and self.choices.chance(self.flavour.sample):
             window += f" SAMPLE({self.choices.pick((50, 80))})"
+        if is_stream:
+            self.stamped[alias] = name in ("S", "T")
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
 
@@ -462,6 +436,8 @@ class _Maker:
         return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns, tail
 
     def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        if self.choices.chance(self.flavour.ordered):
+            return self.ordered(scope, rough)
         numbers = [c for c in scope if c.type in NUMERIC]
         functions = ("COUNT(*)", "SUM", "COUNT", "MIN", "MAX", "AVG", "COUNT DISTINCT", *(("STDDEV",) if rough else ()))
         function = self.choices.pick(functions)
@@ -481,6 +457,28 @@ class _Maker:
             text += f" FILTER (WHERE {self.predicate(scope)})"
         # Sums of decimals are wider; cast back, so that the type stays one that VALUES knows.
         return (f"CAST({text} AS {type_})" if exact else text), type_
+
+    def ordered(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        """An aggregate of values in order, or of several values. Arrays, as quantiles, stand in no inner query."""
+        column = self.choices.pick(scope)
+        streams = {alias for c in scope if (alias := c.name.partition(".")[0]) in self.stamped}
+        functions = ["MODE", "COUNT DISTINCT"]
+        if streams and all(self.stamped[alias] for alias in streams):
+            functions += ["FIRST", "LAST"]
+        if rough:
+            functions += ["TOP_K", "ARRAY_AGG"]
+            functions += ["QUANTILE", "MEDIAN"] if column.type in NUMERIC else []
+        function = self.choices.pick(functions)
+        distinct = "DISTINCT " if function not in ("FIRST", "LAST") and self.choices.chance(25) else ""
+        type_ = column.type if function in ("MODE", "FIRST", "LAST") else ROUGH
+        if function == "COUNT DISTINCT":
+            text, type_ = f"COUNT(DISTINCT {column.name}, {self.choices.pick(scope).name})", "BIGINT"
+        elif function in ("TOP_K", "QUANTILE"):
+            constant = self.choices.pick(("1", "2", "3") if function == "TOP_K" else ("0.5", "0", "1", "0.3", "0.75"))
+            text = f"{function}({distinct}{column.name}, {constant})"
+        else:
+            text = f"{function}({distinct}{column.name})"
+        return text + (f" FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else ""), type_
 
     def numeric(self, function: str, column: Column) -> tuple[str, str]:
         distinct = "DISTINCT " if function == "SUM" and self.choices.chance(15) else ""

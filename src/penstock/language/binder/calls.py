@@ -10,10 +10,12 @@ from fractions import Fraction
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.expressions.functions import build_aggregate, is_aggregate
+from penstock.expressions.fold import fold as fold_constant
+from penstock.expressions.functions import build_aggregate, build_call, is_aggregate
 from penstock.expressions.nodes import AggregateCall, Expression, Literal
 from penstock.language.binder.context import Refused
 from penstock.language.binder.scalars import Binding, ScalarBinder
+from penstock.language.binder.scope import Role, Scope
 from penstock.language.dialect import span_of
 from penstock.language.queries import StreamOperator
 from penstock.language.text import Span
@@ -122,8 +124,24 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     bound = inner.bind_all(arguments)
     if condition is not None and where is None:
         raise Refused
-    call: AggregateCall = context.guard(name_span(node), lambda: build_aggregate(name, bound, distinct, where))
+    bound = bound[:1] + [fold_constant(b) for b in bound[1:]]
+    order = time_of(binder.scope) if name in _IN_TIME else None
+    call: AggregateCall = context.guard(name_span(node), lambda: build_aggregate(name, bound, distinct, where, order))
     return call
+
+
+_IN_TIME = frozenset({"FIRST", "FIRST_VALUE", "LAST", "LAST_VALUE"})
+
+
+def time_of(scope: Scope) -> Expression | None:
+    """The timestamp of a row of FROM: the greatest of the streams' whose elements it is made of. None when no stream is
+    there, or one whose elements do not carry theirs."""
+    streams = {e.qualifier for e in scope.entries if e.role is not Role.RELATION}
+    stamps = [e for e in scope.entries if e.role is Role.TIMESTAMP]
+    if not streams or streams != {e.qualifier for e in stamps}:
+        return None
+    columns: list[Expression] = [e.column() for e in stamps]
+    return columns[0] if len(columns) == 1 else build_call("GREATEST", columns)
 
 
 CALLS: Mapping[type[exp.Expr], Binding] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
@@ -13,6 +14,14 @@ from penstock.expressions.nodes import Column
 from penstock.language.binder.context import Context
 from penstock.language.queries import Name
 from penstock.language.text import Span
+
+
+class Role(enum.Enum):
+    """What a column is to the source it comes from."""
+
+    RELATION = "a column of a relation"
+    ELEMENT = "a column of a stream"
+    TIMESTAMP = "the timestamp of a stream's elements"
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,7 @@ class Entry:
     type: pa.DataType
     qualifier: str | None = None
     merged: bool = False
+    role: Role = Role.RELATION
 
     def column(self) -> Column:
         return Column(self.type, self.index, self.name)

@@ -14,11 +14,12 @@ from sqlglot import exp
 
 from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan
 from penstock.algebra.pattern import Pattern
+from penstock.algebra.timestamps import timestamp_column
 from penstock.errors import nearest
 from penstock.expressions.nodes import Expression, remap
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
-from penstock.language.binder.scope import Entry, Scope
+from penstock.language.binder.scope import Entry, Role, Scope
 from penstock.language.binder.windows import bind_window
 from penstock.language.catalog import View
 from penstock.language.queries import (
@@ -127,7 +128,12 @@ class SourceBinder:
         qualifier: str | None,
         place: Name | DerivedSource,
     ) -> Inputs:
-        entries = tuple(Entry(i, n, f.type, qualifier) for i, (n, f) in enumerate(zip(names, node.schema, strict=True)))
+        stamp = timestamp_column(node) if node.is_stream else None
+        plain = Role.ELEMENT if node.is_stream else Role.RELATION
+        entries = tuple(
+            Entry(i, n, f.type, qualifier, role=Role.TIMESTAMP if i == stamp else plain)
+            for i, (n, f) in enumerate(zip(names, node.schema, strict=True))
+        )
         if node.is_stream:
             own = place.text if isinstance(place, Name) else qualifier
             # Behind an alias the stream's own name is still known in its window.

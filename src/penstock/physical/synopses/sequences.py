@@ -285,7 +285,10 @@ class Sequences(Synopsis):
         first, second = fingerprints([columns[i] for i in self._key], length)
         self._reserve_partitions(self._partitions + length)
         slots = np.empty(length, np.int64)
-        self._partitions = int(_find(self._table, self._first, self._second, self._partitions, first, second, slots))
+        # There is room for all, so the search stops nowhere; where the new ones stand does not matter.
+        heads, known = np.empty(length, np.int64), self._partitions
+        count, _ = _find(self._table, self._first, self._second, known, first, second, 0, slots, heads)
+        self._partitions = int(count)
         return slots
 
     def _reserve_partitions(self, capacity: int) -> None:
