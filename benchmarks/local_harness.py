@@ -21,9 +21,11 @@ from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.ingest import read_columns, stamp
+from penstock.physical.kernels import group_codes
 from penstock.physical.planner import plan_queries
 from penstock.physical.progress import SourceProgress
 from penstock.physical.strategies import Strategy
+from penstock.physical.synopses.slots import SlotTable
 from penstock.runtime.local import LocalJob, compute_statics
 
 
@@ -52,10 +54,12 @@ def measure(
     step: int,
     warm: int,
     strategy: Strategy = Strategy.PATTERN,
+    view: bool = False,
     rewrite: Callable[[Algebra], Algebra] = optimize,
 ) -> Measured:
     """The one query of `script` over `inputs` (first column: the integer timestamp, in order), in rounds of `step`
-    ticks. warm: the tick from which on it is measured; rewrite: the optimizer."""
+    ticks. warm: the tick from which on it is measured; view: also keep the result, as a hash
+    table that the told changes update; rewrite: the optimizer."""
     (query,) = bind_script(script).queries
     plan = plan_queries([Query(query.name, rewrite(query.root), query.sink, query.text)], strategy=strategy)
     job = LocalJob(plan, compute_statics(plan, inputs))
@@ -64,6 +68,7 @@ def measure(
     tuples = results = digest = 0
     seconds = 0.0
     held: list[tuple[int, int]] = []
+    kept = SlotTable(1, 0, query.root.schema.types) if view else None
     gc.collect()
     for end in range(step, last + step, step):
         pieces = {name: feed.until(end) for name, feed in feeds.items()}
@@ -71,6 +76,8 @@ def measure(
         before = time.process_time()
         stamped = {name: [feeds[name].stamp(piece)] for name, piece in pieces.items() if piece.num_rows}
         answers = job.round(stamped, progress)
+        for part in answers.get(query.name, ()) if kept is not None else ():
+            _keep(kept, part)
         spent = time.process_time() - before
         for part in answers.get(query.name, ()):
             results += int(np.abs(part.signs).sum())
@@ -78,7 +85,8 @@ def measure(
         if end > warm:
             seconds += spent
             tuples += sum(piece.num_rows for piece in pieces.values())
-            held.append(_state(job))
+            size, rows = _state(job)
+            held.append((size, rows) if kept is None else (size + kept.nbytes, rows + kept.rows))
     sizes = np.array(held, np.int64).mean(axis=0)
     return Measured(tuples, seconds, int(sizes[0]), int(sizes[1]), results, digest)
 
@@ -106,6 +114,16 @@ class _Feed:
     def stamp(self, piece: pa.RecordBatch) -> Elements:
         chosen = pa.RecordBatch.from_arrays([piece.column(c) for c in self._columns], [str(c) for c in self._columns])
         return stamp(self._source, chosen, self._columns, self._ingest.columns, None).elements
+
+
+def _keep(view: SlotTable, part: Elements) -> None:
+    """Bring the result up to date with changes."""
+    first, second = fingerprints(part.columns, len(part))
+    codes, heads = group_codes(first, second)
+    chosen = pa.array(heads)
+    slots = view.slots(first[heads], second[heads], [c.take(chosen) for c in part.columns])
+    np.add.at(view.integers[0], slots[codes], part.signs)
+    view.shrink()
 
 
 def _state(job: LocalJob) -> tuple[int, int]:

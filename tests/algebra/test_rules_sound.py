@@ -16,15 +16,19 @@ from penstock.algebra import (
     Aggregate,
     Algebra,
     Distinct,
+    Except,
+    Intersect,
     Join,
     Project,
     RelationScan,
     RelationToStream,
     Results,
     Select,
+    SortKey,
     Source,
     StreamKind,
     StreamScan,
+    TopK,
     UnionAll,
     Window,
     WindowKind,
@@ -96,6 +100,8 @@ class Maker:
             lambda d: self.project(self.select(Distinct(self.relation(d)))),
             lambda d: self.project(self.window(RelationToStream(self.relation(d), self.draw.choice(list(StreamKind))))),
             lambda d: self.select(self.union(d)),
+            lambda d: self.select(self.set_operation(d)),
+            lambda d: self.select(self.first(self.relation(d))),
             lambda d: self.select(self.aggregate(self.relation(d))),
         ]
         return self.draw.choice(makers)(depth - 1)
@@ -162,6 +168,15 @@ class Maker:
 
         fields = (Field("x", LONG), Field("y", LONG))
         return UnionAll((member(), member()))
+
+    def set_operation(self, depth: int) -> Algebra:
+        left, right = self.union(depth).inputs
+        return self.draw.choice([Except, Intersect])(left, right, self.draw.random() < 0.5)
+
+    def first(self, node: Algebra) -> Algebra:
+        column = self.column(node)
+        assert column is not None
+        return TopK(node, (SortKey(column.index, self.draw.random() < 0.5),), self.draw.randint(0, 3))
 
     def aggregate(self, node: Algebra) -> Algebra:
         group = tuple(self.draw.sample(range(len(node.schema)), self.draw.randint(0, min(2, len(node.schema)))))

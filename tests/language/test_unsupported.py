@@ -23,18 +23,12 @@ CASES = [
     ("SELECT b FROM s LEFT SEMI JOIN r ON s.a = r.a", "LEFT SEMI JOIN", "SEMI JOIN"),
     ("SELECT b FROM s LEFT ANTI JOIN r ON s.a = r.a", "LEFT ANTI JOIN", "ANTI JOIN"),
     ("SELECT b FROM s NATURAL JOIN r", "NATURAL", "NATURAL JOIN"),
-    ("SELECT a FROM s UNION SELECT a FROM s", "UNION", "UNION"),
-    ("SELECT a FROM s EXCEPT SELECT a FROM s", "EXCEPT", "EXCEPT"),
-    ("SELECT a FROM s EXCEPT ALL SELECT a FROM s", "EXCEPT ALL", "EXCEPT ALL"),
-    ("SELECT a FROM s INTERSECT SELECT a FROM s", "INTERSECT", "INTERSECT"),
     ("SELECT a FROM s WHERE a IN (SELECT a FROM r)", "SELECT a FROM r", "a subquery in an expression"),
     ("SELECT a FROM s WHERE a NOT IN (SELECT a FROM r)", "SELECT a FROM r", "a subquery in an expression"),
     ("SELECT a FROM s WHERE EXISTS (SELECT a FROM r)", "SELECT a FROM r", "a subquery in an expression"),
     ("SELECT a FROM s WHERE NOT EXISTS (SELECT 1 FROM r)", "SELECT 1 FROM r", "a subquery in an expression"),
     ("SELECT a FROM s WHERE a > (SELECT MAX(a) FROM r)", "SELECT MAX(a) FROM r", "a subquery in an expression"),
     ("SELECT (SELECT MAX(a) FROM r) FROM s", "SELECT MAX(a) FROM r", "a subquery in an expression"),
-    ("SELECT a FROM s ORDER BY a", "ORDER BY a", "ORDER BY"),
-    ("SELECT a FROM s LIMIT 5", "LIMIT 5", "LIMIT"),
     ("SELECT SUM(a) OVER (ORDER BY b) FROM s", "SUM(a) OVER (ORDER BY b)", "a window function (OVER)"),
     ("SELECT ARRAY_AGG(a ORDER BY b) FROM s", "a ORDER BY b", "ORDER BY in an aggregate"),
     ("SELECT PERCENTILE_APPROX(a, 0.5) FROM s", "PERCENTILE_APPROX", "the aggregate PERCENTILE_APPROX"),
@@ -56,9 +50,6 @@ CASES = [
     ("SELECT a FROM s UNION ALL BY NAME SELECT a FROM s", "BY", "UNION BY NAME"),
     ("WITH RECURSIVE v AS (SELECT a FROM s) SELECT a FROM v", "RECURSIVE", "WITH RECURSIVE"),
     ("SELECT a FROM s WHERE ts > INTERVAL 1 MONTH", "INTERVAL 1 MONTH", "INTERVAL in MONTH"),
-    ("EXPLAIN ANALYZE SELECT a FROM s", "ANALYZE", "EXPLAIN ANALYZE"),
-    ("CREATE FUNCTION f (x INT) RETURNS INT AS 'x'", "FUNCTION", "CREATE FUNCTION"),
-    ("CREATE AGGREGATE f (x INT) RETURNS INT AS 'x'", "AGGREGATE", "CREATE AGGREGATE"),
     ("CREATE STREAM z (a INT) FROM MEMORY () SYSTEM TIME", "SYSTEM TIME", "SYSTEM TIME"),
     (
         "CREATE STREAM z (a INT) FROM MEMORY () TIMESTAMP BY a IDLE TIMEOUT 5 SECOND",
@@ -82,7 +73,7 @@ def test_refused_by_name_at_its_place(text: str, words: str, name: str, catalog:
 
 def test_every_field_of_every_statement_is_carried_out_or_refused() -> None:
     known = {(kind, name) for kind, names in CARRIED_OUT.items() for name in names} | set(REFUSED)
-    skipped = {queries.Frequency, queries.SortKey, statements.Script}
+    skipped = {queries.Frequency, statements.Script}
     for module in (queries, statements):
         for kind in vars(module).values():
             if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__:
@@ -92,5 +83,5 @@ def test_every_field_of_every_statement_is_carried_out_or_refused() -> None:
 
 
 def test_a_refused_query_tells_its_other_errors_too(catalog: Catalog) -> None:
-    found = errors_of("SELECT nope FROM s [RANGE 5 ROWS] WHERE b + TRUE > 1 LIMIT 3", catalog)
-    assert [e.code for e in found] == ["P0202", "P0901", "P0203", "P0901"]
+    found = errors_of("SELECT nope FROM s [RANGE 5 ROWS] WHERE b + TRUE > 1", catalog)
+    assert [e.code for e in found] == ["P0202", "P0901", "P0203"]

@@ -28,9 +28,9 @@ from penstock.language.queries import (
     NamedSource,
     Sample,
     Select,
-    SetKind,
     SetQuery,
     SortedQuery,
+    SortKey,
     Star,
     StreamQuery,
     ToStream,
@@ -53,6 +53,7 @@ from penstock.language.statements import (
     SetSetting,
     ShowStatement,
     TimestampBy,
+    TypeText,
 )
 from penstock.language.text import Span
 from penstock.language.unsupported_scalars import Refusal, not_yet, scalar_refusals
@@ -79,7 +80,8 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Select: "items source distinct wrapped where group having",
         SetQuery: "left right kind all",
         StreamQuery: "operator query",
-        SortedQuery: "query",
+        SortedQuery: "query order limit offset",
+        SortKey: "value descending nulls_first",
         LocalView: "name columns query",
         WithQuery: "views query",
         ColumnDefinition: "name type",
@@ -93,10 +95,11 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         BareQuery: "query",
         Insert: "name rows",
         SetSetting: "name value",
-        ExplainStatement: "query",
+        ExplainStatement: "query analyze",
         ShowStatement: "kind",
         DropStatement: "kind name",
-        CreateFunction: "kind name body",
+        CreateFunction: "kind name body parameters returns volatile",
+        TypeText: "text",
     }.items()
 }
 
@@ -127,12 +130,9 @@ REFUSED: dict[tuple[type, str], Clause] = {
     (WindowSpec, "frequency"): Clause("FREQUENCY", _own("frequency")),
     (JoinedSource, "natural"): Clause("NATURAL JOIN", _own("natural")),
     (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
-    (SortedQuery, "order"): Clause("ORDER BY", _own("order_span")),
-    (SortedQuery, "limit"): Clause("LIMIT", _own("limit_span")),
     (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
     (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
     (CreateSource, "non_retroactive"): Clause("NON RETROACTIVE", _own("non_retroactive")),
-    (ExplainStatement, "analyze"): Clause("EXPLAIN ANALYZE", _own("analyze")),
 }
 
 
@@ -174,11 +174,3 @@ def _values(node: object) -> Iterator[Refusal]:
             yield not_yet("SLIDE in rows without ROWS", node.slide.span)
     elif isinstance(node, JoinedSource) and node.kind not in (JoinKind.INNER, JoinKind.CROSS):
         yield not_yet(f"{node.kind.value} JOIN", node.kind_span)
-    elif isinstance(node, SetQuery) and not (node.kind is SetKind.UNION and node.all):
-        yield not_yet(node.kind.value + (" ALL" if node.all else ""), node.operator_span, _set_hint(node))
-    elif isinstance(node, CreateFunction):
-        yield not_yet(f"CREATE {node.kind}", node.kind_span)
-
-
-def _set_hint(node: SetQuery) -> str | None:
-    return "UNION ALL is; SELECT DISTINCT over it removes duplicates" if node.kind is SetKind.UNION else None

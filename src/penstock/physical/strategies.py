@@ -16,12 +16,17 @@ from typing import Any
 from penstock.algebra.announced import announced
 from penstock.algebra.query import Query
 from penstock.physical.plan import Spec
+from penstock.settings import Settings
 
 
 class Strategy(enum.Enum):
     PATTERN = "pattern"
     DIRECT = "direct"
     NEGATIVE = "negative"
+
+    @staticmethod
+    def of(settings: Settings) -> Strategy:
+        return Strategy(settings["state_strategy"])
 
     def prepared(self, query: Query) -> Query:
         """`query` as it is to be lowered."""

@@ -17,6 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expressions.nodes import AggregateCall, Expression
+from penstock.expressions.user import UserAggregateCall
+from penstock.testing.user import user_value
 from penstock.testing.values import Row, key_of, order_key
 
 Evaluate = Callable[[Expression, list[Row]], list[Any]]
@@ -27,6 +29,8 @@ def aggregate(call: AggregateCall, rows: list[Row], evaluate: Evaluate) -> Any:
     if call.filter is not None:
         kept = evaluate(call.filter, rows)
         rows = [row for row, keep in zip(rows, kept, strict=True) if keep is True]
+    if isinstance(call, UserAggregateCall):
+        return user_value(call, rows, evaluate)
     if not call.arguments:
         return len(rows)
     tuples = list(zip(*(evaluate(argument, rows) for argument in call.arguments), strict=True))

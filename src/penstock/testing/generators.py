@@ -11,72 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from penstock.testing.cells import COMPARED, NUMERIC, ROUGH, VALUES
 from penstock.testing.choices import Choices, seeded_choices
+from penstock.testing.flavours import FLAVOURS, Flavour
+from penstock.testing.samples import STATEMENTS as SAMPLES
+from penstock.testing.set_queries import first_rows, set_operations
+from penstock.testing.user_calls import user_aggregate
 
 __all__ = ["FLAVOURS", "Choices", "Flavour", "RandomCase", "random_case", "seeded_choices"]
-
-
-@dataclass(frozen=True)
-class Flavour:
-    """How often a case does what, in percent. One property test per flavour."""
-
-    name: str
-    join: int = 30
-    group: int = 30
-    nested: int = 20
-    union: int = 10
-    distinct: int = 20
-    r2s: int = 30
-    updates: int = 0
-    keyed: int = 0
-    static: int = 20
-    disorder: int = 20
-    calendar: int = 10
-    kept: int = 0
-    multi: int = 0
-    rows: int = 0
-    internal: int = 0
-    sample: int = 0
-    window_where: int = 0
-    ordered: int = 0
-
-
-FLAVOURS = (
-    Flavour("windows", join=0, group=20, nested=0, static=0),
-    Flavour("joins", join=100, group=10, nested=5, union=5, static=20),
-    Flavour("groups", join=10, group=100, nested=10, union=5),
-    Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
-    Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
-    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60, multi=10, rows=20),
-    Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
-    Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
-    Flavour("disorder", join=30, group=30, nested=20, disorder=100),
-    Flavour("rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15),
-    Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, ordered=60),
-)
-
-#: type -> the values of a cell, simplest first
-VALUES: dict[str, Sequence[str]] = {
-    "INT": ("0", "1", "2", "3", "NULL", "-1"),
-    "BIGINT": ("0", "1", "2", "NULL", "9000000000"),
-    "STRING": ("'a'", "'b'", "'ab'", "''", "NULL"),
-    "DOUBLE": ("0.0", "0.5", "1.25", "-0.0", "NULL", "NaN"),
-    "DECIMAL(6,2)": ("0.00", "1.25", "1.50", "NULL", "-3.75"),
-    "DATE": ("2013-01-01", "2013-01-02", "NULL", "1969-12-31"),
-    "BOOLEAN": ("false", "true", "NULL"),
-}
-#: type -> what a predicate compares with
-COMPARED = {
-    "INT": "1",
-    "BIGINT": "1",
-    "STRING": "'ab'",
-    "DOUBLE": "0.5",
-    "DECIMAL(6,2)": "1.25",
-    "DATE": "DATE '2013-01-01'",
-}
-NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)")
-ROUGH = "ROUGH"
-"""A double that two correct programs may round differently: never a key, never compared."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +68,8 @@ class _Maker:
         self.stamped: dict[str, bool] = {}
 
     def case(self) -> RandomCase:
+        if self.flavour.user:
+            self.result.statements += [f"{statement};" for statement in SAMPLES]
         self.stream("S")
         if self.choices.chance(50):
             self.stream("T")
@@ -242,10 +186,14 @@ class _Maker:
         if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
             other, _ = self.select(columns, False, depth)
             text = f"{text} UNION ALL {other}"
+        elif self.choices.chance(self.flavour.sets) and not any(c.type == ROUGH for c in columns):
+            text = set_operations(self.choices, text, lambda: self.select(columns, False, depth)[0])
         elif r2s and self.choices.chance(20):
             verb = "SELECT DISTINCT " if text.startswith("SELECT DISTINCT ") else "SELECT "
             items, _, rest = text.removeprefix(verb).partition(" FROM ")
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
+        if self.choices.chance(self.flavour.limit) and not any(c.type == ROUGH for c in columns):
+            text += first_rows(self.choices, [(c.name, c.type) for c in columns])
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
 
     def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
@@ -414,6 +362,8 @@ class _Maker:
 
     def expression(self, scope: tuple[Column, ...]) -> tuple[str, str]:
         column = self.choices.pick(scope)
+        if self.choices.chance(self.flavour.user // 3) and column.type in ("BIGINT", "STRING"):
+            return f"{'twice' if column.type == 'BIGINT' else 'shout'}({column.name})", column.type
         if column.type == "INT" and self.choices.chance(25):
             return self.choices.pick((f"{column.name} + 1", f"{column.name} % 2", f"coalesce({column.name}, 7)")), "INT"
         if column.type == "STRING" and self.choices.chance(25):
@@ -438,6 +388,9 @@ class _Maker:
     def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
         if self.choices.chance(self.flavour.ordered):
             return self.ordered(scope, rough)
+        if self.choices.chance(self.flavour.user):
+            call, type_ = user_aggregate(self.choices, [(c.name, c.type) for c in scope])
+            return (f"{call} FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else call), type_
         numbers = [c for c in scope if c.type in NUMERIC]
         functions = ("COUNT(*)", "SUM", "COUNT", "MIN", "MAX", "AVG", "COUNT DISTINCT", *(("STDDEV",) if rough else ()))
         function = self.choices.pick(functions)

@@ -21,6 +21,7 @@ from penstock.algebra.rules.prune_columns import prune_columns
 from penstock.algebra.rules.push_selection_below_window import push_selection_below_window
 from penstock.algebra.rules.push_selection_through_aggregate import push_selection_through_aggregate
 from penstock.algebra.rules.push_selection_through_distinct import push_selection_through_distinct
+from penstock.algebra.rules.push_selection_through_except_intersect import push_selection_through_except_intersect
 from penstock.algebra.rules.push_selection_through_projection import push_selection_through_projection
 from penstock.algebra.rules.push_selection_through_union import push_selection_through_union
 from penstock.algebra.rules.remove_distinct import remove_distinct
@@ -64,6 +65,7 @@ RULES: tuple[Rule, ...] = (
     Rule("push_selection_through_projection", push_selection_through_projection),
     Rule("push_selection_through_union", push_selection_through_union),
     Rule("push_selection_through_distinct", push_selection_through_distinct),
+    Rule("push_selection_through_except_intersect", push_selection_through_except_intersect),
     Rule("push_selection_through_aggregate", push_selection_through_aggregate),
     Rule("selection_into_join", selection_into_join),
     Rule("split_join_condition", split_join_condition),

@@ -30,8 +30,9 @@ def collected(node: Algebra, inputs: Inputs, context: Context) -> Algebra:
     return Internal(node)
 
 
-def refuse_internal(operator: str, inputs: Inputs, span: Span, context: Context) -> NoReturn:
+def refuse_internal(operator: str, inputs: Inputs | None, span: Span, context: Context) -> NoReturn:
     """Results of INTERNAL windows never expire, and under `operator` they would have to. The place is that of the word
     INTERNAL where it stands in the same SELECT, else `span`."""
-    place = next((member.internal for member in inputs.members if member.internal is not None), span)
+    members = inputs.members if inputs is not None else ()
+    place = next((member.internal for member in members if member.internal is not None), span)
     context.fail("P0310", f"INTERNAL under {operator}: its results would have to expire", place, _HINT)

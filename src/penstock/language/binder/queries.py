@@ -1,4 +1,4 @@
-"""Queries to algebra (LANGUAGE 4): SELECT, UNION ALL, relation-to-stream operators."""
+"""Queries to algebra (LANGUAGE 4): SELECT, ORDER BY ... LIMIT, relation-to-stream operators."""
 
 from __future__ import annotations
 
@@ -9,30 +9,38 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.algebra import Algebra, Distinct, Project, UnionAll, Window, WindowKind
+from penstock.algebra import Algebra, Distinct, Project
 from penstock.algebra import Select as Selection
 from penstock.algebra.internal import reaches_internal
-from penstock.algebra.nodes import common_domain
-from penstock.expressions.coercion import cast_to, common_type
-from penstock.expressions.functions import is_aggregate
+from penstock.expressions.coercion import cast_to
 from penstock.expressions.nodes import Column, Expression
-from penstock.language.binder.calls import function_name
+from penstock.language.binder.calls import called_aggregate
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.grouping import Grouping
 from penstock.language.binder.internal import collected, refuse_internal
 from penstock.language.binder.joins import build_joins
 from penstock.language.binder.scope import Entry, Scope
+from penstock.language.binder.setops import bind_set
+from penstock.language.binder.sorting import (
+    NO_LIMITS,
+    Limits,
+    bind_keys,
+    first_rows,
+    limits_of,
+    place_keys,
+    refuse_stream,
+    sorted_relation,
+)
 from penstock.language.binder.sources import SourceBinder, as_stream
 from penstock.language.binder.streams import to_stream
-from penstock.language.catalog import View
+from penstock.language.catalog import Catalog, View
 from penstock.language.dialect import span_of
 from penstock.language.printer import scalar_text
 from penstock.language.queries import (
     Item,
     QueryTree,
     Select,
-    SetKind,
     SetQuery,
     SortedQuery,
     Star,
@@ -41,7 +49,7 @@ from penstock.language.queries import (
     WithQuery,
 )
 from penstock.language.text import Span
-from penstock.types import Field, type_name
+from penstock.types import Field
 
 
 @dataclass(frozen=True)
@@ -71,13 +79,13 @@ class QueryBinder:
         if isinstance(tree, Select):
             return self._select(tree)
         if isinstance(tree, SetQuery):
-            return self._set(tree)
+            return bind_set(tree, self.bind, self.context)
         if isinstance(tree, StreamQuery):
             return self._to_stream(tree.operator, self.bind(tree.query))
         if isinstance(tree, WithQuery):
             return self._with(tree)
         assert isinstance(tree, SortedQuery)
-        return self.bind(tree.query)
+        return self._sorted(tree)
 
     def _nested(self, tree: QueryTree, outer: tuple[Entry, ...]) -> tuple[Algebra, tuple[str, ...]]:
         node = QueryBinder(self.context, self.views, outer).bind(tree)
@@ -100,7 +108,8 @@ class QueryBinder:
 
     # --- SELECT
 
-    def _select(self, tree: Select) -> Algebra:
+    def _select(self, tree: Select, order: SortedQuery | None = None, limits: Limits | None = None) -> Algebra:
+        """order: the ORDER BY ... LIMIT around, which sees the columns of FROM; limits: what it comes to."""
         if tree.source is None:
             raise Refused
         inputs = SourceBinder(self.context, self._nested, self.views, self.outer).bind(tree.source)
@@ -110,7 +119,7 @@ class QueryBinder:
         condition = tree.where
         where = context.attempt(lambda: self._where(condition, scope, tree))
         node = context.attempt(lambda: build_joins(inputs, where, context))
-        projected = self._project(tree, scope, node if node is not None else inputs.members[0].node)
+        projected, keys, width = self._project(tree, scope, node if node is not None else inputs.members[0].node, order)
         if node is None or (where is None and condition is not None):
             raise Refused
         projected = collected(projected, inputs, context)
@@ -118,6 +127,8 @@ class QueryBinder:
             if reaches_internal(projected):
                 refuse_internal("DISTINCT", inputs, tree.span, context)
             projected = Distinct(projected)
+        if order is not None:
+            projected = first_rows(order, projected, keys, width, limits or NO_LIMITS)
         return self._to_stream(tree.wrapped, projected) if tree.wrapped is not None else projected
 
     def _where(self, condition: exp.Expr | None, scope: Scope, tree: Select) -> Expression | None:
@@ -125,18 +136,24 @@ class QueryBinder:
             return None
         return ExpressionBinder(scope, self.context, "WHERE").predicate(condition, "WHERE")
 
-    def _project(self, tree: Select, scope: Scope, node: Algebra) -> Algebra:
-        """The select list over `node`, grouped where the query is."""
+    def _project(
+        self, tree: Select, scope: Scope, node: Algebra, order: SortedQuery | None
+    ) -> tuple[Algebra, list[Expression], int]:
+        """The select list over `node`, grouped where the query is; the sort keys over its columns, of which those
+        behind the given number are there for the keys alone."""
         context = self.context
         items = context.attempt(lambda: self._items(tree.items, scope))
         aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
-        grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree)
+        grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order, context.catalog)
         binder = ExpressionBinder(scope, context, None, aliases)
         group = context.attempt(lambda: self._group(tree, scope, aliases, binder.places))
         having_tree = tree.having
         having = context.attempt(lambda: binder.predicate(having_tree, "HAVING")) if having_tree is not None else None
         if items is None or group is None or (having_tree is not None and having is None):
             raise Refused
+        outputs = [(item.name, item.expression) for item in items]
+        sorter = ExpressionBinder(scope, context, None, outputs=outputs, places=binder.places)
+        keys = [] if order is None else bind_keys(order, outputs, sorter)
         binder.places.extend(place for item in items for place in item.places)
         expressions = [item.expression for item in items]
         if grouped:
@@ -150,11 +167,16 @@ class QueryBinder:
             if lifted is None:
                 raise Refused
             expressions = lifted
+            spans = [] if order is None else [span_of(key.value) for key in order.order]
+            keys = context.each(lambda pair: grouping.lift(*pair), zip(keys, spans, strict=True))
             node = grouping.build(node)
             if condition is not None:
                 node = Selection(node, condition)
         fields = tuple(Field(item.name, e.type) for item, e in zip(items, expressions, strict=True))
-        return Project(node, tuple(expressions), fields)
+        width = len(fields)
+        keys, hidden = place_keys(keys, expressions, order if tree.distinct else None, context)
+        extra = tuple(Field(f"order {i + 1}", e.type) for i, e in enumerate(hidden))
+        return Project(node, (*expressions, *hidden), fields + extra), keys, width
 
     def _items(self, items: Iterable[Item], scope: Scope) -> list[_Output]:
         return [output for found in self.context.each(lambda i: self._item(i, scope), items) for output in found]
@@ -200,59 +222,27 @@ class QueryBinder:
             self.context.fail("P0304", f"GROUP BY {text} means a *; name the columns", span_of(node))
         return value
 
-    # --- set operations
+    # --- set operations, ORDER BY
 
-    def _set(self, tree: SetQuery) -> Algebra:
-        members = _members(tree)
-        nodes = self.context.each(self._member, members)
-        if tree.kind is not SetKind.UNION or not tree.all:
-            raise Refused  # unsupported.py has said why
-        first = nodes[0]
-        for member, node in zip(members[1:], nodes[1:], strict=True):
-            if len(node.schema) != len(first.schema):
-                message = f"UNION ALL of {len(first.schema)} and {len(node.schema)} columns"
-                self.context.fail("P0305", message, member.span)
-            self._same_domain(first, node, member.span)
-        types = [self._common([n.schema[i].type for n in nodes], i, members[-1].span) for i in range(len(first.schema))]
-        return UnionAll(tuple(_as_types(node, types) for node in nodes))
-
-    def _same_domain(self, one: Algebra, other: Algebra, span: Span) -> None:
-        self.context.guard(span, lambda: common_domain((one, other)))
-
-    def _member(self, tree: QueryTree) -> Algebra:
-        node = self.bind(tree)
-        return Window(node, WindowKind.UNBOUNDED) if node.is_stream else node
-
-    def _common(self, types: list[pa.DataType], column: int, span: Span) -> pa.DataType:
-        found = common_type(types)
-        if found is None:
-            shown = " and ".join(dict.fromkeys(type_name(t) for t in types))
-            self.context.fail("P0305", f"column {column + 1} of UNION ALL is {shown}", span, "CAST one of them")
-        return found
-
-
-def _members(tree: QueryTree) -> list[QueryTree]:
-    """The operands of nested UNION ALLs, left to right; of any other set operation its two."""
-    if isinstance(tree, SetQuery) and tree.kind is SetKind.UNION and tree.all:
-        return _members(tree.left) + _members(tree.right)
-    return [tree.left, tree.right] if isinstance(tree, SetQuery) else [tree]
-
-
-def _as_types(node: Algebra, types: list[pa.DataType]) -> Algebra:
-    if list(node.schema.types) == types:
+    def _sorted(self, tree: SortedQuery) -> Algebra:
+        context = self.context
+        limits = context.attempt(lambda: limits_of(tree, context))
+        if isinstance(tree.query, Select) and tree.query.wrapped is None:
+            node = self._select(tree.query, tree, limits)
+        else:
+            node = self.bind(tree.query)
+            if node.is_stream:
+                refuse_stream(tree, context)
+            node = sorted_relation(tree, node, limits or NO_LIMITS, context)
+        if limits is None:
+            raise Refused
         return node
-    columns = [Column(f.type, i, f.name) for i, f in enumerate(node.schema)]
-    expressions = tuple(cast_to(c, t) for c, t in zip(columns, types, strict=True))
-    return Project(node, expressions, tuple(Field(f.name, t) for f, t in zip(node.schema, types, strict=True)))
 
 
-def _has_aggregate(tree: Select) -> bool:
-    return any(
-        is_aggregate(function_name(call))
-        for item in tree.items
-        if not isinstance(item.value, Star)
-        for call in item.value.find_all(exp.Anonymous)
-    )
+def _has_aggregate(tree: Select, order: SortedQuery | None, catalog: Catalog) -> bool:
+    values = [item.value for item in tree.items if not isinstance(item.value, Star)]
+    values += [key.value for key in order.order] if order is not None else []
+    return any(called_aggregate(call, catalog) for value in values for call in value.find_all(exp.Anonymous))
 
 
 def display_name(node: exp.Expr) -> str:

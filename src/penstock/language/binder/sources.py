@@ -93,6 +93,10 @@ class SourceBinder:
         if view is not None and name.matches(view.name):
             root = self._sampled(view.root, source.sample, view.name)
             return self._relation(root, view.names, source.window, qualifier, name)
+        query = self.context.catalog.queries.get(name.key)
+        if query is not None and name.matches(query.name):
+            root = self._sampled(query.root, source.sample, query.name)
+            return self._relation(root, root.schema.names, source.window, qualifier, name)
         declared = self.context.catalog.sources.get(name.key)
         if declared is None or not name.matches(declared.name):
             self._unknown(name)
@@ -150,15 +154,15 @@ class SourceBinder:
         context = self.context
         if name.key in context.failed:
             context.fail_silently()
-        if name.key in context.catalog.queries:
-            hint = "a query's answer goes to its sink; to build on it, make it a VIEW"
-            context.fail("P0201", f"{name.text} is a query, not a stream, relation or view", name.span, hint)
         if context.depends_on_itself(name.key):
-            context.fail("P0306", f"view {context.view} depends on itself through {name.text}", name.span)
+            context.fail(
+                "P0306", f"{context.view_kind} {context.view} depends on itself through {name.text}", name.span
+            )
         if name.key in context.later:
             hint = f"it is declared later, in line {context.later[name.key]}; move that statement up"
             context.fail("P0201", f"{name.text} is not declared yet", name.span, hint)
         known = [s.name for s in context.catalog.sources.values()]
+        known += [q.name for q in context.catalog.queries.values()]
         known += [v.name for v in (*context.catalog.views.values(), *self.views.values())]
         context.fail("P0201", f"unknown stream, relation or view {name.text}", name.span, nearest(name.text, known))
 

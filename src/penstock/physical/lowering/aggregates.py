@@ -12,6 +12,7 @@ from penstock.algebra import (
 )
 from penstock.physical.lane_plan import LanePlan, plan_lanes
 from penstock.physical.lowering.builder import Builder, Lowered, lower, moved_partitions
+from penstock.physical.lowering.user_aggregates import has_user_aggregates, lower_user_aggregates
 from penstock.physical.plan import (
     AggregateSpec,
     DistinctSpec,
@@ -31,6 +32,8 @@ def _distinct(node: Distinct, builder: Builder) -> Lowered:
 
 @lower.register
 def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
+    if has_user_aggregates(node):
+        return lower_user_aggregates(node, builder)
     child = builder.lower(node.input)
     strict = node.input.pattern is Pattern.STRICT
     plan = plan_lanes(node.group, node.aggregates, strict)

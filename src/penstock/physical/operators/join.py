@@ -22,7 +22,7 @@ from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.runs import Run, Runs, probe_run
 
 #: Probes are cut so that one piece of output stays near this many rows.
-PROBES_AT_ONCE = 1 << 18
+_PROBES_AT_ONCE = 1 << 18
 
 
 class Join(Operator):
@@ -71,8 +71,8 @@ class Join(Operator):
         result: list[Elements] = []
         first, second = fingerprints([elements.columns[i] for i in self._keys[port]], len(elements))
         for run in runs:
-            for start in range(0, len(elements), PROBES_AT_ONCE):
-                stop = min(start + PROBES_AT_ONCE, len(elements))
+            for start in range(0, len(elements), _PROBES_AT_ONCE):
+                stop = min(start + _PROBES_AT_ONCE, len(elements))
                 part = elements.slice(start, stop)
                 probe, found = probe_run(run, part, first[start:stop], second[start:stop])
                 if len(probe):
@@ -116,8 +116,8 @@ class Lookup(Operator):
         elements = elements.filter(keyed(elements, self._spec.key))
         result: list[Elements] = []
         first, second = fingerprints([elements.columns[i] for i in self._spec.key], len(elements))
-        for start in range(0, len(elements), PROBES_AT_ONCE):
-            stop = min(start + PROBES_AT_ONCE, len(elements))
+        for start in range(0, len(elements), _PROBES_AT_ONCE):
+            stop = min(start + _PROBES_AT_ONCE, len(elements))
             part = elements.slice(start, stop)
             probe, found = probe_run(self._run, part, first[start:stop], second[start:stop])
             mine, other = part.take(probe), self._run.elements.take(found)

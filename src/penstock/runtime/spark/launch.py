@@ -70,7 +70,7 @@ class Work:
 
     @property
     def strategy(self) -> Strategy:
-        return Strategy(self.settings["state_strategy"])
+        return Strategy.of(self.settings)
 
 
 def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:

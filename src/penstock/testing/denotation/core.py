@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import compress
-from typing import Any
 
 from penstock.algebra import (
     Aggregate,
@@ -120,22 +119,6 @@ def _(node: Join, world: World) -> Relation:
     return Relation(left.instants | right.instants, at)
 
 
-def fits(node: MultiJoin, rows: list[Row], more: Row) -> bool:
-    """Whether `more`, of the member behind those of `rows`, agrees with them in every class."""
-
-    def agree(one: Any, other: Any) -> bool:
-        return one is not None and other is not None and key_of((one,)) == key_of((other,))
-
-    number = len(rows)
-    return all(
-        agree(rows[k][theirs], more[mine])
-        for places in node.classes
-        if (mine := places[number]) is not None
-        for k, theirs in enumerate(places[:number])
-        if theirs is not None
-    )
-
-
 def same_key(node: Join, one: Row, other: Row) -> bool:
     """Whether two rows agree on the equi-join's columns."""
     keys = [(one[i], other[j]) for i, j in node.equal]
@@ -151,13 +134,26 @@ def _(node: MultiJoin, world: World) -> Relation:
         combinations: list[list[Row]] = [[]]
         for member in members:
             rows = member.at(tau)
-            combinations = [[*c, row] for c in combinations for row in rows if fits(node, c, row)]
+            combinations = [[*c, row] for c in combinations for row in rows if same_classes(node, c, row)]
         joined: Bag = [tuple(value for row in c for value in row) for c in combinations]
         if node.residual is None:
             return joined
         return [row for row, value in zip(joined, values_of(node.residual, joined), strict=True) if value is True]
 
     return Relation(frozenset().union(*(member.instants for member in members)), at)
+
+
+def same_classes(node: MultiJoin, rows: list[Row], more: Row) -> bool:
+    """Whether `more`, of the member after those of `rows`, agrees with them in every class."""
+    number = len(rows)
+    pairs = [
+        (rows[k][theirs], more[mine])
+        for places in node.classes
+        if (mine := places[number]) is not None
+        for k, theirs in enumerate(places[:number])
+        if theirs is not None
+    ]
+    return all(a is not None and b is not None and key_of((a,)) == key_of((b,)) for a, b in pairs)
 
 
 @denote.register

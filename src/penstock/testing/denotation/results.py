@@ -30,7 +30,7 @@ from penstock.testing.denotation.base import (
     steps,
     values_of,
 )
-from penstock.testing.denotation.core import boundaries, boundary, fits, same_key, validity
+from penstock.testing.denotation.core import boundaries, boundary, same_classes, same_key, validity
 from penstock.testing.denotation.rowwindow import partitioned
 from penstock.testing.values import Row, key_of
 from penstock.types import BEGIN, END
@@ -117,7 +117,9 @@ def _(node: MultiJoin, world: World) -> list[Life]:
     combinations: list[list[Life]] = [[]]
     for member in node.members:
         more = lives(member, world)
-        combinations = [[*c, one] for c in combinations for one in more if fits(node, [life[2] for life in c], one[2])]
+        combinations = [
+            [*c, one] for c in combinations for one in more if same_classes(node, [life[2] for life in c], one[2])
+        ]
     joined = [
         (max(life[0] for life in c), min(life[1] for life in c), tuple(value for life in c for value in life[2]))
         for c in combinations
