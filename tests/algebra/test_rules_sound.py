@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from fractions import Fraction
 
 import pyarrow as pa
 import pytest
@@ -23,6 +24,8 @@ from penstock.algebra import (
     RelationScan,
     RelationToStream,
     Results,
+    RowWindow,
+    Sample,
     Select,
     SortKey,
     Source,
@@ -73,6 +76,8 @@ class Maker:
                 self.relation(depth - 1), self.draw.choice([StreamKind.ISTREAM, StreamKind.DSTREAM])
             )
         scan: Algebra = StreamScan(self.draw.choice([S, T]), (0, 1, 2, 3))
+        if self.draw.random() < 0.1:
+            scan = Sample(scan, Fraction(self.draw.choice([50, 80])), self.draw.randint(0, 9), "S")
         return self.select(scan) if self.draw.random() < 0.2 else scan
 
     def leaf(self, depth: int) -> Algebra:
@@ -84,9 +89,17 @@ class Maker:
         return self.window(self.stream(depth))
 
     def window(self, stream: Algebra) -> Algebra:
+        if self.draw.random() < 0.25:
+            return self.row_window(stream)
         kind = self.draw.choice([WindowKind.NOW, WindowKind.RANGE, WindowKind.RANGE, WindowKind.UNBOUNDED])
         length = self.draw.choice([1, 2, 4]) if kind is WindowKind.RANGE else None
         return Window(stream, kind, length, self.slide if kind is WindowKind.RANGE else None)
+
+    def row_window(self, stream: Algebra) -> Algebra:
+        columns = range(len(stream.schema))
+        partition = tuple(self.draw.sample(columns, self.draw.randint(0, min(2, len(columns)))))
+        step, length = self.draw.choice([None, None, 2]), self.draw.choice([None, None, 3])
+        return RowWindow(stream, self.draw.randint(1, 3), step, partition, length, self.slide)
 
     def relation(self, depth: int) -> Algebra:
         if depth <= 0:

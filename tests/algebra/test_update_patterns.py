@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pyarrow as pa
 import pytest
 
@@ -10,6 +12,7 @@ from penstock.algebra import (
     Algebra,
     Distinct,
     Except,
+    Internal,
     Intersect,
     Join,
     Pattern,
@@ -18,6 +21,8 @@ from penstock.algebra import (
     RelationToStream,
     Restored,
     Results,
+    RowWindow,
+    Sample,
     Select,
     Source,
     StreamKind,
@@ -64,6 +69,7 @@ def group(node: Algebra) -> Algebra:
     return Aggregate(node, (0,), (AggregateCall(pa.int64(), "COUNT", ()),), ("n",))
 
 
+ROWS = RowWindow(STREAM, 5)
 STR = group(WKS)
 
 TABLE = [
@@ -73,6 +79,10 @@ TABLE = [
     ("range window", WKS, "WKS"),
     ("now window", NOW, "WKS"),
     ("sliding window", SLIDING, "WKS"),
+    ("row window", ROWS, "STR"),
+    ("partitioned row window with RANGE", RowWindow(STREAM, 5, None, (0,), 10), "STR"),
+    ("sample", Sample(STREAM, Fraction(10), 0, "s"), "MON"),
+    ("window of a sample", Window(Sample(STREAM, Fraction(10), 0, "s"), WindowKind.RANGE, 10), "WKS"),
     ("static relation", STATIC, "MON"),
     ("relation with updates", UPDATED, "STR"),
     # selection and projection pass the pattern on
@@ -93,6 +103,7 @@ TABLE = [
     ("join MON MON", join(MON, MON), "MON"),
     ("join WKS WKS", join(WKS, WKS), "WK"),
     ("join MON WKS", join(MON, WKS), "WK"),
+    ("join WKS row window", join(WKS, ROWS), "STR"),
     ("join WKS STR", join(WKS, STR), "STR"),
     ("join WKS updated relation", join(WKS, UPDATED), "STR"),
     ("join WKS static", join(WKS, STATIC), "WKS"),
@@ -116,12 +127,17 @@ TABLE = [
     # the first rows: one that comes pushes another out
     ("first of MON", TopK(MON, (), 1), "STR"),
     ("first of static", TopK(STATIC, (), 1), "MON"),
+    ("distinct row window", Distinct(ROWS), "STR"),
     # grouping
     ("group MON", group(MON), "STR"),
     ("group WKS", group(WKS), "STR"),
     ("group static", group(STATIC), "MON"),
     ("ungrouped", Aggregate(WKS, (), (AggregateCall(pa.int64(), "COUNT", ()),), ("n",)), "STR"),
     # a stream made of a relation only grows
+    # INTERNAL windows: results do not expire
+    ("internal range", Internal(WKS, True), "MON"),
+    ("internal join", Internal(join(WKS, ROWS), False), "MON"),
+    ("internal grouping", Internal(STR, False), "MON"),
     ("istream of STR", RelationToStream(STR, StreamKind.ISTREAM), "MON"),
     ("results of WKS", Results(WKS), "MON"),
     ("window over results", Window(Results(join(WKS, WKS)), WindowKind.RANGE, 5), "WKS"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from penstock.algebra.internal import Internal
 from penstock.algebra.nodes import Algebra, Keys
 from penstock.algebra.pattern import Pattern
-from penstock.algebra.results import Restored, Results
+from penstock.algebra.results import Restored, Results, has_lives
 from penstock.algebra.windows import Window
 from penstock.types import Schema
 
@@ -34,7 +35,7 @@ class Announced(Algebra):
 def announced(node: Algebra) -> Algebra:
     """The plan `node` with every window that loses tuples announced, except where lives are what is counted: a stream
     of all results, or of those that RESTORE gives back, is told from the ends that its windows give."""
-    if isinstance(node, Results):
+    if isinstance(node, Results | Internal) and has_lives(node.input):
         return replace(node, input=_below_windows(node.input))
     if isinstance(node, Restored) and node.by_life:
         reported = announced(node.reported)

@@ -122,9 +122,7 @@ def _multi_join(node: MultiJoin) -> bool:
 
 
 #: What WSTREAM may stand over: operators whose results still answer the query when they are kept beyond their time.
-_MAY_BE_KEPT = (
-    Aggregate, Internal, Join, MultiJoin, Project, RelationScan, RowWindow, Select, UnionAll, Window,
-)  # fmt: skip
+_MAY_BE_KEPT = (Aggregate, Internal, Join, MultiJoin, Project, RelationScan, RowWindow, Select, UnionAll, Window)
 
 
 def not_to_be_kept(node: Algebra) -> Algebra | None:

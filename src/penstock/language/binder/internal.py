@@ -7,6 +7,7 @@ from typing import NoReturn
 from penstock.algebra import Algebra, Internal
 from penstock.algebra.internal import what_forbids_internal
 from penstock.algebra.pattern import Pattern
+from penstock.algebra.results import has_lives
 from penstock.language.binder.context import Context
 from penstock.language.binder.sources import Inputs
 from penstock.language.text import Span
@@ -27,7 +28,7 @@ def collected(node: Algebra, inputs: Inputs, context: Context) -> Algebra:
         if member.internal is None and member.node.pattern is not Pattern.MONOTONIC:
             message = "beside an INTERNAL window stands what loses tuples: the results would have to expire with these"
             context.fail("P0310", message, member.span, "make its window INTERNAL too, or leave out INTERNAL")
-    return Internal(node)
+    return Internal(node, has_lives(node))
 
 
 def refuse_internal(operator: str, inputs: Inputs | None, span: Span, context: Context) -> NoReturn:

@@ -34,7 +34,12 @@ def _windowed(operator: ToStream, node: Algebra, context: Context) -> Algebra:
         hint = "a result kept beyond its time would not answer the query any more; window its ISTREAM if you want that"
         context.fail("P0318", f"WSTREAM over {shown}", operator.span, hint)
     results = Results(node) if has_lives(node) else RelationToStream(node, StreamKind.ISTREAM)
-    entries = [Entry(i, field.name, field.type) for i, field in enumerate(results.schema)]
+    if operator.window.internal is not None:
+        message = "the window of WSTREAM is what the answer is: it cannot be INTERNAL"
+        context.fail(
+            "P0310", message, operator.window.internal.span, "the windows below WSTREAM are internal as they are"
+        )
+    entries = tuple(Entry(i, f.name, f.type) for i, f in enumerate(results.schema))
     return bind_window(operator.window, results, context, entries)
 
 
