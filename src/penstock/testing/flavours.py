@@ -47,7 +47,7 @@ FLAVOURS = (
     Flavour(
         "rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15, kept=8
     ),
-    Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, ordered=60),
+    Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, rows=25, ordered=60),
     Flavour("user", join=20, group=70, nested=20, updates=20, rows=20, internal=8, keyed=10, user=60),
     Flavour("sets", join=15, group=25, nested=35, union=20, distinct=15, updates=25, static=35, sets=50, limit=40),
 )
