@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from penstock.algebra.optimizer import optimize
 from penstock.language import Bound, bind_script
+from penstock.physical.strategies import Strategy
 from penstock.runtime.schedule import Arrivals
 from penstock.testing.cases import Run, case_arrivals, case_inputs, parse_case
 from penstock.testing.compare import assert_same, first_difference, show_events
@@ -59,7 +60,8 @@ def worlds(draw: st.DrawFn, flavour: Flavour) -> tuple[RandomCase, Run, bool]:
     seed = choices.integer(0, 1000) if choices.chance(70) else None
     rows = None if seed is not None else choices.pick((None, 1, 2, 3))
     guesses = choices.integer(0, 1000) if choices.chance(50) else None
-    run = Run(choices.integer(1, 3), seed, rows, choices.chance(20), not choices.chance(20), guesses)
+    strategy = Strategy.PATTERN if choices.chance(60) else choices.pick(tuple(Strategy))
+    run = Run(choices.integer(1, 3), seed, rows, choices.chance(20), not choices.chance(20), guesses, strategy)
     return case, run, choices.chance(50)
 
 

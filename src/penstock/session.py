@@ -28,6 +28,7 @@ from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, 
 from penstock.language import Bound, Catalog, Explain, bind_query, bind_script
 from penstock.physical.planner import plan_queries
 from penstock.physical.render import render_plan
+from penstock.physical.strategies import Strategy
 from penstock.settings import Settings
 from penstock.types import CALENDAR, Interval, Schema, TimeDomain, Unit
 
@@ -163,12 +164,13 @@ class Session:
             raise PenstockError("P0201", f"unknown query {query}", hint=hint)
         known = self.statistics(found, self.catalog, self.settings)
         ran = self._analyzed(found, self.catalog.memory, self.settings, known) if analyze else None
-        return explain(found, format, known, ran)
+        return explain(found, format, known, ran, Strategy.of(self.settings))
 
     def _analyzed(self, query: Query, rows: Mapping[str, Any], settings: Settings, known: Statistics) -> Analysis:
         from penstock.runtime.analyze import analyze
 
-        return analyze([query], rows, self._frames, settings.get_int("shards") or 1, known)
+        shards = settings.get_int("shards") or 1
+        return analyze([query], rows, self._frames, shards, known, Strategy.of(settings))
 
     def query(self, text: str) -> QueryHandle:
         """A query of its own, not declared."""
@@ -183,7 +185,7 @@ class Session:
         if isinstance(action, Explain):
             known = self.statistics(action.query, bound.catalog, bound.settings)
             ran = self._analyzed(action.query, action.memory, action.settings, known) if action.analyze else None
-            return explain(action.query, "text", known, ran)
+            return explain(action.query, "text", known, ran, Strategy.of(action.settings))
         return "\n".join(text or name for name, text in action.entries)
 
     # -- running -----------------------------------------------------------------------------------------------
@@ -227,7 +229,8 @@ class QueryHandle:
     def explain(self, format: str = "text") -> str:  # noqa: A002 - the door's word
         """The logical and the physical plan. format: text, json or mermaid."""
         session = self._session
-        return explain(self._query, format, session.statistics(self._query, session.catalog, session.settings))
+        statistics = session.statistics(self._query, session.catalog, session.settings)
+        return explain(self._query, format, statistics, None, Strategy.of(session.settings))
 
     def collect(self, drain: bool = False) -> pa.Table:
         """The whole answer over bounded inputs, as an Arrow table; DataFrame streams are read as far as they go."""
@@ -250,7 +253,7 @@ class QueryHandle:
 
 def explain(
     query: Query, format: str = "text", statistics: Statistics | None = None,  # noqa: A002 - the door's word
-    ran: Analysis | None = None,
+    ran: Analysis | None = None, strategy: Strategy = Strategy.PATTERN,
 ) -> str:  # fmt: skip
     """The optimised logical plan and the physical plan of a query, ordered by what is known of its sources. ran: a run
     of it, whose figures are shown."""
@@ -259,7 +262,7 @@ def explain(
     root = optimize(query.root)
     logical = render(root)
     if ran is None:
-        physical = render_plan(plan_queries([replace(query, root=root)], statistics), query.name)
+        physical = render_plan(plan_queries([replace(query, root=root)], statistics, strategy), query.name)
     else:
         physical = render_plan(ran.plan, query.name, ran.meter)
     if format == "json":

@@ -104,6 +104,12 @@ TABLE: tuple[Setting, ...] = (
         "where a run keeps its state: memory-mapped files under the checkpoint, or Spark's state store",
     ),
     Setting(
+        "state_strategy",
+        "pattern",
+        _one_of("pattern", "direct", "negative"),
+        "how state follows expirations: by update pattern, or as one of Golab's baselines",
+    ),
+    Setting(
         "statistics",
         (),
         _statistics,

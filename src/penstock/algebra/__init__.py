@@ -1,6 +1,7 @@
 """What a query means: immutable typed operators, one file per family, with derived properties."""
 
 from penstock.algebra.aggregate import Aggregate, Distinct
+from penstock.algebra.announced import Announced
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.multi_join import MultiJoin
@@ -17,8 +18,9 @@ from penstock.algebra.topk import SortKey, TopK
 from penstock.algebra.windows import RowWindow, Window, WindowKind
 
 __all__ = [
-    "Aggregate", "Algebra", "Distinct", "Except", "Internal", "Intersect", "Join", "MultiJoin", "NRRJoin", "OnError",
-    "Pattern", "Project", "RelationScan", "RelationToStream", "Restored", "Results", "RowWindow", "Sample", "Scan",
-    "Select", "SortKey", "Source", "StreamKind", "StreamScan", "TopK", "UnionAll", "Window", "WindowKind",
-    "evaluation_period", "is_elementwise", "is_nrr", "is_static", "leaves", "own_windows", "unjoined",
+    "Aggregate", "Algebra", "Announced", "Distinct", "Except", "Internal", "Intersect", "Join", "MultiJoin",
+    "NRRJoin", "OnError", "Pattern", "Project", "RelationScan", "RelationToStream", "Restored", "Results",
+    "RowWindow", "Sample", "Scan", "Select", "SortKey", "Source", "StreamKind", "StreamScan", "TopK", "UnionAll",
+    "Window", "WindowKind", "evaluation_period", "is_elementwise", "is_nrr", "is_static", "leaves", "own_windows",
+    "unjoined",
 ]  # fmt: skip

@@ -88,8 +88,9 @@ def _has_lives(node: Algebra) -> bool:
     return False
 
 
-@_has_lives.register
-def _window(node: Window) -> bool:
+@_has_lives.register(Window)
+@_has_lives.register(RowWindow)
+def _window(node: Window | RowWindow) -> bool:
     return True
 
 

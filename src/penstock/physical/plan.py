@@ -24,7 +24,8 @@ from penstock.physical.lane_plan import LanePlan
 
 @dataclass(frozen=True)
 class Spec:
-    """What one operator does."""
+    """What one operator does. Specs of operators with expirations in their state have a field `listed`: whether it lies
+    in a list that is looked through (`strategies.py`) instead of the structure that fits the update pattern."""
 
     @property
     def title(self) -> str:
@@ -33,6 +34,17 @@ class Spec:
     def describe(self) -> dict[str, str]:
         """Parameters for explain."""
         return {}
+
+
+def queue_name(fifo: bool, listed: bool) -> str:
+    """What explain calls the queue of expirations that `synopses.queues.make_queue` makes."""
+    return "list" if listed else "FIFO" if fifo else "calendar queue"
+
+
+def join_state(strict: tuple[bool, ...], listed: bool) -> str:
+    """What explain calls the state of a join's inputs."""
+    ends = ", looked through for ends" if listed else ""
+    return " / ".join("hash" if s else "runs by (key, ts)" + ends for s in strict)
 
 
 @dataclass(frozen=True)
@@ -113,6 +125,13 @@ class WindowSpec(Spec):
 
 
 @dataclass(frozen=True)
+class NegativeTuplesSpec(Spec):
+    """Elements without an end, and a negative tuple at the end of each. fifo: they expire in order of arrival."""
+
+    fifo: bool
+
+
+@dataclass(frozen=True)
 class RowWindowSpec(Spec):
     """The last `rows` elements of every partition, as the algebra's `RowWindow` says; step is 1 without SLIDE in rows.
     arrival: elements are given in order of arrival; else those of one instant count in the order of their values."""
@@ -165,9 +184,10 @@ class AggregateSpec(Spec):
     plan: LanePlan
     fifo: bool
     input_types: tuple[pa.DataType, ...]
+    listed: bool = False
 
     def describe(self) -> dict[str, str]:
-        return {"state": "FIFO" if self.fifo else "calendar queue"}
+        return {"state": queue_name(self.fifo, self.listed)}
 
 
 @dataclass(frozen=True)
@@ -176,9 +196,10 @@ class DistinctSpec(Spec):
 
     types: tuple[pa.DataType, ...]
     strict: bool
+    listed: bool = False
 
     def describe(self) -> dict[str, str]:
-        return {"state": "counts" if self.strict else "δ*"}
+        return {"state": "counts" if self.strict else "list of all input" if self.listed else "δ*"}
 
 
 class SetKind(enum.Enum):
@@ -196,9 +217,10 @@ class SetOperationSpec(Spec):
 
     kind: SetKind
     types: tuple[pa.DataType, ...]
+    listed: bool = False
 
     def describe(self) -> dict[str, str]:
-        return {"kind": self.kind.value, "state": "counts"}
+        return {"kind": self.kind.value, "state": "counts" + (", ends in a list" if self.listed else "")}
 
 
 @dataclass(frozen=True)
@@ -210,6 +232,7 @@ class TopKSpec(Spec):
     offset: int
     types: tuple[pa.DataType, ...]
     step: str = "final"
+    listed: bool = False
 
     def describe(self) -> dict[str, str]:
         found = {"limit": str(self.limit), "step": self.step, "state": "rows with counts"}
@@ -228,9 +251,10 @@ class JoinSpec(Spec):
     strict: tuple[bool, bool]
     note: str = field(default="", compare=False)
     """why the plan has this join, for explain"""
+    listed: bool = False
 
     def describe(self) -> dict[str, str]:
-        return {"state": " / ".join("hash" if s else "runs by (key, ts)" for s in self.strict), "chosen": self.note}
+        return {"state": join_state(self.strict, self.listed), "chosen": self.note}
 
 
 @dataclass(frozen=True)
@@ -248,6 +272,7 @@ class MultiJoinSpec(Spec):
     order: tuple[int, ...]
     cost: float
     note: str = ""
+    listed: bool = False
 
     def describe(self) -> dict[str, str]:
         def shown(order: tuple[int, ...]) -> str:
@@ -258,7 +283,7 @@ class MultiJoinSpec(Spec):
             "order": shown(self.order),
             "probes": probes,
             "cost": f"{self.cost:.4g} tuples/s",
-            "state": " / ".join("hash" if s else "runs by (key, ts)" for s in self.strict),
+            "state": join_state(self.strict, self.listed),
             "chosen": self.note,
         }
 
@@ -305,9 +330,11 @@ class ChangesSpec(Spec):
     types: tuple[pa.DataType, ...]
     netted: bool
     fifo: bool
+    listed: bool = False
 
     def describe(self) -> dict[str, str]:
-        return {"kind": self.kind.value if self.kind else "changes", "netting": "no need" if self.netted else "yes"}
+        found = {"kind": self.kind.value if self.kind else "changes", "netting": "no need" if self.netted else "yes"}
+        return found | ({"state": "list"} if self.listed else {})
 
 
 @dataclass(frozen=True)

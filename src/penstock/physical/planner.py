@@ -17,12 +17,16 @@ from penstock.algebra.statistics import Statistics
 from penstock.physical.lowering import Builder, lower, lower_changes
 from penstock.physical.plan import Input, OutputSpec, Plan, Step
 from penstock.physical.progress import timed_sources
+from penstock.physical.strategies import Strategy
 
 
-def plan_queries(queries: Sequence[Query], statistics: Statistics | None = None) -> Plan:
+def plan_queries(
+    queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
+) -> Plan:
     """The physical plan of a job that answers all `queries`. Their roots should be optimised already. statistics: what
-    is known of their sources; plans of different statistics answer alike."""
-    builder = Builder(plan_static, statistics=statistics or Statistics())
+    is known of their sources; plans of different statistics and strategies answer alike."""
+    builder = Builder(plan_static, statistics=statistics or Statistics(), strategy=strategy)
+    queries = [strategy.prepared(query) for query in queries]
     for query in queries:
         _lower_query(builder, query)
     steps = _with_queries(builder.steps)

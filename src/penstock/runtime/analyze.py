@@ -32,6 +32,7 @@ from penstock.physical.operators import Rejection
 from penstock.physical.plan import Plan, ScanSpec
 from penstock.physical.planner import plan_queries
 from penstock.physical.progress import NOTHING, SourceProgress
+from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import wall_clock
 from penstock.runtime.local import LocalJob
 from penstock.runtime.statics import read_statics
@@ -56,9 +57,11 @@ def analyze(
     frames: Mapping[str, Any],
     shards: int = 1,
     statistics: Statistics | None = None,
+    strategy: Strategy = Strategy.PATTERN,
 ) -> Analysis:
     """Run `queries` and measure. rows: those of MEMORY sources by name in lower case; frames: tables handed over in
-    Python by source; statistics: what is known of the sources. Raises PenstockError P0622 for an input without an
+    Python by source; statistics: what is known of the sources; strategy: how operators keep
+    state. Raises PenstockError P0622 for an input without an
     end, P0401 to P0404 for one that cannot be read."""
     sources = {n.source.name: n.source for q in queries for n in walk(q.root) if isinstance(n, Scan)}
     for source in sources.values():
@@ -66,7 +69,8 @@ def analyze(
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         spooled = {name: _spooled(s, rows, frames, Path(folder)) for name, s in sources.items()}
-        plan = plan_queries([replace(q, root=optimize(_with_sources(q.root, spooled))) for q in queries], statistics)
+        ready = [replace(q, root=optimize(_with_sources(q.root, spooled))) for q in queries]
+        plan = plan_queries(ready, statistics, strategy)
         statics, _ = read_statics(plan, f"{folder}/dead-letters")
         meter = Meter()
         job = LocalJob(plan, statics, shards, meter=meter)

@@ -28,6 +28,7 @@ from penstock.physical.operators import Rejection, Tables
 from penstock.physical.plan import Plan
 from penstock.physical.planner import plan_queries
 from penstock.physical.progress import SourceProgress, timed_sources
+from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
 from penstock.runtime.schedule import Arrivals, rounds, rounds_by_clock
 
@@ -140,6 +141,7 @@ def run_local(
     statistics: Statistics | None = None,
     arrivals: Arrivals | None = None,
     clock: Callable[[], int] = wall_clock,
+    strategy: Strategy = Strategy.PATTERN,
 ) -> LocalResult:
     """Answer `queries` over bounded inputs (source name -> table of all declared columns, in arrival order).
 
@@ -147,10 +149,11 @@ def run_local(
     batch each. reload: restore all state from its snapshot between batches. optimized: optimise the plans first.
     arrivals: when each row comes by the wall clock, in microseconds, for SYSTEM TIME and IDLE TIMEOUT; without them
     `clock` is read once a round. statistics: what is known of the sources, observed of the inputs themselves for None.
+    strategy: how operators keep state.
     """
     ready = [replace(q, root=optimize(q.root)) if optimized else q for q in queries]
     sources = {name: source for q in ready for name, source in timed_sources(q.root).items()}
-    plan = plan_queries(ready, statistics or observe(sources, inputs))
+    plan = plan_queries(ready, statistics or observe(sources, inputs), strategy)
     result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
     statics = compute_statics(plan, _static_rows(plan, inputs, result))
     job = LocalJob(plan, statics, shards, drain)

@@ -51,6 +51,7 @@ from penstock.algebra.scans import Scan, Source
 from penstock.algebra.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language import Bound, bind_script
+from penstock.physical.strategies import Strategy
 from penstock.runtime.local import LocalResult, run_local
 from penstock.runtime.schedule import Arrivals
 from penstock.testing.compare import assert_same, first_difference, show_events
@@ -112,6 +113,7 @@ class Run:
     reload: bool = False
     optimized: bool = True
     guesses: int | None = None
+    strategy: Strategy = Strategy.PATTERN
 
     def answer(
         self, queries: Sequence[Query], inputs: Mapping[str, pa.Table], drain: bool, arrivals: Arrivals | None = None
@@ -127,6 +129,7 @@ class Run:
             optimized=self.optimized,
             statistics=None if self.guesses is None else made_up(queries, self.guesses),
             arrivals=arrivals,
+            strategy=self.strategy,
         )
 
 
@@ -150,6 +153,8 @@ RUNS = (
     Run(2, seed=1, guesses=1),
     Run(3, seed=2, optimized=False),
     Run(2, batch_rows=2, reload=True, guesses=2),
+    Run(2, seed=3, strategy=Strategy.DIRECT),
+    Run(2, seed=4, reload=True, strategy=Strategy.NEGATIVE),
 )
 
 

@@ -42,7 +42,7 @@ FLAVOURS = (
     Flavour("groups", join=10, group=100, nested=10, union=5),
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
-    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
+    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60, multi=10, rows=20),
     Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
     Flavour("clock", join=40, group=30, nested=10, static=10, updates=20, clock=100, disorder=30, calendar=50),
     Flavour("nrr", join=20, group=30, nested=20, updates=10, static=10, nrr=100, disorder=20),

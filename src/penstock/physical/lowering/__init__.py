@@ -10,7 +10,7 @@ from penstock.physical.lowering import (
     rowwise,
     sets,
     streams,
-)  # fmt: skip
+)
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.lowering.streams import lower_changes
 

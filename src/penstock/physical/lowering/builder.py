@@ -16,6 +16,7 @@ from penstock.algebra import Algebra, is_static
 from penstock.algebra.statistics import Statistics
 from penstock.physical.plan import Exchange, Input, Plan, Spec, StaticSpec, Step
 from penstock.physical.progress import timed_sources
+from penstock.physical.strategies import Strategy
 
 Partitions = frozenset[tuple[int, ...]] | None
 
@@ -39,11 +40,12 @@ class Lowered:
 class Builder:
     """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
     inputs of this plan (it computes one); statistics: what is known of the inputs; notes: by fingerprint of a node, why
-    it stands in the plan."""
+    it stands in the plan; strategy: how operators keep state."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
     statistics: Statistics = field(default_factory=Statistics)
+    strategy: Strategy = Strategy.PATTERN
     notes: dict[str, str] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     known: dict[str, Lowered] = field(default_factory=dict)
@@ -64,7 +66,7 @@ class Builder:
         types: Sequence[pa.DataType] | None = None, names: Sequence[str] | None = None,
     ) -> int:  # fmt: skip
         step = Step(
-            len(self.steps), spec, tuple(inputs), stage,
+            len(self.steps), self.strategy.spec(spec), tuple(inputs), stage,
             tuple(node.schema.types if types is None else types),
             frozenset(timed_sources(node)),
             node.pattern.short,

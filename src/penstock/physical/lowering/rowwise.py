@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from penstock.algebra import (
     Algebra,
+    Announced,
+    Pattern,
     Project,
     RelationScan,
     Select,
@@ -20,6 +22,7 @@ from penstock.physical.plan import (
     Exchange,
     FilterSpec,
     Input,
+    NegativeTuplesSpec,
     ProjectSpec,
     ScanSpec,
     UnionSpec,
@@ -82,6 +85,13 @@ def windowed(window: Window, node: Algebra, child: Lowered, builder: Builder) ->
     spec = WindowSpec(window.lifetime, window.slide, window.align)
     step = builder.add(spec, [Input(child.step)], child.stage, node)
     return replace(child, step=step)
+
+
+@lower.register
+def _announced(node: Announced, builder: Builder) -> Lowered:
+    edge, stage, partitions = builder.ordered(builder.lower(node.input))
+    fifo = node.input.pattern <= Pattern.WEAKEST
+    return Lowered(builder.add(NegativeTuplesSpec(fifo), [edge], stage, node), stage, partitions)
 
 
 @lower.register

@@ -8,9 +8,10 @@ from penstock.physical.elements import Elements
 from penstock.physical.operators.aggregate import Aggregation
 from penstock.physical.operators.changes import Changes
 from penstock.physical.operators.contract import Moment, Operator, Rejection
-from penstock.physical.operators.distinct import CountedDistinct, DistinctStar
+from penstock.physical.operators.distinct import make_distinct
 from penstock.physical.operators.join import Join, Lookup
 from penstock.physical.operators.multi_join import MultiJoin
+from penstock.physical.operators.negative import NegativeTuples
 from penstock.physical.operators.nonretroactive import NRRJoin
 from penstock.physical.operators.results import Results, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
@@ -31,6 +32,7 @@ from penstock.physical.plan import (
     LanesSpec,
     LookupSpec,
     MultiJoinSpec,
+    NegativeTuplesSpec,
     NRRJoinSpec,
     OutputSpec,
     ProjectSpec,
@@ -62,12 +64,13 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     UpdatesSpec: lambda spec, tables, shards: Updates(spec),
     UnionSpec: lambda spec, tables, shards: Union(spec),
     WindowSpec: lambda spec, tables, shards: TimeWindow(spec),
+    NegativeTuplesSpec: lambda spec, tables, shards: NegativeTuples(spec),
     RowWindowSpec: lambda spec, tables, shards: RowWindow(spec),
     SampleSpec: lambda spec, tables, shards: Sample(spec),
     LanesSpec: lambda spec, tables, shards: Lanes(spec),
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
     UserAggregateSpec: lambda spec, tables, shards: UserAggregation(spec),
-    DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
+    DistinctSpec: lambda spec, tables, shards: make_distinct(spec),
     SetOperationSpec: lambda spec, tables, shards: SetOperation(spec),
     TopKSpec: lambda spec, tables, shards: TopK(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),

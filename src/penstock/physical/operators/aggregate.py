@@ -25,7 +25,7 @@ from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.plan import AggregateSpec
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.queues import CalendarQueue, FifoQueue
+from penstock.physical.synopses.queues import make_queue
 from penstock.physical.synopses.slots import SlotTable
 from penstock.types import BEGIN, END
 
@@ -41,7 +41,7 @@ class Aggregation(Operator):
         self._grouped = self._keys > 0
         self._groups = SlotTable(plan.integers, plan.floats, spec.input_types[: self._keys])
         self._early = Early()
-        self._live: FifoQueue | CalendarQueue = FifoQueue() if spec.fifo else CalendarQueue()
+        self._live = make_queue(spec.fifo, spec.listed)
         self._value_types = spec.input_types[self._keys + plan.integers + plan.floats :]
         self._values = Values(plan, self._groups, self._value_types)
         self._guards = np.array([a.integers for a in plan.arguments for _ in range(a.float_lanes // 2)], np.int64)

@@ -18,7 +18,7 @@ from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.plan import ChangesSpec
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.queues import CalendarQueue, FifoQueue
+from penstock.physical.synopses.queues import make_queue
 from penstock.types import END
 
 
@@ -29,7 +29,7 @@ class Changes(Operator):
     def __init__(self, spec: ChangesSpec) -> None:
         self._spec = spec
         self._early = Early()
-        self._live: FifoQueue | CalendarQueue = FifoQueue() if spec.fifo else CalendarQueue()
+        self._live = make_queue(spec.fifo, spec.listed)
         self._needs_ends = not (spec.netted and spec.kind is StreamKind.ISTREAM)
 
     def synopses(self) -> Mapping[str, Synopsis]:

@@ -18,7 +18,7 @@ from penstock.physical.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels import group_codes, sum_by_code, with_time
 from penstock.physical.operators.pending import Early
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.queues import CalendarQueue
+from penstock.physical.synopses.queues import make_queue
 from penstock.physical.synopses.slots import SlotTable
 from penstock.types import END
 
@@ -37,10 +37,10 @@ class CountedTuples:
     """Tuples in slots with integer lanes, of which lane 0 must be 0 where no copy lives. New slots have lanes 0; the
     caller keeps the counts."""
 
-    def __init__(self, types: Sequence[pa.DataType], lanes: int, ports: int = 1) -> None:
+    def __init__(self, types: Sequence[pa.DataType], lanes: int, ports: int = 1, listed: bool = False) -> None:
         self.tuples = SlotTable(lanes, 0, types)
         self._early = [Early() for _ in range(ports)]
-        self._live = CalendarQueue()
+        self._live = make_queue(False, listed)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         early = {f"early{port}": held.queue for port, held in enumerate(self._early)}

@@ -22,6 +22,7 @@ from penstock.physical.operators.counted import CountedTuples
 from penstock.physical.operators.pending import Early
 from penstock.physical.plan import DistinctSpec
 from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues import ListQueue
 from penstock.physical.synopses.slots import SlotTable
 
 
@@ -104,11 +105,39 @@ class DistinctStar(Operator):
         return [Elements(tuple(self._tuples.key_columns(slots)), ts, exp)] if len(slots) else []
 
 
+class DistinctOverList(DistinctStar):
+    """What δ* improves on: the whole input is kept, and looked through from end to end for copies that live on
+    `[golab 3.2.2]`."""
+
+    def __init__(self, spec: DistinctSpec) -> None:
+        super().__init__(spec)
+        self._input = ListQueue()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {**super().synopses(), "input": self._input}
+
+    def _arrive(self, arrived: Elements) -> list[Elements]:
+        result = super()._arrive(arrived)
+        rows = [pa.array(arrived.exp), *arrived.columns]
+        self._input.push(pa.RecordBatch.from_arrays(rows, names=[f"c{i}" for i in range(len(rows))]))
+        return result
+
+    def _continue(self, heartbeat: int) -> list[Elements]:
+        self._tuples.integers[2] = self._tuples.integers[1]
+        for batch in self._input.contents():
+            first, second = fingerprints(batch.columns[1:], batch.num_rows)
+            codes, heads = group_codes(first, second)
+            slots = self._tuples.slots(first[heads], second[heads])[codes]
+            np.maximum.at(self._tuples.integers[2], slots, int64s(batch.column(0)))
+        self._input.pop_until(heartbeat)
+        return super()._continue(heartbeat)
+
+
 class CountedDistinct(Operator):
     """State: per tuple, integer lanes [copies]; the ends to come of elements that expire by themselves."""
 
     def __init__(self, spec: DistinctSpec) -> None:
-        self._counted = CountedTuples(spec.types, 1)
+        self._counted = CountedTuples(spec.types, 1, listed=spec.listed)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return self._counted.synopses()

@@ -31,7 +31,10 @@ class Join(Operator):
     def __init__(self, spec: JoinSpec) -> None:
         self._spec = spec
         self._keys = (spec.left_key, spec.right_key)
-        self._sides = (Runs(spec.left_key, spec.strict[0]), Runs(spec.right_key, spec.strict[1]))
+        self._sides = (
+            Runs(spec.left_key, spec.strict[0], spec.listed),
+            Runs(spec.right_key, spec.strict[1], spec.listed),
+        )
         self._fresh: tuple[list[Elements], list[Elements]] = ([], [])
 
     def synopses(self) -> Mapping[str, Synopsis]:

@@ -55,7 +55,8 @@ class MultiJoin(Operator):
         known = [_known(spec, i) for i in range(count)]
         self._indexes = [_indexes({wanted[j] for wanted in known if j in wanted}) for j in range(count)]
         self._states = [
-            [Runs(_columns(spec, j, classes), spec.strict[j]) for classes in self._indexes[j]] for j in range(count)
+            [Runs(_columns(spec, j, classes), spec.strict[j], spec.listed) for classes in self._indexes[j]]
+            for j in range(count)
         ]
         self._pipelines = [_pipeline(spec, i, known[i], self._indexes) for i in range(count)]
         self._fresh: list[list[Elements]] = [[] for _ in range(count)]

@@ -63,7 +63,7 @@ class SetOperation(Operator):
 
     def __init__(self, spec: SetOperationSpec) -> None:
         self._kind = _NUMBER[spec.kind]
-        self._counted = CountedTuples(spec.types, 2, ports=2)
+        self._counted = CountedTuples(spec.types, 2, ports=2, listed=spec.listed)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return self._counted.synopses()

@@ -140,7 +140,7 @@ class TopK(Operator):
 
     def __init__(self, spec: TopKSpec) -> None:
         self._spec = spec
-        self._counted = CountedTuples(spec.types, 2)
+        self._counted = CountedTuples(spec.types, 2, listed=spec.listed)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return self._counted.synopses()

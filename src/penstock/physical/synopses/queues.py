@@ -2,7 +2,8 @@
 
 `FifoQueue` is for rows that come due in the order they arrive (update pattern WKS): pushing and popping touch only
 the ends. `CalendarQueue` is for any order (WK): rows lie in days, ranges of due time, and popping touches the days
-that are due `[golab 3.5]`. Both keep record batches with a due time per row.
+that are due `[golab 3.5]`. `ListQueue` keeps rows as they came and looks at all of them, as the direct approach does
+`[golab 2.3.3]`. All keep record batches with a due time per row.
 """
 
 from __future__ import annotations
@@ -19,8 +20,13 @@ from penstock.physical.elements import Int64s, int64s
 from penstock.physical.kernels import argsort_time
 from penstock.physical.synopses.contract import Chunks, Synopsis
 
-_MOST_DAYS = 256
-_FEWEST_DAYS = 16
+#: Days of a calendar. Few, because every push cuts its rows by them.
+_MOST_DAYS = 32
+_FEWEST_DAYS = 8
+#: Chunks of similar size that become one.
+_MERGED = 8
+#: Chunks of a list before they become one.
+_MOST_CHUNKS = 256
 
 
 @dataclass
@@ -136,16 +142,15 @@ class CalendarQueue(_Queue):
             days = due // self._width
             cuts = np.flatnonzero(days[1:] != days[:-1]) + 1
         if len(cuts) == 0:
-            self._days.setdefault(int(days[0]), []).append(whole)
+            self._put(int(days[0]), whole)
         else:
             bounds = [0, *cuts.tolist(), len(due)]
             for start, stop in pairwise(bounds):
                 part = whole.batch.slice(start, stop - start)
                 self._next_id += 1
-                self._days.setdefault(int(days[start]), []).append(_Chunk(self._next_id, part))
+                self._put(int(days[start]), _Chunk(self._next_id, part))
         if len(self._days) > _MOST_DAYS:
             self._widen(*self._span())
-        self._merge_small()
 
     def pop_until(self, time: int) -> list[pa.RecordBatch]:
         """The rows due at `time` or before, in batches."""
@@ -179,12 +184,16 @@ class CalendarQueue(_Queue):
         for chunk in held:
             self.push(chunk.batch.slice(chunk.start))
 
-    def _merge_small(self) -> None:
-        """One chunk instead of many in a day, each row being copied a logarithmic number of times."""
-        for day, chunks in self._days.items():
-            if len(chunks) > 16:
-                merged = pa.Table.from_batches([c.batch.slice(c.start) for c in chunks]).combine_chunks()
-                self._days[day] = [self._chunk(merged.to_batches()[0])]
+    def _put(self, day: int, chunk: _Chunk) -> None:
+        """One more chunk in a day. The newest, when they are many of similar size, become one, so that each row is
+        copied a logarithmic number of times."""
+        chunks = self._days.setdefault(day, [])
+        chunks.append(chunk)
+        while len(chunks) >= _MERGED and chunks[-_MERGED].rows <= sum(c.rows for c in chunks[1 - _MERGED :]):
+            tail = chunks[-_MERGED:]
+            del chunks[-_MERGED:]
+            merged = pa.Table.from_batches([c.batch.slice(c.start) for c in tail]).combine_chunks()
+            chunks.append(self._chunk(merged.to_batches()[0]))
 
     def _all(self) -> Iterator[_Chunk]:
         return (chunk for day in sorted(self._days) for chunk in self._days[day])
@@ -199,3 +208,49 @@ class CalendarQueue(_Queue):
         for i, start in manifest["chunks"]:
             chunk = _Chunk(i, chunks[i], start)
             self._days.setdefault(int(chunk.due[0]) // self._width, []).append(chunk)
+
+
+class ListQueue(_Queue):
+    """Rows in order of arrival, whatever they are due; popping looks at every row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chunks: list[_Chunk] = []
+
+    def push(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._add(batch)
+            if len(self._chunks) > _MOST_CHUNKS:
+                whole = pa.Table.from_batches([c.batch for c in self._chunks]).combine_chunks()
+                self._chunks = []
+                self._add(whole.to_batches()[0])
+
+    def pop_until(self, time: int) -> list[pa.RecordBatch]:
+        """The rows due at `time` or before, in batches."""
+        popped: list[pa.RecordBatch] = []
+        held, self._chunks = self._chunks, []
+        for chunk in held:
+            due = int64s(chunk.batch.column(0)) <= time
+            if not due.any():
+                self._chunks.append(chunk)
+                continue
+            popped.append(chunk.batch.filter(pa.array(due)))
+            if not due.all():
+                self._add(chunk.batch.filter(pa.array(~due)))
+        return popped
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        self._next_id += 1
+        self._chunks.append(_Chunk(self._next_id, batch))
+
+    def _all(self) -> Iterator[_Chunk]:
+        return iter(self._chunks)
+
+    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
+        self._next_id = manifest["next"]
+        self._chunks = [_Chunk(i, chunks[i], start) for i, start in manifest["chunks"]]
+
+
+def make_queue(fifo: bool, listed: bool) -> FifoQueue | CalendarQueue | ListQueue:
+    """The queue of expirations that come in order (`fifo`) or in any; `listed`: without regard to that."""
+    return ListQueue() if listed else FifoQueue() if fifo else CalendarQueue()

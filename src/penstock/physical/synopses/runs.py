@@ -22,13 +22,15 @@ from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.synopses.contract import Chunks, Synopsis
 
 _MERGE_AT = 4
+#: Below twice as many negative tuples, runs are left as they are.
+_FEWEST_NEGATIVE = 16
 
 
 @dataclass(frozen=True)
 class Run:
     """Elements sorted by (key, ts). Keys are the rows of first/second (fingerprints); key k's elements are
     bounds[k]:bounds[k+1]; table is an open-addressing index from fingerprint to k. ordered: inside every key the
-    expirations never fall."""
+    expirations never fall; negative: how many negative tuples there are."""
 
     number: int
     elements: Elements
@@ -38,6 +40,7 @@ class Run:
     table: Int64s
     ordered: bool
     last: int
+    negative: int
 
     @staticmethod
     def build(number: int, elements: Elements, key: Sequence[int]) -> Run:
@@ -54,7 +57,8 @@ class Run:
         table = np.full(1 << int(2 * len(heads) + 1).bit_length(), -1, np.int64)
         _index_keys(table, key_first)
         last = int(elements.exp.max())
-        return Run(number, elements, key_first, key_second, bounds, table, not bool(falls.any()), last)
+        negative = 0 if elements.sign is None else int(np.count_nonzero(elements.sign < 0))
+        return Run(number, elements, key_first, key_second, bounds, table, not bool(falls.any()), last, negative)
 
 
 @nb.njit(cache=True)
@@ -152,11 +156,17 @@ def probe_pieces(
 
 
 class Runs(Synopsis):
-    """The elements of one join input that may still meet elements of the other."""
+    """The elements of one join input that may still meet elements of the other.
 
-    def __init__(self, key: Sequence[int], strict: bool) -> None:
+    strict: negative tuples may come. They lie among the others until runs are merged, as multiplicities multiply in a
+    join whether they have met their partner or not; when they are too many, all runs become one. listed: every element
+    is looked at for its end in every round.
+    """
+
+    def __init__(self, key: Sequence[int], strict: bool, listed: bool = False) -> None:
         self._key = tuple(key)
         self._strict = strict
+        self._listed = listed
         self._runs: list[Run] = []
         self._next_id = 0
 
@@ -167,17 +177,11 @@ class Runs(Synopsis):
         """Remember `elements`."""
         if not len(elements):
             return
-        if self._strict and elements.sign is not None:
-            held = [run.elements for run in self._runs]
-            self._runs = []
-            elements = cancel(concat([*held, elements]))
-            if not len(elements):
-                return
-        self._append(elements)
+        self._append(cancel(elements) if self._strict else elements)
         while len(self._runs) >= _MERGE_AT and self._mergeable():
-            tail = self._runs[-_MERGE_AT:]
-            del self._runs[-_MERGE_AT:]
-            self._append(concat([run.elements for run in tail]))
+            self._merge(_MERGE_AT)
+        if 2 * sum(run.negative for run in self._runs) > max(_FEWEST_NEGATIVE, self.rows):
+            self._merge(len(self._runs))
 
     def expire(self, heartbeat: int) -> None:
         """Forget what no element with ts > heartbeat can meet."""
@@ -185,15 +189,24 @@ class Runs(Synopsis):
         for run in self._runs:
             if run.last <= heartbeat + 1:
                 continue
-            if len(run.elements) > 1024 or run.ordered:
+            if len(run.elements) > 1024 or run.ordered or self._listed:
                 dead = int(np.count_nonzero(run.elements.exp <= heartbeat + 1))
-                if 2 * dead > len(run.elements):
+                if dead and (self._listed or 2 * dead > len(run.elements)):
                     self._next_id += 1
                     run = Run.build(self._next_id, run.elements.filter(run.elements.exp > heartbeat + 1), self._key)
             kept.append(run)
         self._runs = kept
 
+    def _merge(self, count: int) -> None:
+        """The newest `count` runs become one."""
+        tail = self._runs[-count:]
+        del self._runs[-count:]
+        merged = concat([run.elements for run in tail])
+        self._append(cancel(merged) if self._strict else merged)
+
     def _append(self, elements: Elements) -> None:
+        if not len(elements):
+            return
         self._next_id += 1
         self._runs.append(Run.build(self._next_id, elements, self._key))
 

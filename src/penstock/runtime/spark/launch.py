@@ -29,6 +29,7 @@ from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
 from penstock.physical.answers import answer_schema
 from penstock.physical.planner import plan_queries
+from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import peers_of
 from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen
 from penstock.runtime.spark.frames import spark_schema, write_frame
@@ -65,7 +66,12 @@ class Work:
         """What must be the same when a checkpoint is resumed."""
         queries = {q.name: [optimize(q.root).fingerprint, str(q.sink)] for q in self.queries}
         rows = {n: repr(self.rows.get(n.lower())) for n, s in sorted(self.sources.items()) if s.connector == "MEMORY"}
-        return {"queries": queries, "drain": self.drain, "rows": hashlib.sha256(repr(rows).encode()).hexdigest()}
+        digest = hashlib.sha256(repr(rows).encode()).hexdigest()
+        return {"queries": queries, "drain": self.drain, "rows": digest, "strategy": self.strategy.value}
+
+    @property
+    def strategy(self) -> Strategy:
+        return Strategy.of(self.settings)
 
 
 def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
@@ -128,7 +134,8 @@ def prepare(work: Work, folder: Folder) -> Job:
     to_spool = {n: s for n, s in work.sources.items() if s.connector in ("MEMORY", "DATAFRAME") and n not in streaming}
     spooled = {n: _spooled(work, s, folder.root) for n, s in to_spool.items()}
     ready = [replace(q, root=optimize(_with_sources(q.root, spooled))) for q in work.queries]
-    plan = plan_queries(ready, known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]))
+    statistics = known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"])
+    plan = plan_queries(ready, statistics, work.strategy)
     statics, read = read_statics(plan, folder.dead_letters)
     for name, (rows, malformed) in read.items():
         folder.write_seen(STATICS, name, 0, Seen(rows=rows, malformed=malformed))

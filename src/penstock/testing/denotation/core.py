@@ -8,6 +8,7 @@ from itertools import compress
 from penstock.algebra import (
     Aggregate,
     Algebra,
+    Announced,
     Distinct,
     Join,
     MultiJoin,
@@ -72,6 +73,11 @@ def boundaries(window: Window | RowWindow, start: int, end: int) -> tuple[int, i
 def boundary(tick: int, slide: int, align: int) -> int:
     """⌈tick⌉s: the smallest k·slide + align that is not before `tick`."""
     return align - (align - tick) // slide * slide
+
+
+@denote.register
+def _(node: Announced, world: World) -> Relation:
+    return relation(node.input, world)
 
 
 @denote.register

@@ -14,6 +14,7 @@ from penstock.algebra import (
     RelationScan,
     Restored,
     Results,
+    RowWindow,
     Select,
     UnionAll,
     Window,
@@ -29,7 +30,8 @@ from penstock.testing.denotation.base import (
     steps,
     values_of,
 )
-from penstock.testing.denotation.core import boundary, same_classes, same_key, validity
+from penstock.testing.denotation.core import boundaries, boundary, same_classes, same_key, validity
+from penstock.testing.denotation.rowwindow import partitioned
 from penstock.testing.values import Row, key_of
 from penstock.types import BEGIN, END
 
@@ -90,6 +92,50 @@ def _(node: Window, world: World) -> list[Life]:
 
 
 @_lives.register
+def _(node: RowWindow, world: World) -> list[Life]:
+    """An element is counted when the count next comes to a multiple of the step, and ends when `rows` more are."""
+    step = node.step or 1
+    found: list[Life] = []
+    for members in partitioned(node, world):
+        whole = len(members) // step * step
+
+        def brought_up(place: int) -> int:
+            """When the count reaches the multiple of the step that is more than `place`."""
+            counted = place // step * step + step
+            return members[counted - 1][0] if counted <= whole else END  # noqa: B023
+
+        for place, (ts, row) in enumerate(members):
+            limit = END if node.length is None else ts + node.length
+            begin, end = brought_up(place), min(limit, brought_up(place + node.rows))
+            if begin < end:
+                found.append((*boundaries(node, begin, end), row))
+    return found
+
+
+@_lives.register
+def _(node: MultiJoin, world: World) -> list[Life]:
+    combinations: list[list[Life]] = [[]]
+    for member in node.members:
+        more = lives(member, world)
+        combinations = [
+            [*c, one] for c in combinations for one in more if same_classes(node, [life[2] for life in c], one[2])
+        ]
+    joined = [
+        (max(life[0] for life in c), min(life[1] for life in c), tuple(value for life in c for value in life[2]))
+        for c in combinations
+    ]
+    return _passing(node, joined)
+
+
+def _passing(node: Join | MultiJoin, joined: list[Life]) -> list[Life]:
+    """Those of `joined` for which the join's further condition holds."""
+    if node.residual is None:
+        return joined
+    values = values_of(node.residual, [row for _, _, row in joined])
+    return [life for life, value in zip(joined, values, strict=True) if value is True]
+
+
+@_lives.register
 def _(node: RelationScan, world: World) -> list[Life]:
     return [(ts, END, tuple(row[c] for c in node.columns)) for ts, row in world.rows[node.source.name]]
 
@@ -122,23 +168,4 @@ def _(node: Join, world: World) -> list[Life]:
         for other in others
         if same_key(node, one[2], other[2])
     ]
-    if node.residual is None:
-        return pairs
-    return [p for p, value in zip(pairs, values_of(node.residual, [p[2] for p in pairs]), strict=True) if value is True]
-
-
-@_lives.register
-def _(node: MultiJoin, world: World) -> list[Life]:
-    combinations: list[tuple[int, int, list[Row]]] = [(BEGIN, END, [])]
-    for member in node.members:
-        own = lives(member, world)
-        combinations = [
-            (max(begin, life[0]), min(end, life[1]), [*rows, life[2]])
-            for begin, end, rows in combinations
-            for life in own
-            if same_classes(node, rows, life[2])
-        ]
-    found = [(begin, end, tuple(value for row in rows for value in row)) for begin, end, rows in combinations]
-    if node.residual is None:
-        return found
-    return [f for f, value in zip(found, values_of(node.residual, [f[2] for f in found]), strict=True) if value is True]
+    return _passing(node, pairs)

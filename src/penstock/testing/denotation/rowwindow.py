@@ -20,6 +20,20 @@ from penstock.types import END
 def _(node: RowWindow, world: World) -> Relation:
     """Of every partition, at τ: the last rows of those that had arrived when the count was last brought up to a
     multiple of the step, without those whose RANGE has passed. A SLIDE in time looks at the last boundary instead."""
+    partitions = partitioned(node, world)
+    elements = [element for members in partitions for element in members]
+
+    def at(tau: int) -> Bag:
+        seen = tau if node.slide is None else node.align + (tau - node.align) // node.slide * node.slide
+        return [row for members in partitions for row in last_rows(node, members, seen)]
+
+    starts = {boundaries(node, ts, END)[0] for ts, _ in elements}
+    ends = set() if node.length is None else {boundaries(node, ts, ts + node.length)[1] for ts, _ in elements}
+    return Relation(frozenset(starts | ends), at)
+
+
+def partitioned(node: RowWindow, world: World) -> list[list[tuple[int, Row]]]:
+    """The elements of every partition in order of (timestamp, arrival), or of (timestamp, values)."""
     below = denote(node.input, world)
     assert isinstance(below, Stream), "a window stands on a stream"
     elements = sorted(below.elements, key=lambda element: element[0])
@@ -28,14 +42,7 @@ def _(node: RowWindow, world: World) -> Relation:
     partitions: dict[Row, list[tuple[int, Row]]] = {}
     for ts, row in elements:
         partitions.setdefault(key_of(tuple(row[i] for i in node.partition)), []).append((ts, row))
-
-    def at(tau: int) -> Bag:
-        seen = tau if node.slide is None else node.align + (tau - node.align) // node.slide * node.slide
-        return [row for members in partitions.values() for row in last_rows(node, members, seen)]
-
-    starts = {boundaries(node, ts, END)[0] for ts, _ in elements}
-    ends = set() if node.length is None else {boundaries(node, ts, ts + node.length)[1] for ts, _ in elements}
-    return Relation(frozenset(starts | ends), at)
+    return list(partitions.values())
 
 
 def last_rows(node: RowWindow, members: list[tuple[int, Row]], tau: int) -> Bag:

@@ -1,0 +1,144 @@
+"""Measuring operators in this process: CPU time per tuple, state, and a digest of the answer.
+
+Contract: `measure` drives the local runtime's stages over bounded inputs in rounds of equal stretches of time, one
+shard, and counts the CPU time of this process (all its threads) in the rounds after `warm`, when all windows are full.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra import Algebra
+from penstock.algebra.optimizer import optimize
+from penstock.algebra.query import Query
+from penstock.language import bind_script
+from penstock.physical.elements import Elements
+from penstock.physical.fingerprints import fingerprints
+from penstock.physical.ingest import read_columns, stamp
+from penstock.physical.kernels import group_codes
+from penstock.physical.planner import plan_queries
+from penstock.physical.progress import SourceProgress
+from penstock.physical.strategies import Strategy
+from penstock.physical.synopses.slots import SlotTable
+from penstock.runtime.local import LocalJob, compute_statics
+
+
+@dataclass(frozen=True)
+class Measured:
+    """tuples: those of the measured rounds; seconds: their CPU time; state_bytes, state_rows: the mean after each of
+    them; results: how many changes or elements the whole run told; digest: of all of them, whatever their order."""
+
+    tuples: int
+    seconds: float
+    state_bytes: int
+    state_rows: int
+    results: int
+    digest: int
+
+    @property
+    def micros(self) -> float:
+        """CPU microseconds a tuple."""
+        return self.seconds / self.tuples * 1e6
+
+
+def measure(
+    script: str,
+    inputs: Mapping[str, pa.Table],
+    *,
+    step: int,
+    warm: int,
+    strategy: Strategy = Strategy.PATTERN,
+    view: bool = False,
+    rewrite: Callable[[Algebra], Algebra] = optimize,
+) -> Measured:
+    """The one query of `script` over `inputs` (first column: the integer timestamp, in order), in rounds of `step`
+    ticks. warm: the tick from which on it is measured; view: also keep the result, as a hash
+    table that the told changes update; rewrite: the optimizer."""
+    (query,) = bind_script(script).queries
+    plan = plan_queries([Query(query.name, rewrite(query.root), query.sink, query.text)], strategy=strategy)
+    job = LocalJob(plan, compute_statics(plan, inputs))
+    feeds = {name: _Feed(job, name, inputs[name]) for name in plan.sources}
+    last = max(int(feed.ticks[-1]) for feed in feeds.values())
+    tuples = results = digest = 0
+    seconds = 0.0
+    held: list[tuple[int, int]] = []
+    kept = SlotTable(1, 0, query.root.schema.types) if view else None
+    gc.collect()
+    for end in range(step, last + step, step):
+        pieces = {name: feed.until(end) for name, feed in feeds.items()}
+        progress = {name: feed.seen for name, feed in feeds.items()}
+        before = time.process_time()
+        stamped = {name: [feeds[name].stamp(piece)] for name, piece in pieces.items() if piece.num_rows}
+        answers = job.round(stamped, progress)
+        for part in answers.get(query.name, ()) if kept is not None else ():
+            _keep(kept, part)
+        spent = time.process_time() - before
+        for part in answers.get(query.name, ()):
+            results += int(np.abs(part.signs).sum())
+            digest = (digest + _digest(part)) % 2**64
+        if end > warm:
+            seconds += spent
+            tuples += sum(piece.num_rows for piece in pieces.values())
+            size, rows = _state(job)
+            held.append((size, rows) if kept is None else (size + kept.nbytes, rows + kept.rows))
+    sizes = np.array(held, np.int64).mean(axis=0)
+    return Measured(tuples, seconds, int(sizes[0]), int(sizes[1]), results, digest)
+
+
+class _Feed:
+    """One source, cut by time."""
+
+    def __init__(self, job: LocalJob, name: str, table: pa.Table) -> None:
+        self._source, self._ingest = job.plan.sources[name], job.ingests[name]
+        self._columns = read_columns(self._source, self._ingest.columns)
+        (self._rows,) = table.combine_chunks().to_batches()
+        self.ticks = self._rows.column(0).to_numpy()
+        self._at = 0
+        self.seen = SourceProgress()
+
+    def until(self, tick: int) -> pa.RecordBatch:
+        """The rows before `tick` that were not given yet."""
+        stop = int(np.searchsorted(self.ticks, tick))
+        piece = self._rows.slice(self._at, stop - self._at)
+        self._at = stop
+        if stop:
+            self.seen = SourceProgress(int(self.ticks[0]), int(self.ticks[stop - 1]), stop == len(self.ticks))
+        return piece
+
+    def stamp(self, piece: pa.RecordBatch) -> Elements:
+        chosen = pa.RecordBatch.from_arrays([piece.column(c) for c in self._columns], [str(c) for c in self._columns])
+        return stamp(self._source, chosen, self._columns, self._ingest.columns, None).elements
+
+
+def _keep(view: SlotTable, part: Elements) -> None:
+    """Bring the result up to date with changes."""
+    first, second = fingerprints(part.columns, len(part))
+    codes, heads = group_codes(first, second)
+    chosen = pa.array(heads)
+    slots = view.slots(first[heads], second[heads], [c.take(chosen) for c in part.columns])
+    np.add.at(view.integers[0], slots[codes], part.signs)
+    view.shrink()
+
+
+def _state(job: LocalJob) -> tuple[int, int]:
+    synopses = [s for row in job.stages for executor in row for s in executor.synopses().values()]
+    return sum(s.nbytes for s in synopses), sum(s.rows for s in synopses)
+
+
+def _digest(part: Elements) -> int:
+    columns = [*part.columns, pa.array(part.ts), pa.array(np.sign(part.signs))]
+    first, second = fingerprints(columns, len(part))
+    words = (first ^ second * np.uint64(0x9E3779B97F4A7C15)) * np.abs(part.signs).astype(np.uint64)
+    return int(words.sum(dtype=np.uint64))
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table, its first column to the left."""
+    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

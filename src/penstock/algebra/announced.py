@@ -1,0 +1,53 @@
+"""Expirations told by negative tuples: the negative tuple approach to windows `[golab 2.3.3, 3.5.2]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from penstock.algebra.internal import Internal
+from penstock.algebra.nodes import Algebra, Keys
+from penstock.algebra.pattern import Pattern
+from penstock.algebra.results import Restored, Results, has_lives
+from penstock.algebra.windows import Window
+from penstock.types import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class Announced(Algebra):
+    """The relation `input` itself. Its tuples carry no end: each is taken back by a negative tuple when it comes, so
+    that all operators above are planned as for a strict input."""
+
+    input: Algebra
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.STRICT
+
+    @property
+    def keys(self) -> Keys:
+        return self.input.keys
+
+
+def announced(node: Algebra) -> Algebra:
+    """The plan `node` with every window that loses tuples announced, except where lives are what is counted: a stream
+    of all results, or of those that RESTORE gives back, is told from the ends that its windows give."""
+    if isinstance(node, Results | Internal) and has_lives(node.input):
+        return replace(node, input=_below_windows(node.input))
+    if isinstance(node, Restored) and node.by_life:
+        reported = announced(node.reported)
+        return node.with_children((reported, _below_windows(node.continual)))
+    changed = node.with_children(tuple(announced(c) if isinstance(c, Algebra) else c for c in node.children))
+    if isinstance(changed, Window) and changed.pattern is not Pattern.MONOTONIC:
+        return Announced(changed)
+    return changed
+
+
+def _below_windows(node: Algebra) -> Algebra:
+    """`node` with the streams that its windows stand on announced, and the windows as they are."""
+    if node.is_stream:
+        return announced(node)
+    return node.with_children(tuple(_below_windows(c) if isinstance(c, Algebra) else c for c in node.children))

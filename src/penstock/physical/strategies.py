@@ -1,0 +1,40 @@
+"""How operators keep state and learn of expirations: by update pattern, or as a baseline of `[golab 3.5, 3.6]`.
+
+PATTERN: structures follow the update pattern: FIFO for WKS, calendar queues for WK, δ*, negative tuples only where
+strict. DIRECT: expirations are told by timestamps too, but state lies in the order in which it came and is looked
+through from end to end for what has expired; duplicate elimination stores all its input. NEGATIVE: every window stores
+its tuples and takes each back with a negative tuple, and every operator finds by hash what such a tuple takes away.
+The answers are the same.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import fields, replace
+from typing import Any
+
+from penstock.algebra.announced import announced
+from penstock.algebra.query import Query
+from penstock.physical.plan import Spec
+from penstock.settings import Settings
+
+
+class Strategy(enum.Enum):
+    PATTERN = "pattern"
+    DIRECT = "direct"
+    NEGATIVE = "negative"
+
+    @staticmethod
+    def of(settings: Settings) -> Strategy:
+        return Strategy(settings["state_strategy"])
+
+    def prepared(self, query: Query) -> Query:
+        """`query` as it is to be lowered."""
+        return replace(query, root=announced(query.root)) if self is Strategy.NEGATIVE else query
+
+    def spec(self, spec: Spec) -> Spec:
+        """`spec` with the state structures of this strategy."""
+        if self is not Strategy.DIRECT or not any(field.name == "listed" for field in fields(spec)):
+            return spec
+        listed: dict[str, Any] = {"listed": True}
+        return replace(spec, **listed)
