@@ -13,7 +13,7 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, Int64s
+from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.extremes import transitions
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_code_time, group_codes
@@ -159,3 +159,10 @@ class CountedDistinct(Operator):
         result = self._counted.told(found.slots[chosen], found.times[chosen], step[:count])
         tuples.shrink()
         return result
+
+
+def make_distinct(spec: DistinctSpec) -> Operator:
+    """The duplicate elimination that `spec` asks for."""
+    if spec.strict:
+        return CountedDistinct(spec)
+    return DistinctOverList(spec) if spec.listed else DistinctStar(spec)
