@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from penstock.algebra.internal import Internal
 from penstock.algebra.nodes import Algebra, Keys
+from penstock.algebra.nonretroactive import NRRJoin
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.results import Restored, Results, has_lives
 from penstock.algebra.windows import Window
@@ -40,6 +41,10 @@ def announced(node: Algebra) -> Algebra:
     if isinstance(node, Restored) and node.by_life:
         reported = announced(node.reported)
         return node.with_children((reported, _below_windows(node.continual)))
+    if isinstance(node, NRRJoin):
+        # Its elements meet the relation before their window ends them, so the join is announced in its window's place.
+        joined = replace(node, left=_below_windows(node.left))
+        return joined if joined.pattern is Pattern.MONOTONIC else Announced(joined)
     changed = node.with_children(tuple(announced(c) if isinstance(c, Algebra) else c for c in node.children))
     if isinstance(changed, Window) and changed.pattern is not Pattern.MONOTONIC:
         return Announced(changed)
