@@ -34,6 +34,7 @@ CODES: dict[str, str] = {
     "P0305": "the columns of the two sides do not fit together",
     "P0306": "a view that depends on itself",
     "P0307": "a relation-to-stream operator over a stream",
+    "P0312": "a subquery that cannot be taken out of its place",
     "P0401": "a source that cannot be read",
     "P0402": "a source whose columns do not fit its declaration",
     "P0403": "a malformed record in a source declared ON ERROR FAIL",
@@ -43,6 +44,7 @@ CODES: dict[str, str] = {
     "P0601": "the run failed",
     "P0602": "a checkpoint that does not fit the script",
     "P0603": "no Java that Spark can use",
+    "P0612": "a scalar subquery with more than one row",
     "P0901": "described by the language, not supported yet",
 }
 

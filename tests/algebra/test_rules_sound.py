@@ -17,10 +17,14 @@ from penstock.algebra import (
     Algebra,
     Distinct,
     Join,
+    OuterJoin,
+    OuterKind,
     Project,
     RelationScan,
     RelationToStream,
     Select,
+    SemiJoin,
+    SemiKind,
     Source,
     StreamKind,
     StreamScan,
@@ -89,6 +93,8 @@ class Maker:
             lambda d: self.project(self.relation(d)),
             lambda d: self.select(self.join(d)),
             self.join,
+            lambda d: self.select(self.matched(d)),
+            lambda d: self.project(self.matched(d)),
             lambda d: self.project(self.select(Distinct(self.relation(d)))),
             lambda d: self.project(self.window(RelationToStream(self.relation(d), self.draw.choice(list(StreamKind))))),
             lambda d: self.select(self.union(d)),
@@ -147,6 +153,15 @@ class Maker:
         equal = ((one.index, other.index),) if one and other and self.draw.random() < 0.5 else ()
         joined = Join(left, right, equal)
         return Join(left, right, equal, self.condition(joined)) if self.draw.random() < 0.5 else joined
+
+    def matched(self, depth: int) -> Algebra:
+        """An outer or semi-join under the condition of a join."""
+        joined = self.join(depth)
+        assert isinstance(joined, Join)
+        parts = (joined.left, joined.right, joined.equal, joined.residual)
+        if self.draw.random() < 0.5:
+            return OuterJoin(*parts, self.draw.choice(list(OuterKind)))
+        return SemiJoin(*parts, self.draw.choice(list(SemiKind)))
 
     def union(self, depth: int) -> Algebra:
         def member() -> Algebra:

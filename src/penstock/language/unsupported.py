@@ -18,10 +18,10 @@ from penstock.language.queries import (
     Count,
     DerivedSource,
     Duration,
+    EmbeddedQuery,
     Extent,
     Item,
     JoinedSource,
-    JoinKind,
     LocalView,
     Name,
     NamedSource,
@@ -72,7 +72,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Item: "value alias",
         NamedSource: "name window alias",
         DerivedSource: "query window alias columns",
-        JoinedSource: "left right kind on using",
+        JoinedSource: "left right kind on using natural",
         Select: "items source distinct wrapped where group having",
         SetQuery: "left right kind all",
         StreamQuery: "operator query",
@@ -129,7 +129,6 @@ REFUSED: dict[tuple[type, str], Clause] = {
     (ToStream, "restore"): Clause("RESTORE", _own("restore")),
     (ToStream, "window"): Clause("a window on WSTREAM", _own("window")),
     (NamedSource, "sample"): Clause("SAMPLE", _own("sample")),
-    (JoinedSource, "natural"): Clause("NATURAL JOIN", _own("natural")),
     (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
     (SortedQuery, "order"): Clause("ORDER BY", _own("order_span")),
     (SortedQuery, "limit"): Clause("LIMIT", _own("limit_span")),
@@ -149,6 +148,8 @@ def refusals(statement: object) -> list[Refusal]:
 def _refusals(node: object) -> Iterator[Refusal]:
     if isinstance(node, exp.Expr):
         yield from scalar_refusals(node)
+        for embedded in node.find_all(EmbeddedQuery):
+            yield from _refusals(embedded.tree)
     elif isinstance(node, tuple):
         for part in node:
             yield from _refusals(part)
@@ -181,8 +182,6 @@ def _values(node: object) -> Iterator[Refusal]:
             yield not_yet("SLIDE in rows", node.slide.span)
     elif isinstance(node, ToStream) and node.operator is StreamOperator.WSTREAM:
         yield not_yet("WSTREAM", node.span)
-    elif isinstance(node, JoinedSource) and node.kind not in (JoinKind.INNER, JoinKind.CROSS):
-        yield not_yet(f"{node.kind.value} JOIN", node.kind_span)
     elif isinstance(node, SetQuery) and not (node.kind is SetKind.UNION and node.all):
         yield not_yet(node.kind.value + (" ALL" if node.all else ""), node.operator_span, _set_hint(node))
     elif isinstance(node, CreateFunction):

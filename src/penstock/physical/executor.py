@@ -7,10 +7,12 @@ same executor runs in Spark's workers and in the local runtime.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import cut_by_shard
@@ -57,6 +59,17 @@ class _Graph:
                 result.edges[port] = edge.exchange
 
 
+@contextmanager
+def _naming(step: Step) -> Iterator[None]:
+    """An error of the data inside says in which query it came about."""
+    try:
+        yield
+    except PenstockError as error:
+        names = ", ".join(sorted(filter(None, step.queries)))  # the plan of a static relation has a query without name
+        told = f"{error.message}, in query {names}" if names else error.message
+        raise PenstockError(error.code, told, error.position, error.hint) from error
+
+
 class IngestExecutor:
     """Stage 0 for one source: stateless, one call a batch."""
 
@@ -81,8 +94,9 @@ class IngestExecutor:
                 places = [self.columns.index(c) for c in step.spec.columns]
                 made = [stamped.with_columns([stamped.columns[p] for p in places])] if len(stamped) else []
             for port in range(len(step.inputs)):
-                for elements in inbox.pop((step.id, port), ()):
-                    made += operator.process(port, elements)
+                with _naming(step):
+                    for elements in inbox.pop((step.id, port), ()):
+                        made += operator.process(port, elements)
             self._graph.send(step, made, inbox, result)
         return result
 
@@ -116,13 +130,14 @@ class StageExecutor:
         for step in self._graph.steps:
             operator = self._operators[step.id]
             made: list[Elements] = []
-            for port in range(len(step.inputs)):
-                for elements in inbox.pop((step.id, port), ()):
-                    if len(elements):
-                        made += operator.process(port, elements)
             heartbeat = max(heartbeats[query] for query in step.queries)
             start = first_instant(step.sources, self.progress)
-            made += operator.advance(Moment(heartbeat, start, self._shard))
+            with _naming(step):
+                for port in range(len(step.inputs)):
+                    for elements in inbox.pop((step.id, port), ()):
+                        if len(elements):
+                            made += operator.process(port, elements)
+                made += operator.advance(Moment(heartbeat, start, self._shard))
             self._graph.send(step, [e for e in made if len(e)], inbox, result)
         for query, answers in result.answers.items():
             result.answers[query] = self._final(answers, heartbeats[query])

@@ -18,6 +18,7 @@ from penstock.algebra.r2s import StreamKind
 from penstock.algebra.scans import Source
 from penstock.expressions.nodes import Expression
 from penstock.physical.lanes import LanePlan
+from penstock.types import CALENDAR, TimeDomain
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ class DistinctSpec(Spec):
 
 @dataclass(frozen=True)
 class JoinSpec(Spec):
-    """left_key, right_key: positions of the equi-join columns; strict: (left, right) may bring negative tuples."""
+    """left_key, right_key: positions of the equi-join columns; strict: (left, right) may bring negative tuples;
+    null_safe: a NULL key joins a NULL key."""
 
     left_key: tuple[int, ...]
     right_key: tuple[int, ...]
@@ -137,6 +139,7 @@ class JoinSpec(Spec):
     right_types: tuple[pa.DataType, ...]
     residual: Expression | None
     strict: tuple[bool, bool]
+    null_safe: bool = False
 
     def describe(self) -> dict[str, str]:
         return {"state": " / ".join("hash" if s else "runs by (key, ts)" for s in self.strict)}
@@ -154,6 +157,48 @@ class LookupSpec(Spec):
 
     def describe(self) -> dict[str, str]:
         return {"table": self.table}
+
+
+class Keep(enum.Enum):
+    """What becomes of a tuple that has a partner, and of one that has none."""
+
+    MATCHED = "with a partner"
+    LONE = "without a partner"
+    MARKED = "marked"
+    PADDED = "pairs, or padded"
+
+
+@dataclass(frozen=True)
+class MatchSpec(Spec):
+    """Port 0: tuples; port 1: the same tuples once per partner they have. LONE passes on those without a partner,
+    MARKED all, with a last column that says which. types: of a tuple; single: the scalar subquery that must not have
+    two partners for one tuple, or empty; domain: what its error tells the instant in."""
+
+    types: tuple[pa.DataType, ...]
+    keep: Keep
+    single: str = ""
+    domain: TimeDomain = CALENDAR
+
+    def describe(self) -> dict[str, str]:
+        return {"keeps": self.keep.value, "state": "copies and partners by tuple"}
+
+
+@dataclass(frozen=True)
+class LookupMatchSpec(Spec):
+    """The partners of a tuple in a static relation that every task holds whole; nothing is stored of the tuples.
+    table_types: of the static relation, whose columns PADDED appends."""
+
+    table: str
+    table_types: tuple[pa.DataType, ...]
+    key: tuple[int, ...]
+    table_key: tuple[int, ...]
+    residual: Expression | None
+    keep: Keep
+    single: str = ""
+    domain: TimeDomain = CALENDAR
+
+    def describe(self) -> dict[str, str]:
+        return {"table": self.table, "keeps": self.keep.value}
 
 
 class StreamMode(enum.Enum):

@@ -63,6 +63,8 @@ class Flavour:
     static: int = 20
     disorder: int = 20
     calendar: int = 10
+    outer: int = 0
+    subquery: int = 0
 
 
 FLAVOURS = (
@@ -71,6 +73,8 @@ FLAVOURS = (
     Flavour("groups", join=10, group=100, nested=10, union=5),
     Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
+    Flavour("outer", join=80, outer=70, group=15, nested=15, updates=20, static=30),
+    Flavour("subqueries", join=15, subquery=80, outer=10, group=30, nested=10, updates=20, static=30),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
 )
 
@@ -222,6 +226,72 @@ class _Maker:
         self.result.statements.append(f"CREATE VIEW {name} AS {text};")
         self.tables.append(Table(name, columns, is_stream))
 
+    # --- outer joins and subqueries ---
+
+    def outer_join(self, left: tuple[Column, ...], right: tuple[Column, ...], text: str, condition: str | None) -> str:
+        """`LEFT JOIN text ON ...`, also without an equality and with conditions on one side."""
+        kind = self.choices.pick(("LEFT", "FULL", "RIGHT"))
+        parts = [condition] if condition else []
+        if self.choices.chance(25):
+            parts.append(self.predicate(self.choices.pick((right, left))))
+        if self.choices.chance(15):
+            parts = [self.band(left, right) or self.predicate(right)]
+        return f"{kind} JOIN {text} ON {' AND '.join(parts) or 'TRUE'}"
+
+    def band(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
+        pairs = [(a.name, b.name) for a in left for b in right if a.type == b.type and a.type in COMPARED]
+        one, other = self.choices.pick(pairs) if pairs else ("", "")
+        return f"{one} {self.choices.pick(('<', '<>', '>='))} {other}" if pairs else None
+
+    def subquery_condition(self, scope: tuple[Column, ...], depth: int) -> str:
+        """A condition that holds a subquery, at any place of it."""
+        text = self.choices.pick((self.exists, self.membership, self.compared))(scope, depth)
+        shape = self.choices.pick(("{}", "NOT {}", "({} OR {other})", "({} IS NULL)", "NOT ({} AND {other})"))
+        return shape.format(text, other=self.predicate(scope))
+
+    def inner(self, scope: tuple[Column, ...], correlated: int) -> tuple[tuple[Column, ...], str, list[str]]:
+        """The columns, FROM and correlation of a subquery."""
+        columns, text = self.source(1)
+        where: list[str] = []
+        if self.choices.chance(correlated):
+            pairs = [(a.name, b.name) for a in columns for b in scope if a.type == b.type]
+            if pairs:
+                one, other = self.choices.pick(pairs)
+                where.append(f"{one} = {other}")
+        return columns, text, where
+
+    def exists(self, scope: tuple[Column, ...], depth: int) -> str:
+        columns, text, where = self.inner(scope, 85)
+        if self.choices.chance(30) and (band := self.band(scope, columns)):
+            where.append(band)
+        if self.choices.chance(25):
+            where.append(self.predicate(columns))
+        if depth > 1 and self.choices.chance(15):
+            where.append(self.subquery_condition(columns, 1))
+        tail = f" WHERE {' AND '.join(where)}" if where else ""
+        return f"EXISTS (SELECT {self.choices.pick(('*', '1'))} FROM {text}{tail})"
+
+    def membership(self, scope: tuple[Column, ...], depth: int) -> str:
+        columns, text, where = self.inner(scope, 35)
+        pairs = [(a.name, b.name) for a in scope for b in columns if a.type == b.type]
+        operand, item = self.choices.pick(pairs) if pairs else ("1", "NULL")
+        if self.choices.chance(25):
+            where.append(self.predicate(columns))
+        tail = f" WHERE {' AND '.join(where)}" if where else ""
+        return f"{operand} {self.choices.pick(('IN', 'NOT IN'))} (SELECT {item} FROM {text}{tail})"
+
+    def compared(self, scope: tuple[Column, ...], depth: int) -> str:
+        columns, text, where = self.inner(scope, 60)
+        one = self.choices.pick(scope)
+        call = self.choices.pick(("COUNT(*)", f"COUNT({columns[0].name})", "MAX", "MIN"))
+        if call in ("MAX", "MIN"):
+            fitting = [c.name for c in columns if c.type == one.type]
+            call = f"{call}({self.choices.pick(fitting)})" if fitting else "COUNT(*)"
+        left = "1" if call.startswith("COUNT") else one.name
+        having = " HAVING COUNT(*) <> 1" if self.choices.chance(15) else ""
+        tail = f" WHERE {' AND '.join(where)}" if where else ""
+        return f"{left} {self.choices.pick(('<=', '=', '<>'))} (SELECT {call} FROM {text}{tail}{having})"
+
     # --- queries ---
 
     def query(self, root: bool, depth: int = 2) -> tuple[str, tuple[Column, ...], bool]:
@@ -243,13 +313,17 @@ class _Maker:
         if self.choices.chance(self.flavour.join):
             more, right = self.source(depth)
             condition = self.join_condition(scope, more)
-            if condition and self.choices.chance(50):
+            if self.choices.chance(self.flavour.outer):
+                from_text = f"{from_text} {self.outer_join(scope, more, right, condition)}"
+            elif condition and self.choices.chance(50):
                 from_text = f"{from_text} JOIN {right} ON {condition}"
             else:
                 from_text, where = f"{from_text}, {right}", [condition] if condition else []
             scope = scope + more
         if self.choices.chance(30):
             where.append(self.predicate(scope))
+        if self.choices.chance(self.flavour.subquery):
+            where.append(self.subquery_condition(scope, depth))
         tail = f" WHERE {' AND '.join(where)}" if where else ""
         if wanted is None and self.choices.chance(self.flavour.group):
             items, columns, group = self.grouped(scope, rough)

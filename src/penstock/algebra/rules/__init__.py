@@ -18,6 +18,7 @@ from penstock.algebra.rules.merge_projections import merge_projections
 from penstock.algebra.rules.merge_selections import merge_selections
 from penstock.algebra.rules.prune_columns import prune_columns
 from penstock.algebra.rules.push_selection_below_window import push_selection_below_window
+from penstock.algebra.rules.push_selection_into_preserved_side import push_selection_into_preserved_side
 from penstock.algebra.rules.push_selection_through_aggregate import push_selection_through_aggregate
 from penstock.algebra.rules.push_selection_through_distinct import push_selection_through_distinct
 from penstock.algebra.rules.push_selection_through_projection import push_selection_through_projection
@@ -62,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     Rule("push_selection_through_union", push_selection_through_union),
     Rule("push_selection_through_distinct", push_selection_through_distinct),
     Rule("push_selection_through_aggregate", push_selection_through_aggregate),
+    Rule("push_selection_into_preserved_side", push_selection_into_preserved_side),
     Rule("selection_into_join", selection_into_join),
     Rule("split_join_condition", split_join_condition),
     Rule("compute_join_keys", compute_join_keys),

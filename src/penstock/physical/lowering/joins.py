@@ -27,7 +27,7 @@ def _join(node: Join, builder: Builder) -> Lowered:
             return _lookup(node, builder, node.right, node.left)
     left, right = builder.lower(node.left), builder.lower(node.right)
     left_key, right_key = tuple(pair[0] for pair in node.equal), tuple(pair[1] for pair in node.equal)
-    stage, edges, parts = _meet(left, right, left_key, right_key)
+    stage, edges, parts = meet(left, right, left_key, right_key)
     spec = JoinSpec(
         left_key, right_key, node.left.schema.types, node.right.schema.types, node.residual,
         (node.left.pattern is Pattern.STRICT, node.right.pattern is Pattern.STRICT),
@@ -37,7 +37,7 @@ def _join(node: Join, builder: Builder) -> Lowered:
     return Lowered(step, stage, both)
 
 
-def _meet(
+def meet(
     left: Lowered, right: Lowered, left_key: tuple[int, ...], right_key: tuple[int, ...]
 ) -> tuple[int, list[Input], tuple[tuple[int, ...], tuple[int, ...]]]:
     """Where two inputs of a join meet: (stage, edges, the columns of either side that rows then lie by)."""

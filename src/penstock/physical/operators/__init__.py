@@ -10,6 +10,7 @@ from penstock.physical.operators.changes import Changes
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.distinct import CountedDistinct, DistinctStar
 from penstock.physical.operators.join import Join, Lookup
+from penstock.physical.operators.match import LookupMatch, Match
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.static import Output, Static
@@ -21,7 +22,9 @@ from penstock.physical.plan import (
     FilterSpec,
     JoinSpec,
     LanesSpec,
+    LookupMatchSpec,
     LookupSpec,
+    MatchSpec,
     OutputSpec,
     ProjectSpec,
     RStreamSpec,
@@ -49,6 +52,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
+    MatchSpec: lambda spec, tables, shards: Match(spec),
+    LookupMatchSpec: lambda spec, tables, shards: LookupMatch(spec, tables[spec.table]),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
     RStreamSpec: lambda spec, tables, shards: RStream(spec),
     OutputSpec: lambda spec, tables, shards: Output(spec),

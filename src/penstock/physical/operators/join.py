@@ -22,7 +22,7 @@ from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.runs import Run, Runs, probe_run
 
 #: Probes are cut so that one piece of output stays near this many rows.
-_PROBES_AT_ONCE = 1 << 18
+PROBES_AT_ONCE = 1 << 18
 
 
 class Join(Operator):
@@ -38,7 +38,8 @@ class Join(Operator):
         return {"left": self._sides[0], "right": self._sides[1]}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        elements = elements.filter(_keyed(elements, self._keys[port]))
+        if not self._spec.null_safe:
+            elements = elements.filter(keyed(elements, self._keys[port]))
         if len(elements):
             self._fresh[port].append(elements)
         return []
@@ -68,8 +69,8 @@ class Join(Operator):
         result: list[Elements] = []
         first, second = fingerprints([elements.columns[i] for i in self._keys[port]], len(elements))
         for run in runs:
-            for start in range(0, len(elements), _PROBES_AT_ONCE):
-                stop = min(start + _PROBES_AT_ONCE, len(elements))
+            for start in range(0, len(elements), PROBES_AT_ONCE):
+                stop = min(start + PROBES_AT_ONCE, len(elements))
                 part = elements.slice(start, stop)
                 probe, found = probe_run(run, part, first[start:stop], second[start:stop])
                 if len(probe):
@@ -89,7 +90,7 @@ def _combine(left: Elements, right: Elements, residual: Expression | None) -> li
     return [joined] if len(joined) else []
 
 
-def _keyed(elements: Elements, key: tuple[int, ...]) -> Bools:
+def keyed(elements: Elements, key: tuple[int, ...]) -> Bools:
     """Rows that can match at all: none of the key columns is NULL."""
     keep = np.ones(len(elements), np.bool_)
     for position in key:
@@ -104,17 +105,17 @@ class Lookup(Operator):
 
     def __init__(self, spec: LookupSpec, table: Elements) -> None:
         self._spec = spec
-        usable = table.filter(_keyed(table, spec.table_key))
+        usable = table.filter(keyed(table, spec.table_key))
         self._run = Run.build(0, usable, spec.table_key) if len(usable) else None
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         if self._run is None:
             return []
-        elements = elements.filter(_keyed(elements, self._spec.key))
+        elements = elements.filter(keyed(elements, self._spec.key))
         result: list[Elements] = []
         first, second = fingerprints([elements.columns[i] for i in self._spec.key], len(elements))
-        for start in range(0, len(elements), _PROBES_AT_ONCE):
-            stop = min(start + _PROBES_AT_ONCE, len(elements))
+        for start in range(0, len(elements), PROBES_AT_ONCE):
+            stop = min(start + PROBES_AT_ONCE, len(elements))
             part = elements.slice(start, stop)
             probe, found = probe_run(self._run, part, first[start:stop], second[start:stop])
             mine, other = part.take(probe), self._run.elements.take(found)

@@ -5,6 +5,7 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
+from penstock.testing.denotation import matching
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
@@ -21,6 +22,6 @@ from penstock.testing.denotation.base import (
 from penstock.testing.denotation.core import validity
 
 __all__ = [
-    "Bag", "Relation", "Stream", "World", "denote", "first_instant", "minus", "relation", "steps", "validity",
-    "values_of", "windowed",
+    "Bag", "Relation", "Stream", "World", "denote", "first_instant", "matching", "minus", "relation", "steps",
+    "validity", "values_of", "windowed",
 ]  # fmt: skip

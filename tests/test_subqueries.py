@@ -1,0 +1,66 @@
+"""A scalar subquery with two rows where one is needed fails the run, in the oracle and in the runtime alike."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.language import bind_script
+from penstock.runtime.local import run_local
+from penstock.testing.oracle import run_oracle
+
+DECLARE = """
+CREATE STREAM S (ts INT, k INT, a INT) FROM MEMORY () TIMESTAMP BY ts;
+CREATE STREAM T (ts INT, k INT, b INT) FROM MEMORY () TIMESTAMP BY ts;
+CREATE RELATION R (k INT, b INT) FROM MEMORY ();
+"""
+
+
+def table(*rows: tuple[int, ...]) -> pa.Table:
+    columns = list(zip(*rows, strict=True))
+    return pa.table([pa.array(c, pa.int32()) for c in columns], names=[f"c{i}" for i in range(len(columns))])
+
+
+INPUTS = {"S": table((1, 1, 10), (5, 1, 20)), "T": table((2, 1, 5), (3, 1, 6), (3, 2, 7)), "R": table((1, 5), (1, 6))}
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (
+            "SELECT a FROM S [RANGE 4 SECOND] WHERE a > (SELECT b FROM T [RANGE 2 SECOND] WHERE T.k = S.k)",
+            "(SELECT b FROM T [RANGE 2 SECOND] WHERE T.k = S.k) has 2 rows at 3 where one is needed",
+        ),
+        (
+            "SELECT a, (SELECT b FROM R) AS one FROM S [NOW]",
+            "(SELECT b FROM R) has 2 rows at 1 where one is needed",
+        ),
+        (
+            "SELECT a FROM S [RANGE 1 SECOND] WHERE k = (SELECT COUNT(*) FROM T GROUP BY k)",
+            "(SELECT COUNT(*) FROM T GROUP BY k) has 2 rows at 5 where one is needed",
+        ),
+    ],
+)
+def test_two_rows_fail_the_run(query: str, message: str) -> None:
+    bound = bind_script(f"{DECLARE} CREATE QUERY q AS {query};")
+    with pytest.raises(PenstockError) as told:
+        run_oracle(bound.queries[0], INPUTS)
+    assert (told.value.code, told.value.message) == ("P0612", message)
+    for shards, rows in ((1, None), (3, 1)):
+        with pytest.raises(PenstockError) as told:
+            run_local(bound.queries, INPUTS, shards, batch_rows=rows)
+        assert (told.value.code, told.value.message) == ("P0612", f"{message}, in query q")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a, (SELECT b FROM T [RANGE 1 SECOND] WHERE T.k = S.k) AS one FROM S [RANGE 4 SECOND]",
+        "SELECT a, (SELECT COUNT(*) FROM R WHERE R.k = S.k GROUP BY R.k) AS n FROM S [NOW]",
+        "SELECT a, (SELECT DISTINCT R.k FROM R WHERE R.k = S.k) AS n FROM S [NOW]",
+    ],
+)
+def test_one_row_at_a_time_is_enough(query: str) -> None:
+    bound = bind_script(f"{DECLARE} CREATE QUERY q AS {query};")
+    assert run_oracle(bound.queries[0], INPUTS).events
