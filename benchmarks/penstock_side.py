@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from benchmarks.queries import QUERIES
-from benchmarks.spark import warm_session
+from benchmarks.spark import own_settings, warmed
+from penstock.runtime.spark.session import start_spark
 from penstock.session import Session
 
 
@@ -21,7 +24,9 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--memory", default="4g")
     given = parser.parse_args()
-    spark = warm_session(given.scratch, given.memory)
+    # The engine is imported by Spark's worker processes too.
+    os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+    spark = warmed(start_spark(settings=own_settings(given.scratch, given.memory)))
     seconds, _ = run(spark, given, given.out, given.scratch / "checkpoint")
     # Once more in the warm process: what its batches take now is the steady state.
     _, steady = run(spark, given, given.scratch / "again", given.scratch / "checkpoint-again")

@@ -17,25 +17,32 @@ def batch_seconds(query: StreamingQuery) -> float:
     return sum(p["durationMs"].get("addBatch", 0) for p in query.recentProgress) / 1000.0
 
 
+def own_settings(scratch: Path, memory: str) -> dict[str, str]:
+    """What both sides' sessions are told alike."""
+    return {
+        "spark.driver.memory": memory,
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
 def warm_session(scratch: Path, memory: str) -> SparkSession:
-    """A session on all cores of this machine. State lies where Spark puts it unless told otherwise, in the heap: for
-    these sizes that is the faster of its two stores."""
+    """Spark as people start it, on all cores of this machine. State lies where Spark puts it unless told otherwise, in
+    the heap: for these sizes that is the faster of its two stores."""
     os.environ["JAVA_HOME"] = str(require_java())
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # The engine is imported by Spark's worker processes too.
-    os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
-    spark = (
-        SparkSession.builder.master("local[*]")
-        .config("spark.driver.memory", memory)
-        .config("spark.local.dir", str(scratch))
-        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-        .config("spark.pyspark.python", sys.executable)
-        .config("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.master("local[*]").config("spark.pyspark.python", sys.executable)
+    for key, value in own_settings(scratch, memory).items():
+        builder = builder.config(key, value)
+    return warmed(builder.getOrCreate())
+
+
+def warmed(spark: SparkSession) -> SparkSession:
+    """The session, after its first job."""
     spark.range(1000).selectExpr("sum(id)").collect()
     return spark

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -28,6 +29,7 @@ Inputs = dict[str, pa.Table]
 Check = Callable[[Bound, Inputs, Run, bool], None]
 
 RUNTIME_CASES = 300
+SOAK_CASES = 2000
 PLAN_CASES = 150
 SHRINK_SECONDS = 30
 
@@ -55,7 +57,8 @@ def worlds(draw: st.DrawFn, flavour: Flavour) -> tuple[RandomCase, Run, bool]:
     case = random_case(choices, flavour)
     seed = choices.integer(0, 1000) if choices.chance(70) else None
     rows = None if seed is not None else choices.pick((None, 1, 2, 3))
-    run = Run(choices.integer(1, 3), seed, rows, choices.chance(20), not choices.chance(20))
+    guesses = choices.integer(0, 1000) if choices.chance(50) else None
+    run = Run(choices.integer(1, 3), seed, rows, choices.chance(20), not choices.chance(20), guesses)
     return case, run, choices.chance(50)
 
 
@@ -93,7 +96,10 @@ def runtime_is_oracle(bound: Bound, inputs: Inputs, run: Run, drain: bool) -> No
     for query in bound.queries:
         answer = run_oracle(query, inputs, drain)
         assert_same(query, result.tables[query.name], answer)
-        assert {name: n for name, n in result.late.items() if n} == {name: n for name, n in answer.late.items() if n}
+        for name, reasons in answer.rejected.items():
+            assert dict(result.rejected.get(name, {})) == reasons, f"rejected of {name}: {result.rejected}"
+        # A query knows only of its own sources.
+        assert {name: result.late.get(name, 0) for name in answer.late} == dict(answer.late)
 
 
 def optimised_is_written(bound: Bound, inputs: Inputs, _: Run, drain: bool) -> None:
@@ -110,6 +116,14 @@ def test_the_local_runtime_answers_as_the_oracle(
     flavour: Flavour, case_count: int | None, case_seed: int | None
 ) -> None:
     explore(runtime_is_oracle, flavour, case_count or RUNTIME_CASES, case_seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)
+def test_many_more_cases(flavour: Flavour, case_count: int | None, case_seed: int | None) -> None:
+    """Unless told otherwise with a seed of the day, which a failure names by its case."""
+    explore(runtime_is_oracle, flavour, case_count or SOAK_CASES, case_seed or dt.date.today().toordinal())
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=lambda f: f.name)

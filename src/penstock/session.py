@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.algebra.nodes import leaves
 from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.render import render
-from penstock.algebra.scans import Source
+from penstock.algebra.scans import Scan, Source
+from penstock.algebra.statistics import Statistics, known_statistics
 from penstock.connectors.sinks.memory import collected
 from penstock.errors import PenstockError, nearest
 from penstock.explain import to_json, to_mermaid_side_by_side, to_text
-from penstock.language import Catalog, Explain, bind_query, bind_script
+from penstock.language import Bound, Catalog, Explain, bind_query, bind_script
 from penstock.physical.planner import plan_queries
 from penstock.physical.render import render_plan
 from penstock.settings import Settings
@@ -66,7 +68,7 @@ class Session:
         """Read and bind a whole script and declare what it says; nothing runs yet. Raises ScriptErrors, and then
         nothing has been declared."""
         bound = bind_script(script, self.catalog, self.settings, file)
-        texts = [self._answer(action) for action in bound.actions]
+        texts = [self._answer(action, bound) for action in bound.actions]
         self.catalog, self.settings = bound.catalog, bound.settings
         return Execution(tuple(q.name for q in bound.queries), tuple(texts))
 
@@ -79,21 +81,26 @@ class Session:
         self._declare(Source(name, True, columns, "DATAFRAME", (), position, domain, slack), df)
 
     def relation(
-        self, name: str, df: Any, timestamp: str | None = None, operation: str | None = None, unit: str = "SECOND"
-    ) -> None:
+        self, name: str, df: Any, timestamp: str | None = None, operation: str | None = None, unit: str = "SECOND",
+        primary_key: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         """Declare a static DataFrame or Arrow table as a relation, or with `timestamp` any DataFrame as its updates;
-        operation: the column that holds `+` or `-`."""
+        operation: the column that holds `+` or `-`; primary_key: the columns that no two rows share."""
         columns = self._columns(name, df)
+        key = tuple(_position(name, columns, column) for column in primary_key)
         if timestamp is None:
             if _streams(df):
                 raise PenstockError(
                     "P0209", f"relation {name}: a streaming DataFrame needs timestamp=... for its updates"
                 )
-            self._declare(Source(name, False, columns, "DATAFRAME"), df)
+            self._declare(Source(name, False, columns, "DATAFRAME", primary_key=key), df)
             return
         position, domain = _timestamp(name, columns, timestamp, unit)
         op = None if operation is None else _position(name, columns, operation)
-        self._declare(Source(name, False, columns, "DATAFRAME", (), position, domain, operation=op), df)
+        if {position, op} & set(key):
+            raise PenstockError("P0210", f"{name}: the timestamp and the operation are no part of a primary key")
+        source = Source(name, False, columns, "DATAFRAME", (), position, domain, operation=op, primary_key=key)
+        self._declare(source, df)
 
     def _declare(self, source: Source, df: Any) -> None:
         if source.name in self.catalog:
@@ -119,15 +126,20 @@ class Session:
         if found is None:
             hint = nearest(query, [q.name for q in self.catalog.queries.values()])
             raise PenstockError("P0201", f"unknown query {query}", hint=hint)
-        return explain(found, format)
+        return explain(found, format, self.statistics(found, self.catalog, self.settings))
 
     def query(self, text: str) -> QueryHandle:
         """A query of its own, not declared."""
         return QueryHandle(self, bind_query(text, self.catalog, self.settings))
 
-    def _answer(self, action: Any) -> str:
+    def statistics(self, query: Query, catalog: Catalog, settings: Settings) -> Statistics:
+        """What is known of the sources of `query` before it runs."""
+        sources = {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
+        return known_statistics(sources, catalog.memory, self._frames, settings["statistics"])
+
+    def _answer(self, action: Any, bound: Bound) -> str:
         if isinstance(action, Explain):
-            return explain(action.query)
+            return explain(action.query, statistics=self.statistics(action.query, bound.catalog, bound.settings))
         return "\n".join(text or name for name, text in action.entries)
 
     # -- running -----------------------------------------------------------------------------------------------
@@ -138,7 +150,7 @@ class Session:
         if self._spark is None:
             from penstock.runtime.spark.session import start_spark
 
-            self._spark = start_spark(self._master)
+            self._spark = start_spark(self._master, settings=self.settings.spark)
         return self._spark
 
     def start(
@@ -170,7 +182,8 @@ class QueryHandle:
 
     def explain(self, format: str = "text") -> str:  # noqa: A002 - the door's word
         """The logical and the physical plan. format: text, json or mermaid."""
-        return explain(self._query, format)
+        session = self._session
+        return explain(self._query, format, session.statistics(self._query, session.catalog, session.settings))
 
     def collect(self, drain: bool = False) -> pa.Table:
         """The whole answer over bounded inputs, as an Arrow table; DataFrame streams are read as far as they go."""
@@ -191,13 +204,13 @@ class QueryHandle:
         return answer_frame(self._session._work([self._query], False), place)
 
 
-def explain(query: Query, format: str = "text") -> str:  # noqa: A002 - the door's word
-    """The optimised logical plan and the physical plan of a query."""
+def explain(query: Query, format: str = "text", statistics: Statistics | None = None) -> str:  # noqa: A002 - the door's word
+    """The optimised logical plan and the physical plan of a query, ordered by what is known of its sources."""
     if format not in FORMATS:
         raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
     root = optimize(query.root)
     logical = render(root)
-    physical = render_plan(plan_queries([replace(query, root=root)]), query.name)
+    physical = render_plan(plan_queries([replace(query, root=root)], statistics), query.name)
     if format == "json":
         return (
             f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"physical": {to_json(physical)}}}\n'

@@ -1,10 +1,12 @@
 """Settings as a typed table: what `SET key = value` and `--set key=value` may say.
 
-One row a setting: name, default, how a text becomes a value, and one line of help that the docs print.
+One row a setting: name, default, how a text becomes a value, and one line of help that the docs print. Beside the
+table, a name that begins with `spark.` is Spark's own: it goes as it is to the session that Penstock starts.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +39,16 @@ def _count(minimum: int) -> Callable[[str], int]:
 _SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
 
 
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        folded = text.strip().lower()
+        if folded not in words:
+            raise ValueError(f"one of {', '.join(words)}")
+        return folded
+
+    return parse
+
+
 def _bytes(text: str) -> int:
     folded = text.strip().lower()
     digits = folded.rstrip("bkmg")
@@ -47,6 +59,28 @@ def _bytes(text: str) -> int:
     if size < 1:
         raise ValueError("a size of at least one byte")
     return size
+
+
+#: What a hint says of a source: its name, tuples per second (None: nothing said), and (column, distinct values).
+SourceHint = tuple[str, float | None, tuple[tuple[str, float], ...]]
+
+_HINT = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*(?:,|$)")
+_FACT = re.compile(r"\s*(\w+)\s+([0-9]+(?:\.[0-9]+)?)\s*$")
+
+
+def _statistics(text: str) -> tuple[SourceHint, ...]:
+    hints: list[SourceHint] = []
+    place = 0
+    while place < len(text.rstrip()):
+        match = _HINT.match(text, place)
+        facts = [_FACT.match(fact) for fact in match[2].split(",")] if match else [None]
+        if match is None or not all(fact and float(fact[2]) > 0 for fact in facts):
+            raise ValueError("sources with their facts: S(rate 10, column 50), T(rate 0.5)")
+        found = [(fact[1], float(fact[2])) for fact in facts if fact]
+        rate = next((value for name, value in found if name.lower() == "rate"), None)
+        hints.append((match[1], rate, tuple(fact for fact in found if fact[0].lower() != "rate")))
+        place = match.end()
+    return tuple(hints)
 
 
 @dataclass(frozen=True)
@@ -64,10 +98,24 @@ TABLE: tuple[Setting, ...] = (
     Setting("seed", 0, _count(0), "seed of everything that draws at random"),
     Setting("shards", 0, _count(0), "shards of a keyed stage; 0: as many as Spark's default parallelism"),
     Setting(
+        "state_store",
+        "files",
+        _one_of("files", "spark"),
+        "where a run keeps its state: memory-mapped files under the checkpoint, or Spark's state store",
+    ),
+    Setting(
+        "statistics",
+        (),
+        _statistics,
+        "what is known of sources, for the order of joins: 'S(rate 10, k 50), T(rate 0.5)' (tuples a second, distinct "
+        "values of columns)",
+    ),
+    Setting(
         "max_batch_bytes", 256 * 2**20, _bytes, "bytes of input (as stored) that one micro-batch takes at the most"
     ),
 )
 _BY_NAME = {s.name: s for s in TABLE}
+_SPARK = "spark."
 
 
 class Settings:
@@ -85,6 +133,8 @@ class Settings:
     def with_value(self, name: str, text: str) -> Settings:
         """These settings with `name` set from `text`. Raises PenstockError P0104."""
         setting = _BY_NAME.get(name.lower())
+        if setting is None and name.startswith(_SPARK):
+            return Settings({**self._values, name: text})
         if setting is None:
             raise PenstockError("P0104", f"unknown setting {name}", hint=nearest(name, _BY_NAME))
         try:
@@ -92,6 +142,11 @@ class Settings:
         except ValueError as error:
             raise PenstockError("P0104", f"setting {setting.name} cannot be {text!r}: it is {error}") from None
         return Settings({**self._values, setting.name: value})
+
+    @property
+    def spark(self) -> dict[str, str]:
+        """Spark's own settings, for a session that Penstock starts."""
+        return {name: str(value) for name, value in self._values.items() if name.startswith(_SPARK)}
 
     def get_int(self, name: str) -> int:
         return int(self[name])

@@ -22,6 +22,7 @@ from penstock.algebra import (
     Project,
     RelationScan,
     RelationToStream,
+    Results,
     Select,
     SemiJoin,
     SemiKind,
@@ -35,6 +36,7 @@ from penstock.algebra import (
 from penstock.algebra.optimizer import TraceStep, apply, optimize
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.render import render
+from penstock.algebra.results import has_lives
 from penstock.algebra.rules import RULES
 from penstock.explain import to_text
 from penstock.expressions.nodes import AggregateCall, Call, Cast, Column, Expression, Literal
@@ -64,6 +66,8 @@ class Maker:
         return relation if kind is None else RelationToStream(relation, kind)
 
     def stream(self, depth: int) -> Algebra:
+        if depth > 1 and self.draw.random() < 0.08 and has_lives(relation := self.relation(depth - 1)):
+            return Results(relation)
         if depth > 1 and self.draw.random() < 0.2:
             return RelationToStream(
                 self.relation(depth - 1), self.draw.choice([StreamKind.ISTREAM, StreamKind.DSTREAM])

@@ -16,6 +16,8 @@ from penstock.algebra import (
     Project,
     RelationScan,
     RelationToStream,
+    Restored,
+    Results,
     Select,
     SemiJoin,
     SemiKind,
@@ -131,6 +133,9 @@ TABLE = [
     ("ungrouped", Aggregate(WKS, (), (AggregateCall(pa.int64(), "COUNT", ()),), ("n",)), "STR"),
     # a stream made of a relation only grows
     ("istream of STR", RelationToStream(STR, StreamKind.ISTREAM), "MON"),
+    ("results of WKS", Results(WKS), "MON"),
+    ("window over results", Window(Results(join(WKS, WKS)), WindowKind.RANGE, 5), "WKS"),
+    ("restored", Restored(RelationToStream(SLIDING, StreamKind.RSTREAM), WKS, 5, 0, True), "MON"),
     ("window over a derived stream", Window(RelationToStream(STR, StreamKind.ISTREAM), WindowKind.RANGE, 5), "WKS"),
 ]
 

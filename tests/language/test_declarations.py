@@ -120,3 +120,9 @@ def test_a_source_of_python_takes_part() -> None:
     frame = Source("df", True, Schema((Field("k", pa.int64()), Field("at", TIMESTAMP))), "DATAFRAME", (), 1, CALENDAR)
     catalog = Catalog().with_source(frame)
     assert bind_query("SELECT k FROM DF [RANGE 1 HOUR]", catalog).output_names == ("ts", "op", "k")
+
+
+def test_settings_of_spark_pass_as_they_are() -> None:
+    bound = bind_script("SET spark.sql.shuffle.partitions = 7; SET shards = 3;")
+    assert bound.settings.spark == {"spark.sql.shuffle.partitions": "7"}
+    assert bound.settings["shards"] == 3

@@ -32,8 +32,9 @@ def test_message(statement: str, message: str, catalog: Catalog) -> None:
 
 #: Codes of the language layer; the others belong to sources, sinks and runs.
 OURS = [
-    "P0101", "P0102", "P0103", "P0104", "P0201", "P0202", "P0203", "P0204", "P0205", "P0206", "P0207", "P0208", "P0209",
-    "P0301", "P0302", "P0303", "P0304", "P0305", "P0306", "P0307", "P0312", "P0901",
+    "P0101", "P0102", "P0103", "P0104", "P0201", "P0202", "P0203", "P0204", "P0205", "P0206", "P0207", "P0208",
+    "P0209", "P0210", "P0301", "P0302", "P0303", "P0304", "P0305", "P0306", "P0307", "P0312", "P0318", "P0319",
+    "P0901",
 ]  # fmt: skip
 
 

@@ -28,10 +28,6 @@ CASES = [
     ("SELECT a FROM s INTERSECT SELECT a FROM s", "INTERSECT", "INTERSECT"),
     ("SELECT a FROM s ORDER BY a", "ORDER BY a", "ORDER BY"),
     ("SELECT a FROM s LIMIT 5", "LIMIT 5", "LIMIT"),
-    ("WSTREAM(SELECT a FROM s)", "WSTREAM", "WSTREAM"),
-    ("SELECT WSTREAM(a)[RANGE 1 MINUTE] FROM s", "WSTREAM", "WSTREAM"),
-    ("ISTREAM RESTORE(SELECT a FROM s)", "RESTORE", "RESTORE"),
-    ("SELECT Rstream-restore(a) FROM s", "restore", "RESTORE"),
     ("SELECT SUM(a) OVER (ORDER BY b) FROM s", "SUM(a) OVER (ORDER BY b)", "a window function (OVER)"),
     ("SELECT MEDIAN(a) FROM s", "MEDIAN", "the aggregate MEDIAN"),
     ("SELECT QUANTILE(a, 0.5) FROM s", "QUANTILE", "the aggregate QUANTILE"),
@@ -66,11 +62,6 @@ CASES = [
         "CREATE STREAM z (a INT) FROM MEMORY () TIMESTAMP BY a IDLE TIMEOUT 5 SECOND",
         "IDLE TIMEOUT 5 SECOND",
         "IDLE TIMEOUT",
-    ),
-    (
-        "CREATE RELATION z (a INT, PRIMARY KEY (a)) FROM MEMORY () TIMESTAMP BY a",
-        "PRIMARY KEY (a)",
-        "PRIMARY KEY",
     ),
     (
         "CREATE NON RETROACTIVE RELATION z (a INT) FROM MEMORY () TIMESTAMP BY a",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from benchmarks.kills import survive
 from penstock.connectors.sinks.files import read_result
@@ -40,6 +41,13 @@ def test_driver_killed(tmp_path: Path) -> None:
     assert survive(SCRIPT.format(data=tmp_path / "data"), tmp_path, kills=1, seed=int(time.time()), batch="1")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_driver_killed_often(tmp_path: Path) -> None:
+    write_stream(tmp_path / "data", 40)
+    assert survive(SCRIPT.format(data=tmp_path / "data"), tmp_path, kills=10, seed=int(time.time()), batch="1")
+
+
 def test_worker_killed(spark: Any, tmp_path: Path) -> None:
     write_stream(tmp_path / "data", 12)
     text = "SET max_batch_bytes = 1;" + SCRIPT.format(data=tmp_path / "data").replace(
@@ -65,7 +73,7 @@ def _kill_a_worker() -> int:
     listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
     parents = {int(pid): int(ppid) for pid, ppid, _ in rows}
-    daemons = {int(pid) for pid, _, args in rows if "pyspark.daemon" in args and _descends(int(pid), parents)}
+    daemons = {int(pid) for pid, _, args in rows if "pyspark.worker" in args and _descends(int(pid), parents)}
     workers = [pid for pid, ppid in parents.items() if ppid in daemons and pid not in daemons]
     workers += [pid for pid in daemons if parents[pid] in daemons]
     for pid in workers[:1]:

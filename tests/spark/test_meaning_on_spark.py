@@ -112,10 +112,10 @@ def _updates(draw: random.Random) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize(("seed", "drain"), [(1, False), (2, True)])
-def test_one_job_answers_as_the_oracle(spark: Any, tmp_path: Path, seed: int, drain: bool) -> None:
+@pytest.mark.parametrize(("seed", "drain", "store"), [(1, False, "files"), (2, True, "spark")])
+def test_one_job_answers_as_the_oracle(spark: Any, tmp_path: Path, seed: int, drain: bool, store: str) -> None:
     tables = write_inputs(tmp_path, seed)
-    script = DECLARED.format(folder=tmp_path)
+    script = f"SET state_store = '{store}';" + DECLARED.format(folder=tmp_path)
     for name, text in QUERIES.items():
         kind = "parquet" if name == "grouped" else "json" if name == "joined" else "csv"
         script += f"CREATE QUERY {name} INTO FILES (path '{tmp_path}/out/{name}', format '{kind}') AS {text};\n"

@@ -3,16 +3,19 @@
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.join import Join
 from penstock.algebra.matching import OuterJoin, OuterKind, SemiJoin, SemiKind
+from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, is_static, leaves
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
+from penstock.algebra.results import Restored, Results
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.scans import OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.setops import UnionAll
 from penstock.algebra.windows import Window, WindowKind
 
 __all__ = [
-    "Aggregate", "Algebra", "Distinct", "Join", "OnError", "OuterJoin", "OuterKind", "Pattern", "Project",
-    "RelationScan", "RelationToStream", "Scan", "Select", "SemiJoin", "SemiKind", "Source", "StreamKind", "StreamScan",
-    "UnionAll", "Window", "WindowKind", "evaluation_period", "is_static", "leaves", "own_windows",
+    "Aggregate", "Algebra", "Distinct", "Join", "MultiJoin", "OnError", "OuterJoin", "OuterKind", "Pattern", "Project",
+    "RelationScan", "RelationToStream", "Restored", "Results", "Scan", "Select", "SemiJoin", "SemiKind", "Source",
+    "StreamKind", "StreamScan", "UnionAll", "Window", "WindowKind", "evaluation_period", "is_static", "leaves",
+    "own_windows",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from functools import singledispatch
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.join import Join
 from penstock.algebra.matching import OuterJoin, OuterKind, SemiJoin, SemiKind
+from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.setops import UnionAll
@@ -58,6 +59,7 @@ def _register(holds: Callable[[Algebra], bool], register: Callable[..., object])
     # A tuple of the left side lives within its own window; that of a semi-join also within its partner's.
     register(SemiJoin, lambda node: holds(node.left) or (node.kind is SemiKind.SEMI and holds(node.right)))
     register(OuterJoin, lambda node: holds(node.left) and (node.kind is OuterKind.LEFT or holds(node.right)))
+    register(MultiJoin, lambda node: any(holds(member) for member in node.members))
     # An ungrouped aggregate has its row also where its input is empty.
     register(Aggregate, lambda node: bool(node.group) and holds(node.input))
 

@@ -1,8 +1,8 @@
 """The optimizer: the rules of `rules/` applied in order, with a trace and checked invariants.
 
 Contract: `optimize(root)` means what `root` means, at every instant (LANGUAGE 2). Phases run in order: rewrite to a
-fixpoint, prune columns, rewrite again (pruning leaves projections to merge). `optimize` is idempotent and, for equal
-plans, gives equal plans, so sharing by fingerprint works on its results.
+fixpoint, gather joins, rewrite, prune columns, rewrite again (both leave projections to merge). `optimize` is
+idempotent and, for equal plans, gives equal plans, so sharing by fingerprint works on its results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.algebra.rules import RULES, Kind, Phase, Rule
 from penstock.explain import to_text
 from penstock.tree import Node, transform_down, walk
 
-PHASES: tuple[Phase, ...] = (Phase.REWRITE, Phase.PRUNE, Phase.REWRITE)
+PHASES: tuple[Phase, ...] = (Phase.REWRITE, Phase.JOINS, Phase.REWRITE, Phase.PRUNE, Phase.REWRITE)
 
 #: Rounds over a phase's rules. Plans written by people settle in a few; more means that two rules undo each other.
 MAX_ROUNDS = 40

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes import Algebra
+from penstock.algebra.nodes import NO_KEYS, Algebra, Keys
 from penstock.algebra.pattern import Pattern
 from penstock.types import Field, Schema, TimeDomain
 
@@ -26,7 +26,8 @@ class Source:
     columns: all declared columns, in order; connector: `FILES`, `MEMORY`, `DATAFRAME`; options: its (key, value)
     pairs, keys in lower case; timestamp: position of the timestamp column, None for a static relation;
     domain: what its ticks are, None for a static relation; slack: ORDER WITHIN in ticks;
-    operation: position of the OPERATION BY column (`+` or `-`), relations only.
+    operation: position of the OPERATION BY column (`+` or `-`), relations only; primary_key: positions of the columns
+    that no two rows of the relation share; non_retroactive: an updated relation that is a NON RETROACTIVE one.
     """
 
     name: str
@@ -39,10 +40,17 @@ class Source:
     slack: int = 0
     on_error: OnError = OnError.DEAD_LETTER
     operation: int | None = None
+    primary_key: tuple[int, ...] = ()
+    non_retroactive: bool = False
 
     @property
     def is_static(self) -> bool:
         return not self.is_stream and self.timestamp is None
+
+    @property
+    def loses_rows(self) -> bool:
+        """Whether its updates take rows away: a `-` does, and a row that replaces another."""
+        return self.operation is not None or bool(self.primary_key and not self.is_static)
 
     def option(self, key: str, default: str = "") -> str:
         return dict(self.options).get(key, default)
@@ -89,4 +97,12 @@ class RelationScan(Scan):
     @property
     def pattern(self) -> Pattern:
         # A relation that only ever gains rows is monotonic; static ones do not add to the pattern.
-        return Pattern.STRICT if self.source.operation is not None else Pattern.MONOTONIC
+        return Pattern.STRICT if self.source.loses_rows else Pattern.MONOTONIC
+
+    @property
+    def keys(self) -> Keys:
+        """The primary key, where all its columns are read."""
+        declared = self.source.primary_key
+        if not declared or not set(declared) <= set(self.columns):
+            return NO_KEYS
+        return frozenset({frozenset(self.columns.index(c) for c in declared)})

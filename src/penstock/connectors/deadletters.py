@@ -42,10 +42,11 @@ class DeadLetters:
 
     directory: str
 
-    def write(self, source: str, batch: int, task: int, letters: Iterable[DeadLetter]) -> int:
-        """Keep the letters of one task; returns how many. Raises PenstockError P0502 when they cannot be written."""
+    def write(self, source: str, batch: int, task: int, letters: Iterable[DeadLetter], part: str = "") -> int:
+        """Keep the letters of one task; returns how many. part: tells apart who counts batches for themselves. Raises
+        PenstockError P0502 when they cannot be written."""
         lines = [json.dumps(asdict(letter), ensure_ascii=False) + "\n" for letter in letters]
-        place = self._folder(source) / f"{batch:08d}-{task:05d}.jsonl"
+        place = self._folder(source) / f"{batch:08d}-{part}{task:05d}.jsonl"
         try:
             if lines:
                 place.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -70,7 +71,8 @@ def print_statement(statement: Statement) -> str:
         rows = ", ".join("(" + ", ".join(scalar_text(v) for v in row) + ")" for row in statement.rows)
         return f"INSERT INTO {_name(statement.name)} VALUES {rows}"
     if isinstance(statement, SetSetting):
-        return f"SET {_name(statement.name)} = {_string(statement.value)}"
+        parts = statement.name.text.split(".")  # Spark's own settings have dots
+        return f"SET {'.'.join(_name(replace(statement.name, text=p)) for p in parts)} = {_string(statement.value)}"
     if isinstance(statement, ExplainStatement):
         return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{print_tree(statement.query)}"
     if isinstance(statement, ShowStatement):

@@ -30,7 +30,6 @@ from penstock.language.queries import (
     SetQuery,
     SortedQuery,
     Star,
-    StreamOperator,
     StreamQuery,
     ToStream,
     WindowSpec,
@@ -67,7 +66,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Count: "value",
         Align: "to",
         WindowSpec: "extent length slide align",
-        ToStream: "operator",
+        ToStream: "operator restore window",
         Star: "qualifier",
         Item: "value alias",
         NamedSource: "name window alias",
@@ -84,7 +83,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Connector: "name options",
         TimestampBy: "column unit",
         ErrorPolicy: "policy",
-        CreateSource: "name is_stream columns connector timestamp operation slack on_error",
+        CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key",
         CreateView: "name columns query",
         CreateQuery: "name query into",
         BareQuery: "query",
@@ -126,15 +125,12 @@ REFUSED: dict[tuple[type, str], Clause] = {
     (WindowSpec, "where"): Clause("WHERE in a window", _own("where_span")),
     (WindowSpec, "internal"): Clause("INTERNAL", _own("internal")),
     (WindowSpec, "frequency"): Clause("FREQUENCY", _own("frequency")),
-    (ToStream, "restore"): Clause("RESTORE", _own("restore")),
-    (ToStream, "window"): Clause("a window on WSTREAM", _own("window")),
     (NamedSource, "sample"): Clause("SAMPLE", _own("sample")),
     (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
     (SortedQuery, "order"): Clause("ORDER BY", _own("order_span")),
     (SortedQuery, "limit"): Clause("LIMIT", _own("limit_span")),
     (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
     (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
-    (CreateSource, "primary_key"): Clause("PRIMARY KEY", _own("key_span")),
     (CreateSource, "non_retroactive"): Clause("NON RETROACTIVE", _own("non_retroactive")),
     (ExplainStatement, "analyze"): Clause("EXPLAIN ANALYZE", _own("analyze")),
 }
@@ -180,8 +176,6 @@ def _values(node: object) -> Iterator[Refusal]:
             yield not_yet("RANGE in tuples", node.length.span)
         if isinstance(node.slide, Count):
             yield not_yet("SLIDE in rows", node.slide.span)
-    elif isinstance(node, ToStream) and node.operator is StreamOperator.WSTREAM:
-        yield not_yet("WSTREAM", node.span)
     elif isinstance(node, SetQuery) and not (node.kind is SetKind.UNION and node.all):
         yield not_yet(node.kind.value + (" ALL" if node.all else ""), node.operator_span, _set_hint(node))
     elif isinstance(node, CreateFunction):

@@ -16,7 +16,7 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import cut_by_shard
-from penstock.physical.operators import Moment, Operator, Tables, make_operator
+from penstock.physical.operators import Moment, Operator, Rejection, Tables, make_operator
 from penstock.physical.plan import Exchange, Input, OutputSpec, Plan, ScanSpec, Step
 from penstock.physical.progress import Progress, SourceProgress, first_instant, query_heartbeat, timed_sources
 from penstock.physical.synopses.contract import Synopsis
@@ -27,11 +27,13 @@ Port = tuple[int, int]
 
 @dataclass
 class Result:
-    """What one round gave. answers: by query; onward: by port of a later stage, with the exchange of that edge."""
+    """What one round gave. answers: by query; onward: by port of a later stage, with the exchange of that edge;
+    rejected: updates that their relation could not take."""
 
     answers: dict[str, list[Elements]] = field(default_factory=dict)
     onward: dict[Port, list[Elements]] = field(default_factory=dict)
     edges: dict[Port, Exchange] = field(default_factory=dict)
+    rejected: list[Rejection] = field(default_factory=list)
 
 
 class _Graph:
@@ -138,6 +140,7 @@ class StageExecutor:
                         if len(elements):
                             made += operator.process(port, elements)
                 made += operator.advance(Moment(heartbeat, start, self._shard))
+            result.rejected += operator.rejections()
             self._graph.send(step, [e for e in made if len(e)], inbox, result)
         for query, answers in result.answers.items():
             result.answers[query] = self._final(answers, heartbeats[query])

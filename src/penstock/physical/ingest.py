@@ -18,6 +18,8 @@ from penstock.physical.elements import Bools, Elements, Int64s
 from penstock.physical.progress import NOTHING, SourceProgress
 from penstock.types import END
 
+NULL_KEY = "NULL in the primary key"
+
 
 @dataclass(frozen=True)
 class Stamped:
@@ -35,7 +37,7 @@ class Stamped:
 
 def read_columns(source: Source, needed: Sequence[int]) -> tuple[int, ...]:
     """The declared columns to read: the needed ones, and those that stamping looks at."""
-    extra = {c for c in (source.timestamp, source.operation) if c is not None}
+    extra = {c for c in (source.timestamp, source.operation, *source.primary_key) if c is not None}
     return tuple(sorted({*needed, *extra}))
 
 
@@ -58,6 +60,10 @@ def stamp(
         sign, known = _signs(batch.column(columns.index(source.operation)))
         reasons = {int(i): "operation is neither + nor -" for i in np.flatnonzero(~known)} | reasons
         usable = usable & known
+    for position in source.primary_key:
+        absent = usable & batch.column(columns.index(position)).is_null().to_numpy(zero_copy_only=False)
+        reasons |= dict.fromkeys(np.flatnonzero(absent).tolist(), NULL_KEY)
+        usable = usable & ~absent
     seen_before = NOTHING if high is None else high
     largest = np.maximum(np.maximum.accumulate(np.where(usable, ts, NOTHING)), seen_before) if length else ts
     late = usable & (ts < largest - source.slack)

@@ -57,13 +57,28 @@ class StaticSpec(Spec):
         return {"table": self.table}
 
 
+class UpdateRule(enum.Enum):
+    """What names a row of an updated relation, and what a row does whose name is there already."""
+
+    BAG = "all columns"
+    REPLACE = "primary key, replaced"
+    UNIQUE = "primary key, unique"
+
+
 @dataclass(frozen=True)
 class UpdatesSpec(Spec):
-    """Updates of a relation, `+` and `-` by sign. key: the columns that tell rows apart (all but timestamp and
-    operation)."""
+    """Updates of the relation `source`, `+` and `-` by sign. key: the columns that tell rows apart (the primary key, or
+    all but timestamp and operation); names: of all columns; once: a key may not be used again once deleted."""
 
+    source: str
     key: tuple[int, ...]
+    names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
+    rule: UpdateRule
+    once: bool = False
+
+    def describe(self) -> dict[str, str]:
+        return {"row": self.rule.value, "state": "the relation" + (", keys deleted" if self.once else "")}
 
 
 @dataclass(frozen=True)
@@ -139,10 +154,42 @@ class JoinSpec(Spec):
     right_types: tuple[pa.DataType, ...]
     residual: Expression | None
     strict: tuple[bool, bool]
+    note: str = field(default="", compare=False)
+    """why the plan has this join, for explain"""
     null_safe: bool = False
 
     def describe(self) -> dict[str, str]:
-        return {"state": " / ".join("hash" if s else "runs by (key, ts)" for s in self.strict)}
+        return {"state": " / ".join("hash" if s else "runs by (key, ts)" for s in self.strict), "chosen": self.note}
+
+
+@dataclass(frozen=True)
+class MultiJoinSpec(Spec):
+    """Pipelined join. By input: the types of its columns; names, what explain calls it; strict, whether it may bring
+    negative tuples; orders, in which order its elements probe the others. classes: as in `algebra.MultiJoin`; order
+    and cost: what was chosen, and the tuples looked at per second that this is expected to cost."""
+
+    types: tuple[tuple[pa.DataType, ...], ...]
+    names: tuple[str, ...]
+    strict: tuple[bool, ...]
+    orders: tuple[tuple[int, ...], ...]
+    classes: tuple[tuple[int | None, ...], ...]
+    residual: Expression | None
+    order: tuple[int, ...]
+    cost: float
+    note: str = ""
+
+    def describe(self) -> dict[str, str]:
+        def shown(order: tuple[int, ...]) -> str:
+            return ", ".join(self.names[i] for i in order)
+
+        probes = "; ".join(f"{self.names[i]}: {shown(order)}" for i, order in enumerate(self.orders))
+        return {
+            "order": shown(self.order),
+            "probes": probes,
+            "cost": f"{self.cost:.4g} tuples/s",
+            "state": " / ".join("hash" if s else "runs by (key, ts)" for s in self.strict),
+            "chosen": self.note,
+        }
 
 
 @dataclass(frozen=True)
@@ -235,6 +282,28 @@ class RStreamSpec(Spec):
 
     def describe(self) -> dict[str, str]:
         return {"evaluated": self.mode.value}
+
+
+@dataclass(frozen=True)
+class ResultsSpec(Spec):
+    """The stream of all comings of a relation."""
+
+
+@dataclass(frozen=True)
+class ShortLivesSpec(Spec):
+    """The elements without a boundary align + k·slide in their validity, at the boundary behind them."""
+
+    slide: int
+    align: int
+
+
+@dataclass(frozen=True)
+class ShortChangesSpec(Spec):
+    """As ShortLives, of a relation's netted changes."""
+
+    slide: int
+    align: int
+    types: tuple[pa.DataType, ...]
 
 
 @dataclass(frozen=True)

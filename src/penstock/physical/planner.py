@@ -13,14 +13,16 @@ from penstock.algebra import Algebra
 from penstock.algebra.nodes import leaves
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Scan
+from penstock.algebra.statistics import Statistics
 from penstock.physical.lowering import Builder, lower, lower_changes
 from penstock.physical.plan import Input, OutputSpec, Plan, Step
 from penstock.physical.progress import timed_sources
 
 
-def plan_queries(queries: Sequence[Query]) -> Plan:
-    """The physical plan of a job that answers all `queries`. Their roots should be optimised already."""
-    builder = Builder(plan_static)
+def plan_queries(queries: Sequence[Query], statistics: Statistics | None = None) -> Plan:
+    """The physical plan of a job that answers all `queries`. Their roots should be optimised already. statistics: what
+    is known of their sources; plans of different statistics answer alike."""
+    builder = Builder(plan_static, statistics=statistics or Statistics())
     for query in queries:
         _lower_query(builder, query)
     steps = _with_queries(builder.steps)

@@ -10,6 +10,7 @@ from penstock.physical.plan import (
     Input,
     JoinSpec,
     LookupSpec,
+    MultiJoinSpec,
     OutputSpec,
     Plan,
     ProjectSpec,
@@ -40,9 +41,24 @@ def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:
         right = plan.steps[step.inputs[1].step].names
         pairs = zip(spec.left_key, spec.right_key, strict=True)
         found["on"] = " AND ".join(f"{names[a]} = {right[b]}" for a, b in pairs)
+    if isinstance(spec, MultiJoinSpec):
+        found |= _multi_join(plan, step, spec)
     if isinstance(spec, (JoinSpec, LookupSpec)) and spec.residual is not None:
         found["where"] = to_sql(spec.residual, step.names)
     return tuple((key, text) for key, text in found.items() if text)
+
+
+def _multi_join(plan: Plan, step: Step, spec: MultiJoinSpec) -> dict[str, str]:
+    """The conditions, with the inputs' names before the columns'."""
+    columns = [plan.steps[edge.step].names for edge in step.inputs]
+    labels = [f"{name}.{column}" for name, own in zip(spec.names, columns, strict=True) for column in own]
+    starts = [sum(map(len, columns[:i])) for i in range(len(columns))]
+    classes = (
+        " = ".join(labels[start + place] for start, place in zip(starts, places, strict=True) if place is not None)
+        for places in spec.classes
+    )
+    where = "" if spec.residual is None else to_sql(spec.residual, labels)
+    return {"on": " AND ".join(classes), "where": where}
 
 
 def _edge(step: Step, edge: Input | None) -> tuple[tuple[str, str], ...]:

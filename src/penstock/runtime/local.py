@@ -7,6 +7,7 @@ answers do not depend on either, which is what the property tests check.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -15,35 +16,43 @@ import pyarrow as pa
 
 from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
+from penstock.algebra.scans import OnError, Source
+from penstock.algebra.statistics import Statistics, observe
+from penstock.connectors.contract import Rejected
+from penstock.connectors.deadletters import as_error
 from penstock.physical.answers import answer_table
 from penstock.physical.elements import Elements, empty, forever
 from penstock.physical.executor import IngestExecutor, Port, Result, StageExecutor, cut
-from penstock.physical.ingest import read_columns, stamp
-from penstock.physical.operators import Tables
+from penstock.physical.ingest import NULL_KEY, read_columns, stamp
+from penstock.physical.keys import keyed_rows
+from penstock.physical.operators import Rejection, Tables
 from penstock.physical.plan import Plan
 from penstock.physical.planner import plan_queries
-from penstock.physical.progress import SourceProgress
+from penstock.physical.progress import SourceProgress, timed_sources
 
 
 @dataclass
 class LocalResult:
     """tables: the whole answer of each query; late: late elements by source; unusable: records without a usable
-    timestamp or operation by source; final: the heartbeat each query came to."""
+    timestamp, operation or key by source; rejected: updates and static rows that their relation could not take, by
+    source and reason; final: the heartbeat each query came to."""
 
     tables: dict[str, pa.Table]
     late: dict[str, int] = field(default_factory=dict)
     unusable: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, Counter[str]] = field(default_factory=dict)
     final: dict[str, int] = field(default_factory=dict)
 
 
 class LocalJob:
-    """A plan with all its stages and shards in this process."""
+    """A plan with all its stages and shards in this process. rejected: updates that no relation could take."""
 
     def __init__(self, plan: Plan, tables: Tables, shards: int = 1, drain: bool = False) -> None:
         self.plan = plan
         self.tables = tables
         self.shards = shards
         self.drain = drain
+        self.rejected: list[Rejection] = []
         self.ingests = {name: IngestExecutor(plan, name, tables) for name in plan.sources}
         self.stages = [[self._stage(s, k) for k in range(shards)] for s in range(1, plan.stages + 1)]
 
@@ -68,6 +77,7 @@ class LocalJob:
                         mail[shard].setdefault(port, []).extend(batches)
                 result = executor.run(mine, progress)
                 self._post(result, mail, shard)
+                self.rejected += result.rejected
                 for query, parts in result.answers.items():
                     answers.setdefault(query, []).extend(parts)
         return answers
@@ -87,6 +97,11 @@ class LocalJob:
                     fresh.synopses()[name].restore(*synopsis.snapshot())
                 fresh.restore_marks(executor.marks())
                 row[shard] = fresh
+
+
+def static_sources(plan: Plan) -> dict[str, Source]:
+    """The static relations that a plan reads, by name."""
+    return {name: source for sub in plan.statics.values() for name, source in sub.sources.items()}
 
 
 def compute_statics(plan: Plan, relations: Mapping[str, pa.Table]) -> dict[str, Elements]:
@@ -118,18 +133,21 @@ def run_local(
     batch_rows: int | None = None,
     reload: bool = False,
     optimized: bool = True,
+    statistics: Statistics | None = None,
 ) -> LocalResult:
     """Answer `queries` over bounded inputs (source name -> table of all declared columns, in arrival order).
 
     seed: cut every input at random places and interleave the sources at random; batch_rows: cut evenly; neither: one
     batch each. reload: restore all state from its snapshot between batches. optimized: optimise the plans first.
+    statistics: what is known of the sources, observed of the inputs themselves for None.
     """
     ready = [replace(q, root=optimize(q.root)) if optimized else q for q in queries]
-    plan = plan_queries(ready)
-    statics = compute_statics(plan, inputs)
+    sources = {name: source for q in ready for name, source in timed_sources(q.root).items()}
+    plan = plan_queries(ready, statistics or observe(sources, inputs))
+    result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
+    statics = compute_statics(plan, _static_rows(plan, inputs, result))
     job = LocalJob(plan, statics, shards, drain)
     seen = {name: SourceProgress() for name in plan.sources}
-    result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
     answers: dict[str, list[pa.Table]] = {q.name: [] for q in ready}
     for pieces, ended in _schedule(plan, inputs, seed, batch_rows):
         stamped: dict[str, list[Elements]] = {}
@@ -148,11 +166,34 @@ def run_local(
             answers[query].append(answer_table(plan.queries[query], parts))
         if reload:
             job.reload()
+        for found in job.rejected:
+            _reject(result, plan.sources[found.source], Rejected(found.source, None, found.record, found.reason))
+        job.rejected.clear()
     for done in ready:
         parts_of = [answer_table(done, []), *answers[done.name]]
         result.tables[done.name] = pa.concat_tables(parts_of).combine_chunks()
     result.final = job.stages[0][0].heartbeats()
     return result
+
+
+def _static_rows(plan: Plan, inputs: Mapping[str, pa.Table], result: LocalResult) -> dict[str, pa.Table]:
+    """The static relations of a plan without the rows that their primary keys forbid, which are counted."""
+    found: dict[str, pa.Table] = {}
+    for name, source in static_sources(plan).items():
+        found[name], reasons = keyed_rows(source, inputs[name])
+        for position, reason in reasons.items():
+            record = str(inputs[name].slice(position, 1).to_pylist()[0])
+            _reject(result, source, Rejected(name, None, record, reason))
+    return found
+
+
+def _reject(result: LocalResult, source: Source, record: Rejected) -> None:
+    if source.on_error is OnError.FAIL:
+        raise as_error(record, source.name)
+    if record.reason == NULL_KEY:
+        result.unusable[source.name] = result.unusable.get(source.name, 0) + 1
+    else:
+        result.rejected.setdefault(source.name, Counter())[record.reason] += 1
 
 
 Piece = tuple[str, pa.RecordBatch]

@@ -11,8 +11,9 @@ from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
 from penstock.connectors.sources import open_source
 from penstock.physical.elements import Elements
+from penstock.physical.keys import keyed_rows
 from penstock.physical.plan import Plan
-from penstock.runtime.local import compute_statics
+from penstock.runtime.local import compute_statics, static_sources
 
 #: Of each relation the records read, and the malformed ones among them by reason.
 Counts = dict[str, tuple[int, dict[str, int]]]
@@ -20,17 +21,20 @@ Counts = dict[str, tuple[int, dict[str, int]]]
 
 def read_statics(plan: Plan, dead_letters: str) -> tuple[dict[str, Elements], Counts]:
     """The static relations that `plan` needs, as elements by table name, and what was read for them."""
-    declared = {name: source for sub in plan.statics.values() for name, source in sub.sources.items()}
     tables: dict[str, pa.Table] = {}
     counts: Counts = {}
-    for name, source in declared.items():
-        tables[name], rejected = read_relation(source)
+    for name, source in static_sources(plan).items():
+        rows, rejected = read_relation(source)
+        tables[name], reasons = keyed_rows(source, rows)
+        for position, reason in reasons.items():
+            record = str(rows.slice(position, 1).to_pylist()[0])[:1000]
+            rejected.append(Rejected(name, None, record, reason))
         if rejected and source.on_error is OnError.FAIL:
             raise as_error(rejected[0], source.name)
         if rejected and source.on_error is OnError.DEAD_LETTER:
             DeadLetters(dead_letters).write(source.name, 0, 0, [DeadLetter.of(r) for r in rejected])
-        reasons = Counter(reason_kind(r.reason) for r in rejected)
-        counts[name] = (tables[name].num_rows + len(rejected), dict(reasons))
+        kinds = Counter(reason_kind(r.reason) for r in rejected)
+        counts[name] = (tables[name].num_rows + len(rejected), dict(kinds))
     return compute_statics(plan, tables), counts
 
 

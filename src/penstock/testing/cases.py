@@ -21,8 +21,9 @@
 
 `advance` stands for a pause between batches: answers may not depend on it, and the runner cuts the input there and at
 many other places. `expect q drain` is the answer when time runs on after the input. `late S 2` says how many rows of S
-come too late. `error P0901 3:14` after a statement says that it is refused with that code at that line and column of
-the statement; several lines say several errors.
+come too late, `rejected R 1 duplicate primary key` how many updates of R its relation cannot take, for that reason (no
+line: none). `error P0901 3:14` after a statement says that it is refused with that code at that line and column of the
+statement; several lines say several errors.
 
 Contract: `run_case(path)` checks the file against the oracle and against the local runtime, cut at many places and on
 several shards; it raises AssertionError (or PenstockError) that says what differs.
@@ -31,6 +32,7 @@ several shards; it raises AssertionError (or PenstockError) that says what diffe
 from __future__ import annotations
 
 import datetime as dt
+import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,8 +42,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.algebra.nodes import leaves
 from penstock.algebra.query import Query
-from penstock.algebra.scans import Source
+from penstock.algebra.scans import Scan, Source
+from penstock.algebra.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language import Bound, bind_script
 from penstock.runtime.local import LocalResult, run_local
@@ -53,6 +57,7 @@ from penstock.types import CALENDAR, TimeDomain
 _HEADER = re.compile(
     r"(?P<kind>statement|advance)$|(?P<input>input) (?P<source>\w+)$"
     r"|(?P<expect>expect) (?P<query>\w+)(?P<drain> drain)?$"
+    r"|(?P<rejected>rejected) (?P<relation>\w+) (?P<times>\d+) (?P<reason>.+)$"
     r"|(?P<late>late) (?P<stream>\w+) (?P<count>\d+)$|(?P<error>error) (?P<code>P\d{4})(?: (?P<place>\d+:\d+))?$"
 )
 _CELL = re.compile(r"(?:^|,)(\s*'(?:[^']|'')*'\s*|[^,]*)")
@@ -87,17 +92,20 @@ class Case:
     expects: list[Expect] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     late: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One way to run a case on the local runtime; no answer may depend on it."""
+    """One way to run a case on the local runtime; no answer may depend on it. guesses: the seed of made-up
+    statistics to plan by, observed ones for None."""
 
     shards: int = 1
     seed: int | None = None
     batch_rows: int | None = None
     reload: bool = False
     optimized: bool = True
+    guesses: int | None = None
 
     def answer(self, queries: Sequence[Query], inputs: Mapping[str, pa.Table], drain: bool) -> LocalResult:
         return run_local(
@@ -109,15 +117,30 @@ class Run:
             self.batch_rows,
             reload=self.reload,
             optimized=self.optimized,
+            statistics=None if self.guesses is None else made_up(queries, self.guesses),
         )
+
+
+def made_up(queries: Sequence[Query], seed: int) -> Statistics:
+    """Random statistics of all sources of `queries`, so that joins take other orders and shapes."""
+    draw = random.Random(seed)
+    scans = (leaf.source for q in queries for leaf in leaves(q.root) if isinstance(leaf, Scan))
+    sources = {source.name.lower(): source for source in scans}
+    known = {
+        name: SourceStatistics(
+            10.0 ** draw.uniform(-2, 3), {f.name.lower(): float(draw.randint(1, 500)) for f in source.columns}
+        )
+        for name, source in sorted(sources.items())
+    }
+    return Statistics(known, draw.choice((1, 4)))
 
 
 RUNS = (
     Run(),
     Run(batch_rows=1),
-    Run(2, seed=1),
+    Run(2, seed=1, guesses=1),
     Run(3, seed=2, optimized=False),
-    Run(2, batch_rows=2, reload=True),
+    Run(2, batch_rows=2, reload=True, guesses=2),
 )
 
 
@@ -141,6 +164,8 @@ def parse_case(text: str, name: str = "case") -> Case:
             case.expects.append(Expect(header["query"], bool(header["drain"]), rows[0], rows[1:], line))
         elif header["late"]:
             case.late[header["stream"]] = int(header["count"])
+        elif header["rejected"]:
+            case.rejected.setdefault(header["relation"], {})[header["reason"]] = int(header["times"])
         else:
             _refuse(case, statement, (header["code"], header["place"]))
     return case
@@ -292,6 +317,8 @@ def _check_oracle(case: Case, query: Query, expect: Expect, inputs: Mapping[str,
         raise AssertionError(f"{case.name}:{expect.line}: the oracle says of {query.name}:\n{shown}")
     known = {name: count for name, count in case.late.items() if name in answer.late}
     assert known == {name: answer.late[name] for name in known}, f"{case.name}: late rows {answer.late}"
+    told = {name: case.rejected.get(name, {}) for name in answer.rejected}
+    assert answer.rejected == told, f"{case.name}: rejected rows {answer.rejected}"
 
 
 def _check_local(
@@ -305,3 +332,5 @@ def _check_local(
             raise AssertionError(f"{case.name}:{expect.line} on the local runtime, {run}: {error}") from None
     found = {name: result.late.get(name, 0) for name in case.late}
     assert found == case.late, f"{case.name}: {run}: late rows {found}"
+    rejected = {name: dict(reasons) for name, reasons in result.rejected.items() if reasons}
+    assert rejected == case.rejected, f"{case.name}: {run}: rejected rows {rejected}"

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
+
+from penstock.testing.random_matching import Matching
 
 T = TypeVar("T")
 
@@ -60,11 +62,15 @@ class Flavour:
     distinct: int = 20
     r2s: int = 30
     updates: int = 0
+    keyed: int = 0
     static: int = 20
     disorder: int = 20
     calendar: int = 10
     outer: int = 0
     subquery: int = 0
+    kept: int = 0
+    """WSTREAM and RESTORE"""
+    multi: int = 0
 
 
 FLAVOURS = (
@@ -75,6 +81,9 @@ FLAVOURS = (
     Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
     Flavour("outer", join=80, outer=70, group=15, nested=15, updates=20, static=30),
     Flavour("subqueries", join=15, subquery=80, outer=10, group=30, nested=10, updates=20, static=30),
+    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
+    Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
+    Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
 )
 
@@ -142,6 +151,8 @@ class _Maker:
         self.tables: list[Table] = []
         self.names = 0
         self.calendar = choices.chance(flavour.calendar)
+        self.slide: str | None = None
+        self.restored = False
 
     def case(self) -> RandomCase:
         self.stream("S")
@@ -151,6 +162,8 @@ class _Maker:
             self.relation("R")
         if self.choices.chance(self.flavour.updates):
             self.updated("U")
+        if self.choices.chance(self.flavour.keyed):
+            self.keyed("K")
         for number in range(self.choices.integer(0, 2) if self.choices.chance(self.flavour.nested) else 0):
             self.view(f"V{number}")
         for name in ("q", "p") if self.choices.chance(15) else ("q",):
@@ -219,6 +232,27 @@ class _Maker:
         self.declare("RELATION", name, declared + [f"{c.name} {c.type}" for c in columns], tail)
         self.tables.append(Table(name, columns, False))
 
+    def keyed(self, name: str) -> None:
+        """A relation with a primary key: static, replaced by key, or with + and -, some of which cannot be."""
+        columns = self.columns()
+        kind = self.choices.pick(("replace", "operation", "operation", "static"))
+        keys = ["k", *(c.name for c in columns[1:] if self.choices.chance(25))]
+        ticks = self.ticks(self.choices.integer(0, 9))
+        self.result.inputs[name] = [
+            [
+                *([self.tick(tick)] if kind != "static" else []),
+                *([self.choices.pick(("+", "-", "+"))] if kind == "operation" else []),
+                *self.row(columns),
+            ]
+            for tick in ticks
+        ]
+        declared = [f"ts {'TIMESTAMP' if self.calendar else 'INT'}"] if kind != "static" else []
+        declared += ["op STRING"] if kind == "operation" else []
+        declared += [f"{c.name} {c.type}" for c in columns] + [f"PRIMARY KEY ({', '.join(keys)})"]
+        tail = f" TIMESTAMP BY ts{'' if self.calendar else ' UNIT SECOND'}" if kind != "static" else ""
+        self.declare("RELATION", name, declared, tail + (" OPERATION BY op" if kind == "operation" else ""))
+        self.tables.append(Table(name, columns, False))
+
     def view(self, name: str) -> None:
         text, columns, is_stream = self.query(root=False)
         if any(c.type == ROUGH for c in columns):
@@ -226,76 +260,12 @@ class _Maker:
         self.result.statements.append(f"CREATE VIEW {name} AS {text};")
         self.tables.append(Table(name, columns, is_stream))
 
-    # --- outer joins and subqueries ---
-
-    def outer_join(self, left: tuple[Column, ...], right: tuple[Column, ...], text: str, condition: str | None) -> str:
-        """`LEFT JOIN text ON ...`, also without an equality and with conditions on one side."""
-        kind = self.choices.pick(("LEFT", "FULL", "RIGHT"))
-        parts = [condition] if condition else []
-        if self.choices.chance(25):
-            parts.append(self.predicate(self.choices.pick((right, left))))
-        if self.choices.chance(15):
-            parts = [self.band(left, right) or self.predicate(right)]
-        return f"{kind} JOIN {text} ON {' AND '.join(parts) or 'TRUE'}"
-
-    def band(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
-        pairs = [(a.name, b.name) for a in left for b in right if a.type == b.type and a.type in COMPARED]
-        one, other = self.choices.pick(pairs) if pairs else ("", "")
-        return f"{one} {self.choices.pick(('<', '<>', '>='))} {other}" if pairs else None
-
-    def subquery_condition(self, scope: tuple[Column, ...], depth: int) -> str:
-        """A condition that holds a subquery, at any place of it."""
-        text = self.choices.pick((self.exists, self.membership, self.compared))(scope, depth)
-        shape = self.choices.pick(("{}", "NOT {}", "({} OR {other})", "({} IS NULL)", "NOT ({} AND {other})"))
-        return shape.format(text, other=self.predicate(scope))
-
-    def inner(self, scope: tuple[Column, ...], correlated: int) -> tuple[tuple[Column, ...], str, list[str]]:
-        """The columns, FROM and correlation of a subquery."""
-        columns, text = self.source(1)
-        where: list[str] = []
-        if self.choices.chance(correlated):
-            pairs = [(a.name, b.name) for a in columns for b in scope if a.type == b.type]
-            if pairs:
-                one, other = self.choices.pick(pairs)
-                where.append(f"{one} = {other}")
-        return columns, text, where
-
-    def exists(self, scope: tuple[Column, ...], depth: int) -> str:
-        columns, text, where = self.inner(scope, 85)
-        if self.choices.chance(30) and (band := self.band(scope, columns)):
-            where.append(band)
-        if self.choices.chance(25):
-            where.append(self.predicate(columns))
-        if depth > 1 and self.choices.chance(15):
-            where.append(self.subquery_condition(columns, 1))
-        tail = f" WHERE {' AND '.join(where)}" if where else ""
-        return f"EXISTS (SELECT {self.choices.pick(('*', '1'))} FROM {text}{tail})"
-
-    def membership(self, scope: tuple[Column, ...], depth: int) -> str:
-        columns, text, where = self.inner(scope, 35)
-        pairs = [(a.name, b.name) for a in scope for b in columns if a.type == b.type]
-        operand, item = self.choices.pick(pairs) if pairs else ("1", "NULL")
-        if self.choices.chance(25):
-            where.append(self.predicate(columns))
-        tail = f" WHERE {' AND '.join(where)}" if where else ""
-        return f"{operand} {self.choices.pick(('IN', 'NOT IN'))} (SELECT {item} FROM {text}{tail})"
-
-    def compared(self, scope: tuple[Column, ...], depth: int) -> str:
-        columns, text, where = self.inner(scope, 60)
-        one = self.choices.pick(scope)
-        call = self.choices.pick(("COUNT(*)", f"COUNT({columns[0].name})", "MAX", "MIN"))
-        if call in ("MAX", "MIN"):
-            fitting = [c.name for c in columns if c.type == one.type]
-            call = f"{call}({self.choices.pick(fitting)})" if fitting else "COUNT(*)"
-        left = "1" if call.startswith("COUNT") else one.name
-        having = " HAVING COUNT(*) <> 1" if self.choices.chance(15) else ""
-        tail = f" WHERE {' AND '.join(where)}" if where else ""
-        return f"{left} {self.choices.pick(('<=', '=', '<>'))} (SELECT {call} FROM {text}{tail}{having})"
-
     # --- queries ---
 
     def query(self, root: bool, depth: int = 2) -> tuple[str, tuple[Column, ...], bool]:
         """A query's text, its columns, and whether it is surely a stream (an operator makes it one)."""
+        if self.choices.chance(self.flavour.kept):
+            return self.kept(depth)
         r2s = self.choices.pick(("ISTREAM", "DSTREAM", "RSTREAM")) if self.choices.chance(self.flavour.r2s) else None
         text, columns = self.select(None, root and r2s is None, depth)
         if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
@@ -307,14 +277,33 @@ class _Maker:
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
 
+    def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
+        """WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
+        plain = self.flavour
+        self.restored = restored = self.choices.chance(50)
+        if restored:
+            self.slide = f" SLIDE {self.choices.integer(2, 5)} SECOND"
+            self.slide += f" ALIGN TO {self.choices.integer(1, 3)} SECOND" if self.choices.chance(15) else ""
+        self.flavour = replace(plain, kept=0, nested=0, distinct=plain.distinct if restored else 0)
+        text, columns = self.select(None, False, 1)
+        if self.choices.chance(self.flavour.union):
+            text = f"{text} UNION ALL {self.select(columns, False, 1)[0]}"
+        self.flavour, self.slide = plain, None
+        if restored:
+            return f"{self.choices.pick(('ISTREAM', 'RSTREAM'))} RESTORE({text})", columns, True
+        return f"WSTREAM({text}){self.window() or ' [RANGE UNBOUNDED]'}", columns, False
+
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
-        scope, from_text = self.source(depth)
         where: list[str] = []
-        if self.choices.chance(self.flavour.join):
+        if many := self.choices.chance(self.flavour.multi):
+            scope, from_text, where = self.multi_join(depth)
+        else:
+            scope, from_text = self.source(depth)
+        if not many and self.choices.chance(self.flavour.join):
             more, right = self.source(depth)
             condition = self.join_condition(scope, more)
             if self.choices.chance(self.flavour.outer):
-                from_text = f"{from_text} {self.outer_join(scope, more, right, condition)}"
+                from_text = f"{from_text} {Matching(self).outer_join(scope, more, right, condition)}"
             elif condition and self.choices.chance(50):
                 from_text = f"{from_text} JOIN {right} ON {condition}"
             else:
@@ -323,7 +312,7 @@ class _Maker:
         if self.choices.chance(30):
             where.append(self.predicate(scope))
         if self.choices.chance(self.flavour.subquery):
-            where.append(self.subquery_condition(scope, depth))
+            where.append(Matching(self).condition(scope, depth))
         tail = f" WHERE {' AND '.join(where)}" if where else ""
         if wanted is None and self.choices.chance(self.flavour.group):
             items, columns, group = self.grouped(scope, rough)
@@ -341,13 +330,19 @@ class _Maker:
             text, columns, is_stream = self.query(False, depth - 1)
             name = f"({text})"
         else:
-            table = self.choices.pick(self.tables)
+            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own; its first source is
+            # a stream.
+            bare = [t for t in self.tables if t.is_stream or (not self.restored and t.name in "RU")]
+            table = self.choices.pick(self.tables if self.slide is None else bare)
+            self.restored = False
             name, columns, is_stream = table.name, table.columns, table.is_stream
         window = self.window() if is_stream else ""
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
 
     def window(self) -> str:
+        if self.slide is not None:
+            return f" [RANGE {self.choices.integer(1, 6)} SECOND{self.slide}]"
         kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
         if kind == "NONE":
             return ""
@@ -371,6 +366,35 @@ class _Maker:
             one, other = self.choices.pick(pairs)
             condition += f" AND {one.name} {self.choices.pick(('<=', '<>', '='))} {other.name}"
         return condition
+
+    def multi_join(self, depth: int) -> tuple[tuple[Column, ...], str, list[str]]:
+        """Three to five inputs joined on one attribute, in a chain or as a star, sometimes with a band: (columns, FROM,
+        WHERE)."""
+        shape = self.choices.pick(("common", "chain", "star"))
+        found = [self.source(depth) for _ in range(self.choices.pick((3, 4, 5)))]
+        text, where = found[0][1], []
+        for n, (scope, source) in enumerate(found[1:], 1):
+            others = found[n - 1][0] if shape == "chain" else found[0][0]
+            pairs = [(a, b) for a in others for b in scope if a.type == b.type]
+            condition = "1 = 1"
+            if pairs:
+                one, other = pairs[0] if shape == "common" else self.choices.pick(pairs)
+                condition = f"{one.name} = {other.name}"
+            if band := self.band(tuple(c for columns, _ in found[:n] for c in columns), scope):
+                condition += f" AND {band}"
+            if self.choices.chance(50):
+                text = f"{text} JOIN {source} ON {condition}"
+            else:
+                text = f"{text} CROSS JOIN {source}"
+                where.append(condition)
+        return tuple(c for columns, _ in found for c in columns), text, where
+
+    def band(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
+        pairs = [(a, b) for a in left for b in right if a.type == b.type == "INT"]
+        if not pairs or not self.choices.chance(25):
+            return None
+        one, other = self.choices.pick(pairs)
+        return f"{one.name} BETWEEN {other.name} - 1 AND {other.name} + {self.choices.integer(0, 2)}"
 
     def items(
         self, scope: tuple[Column, ...], wanted: tuple[Column, ...] | None
@@ -436,6 +460,10 @@ class _Maker:
         else:
             type_ = "DOUBLE" if function == "AVG" or column.type == "DOUBLE" else "BIGINT"
         return f"{function}({distinct}{column.name})", type_
+
+    def comparable(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> list[tuple[str, str]]:
+        """Names of two columns, one of each side, that have one type with an order."""
+        return [(a.name, b.name) for a in left for b in right if a.type == b.type and a.type in COMPARED]
 
     def predicate(self, scope: tuple[Column, ...]) -> str:
         column = self.choices.pick(scope)

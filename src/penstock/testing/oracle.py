@@ -9,26 +9,29 @@ Contract: `run_oracle` answers with canonical, sorted events `(ts, op, tuple)`; 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.algebra import Algebra, Scan, Source, Window, leaves
 from penstock.algebra.query import Query
-from penstock.testing.denotation import Stream, World, denote, first_instant, minus, steps, validity
+from penstock.testing.denotation import Stream, World, content, denote, first_instant, minus, steps, validity
 from penstock.testing.values import Event, Row, event_order
 from penstock.types import BEGIN, END
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The events of a query in canonical order, and the number of late rows by source."""
+    """The events of a query in canonical order; by source the number of late rows, and of those that its relation could
+    not take, by reason."""
 
     events: list[Event]
     late: Mapping[str, int]
     final: int | None
+    rejected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def as_table(self, query: Query) -> pa.Table:
         """The events as a result table: the columns `query.output_names`, `ts` in the type of the query's domain."""
@@ -56,13 +59,14 @@ def run_oracle(
         rows = _stamped(source, inputs.get(name))
         stamped[name] = rows if source.is_static else _in_time(rows, source.slack)
         late[name] = len(rows) - len(stamped[name])
+    rejected = {name: _rejected(source, stamped[name]) for name, source in sources.items() if not source.is_stream}
     timed = [ts for name, rows in stamped.items() if not sources[name].is_static for ts, _ in rows]
     if not timed and any(not s.is_static for s in sources.values()):
-        return Answer([], late, None)  # no input ever reached a heartbeat
+        return Answer([], late, None, rejected)  # no input ever reached a heartbeat
     world = World(stamped, max(timed, default=0))
     if drain:
         world = World(stamped, max(world.final, _last_end(root, world) or world.final))
-    return Answer(sorted(_events(root, world), key=event_order), late, world.final)
+    return Answer(sorted(_events(root, world), key=event_order), late, world.final, rejected)
 
 
 def _last_end(node: Algebra, world: World) -> int | None:
@@ -91,14 +95,25 @@ def _events(root: Algebra, world: World) -> list[Event]:
 
 
 def _stamped(source: Source, table: pa.Table | None) -> list[tuple[int, Row]]:
-    """The rows of a source with their ticks, in arrival order; a row without a timestamp is no element."""
+    """The rows of a source with their ticks, in arrival order. A row without a timestamp, an operation or a part of its
+    primary key is no element."""
     if table is None or not table.num_rows:
         return []
     rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-    if source.timestamp is None:
-        return [(BEGIN, row) for row in rows]
-    ticks = table.column(source.timestamp).cast(pa.int64()).to_pylist()
-    return [(ts, row) for ts, row in zip(ticks, rows, strict=True) if ts is not None]
+    ticks = [BEGIN] * len(rows)
+    if source.timestamp is not None:
+        ticks = table.column(source.timestamp).cast(pa.int64()).to_pylist()
+    return [(ts, row) for ts, row in zip(ticks, rows, strict=True) if ts is not None and _usable(source, row)]
+
+
+def _usable(source: Source, row: Row) -> bool:
+    known = source.operation is None or row[source.operation] in ("+", "-")
+    return known and all(row[i] is not None for i in source.primary_key)
+
+
+def _rejected(source: Source, rows: Sequence[tuple[int, Row]]) -> dict[str, int]:
+    _, reasons = content(source, [row for _, row in sorted(rows, key=lambda row: row[0])])
+    return dict(Counter(reasons))
 
 
 def _in_time(rows: Sequence[tuple[int, Row]], slack: int) -> list[tuple[int, Row]]:

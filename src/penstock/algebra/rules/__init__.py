@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.rules.compute_join_keys import compute_join_keys
 from penstock.algebra.rules.fold_constants import fold_constants
+from penstock.algebra.rules.form_multi_joins import form_multi_joins
 from penstock.algebra.rules.merge_projections import merge_projections
 from penstock.algebra.rules.merge_selections import merge_selections
 from penstock.algebra.rules.prune_columns import prune_columns
@@ -38,9 +39,11 @@ class Kind(enum.Enum):
 
 
 class Phase(enum.Enum):
-    """REWRITE: makes the plan smaller or moves work down; PRUNE: fits the columns to the plan's final shape."""
+    """REWRITE: makes the plan smaller or moves work down; JOINS: gathers joins, once their conditions have moved as far
+    down as they go; PRUNE: fits the columns to the plan's final shape."""
 
     REWRITE = "rewrite"
+    JOINS = "joins"
     PRUNE = "prune"
 
 
@@ -68,5 +71,6 @@ RULES: tuple[Rule, ...] = (
     Rule("split_join_condition", split_join_condition),
     Rule("compute_join_keys", compute_join_keys),
     Rule("push_selection_below_window", push_selection_below_window, Kind.PLAN),
+    Rule("form_multi_joins", form_multi_joins, phase=Phase.JOINS),
     Rule("prune_columns", prune_columns, Kind.PLAN, Phase.PRUNE),
 )

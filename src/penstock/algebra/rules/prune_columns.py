@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.join import Join
 from penstock.algebra.matching import OuterJoin, SemiJoin
+from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.r2s import RelationToStream
 from penstock.algebra.rowwise import Project, Select
@@ -176,6 +177,27 @@ def _rejoined(node: SemiJoin | OuterJoin, left: _Pruned, right: _Pruned) -> Semi
     if residual is not None:
         residual = remap(residual, lambda i: left.place[i] if i < width else offset + right.place[i - width])
     return replace(node, left=left.node, right=right.node, equal=equal, residual=residual)
+
+
+@_prune.register
+def _multi_join(node: MultiJoin, needed: frozenset[int]) -> _Pruned:
+    read = needed | (columns_of(node.residual) if node.residual is not None else frozenset())
+    members: list[_Pruned] = []
+    place: dict[int, int] = {}
+    width = 0
+    for number, (member, start) in enumerate(zip(node.members, node.offsets, strict=True)):
+        keys = {own for places in node.classes if (own := places[number]) is not None}
+        inside = {i - start for i in read if start <= i < start + len(member.schema)}
+        thin = _narrow(member, frozenset(inside | keys))
+        place |= {start + old: width + new for old, new in thin.place.items()}
+        width += len(thin.node.schema)
+        members.append(thin)
+    classes = tuple(
+        tuple(None if own is None else thin.place[own] for own, thin in zip(places, members, strict=True))
+        for places in node.classes
+    )
+    residual = None if node.residual is None else remap(node.residual, lambda i: place[i])
+    return _Pruned(MultiJoin(tuple(thin.node for thin in members), classes, residual), place)
 
 
 @_prune.register

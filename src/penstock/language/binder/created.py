@@ -48,6 +48,7 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
         if statement.timestamp is None:
             hint = "add TIMESTAMP BY column"
             context.fail("P0209", "OPERATION BY needs a TIMESTAMP BY", statement.operation.span, hint)
+    primary_key = _primary_key(statement, columns, timestamp, operation, context)
     slack = 0
     if statement.slack is not None and domain is not None:
         interval = statement.slack.interval
@@ -55,8 +56,21 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
     on_error = OnError(statement.on_error.policy) if statement.on_error else OnError.DEAD_LETTER
     return Source(
         statement.name.text, statement.is_stream, columns, connector, options, timestamp, domain, slack, on_error,
-        operation,
+        operation, primary_key, statement.non_retroactive is not None,
     )  # fmt: skip
+
+
+def _primary_key(
+    statement: CreateSource, columns: Schema, timestamp: int | None, operation: int | None, context: Context
+) -> tuple[int, ...]:
+    """The positions of the key's columns."""
+    distinct_names(statement.primary_key, context)
+    found = context.each(lambda name: _find(name, columns, context), statement.primary_key)
+    for name, position in zip(statement.primary_key, found, strict=True):
+        if position in (timestamp, operation):
+            hint = "a key names a row over all its updates; use the columns that do"
+            context.fail("P0210", f"{name.text} tells an update, it is no part of a primary key", name.span, hint)
+    return tuple(found)
 
 
 def _columns(statement: CreateSource, context: Context) -> Schema:

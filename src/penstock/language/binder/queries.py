@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.algebra import Algebra, Distinct, Project, RelationToStream, StreamKind, UnionAll, Window, WindowKind
+from penstock.algebra import Algebra, Distinct, Project, UnionAll, Window, WindowKind
 from penstock.algebra.nodes import common_domain
 from penstock.expressions.coercion import cast_to, common_type
 from penstock.expressions.functions import is_aggregate
@@ -23,6 +23,7 @@ from penstock.language.binder.joins import build_joins
 from penstock.language.binder.placeholders import attached_in, reads_outer
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.sources import SourceBinder, as_stream
+from penstock.language.binder.streams import to_stream
 from penstock.language.binder.subqueries import Applied, Inner, Subqueries
 from penstock.language.catalog import View
 from penstock.language.dialect import span_of
@@ -35,7 +36,6 @@ from penstock.language.queries import (
     SetQuery,
     SortedQuery,
     Star,
-    StreamOperator,
     StreamQuery,
     ToStream,
     WithQuery,
@@ -88,13 +88,7 @@ class QueryBinder:
         return QueryBinder(self.context, views, self.outer).bind(tree.query)
 
     def _to_stream(self, operator: ToStream, node: Algebra) -> Algebra:
-        kind = operator.operator
-        if node.is_stream:
-            hint = f"leave out {kind.value}, or give the inner stream a window in FROM"
-            self.context.fail("P0307", f"{kind.value} over a stream: it needs a relation", operator.span, hint)
-        if kind is StreamOperator.WSTREAM:
-            return node  # refused already
-        return RelationToStream(node, StreamKind[kind.name])
+        return to_stream(operator, node, self.context)
 
     # --- SELECT
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -232,7 +233,11 @@ class CqlParser(QueryGrammar):
                 return Insert(name, tuple(rows), tuple(spans), self._since(start))
 
     def _set(self, start: Span) -> SetSetting:
+        start_of_name = self._here()
         name = self._name("a setting")
+        while self._match(TokenType.DOT):  # Spark's own settings: spark.driver.memory
+            part = self._name("the rest of a setting's name")
+            name = replace(name, text=f"{name.text}.{part.text}", span=self._since(start_of_name))
         if not self._match(TokenType.EQ):
             self._fail("'='")
         at = self._here()

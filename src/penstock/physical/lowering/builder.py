@@ -13,6 +13,7 @@ from functools import singledispatch
 import pyarrow as pa
 
 from penstock.algebra import Algebra, is_static
+from penstock.algebra.statistics import Statistics
 from penstock.physical.plan import Exchange, Input, Plan, Spec, StaticSpec, Step
 from penstock.physical.progress import timed_sources
 
@@ -37,10 +38,13 @@ class Lowered:
 @dataclass
 class Builder:
     """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
-    inputs of this plan (it computes one)."""
+    inputs of this plan (it computes one); statistics: what is known of the inputs; notes: by fingerprint of a node, why
+    it stands in the plan."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
+    statistics: Statistics = field(default_factory=Statistics)
+    notes: dict[str, str] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     known: dict[str, Lowered] = field(default_factory=dict)
     statics: dict[str, Plan] = field(default_factory=dict)

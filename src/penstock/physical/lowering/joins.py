@@ -31,6 +31,7 @@ def _join(node: Join, builder: Builder) -> Lowered:
     spec = JoinSpec(
         left_key, right_key, node.left.schema.types, node.right.schema.types, node.residual,
         (node.left.pattern is Pattern.STRICT, node.right.pattern is Pattern.STRICT),
+        builder.notes.get(node.fingerprint, ""),
     )  # fmt: skip
     step = builder.add(spec, edges, stage, node)
     both = frozenset({parts[0], tuple(width + c for c in parts[1])})

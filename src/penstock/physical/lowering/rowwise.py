@@ -24,6 +24,7 @@ from penstock.physical.plan import (
     ProjectSpec,
     ScanSpec,
     UnionSpec,
+    UpdateRule,
     UpdatesSpec,
     WindowSpec,
 )
@@ -32,13 +33,20 @@ from penstock.physical.plan import (
 @lower.register(StreamScan)
 @lower.register(RelationScan)
 def _scan(node: Scan, builder: Builder) -> Lowered:
-    scan = Lowered(builder.add(ScanSpec(node.source, node.columns), (), 0, node), 0)
-    if node.source.operation is None:
+    source = node.source
+    scan = Lowered(builder.add(ScanSpec(source, node.columns), (), 0, node), 0)
+    if not source.loses_rows:
         return scan
-    apart = (node.source.timestamp, node.source.operation)
-    key = tuple(i for i, column in enumerate(node.columns) if column not in apart)
+    apart = (source.timestamp, source.operation)
+    named = source.primary_key or tuple(c for c in node.columns if c not in apart)
+    key = tuple(node.columns.index(c) for c in named)
+    rule = UpdateRule.UNIQUE if source.operation is not None else UpdateRule.REPLACE
+    spec = UpdatesSpec(
+        source.name, key, node.schema.names, node.schema.types,
+        rule if source.primary_key else UpdateRule.BAG, source.non_retroactive and bool(source.primary_key),
+    )  # fmt: skip
     edge, stage, partitions = builder.keyed(scan, key)
-    return Lowered(builder.add(UpdatesSpec(key, node.schema.types), [edge], stage, node), stage, partitions)
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
 
 
 @lower.register

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from penstock.physical.elements import Elements
 from penstock.physical.operators.aggregate import Aggregation
 from penstock.physical.operators.changes import Changes
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.operators.distinct import CountedDistinct, DistinctStar
 from penstock.physical.operators.join import Join, Lookup
 from penstock.physical.operators.match import LookupMatch, Match
+from penstock.physical.operators.multi_join import MultiJoin
+from penstock.physical.operators.results import Results, ShortChanges, ShortLives
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.static import Output, Static
@@ -25,10 +27,14 @@ from penstock.physical.plan import (
     LookupMatchSpec,
     LookupSpec,
     MatchSpec,
+    MultiJoinSpec,
     OutputSpec,
     ProjectSpec,
+    ResultsSpec,
     RStreamSpec,
     ScanSpec,
+    ShortChangesSpec,
+    ShortLivesSpec,
     Spec,
     StaticSpec,
     UnionSpec,
@@ -51,11 +57,15 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
     DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
+    MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
     MatchSpec: lambda spec, tables, shards: Match(spec),
     LookupMatchSpec: lambda spec, tables, shards: LookupMatch(spec, tables[spec.table]),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
     RStreamSpec: lambda spec, tables, shards: RStream(spec),
+    ResultsSpec: lambda spec, tables, shards: Results(spec),
+    ShortLivesSpec: lambda spec, tables, shards: ShortLives(spec),
+    ShortChangesSpec: lambda spec, tables, shards: ShortChanges(spec),
     OutputSpec: lambda spec, tables, shards: Output(spec),
 }
 
@@ -65,4 +75,11 @@ def make_operator(spec: Spec, tables: Tables, shards: int) -> Operator:
     return OPERATORS[type(spec)](spec, tables, shards)
 
 
-__all__ = ["OPERATORS", "Moment", "Operator", "Tables", "make_operator"]
+__all__ = [
+    "OPERATORS",
+    "Moment",
+    "Operator",
+    "Rejection",
+    "Tables",
+    "make_operator",
+]  # fmt: skip

@@ -26,6 +26,16 @@ class Moment:
     shard: int = 0
 
 
+@dataclass(frozen=True)
+class Rejection:
+    """An update that its relation could not take: whose it is, its timestamp in ticks, its columns, and why."""
+
+    source: str
+    ts: int
+    record: str
+    reason: str
+
+
 class Operator:
     """One operator in one shard. Ports are numbered by input."""
 
@@ -35,6 +45,10 @@ class Operator:
 
     def advance(self, moment: Moment) -> list[Elements]:
         """Time has come to `moment.heartbeat`; return what follows."""
+        return []
+
+    def rejections(self) -> list[Rejection]:
+        """What the rounds since the last call had to reject; told once."""
         return []
 
     def synopses(self) -> Mapping[str, Synopsis]:

@@ -46,7 +46,7 @@ class _Known:
     @property
     def statistics(self) -> bool:
         """Whether every split tells its timestamps, so that tasks can read them side by side."""
-        return self.source.operation is None and all(s.high is not None or s.rows == 0 for s in self.splits)
+        return not self.source.loses_rows and all(s.high is not None or s.rows == 0 for s in self.splits)
 
 
 class Feed:

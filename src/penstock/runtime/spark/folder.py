@@ -4,6 +4,8 @@ job.pickle          the job: plan and shards (written by the driver once, read b
 intake.pickle       the part of it that says what is read
 tables/             static relations, computed before the start, as Arrow files
 splits/             per source the splits known so far, in arrival order; only ever appended to
+rounds/             what each round reads, a file a task (`rounds.py`)
+state/              per stage and shard the state in files (`state_files.py`)
 seen/               per round, source and task what an ingest task saw; the next round starts from it
 dead-letters/       records kept out
 """
@@ -47,13 +49,15 @@ class Intake:
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker must know. keys: what stands for each shard where Spark shuffles."""
+    """What a worker must know. keys: what stands for each shard where Spark shuffles; state_store: `files`, or `spark`
+    for Spark's own."""
 
     plan: Plan
     shards: int
     keys: tuple[int, ...]
     drain: bool
     intake: Intake
+    state_store: str = "files"
 
 
 @dataclass

@@ -20,7 +20,7 @@ from penstock.physical.ingest import Stamped, read_columns, stamp
 from penstock.physical.progress import SourceProgress
 from penstock.runtime.spark.feed import Piece
 from penstock.runtime.spark.folder import Folder, Job, Seen
-from penstock.runtime.spark.packets import Packet, by_shard, port_packets
+from penstock.runtime.spark.packets import Packet, by_shard, port_packets, round_packet
 
 _MOST_LETTERS = 100_000
 
@@ -85,6 +85,8 @@ class Ingest:
 
 def run_piece(folder: Folder, job: Job, tables: dict[str, Elements], piece: Piece) -> Iterator[Packet]:
     """All packets of one task; what was seen is written down before they leave."""
+    if piece.task == 0:
+        yield round_packet(piece.round)
     yield from by_shard(job.shards, {name: SourceProgress(ended=True) for name in piece.ended})
     if piece.source is None:
         return

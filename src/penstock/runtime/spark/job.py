@@ -16,52 +16,58 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import Sink
+from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import CODES, PenstockError
 from penstock.physical.answers import answer_table
 from penstock.physical.elements import Elements
+from penstock.physical.operators import Rejection
 from penstock.physical.progress import NOTHING
 from penstock.runtime.progress import QueryCounts, RunProgress, SourceCounts
 from penstock.runtime.spark.folder import Folder, Job, job_version, load_job
-from penstock.runtime.spark.ingest import run_batches
-from penstock.runtime.spark.packets import SPARK_SCHEMA, as_batches, read_elements
+from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, read_elements, read_rejected
 from penstock.runtime.spark.processor import KeyedStage
+from penstock.runtime.spark.rejections import write_rejections
+from penstock.runtime.spark.rounds import Rounds
 from penstock.runtime.spark.session import first_line, job_session
 from penstock.runtime.spark.source import PenstockSource
+from penstock.runtime.spark.state_files import sweep
+from penstock.runtime.spark.tasks import batch_number, ingest_frame, ingest_pieces, keyed_stage, task_number
 from penstock.types import END
 
-_BATCH = "streaming.sql.batchId"
+_FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
 
 
-def assemble(spark: SparkSession, folder: Folder, job: Job, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """The streaming DataFrame of packets that leave the last stage. frames: the DataFrame sources by name."""
+def assemble(
+    spark: SparkSession, folder: Folder, job: Job, frames: Mapping[str, DataFrame], rounds: Path | None = None
+) -> DataFrame:
+    """The streaming DataFrame of packets that leave the last stage. frames: the DataFrame sources by name; rounds:
+    where the run's rounds appear as files; without it a reader of our own plans them, for a result whose queries and
+    checkpoint are the user's."""
     session = job_session(spark, job.shards)
-    session.dataSource.register(PenstockSource)
-    packets = session.readStream.format("penstock").option("folder", str(folder.root)).load()
+    root = str(folder.root)
+    if rounds is None:
+        session.dataSource.register(PenstockSource)
+        packets = session.readStream.format("penstock").option("folder", root).load()
+    else:
+        pieces = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).load(f"{rounds}/*")
+        packets = pieces.select("content").mapInArrow(ingest_pieces(root), SPARK_SCHEMA)
     for name in sorted(job.intake.spark_sources):
         # One task reads a DataFrame source, so that its rows have one order of arrival.
-        given = frames[name].coalesce(1).mapInArrow(_ingest_frame(str(folder.root), name), SPARK_SCHEMA)
-        packets = packets.unionByName(given)
+        packets = packets.unionByName(frames[name].coalesce(1).mapInArrow(ingest_frame(root, name), SPARK_SCHEMA))
+    in_files = rounds is not None and job.state_store == "files"
     for stage in range(1, job.plan.stages + 1):
-        processor = KeyedStage(str(folder.root), stage)
-        packets = packets.groupBy("shard").transformWithState(processor, SPARK_SCHEMA, "append", "none")
+        if in_files:
+            shards = packets.repartition(job.shards, "shard")
+            packets = shards.mapInArrow(keyed_stage(root, stage), SPARK_SCHEMA)
+        else:
+            processor = KeyedStage(root, stage)
+            packets = packets.groupBy("shard").transformWithState(processor, SPARK_SCHEMA, "append", "none")
     return packets
-
-
-def _ingest_frame(root: str, name: str) -> Any:
-    def ingest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        job, tables = load_job(root, job_version(root))
-        context = TaskContext.get()
-        batch = int((context.getLocalProperty(_BATCH) if context else None) or 0)
-        source = job.plan.sources[name]
-        yield from as_batches(run_batches(Folder(root), job, tables, source, batch, batches), job.keys)
-
-    return ingest
 
 
 def answers_only(packets: DataFrame, folder: Folder, query: str, schema: Any) -> DataFrame:
@@ -71,13 +77,18 @@ def answers_only(packets: DataFrame, folder: Folder, query: str, schema: Any) ->
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job, _ = load_job(root, job_version(root))
         found = job.plan.queries[query]
+        rejected: list[Rejection] = []
         for batch in batches:
             parts: list[Elements] = []
             for kind, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
+                if kind == REJECTED:
+                    rejected += read_rejected(blob.as_py())
                 if kind == f"answer:{query}":
                     parts += read_elements(blob.as_py())
             if parts:
                 yield from answer_table(found, parts).to_batches()
+        letters = DeadLetters(Folder(root).dead_letters)
+        write_rejections(rejected, job.plan.sources, letters, batch_number(), task_number())
 
     return packets.mapInArrow(unpack, schema)
 
@@ -111,8 +122,11 @@ class SparkRun:
         self._letters = self._folder.dead_letters
         if self._folder.read_mark("finished"):
             self._query: StreamingQuery | None = None
+            self._rounds: Rounds | None = None
             return
-        packets = assemble(spark, self._folder, job, frames)
+        sweep(self._folder.root)
+        self._rounds = Rounds(self._folder, job.intake)
+        packets = assemble(spark, self._folder, job, frames, self._rounds.place)
         writer = packets.writeStream.foreachBatch(self._deliver).outputMode("append")
         writer = writer.option("checkpointLocation", str(checkpoint / "spark")).queryName(f"penstock-{checkpoint.name}")
         self._query = writer.start()
@@ -121,9 +135,10 @@ class SparkRun:
 
     def _deliver(self, packets: DataFrame, batch: int) -> None:
         try:
-            table = packets.toArrow()
-            ended = self._write(table, batch)
+            ended, round_ = self._write(packets.toArrow(), batch)
             self._account(batch)
+            if round_ is not None and self._rounds is not None:
+                self._rounds.delivered(round_)
             if ended:
                 self._folder.write_mark("finished", {"batch": batch})
                 self._ended_in = batch
@@ -131,10 +146,11 @@ class SparkRun:
             self._failure = error
             raise
 
-    def _write(self, table: pa.Table, batch: int) -> bool:
-        """Hand every query's rows to its sink; returns whether all sources have ended."""
+    def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None]:
+        """Hand every query's rows to its sink; returns whether all sources have ended, and the round it was."""
         answers: dict[str, list[tuple[int, list[Elements]]]] = {}
-        ended = False
+        rejected: list[Rejection] = []
+        ended, round_ = False, None
         shards, kinds = table.column("shard").to_pylist(), table.column("kind").to_pylist()
         for shard, kind, blob in zip(shards, kinds, table.column("blob"), strict=True):
             if kind == "heartbeats":
@@ -142,8 +158,13 @@ class SparkRun:
                 ended = told["ended"]
                 with self._lock:
                     self._heartbeats = told["heartbeats"]
+            elif kind == REJECTED:
+                rejected += read_rejected(blob.as_py())
+            elif kind == "round":
+                round_ = int(blob.as_py())
             else:
                 answers.setdefault(kind.removeprefix("answer:"), []).append((shard, read_elements(blob.as_buffer())))
+        counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
         rows: dict[str, int] = {}
         for name, found in answers.items():
             # Rows of one instant come in the order of shards, whatever order tasks finished in.
@@ -157,7 +178,9 @@ class SparkRun:
                 self._totals["batch"] = batch
                 for name, count in rows.items():
                     self._totals["queries"][name] = self._totals["queries"].get(name, 0) + count
-        return ended
+                for source, reasons in counts.items():
+                    self._add_malformed(source, reasons)
+        return ended, round_
 
     def _account(self, batch: int) -> None:
         """Add up what the ingest tasks saw, once per round, and forget rounds that nobody needs any more."""
@@ -165,14 +188,10 @@ class SparkRun:
             fresh = [r for r in self._folder.rounds() if r not in self._totals["rounds"]]
             for name in fresh:
                 for source, seen in self._folder.read_seen(name).items():
-                    total = self._totals["sources"].setdefault(
-                        source, {"rows": 0, "late": 0, "lag": 0, "malformed": {}}
-                    )
+                    total = self._add_malformed(source, seen.malformed)
                     total["rows"] += seen.rows
                     total["late"] += seen.late
                     total["lag"] = max(total["lag"], seen.lag)
-                    for reason, count in seen.malformed.items():
-                        total["malformed"][reason] = total["malformed"].get(reason, 0) + count
             kept = sorted(set(self._totals["rounds"]) | set(fresh))
             for prefix in ("b", "0123456789"):
                 mine = [r for r in kept if r[0] in prefix]
@@ -182,6 +201,14 @@ class SparkRun:
             self._totals["rounds"] = kept
             self._seconds = time.monotonic() - self._began
             self._folder.write_mark("totals", self._totals)
+
+    def _add_malformed(self, source: str, reasons: Mapping[str, int]) -> dict[str, Any]:
+        """The totals of `source`, with so many malformed records more."""
+        nothing = {"rows": 0, "late": 0, "lag": 0, "malformed": {}}
+        total: dict[str, Any] = self._totals["sources"].setdefault(source, nothing)
+        for reason, count in reasons.items():
+            total["malformed"][reason] = total["malformed"].get(reason, 0) + count
+        return total
 
     # -- what the caller sees ----------------------------------------------------------------------------------
 
@@ -243,6 +270,8 @@ class SparkRun:
         if self._closed:
             return
         self._closed = True
+        if self._rounds is not None:
+            self._rounds.stop()
         if self._query is not None and self._query.isActive:
             self._query.stop()
         for sink in self._sinks.values():

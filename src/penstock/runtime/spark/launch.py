@@ -22,6 +22,7 @@ from penstock.algebra import Algebra
 from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan, Source
+from penstock.algebra.statistics import known_statistics
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
@@ -126,14 +127,14 @@ def prepare(work: Work, folder: Folder) -> Job:
     to_spool = {n: s for n, s in work.sources.items() if s.connector in ("MEMORY", "DATAFRAME") and n not in streaming}
     spooled = {n: _spooled(work, s, folder.root) for n, s in to_spool.items()}
     ready = [replace(q, root=optimize(_with_sources(q.root, spooled))) for q in work.queries]
-    plan = plan_queries(ready)
+    plan = plan_queries(ready, known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]))
     statics, read = read_statics(plan, folder.dead_letters)
     for name, (rows, malformed) in read.items():
         folder.write_seen(STATICS, name, 0, Seen(rows=rows, malformed=malformed))
     shards = work.settings.get_int("shards") or parallelism
     own = tuple(source for name, source in plan.sources.items() if name not in streaming)
     intake = Intake(own, frozenset(streaming), limit, parallelism)
-    job = Job(plan, shards, tuple(shard_keys(shards)), work.drain, intake)
+    job = Job(plan, shards, tuple(shard_keys(shards)), work.drain, intake, str(work.settings["state_store"]))
     folder.write_mark("identity", work.identity)
     folder.write_job(job, statics)
     return job

@@ -1,33 +1,39 @@
 """What travels between the stages of a job: rows (shard, kind, blob), the blob being Arrow or JSON.
 
 `port:<step>:<port>` carries elements to an input of a step, `answer:<query>` the final rows of a query, `progress`
-what has been seen of the sources, `heartbeats` (to the driver only) how far every query has come.
+what has been seen of the sources; to the driver only, `heartbeats` how far every query has come, `round` which round
+of input this was, and `rejected` the updates that a relation could not take.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, decode, encode
 from penstock.physical.executor import Port
+from penstock.physical.operators import Rejection
 from penstock.physical.progress import Progress, SourceProgress
 
 SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string()), pa.field("blob", pa.binary())])
 SPARK_SCHEMA = "shard int, kind string, blob binary"
 
+REJECTED = "rejected"
+
 #: Elements are sent in blobs of about this many bytes at the most; Arrow's offsets end at 2 GiB.
-_LARGEST = 256 * 2**20
+_LARGEST = 64 * 2**20
 
 
 @dataclass(frozen=True)
 class Packet:
+    """blob: bytes, or a view of Arrow's memory."""
+
     shard: int
     kind: str
-    blob: bytes
+    blob: bytes | pa.Buffer
 
 
 def port_packets(shard: int, port: Port, batches: Sequence[Elements]) -> Iterator[Packet]:
@@ -59,11 +65,23 @@ def progress_packet(shard: int, progress: Progress) -> Packet:
     return Packet(shard, "progress", json.dumps(seen).encode())
 
 
-def read_progress(blob: bytes) -> dict[str, SourceProgress]:
-    return {name: SourceProgress(*values) for name, values in json.loads(blob).items()}
+def round_packet(round_: str) -> Packet:
+    return Packet(0, "round", round_.encode())
 
 
-def read_elements(blob: bytes) -> list[Elements]:
+def rejected_packet(shard: int, rejected: Sequence[Rejection]) -> Packet:
+    return Packet(shard, REJECTED, json.dumps([asdict(r) for r in rejected]).encode())
+
+
+def read_rejected(blob: bytes) -> list[Rejection]:
+    return [Rejection(**found) for found in json.loads(blob)]
+
+
+def read_progress(blob: bytes | pa.Buffer) -> dict[str, SourceProgress]:
+    return {name: SourceProgress(*values) for name, values in json.loads(bytes(blob)).items()}
+
+
+def read_elements(blob: bytes | pa.Buffer) -> list[Elements]:
     return [Elements.from_batch(batch) for batch in decode(blob)]
 
 
@@ -77,8 +95,14 @@ def as_batches(packets: Iterable[Packet], keys: Sequence[int]) -> Iterator[pa.Re
     for each shard in the `shard` column."""
     for packet in packets:
         key = pa.array([keys[packet.shard]], pa.int32())
-        arrays = [key, pa.array([packet.kind]), pa.array([packet.blob], pa.binary())]
+        arrays = [key, pa.array([packet.kind]), _one_blob(packet.blob)]
         yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _one_blob(blob: bytes | pa.Buffer) -> pa.Array:
+    """A binary array of one value, sharing its memory."""
+    offsets = pa.array([0, len(blob)], pa.int32()).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(blob)])
 
 
 def by_shard(shards: int, progress: Mapping[str, SourceProgress]) -> Iterator[Packet]:

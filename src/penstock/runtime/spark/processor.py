@@ -1,16 +1,21 @@
-"""A keyed stage as Spark sees it: a stateful processor, called once per shard and batch.
+"""A keyed stage as a stateful processor of Spark, its state in Spark's own store.
 
-Spark also loads this module in the driver, only to ask which state variables there are, so it imports what computes
-only where it computes.
+Used where the checkpoint is the user's own (a result handed out as a streaming DataFrame), and for runs with
+`SET state_store = 'spark'`. Spark also loads this module in the driver, only to ask which state variables there are, so
+it imports what computes only where it computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle, ValueState
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class KeyedStage(StatefulProcessor):
@@ -30,6 +35,40 @@ class KeyedStage(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
+        from penstock.runtime.spark.folder import job_version, load_job
+        from penstock.runtime.spark.packets import Packet
         from penstock.runtime.spark.stage import ShardRound
 
-        return ShardRound(self._root, self._stage, self._manifest, self._chunks).run(int(key[0]), rows)
+        job, _ = load_job(self._root, job_version(self._root))
+        shard = job.keys.index(int(key[0]))
+        packets = (Packet(shard, row["kind"], bytes(row["blob"])) for row in rows)
+        round_ = ShardRound(self._root, self._stage, _StoreState(self._manifest, self._chunks))
+        for packet in round_.run(shard, packets):
+            yield Row(shard=job.keys[packet.shard], kind=packet.kind, blob=bytes(packet.blob))
+
+
+class _StoreState:
+    """`stage.ShardState` over Spark's state variables."""
+
+    def __init__(self, manifest: ValueState, chunks: MapState) -> None:
+        self._manifest = manifest
+        self._chunks = chunks
+
+    def manifest(self) -> dict[str, Any] | None:
+        found = self._manifest.get()
+        return json.loads(found[0]) if found else None
+
+    def chunk(self, name: str) -> pa.RecordBatch:
+        from penstock.physical.elements import decode
+
+        (batch,) = decode(bytes(self._chunks.getValue((name,))[0]))
+        return batch
+
+    def save(self, manifest: Mapping[str, Any], new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
+        from penstock.physical.elements import encode
+
+        for name, batch in new.items():
+            self._chunks.updateValue((name,), (encode([batch]),))
+        for name in gone:
+            self._chunks.removeKey((name,))
+        self._manifest.update((json.dumps(manifest),))

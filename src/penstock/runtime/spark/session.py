@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
 from penstock.runtime.java import require_java
+from penstock.runtime.spark.archive import archive_options, cache_folder
 
 _JOB = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -22,7 +26,11 @@ _JOB = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.sql.streaming.pollingDelay": "100ms",
+    "spark.sql.streaming.pollingDelay": "20ms",
+    # One task a file of a round, however small.
+    "spark.sql.files.maxPartitionBytes": "1",
+    "spark.sql.files.openCostInBytes": "0",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(256 * 2**20),
     "spark.sql.session.timeZone": "UTC",
 }
 
@@ -34,15 +42,20 @@ _OWN = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
     "spark.driver.memory": "2g",
+    "spark.python.daemon.module": "penstock.runtime.spark.daemon",
 }
 
 
-def _conf() -> SparkConf:
+def _conf(java_home: Path, settings: Mapping[str, str]) -> SparkConf:
     """What the JVM itself must be told when it starts."""
     conf = SparkConf(loadDefaults=False)
-    conf.set("spark.driver.memory", _OWN["spark.driver.memory"])
+    for key, value in settings.items():
+        conf.set(key, value)
     # The JVM moves bytes and starts often; its second compiler costs seconds at every start and gains nothing here.
-    conf.set("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+    options = ["-XX:TieredStopAtLevel=1", *archive_options(java_home, cache_folder())]
+    conf.set(
+        "spark.driver.extraJavaOptions", " ".join([*options, settings.get("spark.driver.extraJavaOptions", "")]).strip()
+    )
     return conf
 
 
@@ -51,24 +64,39 @@ def local_master() -> str:
     return "local[*,4]"
 
 
-def start_spark(master: str | None = None, log: Path | None = None) -> SparkSession:
-    """A Spark session of our own. log: a file that takes what the JVM prints. Raises PenstockError P0603, P0601."""
-    os.environ["JAVA_HOME"] = str(require_java())
+def start_spark(
+    master: str | None = None, log: Path | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A Spark session of our own. log: a file that takes what the JVM prints; settings: Spark's own, over those that
+    Penstock chooses. Raises PenstockError P0603, P0601."""
+    chosen = {**_OWN, **(settings or {})}
+    java_home = require_java()
+    os.environ["JAVA_HOME"] = str(java_home)
     # The data source's workers read the variable, the state operator's the setting: both before the JVM starts.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if SparkContext._gateway is None and SparkContext._active_spark_context is None:
         place = log or Path(tempfile.gettempdir()) / f"penstock-spark-{os.getpid()}.log"
         with place.open("ab") as output:
-            SparkContext._gateway = launch_gateway(_conf(), popen_kwargs={"stdout": output, "stderr": output})
+            SparkContext._gateway = launch_gateway(
+                _conf(java_home, chosen), popen_kwargs={"stdout": output, "stderr": output}
+            )
             SparkContext._jvm = SparkContext._gateway.jvm
     builder = SparkSession.builder.master(master or local_master()).appName("Penstock")
     builder = builder.config("spark.pyspark.python", sys.executable)
-    for key, value in _OWN.items():
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
     except Exception as error:
         raise PenstockError("P0601", f"Spark does not start: {first_line(error)}", cause=error) from error
+    threading.Thread(target=_wake, args=(spark.sparkContext,), name="penstock-wake", daemon=True).start()
+    return spark
+
+
+def _wake(context: SparkContext) -> None:
+    """Start the Python daemon while the first query is still being prepared; the answer does not matter."""
+    with suppress(Exception):
+        context.parallelize([0], 1).count()
 
 
 def job_session(spark: SparkSession, partitions: int) -> SparkSession:

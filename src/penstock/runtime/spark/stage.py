@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
-from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import MapState, ValueState
+import pyarrow as pa
 
-from penstock.physical.elements import Elements, decode, encode
+from penstock.physical.elements import Elements
 from penstock.physical.executor import Port, Result, StageExecutor, cut
 from penstock.physical.progress import SourceProgress
 from penstock.runtime.spark.folder import Job, job_version, load_job
@@ -27,6 +26,7 @@ from penstock.runtime.spark.packets import (
     read_elements,
     read_port,
     read_progress,
+    rejected_packet,
 )
 
 #: Executors of shards this process ran last: (job folder, stage, shard) -> (token, executor, chunk ids stored).
@@ -34,39 +34,48 @@ _MOST_WARM = 64
 _WARM: dict[tuple[str, int, int], tuple[str, StageExecutor, set[str]]] = {}
 
 
-class ShardRound:
-    """A round of one shard of stage `stage` of the job in `root`, over the state that Spark gives."""
+class ShardState(Protocol):
+    """Where a shard's state lies between batches."""
 
-    def __init__(self, root: str, stage: int, manifest: ValueState, chunks: MapState) -> None:
+    def manifest(self) -> dict[str, Any] | None:
+        """What `save` was given in the batch before."""
+
+    def chunk(self, name: str) -> pa.RecordBatch:
+        """A live chunk."""
+
+    def save(self, manifest: Mapping[str, Any], new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
+        """Leave `manifest`, and the chunks there were without `gone` and with `new`."""
+
+
+class ShardRound:
+    """A round of one shard of stage `stage` of the job in `root`."""
+
+    def __init__(self, root: str, stage: int, state: ShardState) -> None:
         self._root = root
         self._stage = stage
-        self._manifest = manifest
-        self._chunks = chunks
+        self._state = state
 
-    def run(self, key: int, rows: Iterable[Row]) -> Iterator[Row]:
-        """One round of the shard that `key` stands for."""
+    def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
+        """One round of the shard: the packets that came for it in, those that leave it out."""
         job, tables = load_job(self._root, job_version(self._root))
-        shard = job.keys.index(key)
         inputs: dict[Port, list[Elements]] = {}
         progress: dict[str, SourceProgress] = {}
         passing: list[Packet] = []
-        for row in rows:
-            blob = bytes(row["blob"])
-            if row["kind"] == "progress":
-                for name, seen in read_progress(blob).items():
+        for packet in packets:
+            if packet.kind == "progress":
+                for name, seen in read_progress(packet.blob).items():
                     progress[name] = progress.get(name, SourceProgress()).merge(seen)
                 continue
-            if row["kind"].startswith("port:"):
-                port = read_port(row["kind"])
+            if packet.kind.startswith("port:"):
+                port = read_port(packet.kind)
                 if job.plan.steps[port[0]].stage == self._stage:
-                    inputs.setdefault(port, []).extend(read_elements(blob))
+                    inputs.setdefault(port, []).extend(read_elements(packet.blob))
                     continue
-            passing.append(Packet(shard, row["kind"], blob))
+            passing.append(packet)
         executor, stored = self._executor(job, tables, shard)
         result = executor.run(inputs, progress)
         self._save(shard, executor, stored)
-        for packet in self._packets(job, executor, shard, result, passing):
-            yield Row(shard=job.keys[packet.shard], kind=packet.kind, blob=packet.blob)
+        yield from self._packets(job, executor, shard, result, passing)
 
     def _packets(
         self, job: Job, executor: StageExecutor, shard: int, result: Result, passing: list[Packet]
@@ -74,6 +83,8 @@ class ShardRound:
         yield from passing
         for query, answers in result.answers.items():
             yield from answer_packets(shard, query, answers)
+        if result.rejected:
+            yield rejected_packet(shard, result.rejected)
         outbox: dict[tuple[int, Port], list[Elements]] = {}
         for port, batches in result.onward.items():
             for elements in batches:
@@ -91,8 +102,7 @@ class ShardRound:
     # -- state -------------------------------------------------------------------------------------------------
 
     def _executor(self, job: Job, tables: dict[str, Elements], shard: int) -> tuple[StageExecutor, set[str]]:
-        found = self._manifest.get()
-        manifest = json.loads(found[0]) if found else None
+        manifest = self._state.manifest()
         # Taken out: an attempt that fails half way must not be gone on with.
         warm = _WARM.pop((self._root, self._stage, shard), None)
         if warm is not None and manifest is not None and warm[0] == manifest["token"]:
@@ -103,18 +113,15 @@ class ShardRound:
             executor.restore_marks(manifest["marks"])
             for name, synopsis in executor.synopses().items():
                 ids = manifest["chunks"][name]
-                synopsis.restore(manifest["synopses"][name], {i: self._chunk(f"{name}.{i}") for i in ids})
+                synopsis.restore(manifest["synopses"][name], {i: self._state.chunk(f"{name}.{i}") for i in ids})
                 stored |= {f"{name}.{i}" for i in ids}
         return executor, stored
-
-    def _chunk(self, name: str) -> Any:
-        (batch,) = decode(bytes(self._chunks.getValue((name,))[0]))
-        return batch
 
     def _save(self, shard: int, executor: StageExecutor, stored: set[str]) -> None:
         token = uuid.uuid4().hex
         manifest: dict[str, Any] = {"token": token, "marks": executor.marks(), "synopses": {}, "chunks": {}}
         live: set[str] = set()
+        new: dict[str, pa.RecordBatch] = {}
         for name, synopsis in executor.synopses().items():
             manifest["synopses"][name], chunks = synopsis.snapshot()
             manifest["chunks"][name] = list(chunks)
@@ -122,10 +129,8 @@ class ShardRound:
                 chunk = f"{name}.{i}"
                 live.add(chunk)
                 if chunk not in stored:
-                    self._chunks.updateValue((chunk,), (encode([batch]),))
-        for chunk in stored - live:
-            self._chunks.removeKey((chunk,))
-        self._manifest.update((json.dumps(manifest),))
+                    new[chunk] = batch
+        self._state.save(manifest, new, stored - live)
         while len(_WARM) >= _MOST_WARM:
             del _WARM[next(iter(_WARM))]
         _WARM[self._root, self._stage, shard] = (token, executor, live)

@@ -5,7 +5,7 @@ with the instants at which R may change. Nothing is incremental. A new operator 
 fails for an operator without one.
 """
 
-from penstock.testing.denotation import matching
+from penstock.testing.denotation import matching, results
 from penstock.testing.denotation.base import (
     Bag,
     Relation,
@@ -20,8 +20,9 @@ from penstock.testing.denotation.base import (
     windowed,
 )
 from penstock.testing.denotation.core import validity
+from penstock.testing.denotation.relations import content
 
 __all__ = [
-    "Bag", "Relation", "Stream", "World", "denote", "first_instant", "matching", "minus", "relation", "steps",
-    "validity", "values_of", "windowed",
+    "Bag", "Relation", "Stream", "World", "content", "denote", "first_instant", "matching", "minus", "relation",
+    "results", "steps", "validity", "values_of", "windowed",
 ]  # fmt: skip

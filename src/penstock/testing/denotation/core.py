@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import compress
+from typing import Any
 
 from penstock.algebra import (
     Aggregate,
     Algebra,
     Distinct,
     Join,
+    MultiJoin,
     Project,
-    RelationScan,
     RelationToStream,
     Select,
     StreamKind,
@@ -36,37 +37,12 @@ from penstock.testing.denotation.base import (
     windowed,
 )
 from penstock.testing.values import Row, key_of
-from penstock.types import BEGIN, END
+from penstock.types import END
 
 
 @denote.register
 def _(node: StreamScan, world: World) -> Stream:
     return Stream([(ts, tuple(row[c] for c in node.columns)) for ts, row in world.rows[node.source.name]])
-
-
-@denote.register
-def _(node: RelationScan, world: World) -> Relation:
-    """The updates up to τ, one after the other in order of (timestamp, arrival). A `-` takes away the oldest row that
-    is equal in all columns but the timestamp and the operation; when there is none it does nothing."""
-    source = node.source
-    updates = sorted(world.rows[source.name], key=lambda update: update[0])
-    values = [i for i in range(len(source.columns)) if i not in (source.timestamp, source.operation)]
-
-    def content(row: Row) -> Row:
-        return key_of(tuple(row[i] for i in values))
-
-    def at(tau: int) -> Bag:
-        held: Bag = []
-        for ts, row in updates:
-            if ts > tau:
-                break
-            if source.operation is None or row[source.operation] == "+":
-                held.append(row)
-            elif (place := next((i for i, h in enumerate(held) if content(h) == content(row)), None)) is not None:
-                del held[place]
-        return [tuple(row[c] for c in node.columns) for row in held]
-
-    return Relation(frozenset(ts for ts, _ in updates if ts != BEGIN), at)
 
 
 @denote.register
@@ -83,12 +59,10 @@ def validity(window: Window, ts: int) -> tuple[int, int]:
     end = END if length is None else ts + length
     if window.slide is None:
         return ts, end
-    return _boundary(ts, window.slide, window.align), (
-        END if end == END else _boundary(end, window.slide, window.align)
-    )
+    return boundary(ts, window.slide, window.align), (END if end == END else boundary(end, window.slide, window.align))
 
 
-def _boundary(tick: int, slide: int, align: int) -> int:
+def boundary(tick: int, slide: int, align: int) -> int:
     """⌈tick⌉s: the smallest k·slide + align that is not before `tick`."""
     return align - (align - tick) // slide * slide
 
@@ -122,18 +96,51 @@ def _(node: Join, world: World) -> Relation:
     """The nested loop. A NULL key joins nothing; NaN joins NaN, and -0.0 joins 0.0."""
     left, right = relation(node.left, world), relation(node.right, world)
 
-    def matches(one: Row, other: Row) -> bool:
-        keys = [(one[i], other[j]) for i, j in node.equal]
-        return all(a is not None and b is not None and key_of((a,)) == key_of((b,)) for a, b in keys)
-
     def at(tau: int) -> Bag:
         others = right.at(tau)
-        pairs = [one + other for one in left.at(tau) for other in others if matches(one, other)]
+        pairs = [one + other for one in left.at(tau) for other in others if same_key(node, one, other)]
         if node.residual is None:
             return pairs
         return [row for row, value in zip(pairs, values_of(node.residual, pairs), strict=True) if value is True]
 
     return Relation(left.instants | right.instants, at)
+
+
+def same_key(node: Join, one: Row, other: Row) -> bool:
+    """Whether two rows agree on the equi-join's columns."""
+    keys = [(one[i], other[j]) for i, j in node.equal]
+    return all(a is not None and b is not None and key_of((a,)) == key_of((b,)) for a, b in keys)
+
+
+@denote.register
+def _(node: MultiJoin, world: World) -> Relation:
+    """The nested loops, the classes checked as soon as they can be."""
+    members = [relation(member, world) for member in node.members]
+
+    def agree(one: Any, other: Any) -> bool:
+        return one is not None and other is not None and key_of((one,)) == key_of((other,))
+
+    def fits(rows: list[Row], more: Row) -> bool:
+        number = len(rows)
+        return all(
+            agree(rows[k][theirs], more[mine])
+            for places in node.classes
+            if (mine := places[number]) is not None
+            for k, theirs in enumerate(places[:number])
+            if theirs is not None
+        )
+
+    def at(tau: int) -> Bag:
+        combinations: list[list[Row]] = [[]]
+        for member in members:
+            rows = member.at(tau)
+            combinations = [[*c, row] for c in combinations for row in rows if fits(c, row)]
+        joined: Bag = [tuple(value for row in c for value in row) for c in combinations]
+        if node.residual is None:
+            return joined
+        return [row for row, value in zip(joined, values_of(node.residual, joined), strict=True) if value is True]
+
+    return Relation(frozenset().union(*(member.instants for member in members)), at)
 
 
 @denote.register
@@ -181,7 +188,7 @@ def _(node: RelationToStream, world: World) -> Stream:
         return Stream([])
     period = evaluation_period(node)
     if period is not None:
-        evaluated: Iterable[int] = range(_boundary(start, *period), world.final + 1, period[0])
+        evaluated: Iterable[int] = range(boundary(start, *period), world.final + 1, period[0])
     else:
         changed = {tau for tau, before, now in course if minus(now, before) or minus(before, now)}
         evaluated = sorted(changed | set(_arrivals(node, world)))

@@ -1,0 +1,52 @@
+"""Relation-to-stream operators: ISTREAM, DSTREAM, RSTREAM, with RESTORE, and WSTREAM (LANGUAGE 4.3)."""
+
+from __future__ import annotations
+
+from penstock.algebra import Algebra, Distinct, Pattern, RelationToStream, Restored, Results, StreamKind
+from penstock.algebra.r2s import evaluation_period
+from penstock.algebra.results import has_lives, not_to_be_kept, without_slide
+from penstock.language.binder.context import Context
+from penstock.language.binder.windows import bind_window
+from penstock.language.queries import StreamOperator, ToStream
+
+
+def to_stream(operator: ToStream, node: Algebra, context: Context) -> Algebra:
+    """`operator` over the relation `node`. Raises Refused after P0307, P0318 or P0319."""
+    kind = operator.operator
+    if node.is_stream:
+        hint = f"leave out {kind.value}, or give the inner stream a window in FROM"
+        context.fail("P0307", f"{kind.value} over a stream: it needs a relation", operator.span, hint)
+    if operator.restore is not None:
+        return _restored(operator, node, context)
+    if kind is StreamOperator.WSTREAM:
+        return _windowed(operator, node, context)
+    return RelationToStream(node, StreamKind[kind.name])
+
+
+def _windowed(operator: ToStream, node: Algebra, context: Context) -> Algebra:
+    """WSTREAM(R)[w]: the window w over all results of R seen as monotonic."""
+    if operator.window is None:
+        context.fail("P0318", "WSTREAM needs a window behind it", operator.span, "WSTREAM(...)[ROWS 10]")
+    unfit = not_to_be_kept(node)
+    if unfit is not None:
+        shown = "DISTINCT" if isinstance(unfit, Distinct) else type(unfit).__name__
+        hint = "a result kept beyond its time would not answer the query any more; window its ISTREAM if you want that"
+        context.fail("P0318", f"WSTREAM over {shown}", operator.span, hint)
+    results = Results(node) if has_lives(node) else RelationToStream(node, StreamKind.ISTREAM)
+    return bind_window(operator.window, results, context)
+
+
+def _restored(operator: ToStream, node: Algebra, context: Context) -> Algebra:
+    kind = operator.operator
+    assert operator.restore is not None
+    if kind not in (StreamOperator.ISTREAM, StreamOperator.RSTREAM):
+        message = f"{kind.value} RESTORE: only ISTREAM and RSTREAM restore results"
+        context.fail("P0319", message, operator.restore.span)
+    reported = RelationToStream(node, StreamKind[kind.name])
+    period = evaluation_period(reported)
+    if period is None:
+        hint = "results get lost between slide boundaries only: give all windows of the query the same SLIDE"
+        context.fail("P0319", "RESTORE needs one common SLIDE", operator.restore.span, hint)
+    continual = without_slide(node)
+    by_life = has_lives(continual) and continual.pattern is not Pattern.STRICT
+    return Restored(reported, continual, *period, by_life)

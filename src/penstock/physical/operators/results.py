@@ -1,0 +1,136 @@
+"""Results counted one by one: what WSTREAM windows, and what RESTORE gives back (LANGUAGE 4.3, `[golab 3.3.3, 3.3.4]`).
+
+`Results` makes a stream of all comings. `ShortLives` picks the elements without a slide boundary in their validity,
+which rounding to SLIDE would lose; `ShortChanges` finds them among the changes of a relation whose ends are not known
+when its tuples come, the oldest of equal tuples going first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, concat, round_up
+from penstock.physical.fingerprints import fingerprints
+from penstock.physical.kernels import argsort_code_time, group_codes
+from penstock.physical.operators.changes import from_start
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.pending import Early
+from penstock.physical.plan import ResultsSpec, ShortChangesSpec, ShortLivesSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.slots import SlotTable
+from penstock.types import BEGIN, END
+
+
+class Results(Operator):
+    """State: what holds from the beginning of time, until time begins."""
+
+    def __init__(self, spec: ResultsSpec) -> None:
+        self._first = Early()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"first": self._first.queue}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        coming = elements.filter(elements.signs > 0)
+        always = coming.ts <= BEGIN
+        self._first.add(coming.filter(always))
+        return _told(coming.filter(~always))
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        if moment.start is None:
+            self._first.hold()
+            return []
+        held = self._first.until(BEGIN)
+        return _told(from_start(held, moment.start)) if held is not None else []
+
+
+def _told(elements: Elements) -> list[Elements]:
+    if not len(elements):
+        return []
+    return [Elements(elements.columns, elements.ts, np.full(len(elements), END, np.int64), elements.sign)]
+
+
+class ShortLives(Operator):
+    """State: what was short-lived, until its boundary."""
+
+    def __init__(self, spec: ShortLivesSpec) -> None:
+        self._spec = spec
+        self._early = Early()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"early": self._early.queue}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        behind = round_up(elements.ts, self._spec.slide, self._spec.align)
+        short = np.flatnonzero((elements.exp <= behind) & (elements.ts > BEGIN))
+        chosen = elements.take(short)
+        self._early.add(Elements(chosen.columns, behind[short], np.full(len(short), END, np.int64), chosen.sign))
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        due = self._early.until(moment.heartbeat)
+        return [due] if due is not None else []
+
+
+@nb.njit(cache=True)
+def _follow(slots, behind, signs, order, count, base, period, gone, short):  # type: ignore[no-untyped-def]
+    """Feed netted changes, sorted by (slot, time), to the counts; short[e] becomes how many lives that event e ends
+    began after the last boundary. behind: the boundary at or after each event."""
+    for j in range(order.shape[0]):
+        e = order[j]
+        slot = slots[e]
+        if period[slot] != behind[e]:
+            period[slot] = behind[e]
+            base[slot] = count[slot]
+            gone[slot] = 0
+        count[slot] += signs[e]
+        short[e] = 0
+        if signs[e] < 0:
+            before = max(0, gone[slot] - base[slot])
+            gone[slot] -= signs[e]
+            short[e] = max(0, gone[slot] - base[slot]) - before
+
+
+class ShortChanges(Operator):
+    """State: per tuple, integer lanes [copies, copies at the last boundary, the boundary to come, copies gone since];
+    and what was short-lived, until its boundary. A tuple that is gone may be forgotten: then all copies of the last
+    boundary have gone, and any further one is short-lived."""
+
+    def __init__(self, spec: ShortChangesSpec) -> None:
+        self._spec = spec
+        self._tuples = SlotTable(4, 0, spec.types)
+        self._fresh: list[Elements] = []
+        self._early = Early()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"tuples": self._tuples, "early": self._early.queue}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._fresh.append(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        if self._fresh:
+            self._take(concat(self._fresh))
+            self._fresh = []
+        due = self._early.until(moment.heartbeat)
+        return [due] if due is not None else []
+
+    def _take(self, events: Elements) -> None:
+        first, second = fingerprints(events.columns, len(events))
+        codes, heads = group_codes(first, second)
+        chosen = pa.array(heads)
+        slots = self._tuples.slots(first[heads], second[heads], [c.take(chosen) for c in events.columns])
+        behind = round_up(events.ts, self._spec.slide, self._spec.align)
+        short = np.empty(len(events), np.int64)
+        order = argsort_code_time(slots[codes], events.ts)
+        _follow(slots[codes], behind, events.signs, order, *self._tuples.integers, short)
+        self._tuples.touch(slots)
+        self._tuples.shrink()
+        lost = np.flatnonzero(short)
+        taken = events.take(lost)
+        self._early.add(Elements(taken.columns, behind[lost], np.full(len(lost), END, np.int64), short[lost]))

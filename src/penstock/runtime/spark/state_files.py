@@ -1,0 +1,175 @@
+"""The state of a shard as memory-mapped Arrow files under the checkpoint.
+
+Per batch and shard one data file holds the chunks that are new, one after the other, and one manifest names every live
+chunk with its file and place. Batch b starts from the newest manifest before b and writes its own under a temporary
+name, renamed when whole: a batch that is run again starts from the same state, whatever an earlier attempt left. What
+nothing names any more is removed one batch later, when Spark has committed the one that let it go.
+
+Reading a chunk maps it: a worker reads what it touches and workers share the pages (DESIGN 3, the hot copy). Files of
+which little is alive are rewritten, and so are the smallest when there are many. Compared with Spark's own store this
+spares every batch the start of stateful tasks, a socket per state variable and a
+commit (docs/decisions/spark-runtime.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.physical.elements import decode, encode
+
+#: The layout of manifests and data files. A state of another number is refused, never guessed at.
+FORMAT = 1
+#: Rewrite a file when less than this part of it is alive.
+_LEAST_ALIVE = 0.25
+#: Rewrite the smaller half of the files when there are more than this.
+_MOST_FILES = 48
+
+
+class StateFiles:
+    """The state of one shard of one stage, as batch `batch` finds and leaves it."""
+
+    def __init__(self, root: str, stage: int, shard: int, batch: int) -> None:
+        self._folder = Path(root) / "state" / str(stage) / str(shard)
+        self._batch = batch
+        self._maps: dict[str, pa.Buffer] = {}
+        self._previous = self._newest_before(batch)
+        self._files: dict[str, dict[str, list[int]]] = {}
+        if self._previous is not None:
+            self._files = {f: dict(chunks) for f, chunks in self._previous["files"].items()}
+
+    def manifest(self) -> dict[str, Any] | None:
+        """What the stage noted in the batch before; None at the beginning. Raises PenstockError P0605."""
+        return None if self._previous is None else self._previous["stage"]
+
+    def chunk(self, name: str) -> pa.RecordBatch:
+        """A live chunk by name. Raises PenstockError P0605 when its file is damaged."""
+        file = next(f for f, chunks in self._files.items() if name in chunks)
+        try:
+            (batch,) = decode(self._bytes(file, name))
+        except (OSError, pa.ArrowInvalid, ValueError) as error:
+            raise _damaged(self._folder / file, error) from error
+        return batch
+
+    def save(self, manifest: Mapping[str, Any], new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
+        """Leave `manifest` and the live chunks: those before without `gone`, and `new`."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for chunks in self._files.values():
+            for name in gone & chunks.keys():
+                del chunks[name]
+        blobs: dict[str, bytes | pa.Buffer] = {name: encode([batch]) for name, batch in new.items()}
+        for file in self._to_rewrite():
+            blobs |= {name: self._bytes(file, name) for name in self._files[file]}
+            self._files[file] = {}
+        if blobs:
+            self._write_data(f"{self._batch:09d}-{manifest['token'][:12]}.arrow", blobs)
+        before = set(self._previous["files"]) if self._previous else set()
+        self._files = {f: chunks for f, chunks in self._files.items() if chunks}
+        found = {"format": FORMAT, "stage": manifest, "files": self._files, "dead": sorted(before - self._files.keys())}
+        self._write(self._manifest_path(self._batch), json.dumps(found).encode())
+        self._remove_old()
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def _newest_before(self, batch: int) -> dict[str, Any] | None:
+        numbers = [n for n in _numbers(self._folder) if n < batch]
+        if not numbers:
+            return None
+        path = self._manifest_path(max(numbers))
+        try:
+            found: dict[str, Any] = json.loads(path.read_text())
+            number = found["format"]
+        except (OSError, ValueError, KeyError) as error:
+            raise _damaged(path, error) from error
+        if number != FORMAT:
+            raise PenstockError(
+                "P0605", f"the state in {path.parent} has format {number}, this version reads format {FORMAT}",
+                hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
+            )  # fmt: skip
+        return found
+
+    def _bytes(self, file: str, name: str) -> pa.Buffer:
+        if file not in self._maps:
+            with pa.memory_map(str(self._folder / file)) as mapped:
+                self._maps[file] = mapped.read_buffer()
+        start, length, checksum = self._files[file][name]
+        whole = start + length <= self._maps[file].size
+        found = self._maps[file].slice(start, length) if whole else pa.py_buffer(b"")
+        if not whole or zlib.crc32(found) != checksum:
+            raise ValueError(f"the {length} bytes from {start} on are not those that were written")
+        return found
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def _to_rewrite(self) -> list[str]:
+        """Files of which little is alive; the smaller half when there are many."""
+        alive = {
+            file: sum(length for _, length, _ in chunks.values()) for file, chunks in self._files.items() if chunks
+        }
+        sizes = {file: (self._folder / file).stat().st_size for file in alive}
+        chosen = {file for file in alive if alive[file] < _LEAST_ALIVE * sizes[file]}
+        if len(alive) > _MOST_FILES:
+            chosen |= set(sorted(alive, key=lambda file: (alive[file], file))[: len(alive) // 2])
+        return sorted(chosen)
+
+    def _write_data(self, file: str, blobs: Mapping[str, bytes | pa.Buffer]) -> None:
+        place, chunks = 0, {}
+        with (self._folder / file).open("wb") as output:
+            for name, blob in blobs.items():
+                # Arrow wants buffers at multiples of 8 bytes; 64 keeps them off shared cache lines.
+                padding = -place % 64
+                output.write(b"\0" * padding)
+                length = output.write(blob)
+                chunks[name] = [place + padding, length, zlib.crc32(blob)]
+                place += padding + length
+        self._files[file] = chunks
+
+    def _write(self, path: Path, data: bytes) -> None:
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_bytes(data)
+        temporary.replace(path)
+
+    def _remove_old(self) -> None:
+        """The batch before is committed, or this one would not run: what only older ones named can go."""
+        if self._previous is None:
+            return
+        for file in self._previous["dead"]:
+            (self._folder / file).unlink(missing_ok=True)
+        numbers = sorted(n for n in _numbers(self._folder) if n < self._batch)
+        for number in numbers[:-1]:
+            self._manifest_path(number).unlink(missing_ok=True)
+
+    def _manifest_path(self, batch: int) -> Path:
+        return self._folder / f"{batch:09d}.json"
+
+
+def sweep(root: Path) -> None:
+    """Remove what attempts that failed have left. Only while no task runs."""
+    for folder in root.glob("state/*/*"):
+        named: set[str] = set()
+        for number in _numbers(folder):
+            found = json.loads((folder / f"{number:09d}.json").read_text())
+            named |= {*found.get("files", ()), *found.get("dead", ())}
+        for path in folder.iterdir():
+            if path.suffix == ".tmp" or (path.suffix == ".arrow" and path.name not in named):
+                path.unlink()
+
+
+def _numbers(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        return []
+    return [int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()]
+
+
+def _damaged(path: Path, error: BaseException) -> PenstockError:
+    return PenstockError(
+        "P0605", f"the state file {path} is damaged: {error}", cause=error,
+        hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
+    )  # fmt: skip

@@ -1,0 +1,60 @@
+"""Declared relations: the updates up to τ, one after the other (LANGUAGE 3).
+
+What an update may not do is told as a reason, and then the relation stays as it is: a `-` of a row that is not there, a
+`+` of a primary key that is, a key of a NON RETROACTIVE relation used again, a key that occurs twice in a static one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.algebra import RelationScan, Source
+from penstock.testing.denotation.base import Bag, Relation, World, denote
+from penstock.testing.values import Row, key_of
+from penstock.types import BEGIN
+
+
+@denote.register
+def _(node: RelationScan, world: World) -> Relation:
+    updates = sorted(world.rows[node.source.name], key=lambda update: update[0])
+
+    def at(tau: int) -> Bag:
+        held, _ = content(node.source, [row for ts, row in updates if ts <= tau])
+        return [tuple(row[c] for c in node.columns) for row in held]
+
+    return Relation(frozenset(ts for ts, _ in updates if ts != BEGIN), at)
+
+
+def content(source: Source, updates: Sequence[Row]) -> tuple[Bag, list[str]]:
+    """The rows that `updates`, in order of (timestamp, arrival), leave, and why some of them did nothing."""
+    held: Bag = []
+    used: set[Row] = set()
+    reasons: list[str] = []
+
+    def place(row: Row) -> int | None:
+        return next((i for i, h in enumerate(held) if _identity(source, h) == _identity(source, row)), None)
+
+    for row in updates:
+        found = place(row)
+        if source.operation is not None and row[source.operation] == "-":
+            if found is None:
+                reasons.append("no such row to delete")
+            else:
+                used.add(_identity(source, held.pop(found)))
+        elif not source.primary_key:
+            held.append(row)
+        elif found is not None and (source.is_static or source.operation is not None):
+            reasons.append("duplicate primary key")
+        elif found is not None:
+            held[found] = row
+        elif source.non_retroactive and _identity(source, row) in used:
+            reasons.append("primary key used again after its deletion")
+        else:
+            held.append(row)
+    return held, reasons
+
+
+def _identity(source: Source, row: Row) -> Row:
+    """What a `-` names a row by: its primary key, or all its columns but the timestamp and the operation."""
+    rest = [i for i in range(len(row)) if i not in (source.timestamp, source.operation)]
+    return key_of(tuple(row[i] for i in source.primary_key or rest))

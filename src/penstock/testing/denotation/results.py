@@ -1,0 +1,116 @@
+"""What WSTREAM and RESTORE count: the lives of results (LANGUAGE 4.3, `[golab 3.3.3, 3.3.4]`)."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from functools import singledispatch
+from itertools import compress
+
+from penstock.algebra import Algebra, Join, Project, RelationScan, Restored, Results, Select, UnionAll, Window
+from penstock.algebra.nodes import is_static
+from penstock.testing.denotation.base import (
+    Stream,
+    World,
+    denote,
+    first_instant,
+    minus,
+    relation,
+    steps,
+    values_of,
+)
+from penstock.testing.denotation.core import boundary, same_key, validity
+from penstock.testing.values import Row, key_of
+from penstock.types import BEGIN, END
+
+#: (start, end, row): the row is in R(τ) once for start ≤ τ < end.
+Life = tuple[int, int, Row]
+
+
+@denote.register
+def _(node: Results, world: World) -> Stream:
+    start = first_instant(node, world)
+    if start is None:
+        return Stream([])
+    return Stream([(max(begin, start), row) for begin, end, row in lives(node.input, world) if end > start])
+
+
+@denote.register
+def _(node: Restored, world: World) -> Stream:
+    """Beside what is reported anyway, every life without a boundary in it, at the boundary behind it."""
+    reported = denote(node.reported, world)
+    assert isinstance(reported, Stream)
+    found = lives(node.continual, world) if node.by_life else _lives_of_bag(node, world)
+    short = [
+        (boundary(begin, node.slide, node.align), row)
+        for begin, end, row in found
+        if end != END and begin != BEGIN and end <= boundary(begin, node.slide, node.align)
+    ]
+    return Stream(reported.elements + short)
+
+
+def _lives_of_bag(node: Restored, world: World) -> list[Life]:
+    """The lives that the course of R allows: of equal tuples the oldest goes first."""
+    found: list[Life] = []
+    alive: defaultdict[Row, deque[int]] = defaultdict(deque)
+    for tau, before, now in steps(relation(node.continual, world), first_instant(node, world)):
+        found += [(alive[key_of(row)].popleft(), tau, row) for row in minus(before, now)]
+        for row in minus(now, before):
+            alive[key_of(row)].append(tau)
+    return found
+
+
+def lives(node: Algebra, world: World) -> list[Life]:
+    """The lives of a relation that has them."""
+    if is_static(node):
+        return [(BEGIN, END, row) for row in relation(node, world).at(0)]
+    return [life for life in _lives(node, world) if life[0] < life[1]]
+
+
+@singledispatch
+def _lives(node: Algebra, world: World) -> list[Life]:
+    raise TypeError(f"the results of {type(node).__name__} have no lives")
+
+
+@_lives.register
+def _(node: Window, world: World) -> list[Life]:
+    below = denote(node.input, world)
+    assert isinstance(below, Stream)
+    return [(*validity(node, ts), row) for ts, row in below.elements]
+
+
+@_lives.register
+def _(node: RelationScan, world: World) -> list[Life]:
+    return [(ts, END, tuple(row[c] for c in node.columns)) for ts, row in world.rows[node.source.name]]
+
+
+@_lives.register
+def _(node: Select, world: World) -> list[Life]:
+    below = lives(node.input, world)
+    kept = [value is True for value in values_of(node.predicate, [row for _, _, row in below])]
+    return list(compress(below, kept))
+
+
+@_lives.register
+def _(node: Project, world: World) -> list[Life]:
+    below = lives(node.input, world)
+    columns = [values_of(e, [row for _, _, row in below]) for e in node.expressions]
+    return [(begin, end, tuple(c[i] for c in columns)) for i, (begin, end, _) in enumerate(below)]
+
+
+@_lives.register
+def _(node: UnionAll, world: World) -> list[Life]:
+    return [life for member in node.members for life in lives(member, world)]
+
+
+@_lives.register
+def _(node: Join, world: World) -> list[Life]:
+    others = lives(node.right, world)
+    pairs = [
+        (max(one[0], other[0]), min(one[1], other[1]), one[2] + other[2])
+        for one in lives(node.left, world)
+        for other in others
+        if same_key(node, one[2], other[2])
+    ]
+    if node.residual is None:
+        return pairs
+    return [p for p, value in zip(pairs, values_of(node.residual, [p[2] for p in pairs]), strict=True) if value is True]

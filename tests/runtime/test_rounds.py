@@ -1,0 +1,95 @@
+"""Rounds as files: one at a time, whole, the same after a restart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.algebra.scans import Scan, Source
+from penstock.language import bind_script
+from penstock.runtime.spark.folder import Folder, Intake
+from penstock.runtime.spark.rounds import Rounds, read_piece
+from penstock.tree import walk
+
+
+def source_of(data: Path, watch: bool = False) -> Source:
+    option = ", watch 'true'" if watch else ""
+    script = f"""CREATE STREAM S (ts BIGINT) FROM FILES (path '{data}', format 'parquet'{option}) TIMESTAMP BY ts;
+    CREATE QUERY q AS SELECT ts FROM S;"""
+    (query,) = bind_script(script).queries
+    return next(node.source for node in walk(query.root) if isinstance(node, Scan))
+
+
+def write(data: Path, number: int) -> None:
+    data.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"ts": pa.array([number], pa.int64())}), data / f"{number:03d}.parquet")
+
+
+def opened(tmp_path: Path, watch: bool = False) -> Rounds:
+    folder = Folder(tmp_path / "job")
+    folder.root.mkdir(exist_ok=True)
+    return Rounds(folder, Intake((source_of(tmp_path / "data", watch),), frozenset(), 1, 2))
+
+
+def paths(rounds: Rounds, number: int) -> list[str]:
+    files = sorted((rounds.place / f"{number:09d}").glob("*.json"))
+    return [Path(split.path).name for file in files for split in read_piece(file.read_bytes()).splits]
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 20
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return holds()
+
+
+def test_one_round_at_a_time(tmp_path: Path) -> None:
+    for number in range(3):
+        write(tmp_path / "data", number)
+    rounds = opened(tmp_path)
+    assert [p.name for p in rounds.place.iterdir()] == ["000000001"]
+    rounds.delivered(1)
+    rounds.delivered(1)
+    assert sorted(p.name for p in rounds.place.iterdir()) == ["000000001", "000000002"]
+    assert (paths(rounds, 1), paths(rounds, 2)) == (["000.parquet"], ["001.parquet"])
+    rounds.stop()
+
+
+def test_a_restart_goes_on_where_the_last_run_was(tmp_path: Path) -> None:
+    for number in range(4):
+        write(tmp_path / "data", number)
+    first = opened(tmp_path)
+    first.delivered(1)
+    first.stop()
+    # Killed between the mark and the folder: the round is made again.
+    (first.place / "000000002").rename(tmp_path / "gone")
+    again = opened(tmp_path)
+    assert paths(again, 2) == ["001.parquet"]
+    again.delivered(2)
+    assert paths(again, 3) == ["002.parquet"]
+    again.stop()
+
+
+def test_files_that_appear_later_make_a_round(tmp_path: Path) -> None:
+    write(tmp_path / "data", 0)
+    rounds = opened(tmp_path, watch=True)
+    rounds.delivered(1)
+    assert not (rounds.place / "000000002").exists()
+    write(tmp_path / "data", 1)
+    assert eventually(lambda: (rounds.place / "000000002").exists())
+    assert paths(rounds, 2) == ["001.parquet"]
+    rounds.stop()
+
+
+def test_old_rounds_are_removed(tmp_path: Path) -> None:
+    for number in range(9):
+        write(tmp_path / "data", number)
+    rounds = opened(tmp_path)
+    for number in range(1, 9):
+        rounds.delivered(number)
+    assert sorted(p.name for p in rounds.place.iterdir())[0] == "000000005"
+    rounds.stop()
