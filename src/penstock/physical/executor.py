@@ -182,6 +182,8 @@ class StageExecutor:
 
 def cut(elements: Elements, exchange: Exchange, shards: int, sender: int) -> list[tuple[int, Elements]]:
     """`elements` by receiving shard. Rows that lie anyhow go to a shard that the sender's number names."""
+    if exchange.everywhere:
+        return [(shard, elements) for shard in range(shards)]
     if exchange.key is None:
         return [(sender % shards, elements)]
     if not exchange.key or shards == 1:

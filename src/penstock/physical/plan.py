@@ -321,9 +321,11 @@ class Exchange:
     """How the rows of an edge are cut over the shards of the receiving stage.
 
     key: columns hashed; () sends all to shard 0; None leaves rows where the sender's task number puts them.
+    everywhere: a copy goes to every shard, which only a join with a relation of one row asks for.
     """
 
     key: tuple[int, ...] | None
+    everywhere: bool = False
 
 
 @dataclass(frozen=True)

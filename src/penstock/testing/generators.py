@@ -271,7 +271,7 @@ class _Maker:
         if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
             other, _ = self.select(columns, False, depth)
             text = f"{text} UNION ALL {other}"
-        elif r2s and self.choices.chance(20):
+        elif r2s and self.choices.chance(20) and "SELECT" not in text.removeprefix("SELECT").partition(" FROM ")[0]:
             verb = "SELECT DISTINCT " if text.startswith("SELECT DISTINCT ") else "SELECT "
             items, _, rest = text.removeprefix(verb).partition(" FROM ")
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
@@ -402,6 +402,8 @@ class _Maker:
         if wanted is None:
             count = self.choices.integer(1, 3)
             chosen = [self.expression(scope) for _ in range(count)]
+            if self.choices.chance(self.flavour.subquery // 3):
+                chosen.append(Matching(self).value(scope))
         else:
             chosen = [self.of_type(scope, column.type) for column in wanted]
         columns = tuple(Column(f"c{i}", type_) for i, (_, type_) in enumerate(chosen))
@@ -428,6 +430,10 @@ class _Maker:
         tail = f" GROUP BY {', '.join(text for text, _ in keys)}" if keys else ""
         if self.choices.chance(20):
             tail += f" HAVING COUNT(*) {self.choices.pick(('> 1', '< 2', '= 0'))}"
+        elif (plain := tuple(Column(*key) for key in keys if key in [(c.name, c.type) for c in scope])) and (
+            self.choices.chance(self.flavour.subquery // 2)
+        ):
+            tail += f" HAVING {Matching(self).condition(plain, 1)}"
         return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns, tail
 
     def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:

@@ -36,6 +36,16 @@ class Matching:
         shape = self.maker.choices.pick(("{}", "NOT {}", "({} OR {other})", "({} IS NULL)", "NOT ({} AND {other})"))
         return shape.format(text, other=self.maker.predicate(scope))
 
+    def value(self, scope: tuple[Column, ...]) -> tuple[str, str]:
+        """A subquery in the select list: a scalar one, or a condition as a value; and its type."""
+        if self.maker.choices.chance(40):
+            return self.maker.choices.pick((self.exists, self.membership))(scope, 1), "BOOLEAN"
+        columns, text, where = self.inner(scope, 70)
+        tail = f" WHERE {' AND '.join(where)}" if where else ""
+        column = self.maker.choices.pick(columns)
+        call, type_ = self.maker.choices.pick((("COUNT(*)", "BIGINT"), (f"MAX({column.name})", column.type)))
+        return f"(SELECT {call} FROM {text}{tail})", type_
+
     def inner(self, scope: tuple[Column, ...], correlated: int) -> tuple[tuple[Column, ...], str, list[str]]:
         """The columns, FROM and correlation of a subquery."""
         columns, text = self.maker.source(1)

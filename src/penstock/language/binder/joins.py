@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from penstock.algebra import Algebra, Join, OuterJoin, OuterKind, Project, Select, SemiJoin, SemiKind
 from penstock.algebra.join import Pairs
 from penstock.algebra.nodes import common_domain
-from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjunction, conjuncts, remap
+from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjunction, conjuncts, remap
 from penstock.expressions.text import to_sql
 from penstock.language.binder.context import Context
 from penstock.language.binder.inputs import Inputs
@@ -133,6 +133,8 @@ def _keyed(left: Algebra, right: Algebra, conditions: Iterable[Expression]) -> _
     residual: list[Expression] = []
     for condition in conditions:
         pair = _equality(condition, one.width)
+        if isinstance(condition, Literal) and condition.value is True:
+            continue
         if pair is None:
             residual.append(condition)
         elif (keys := (one.key(pair[0]), other.key(pair[1]))) not in equal:
