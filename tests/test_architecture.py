@@ -184,7 +184,9 @@ def test_a_file_stays_small_and_clean(path: Path) -> None:
 @pytest.mark.parametrize("code", CODES)
 def test_every_error_code_is_tested_and_documented(code: str) -> None:
     this = Path(__file__).resolve()
-    tests = [path for path in (ROOT / "tests").rglob("*") if path.suffix in (".py", ".cqltest") and path != this]
+    tests = [
+        path for path in (ROOT / "tests").rglob("*") if path.suffix in (".py", ".cqltest", ".txt") and path != this
+    ]
     assert any(code in path.read_text(encoding="utf-8") for path in tests), f"no test names {code}"
     assert f"`{code}`" in (ROOT / "docs" / "errors.md").read_text(encoding="utf-8"), f"docs/errors.md lacks {code}"
 

@@ -36,6 +36,8 @@ SHAPES = (
     "SELECT k, s, COUNT(*) AS n, SUM(a) AS t, MIN(s) AS lo, MAX(d) AS hi, SUM(m) AS u FROM {S} AS S GROUP BY k, s",
     "SELECT COUNT(*) AS n, COUNT(a) AS c, COUNT(DISTINCT k) AS u, SUM(a) AS t, AVG(a) AS v FROM {S} AS S",
     "SELECT k, STDDEV(a) AS e, VAR_POP(d) AS v, SUM(DISTINCT a) AS t FROM {S} AS S GROUP BY k",
+    "SELECT k, MEDIAN(a) AS m, MEDIAN(DISTINCT a) AS d, QUANTILE(a, 0.3) AS q FROM {S} AS S GROUP BY k",
+    "SELECT k, ARRAY_AGG(a) AS e, FIRST(s) AS f, LAST(s) AS l FROM {S} AS S GROUP BY k",
     "SELECT k, COUNT(*) FILTER (WHERE a > 1) AS n, MAX(a) FILTER (WHERE s = 'a') AS x FROM {S} AS S GROUP BY k",
     "SELECT k, COUNT(*) AS n FROM {S} AS S GROUP BY k HAVING COUNT(*) > 1 AND SUM(a) > 1",
     "SELECT DISTINCT k, s FROM {S} AS S",
@@ -78,6 +80,13 @@ SHAPES = (
     "SELECT a FROM {S} AS S WHERE (SELECT MAX(b) FROM {T} AS T) IN (SELECT R.k FROM R)",
     "SELECT a FROM {S} AS S WHERE a > (SELECT COUNT(*) FROM {T} AS T WHERE T.k = S.k AND b > (SELECT MIN(R.k) FROM R))",
 )
+#: What DuckDB calls otherwise, or leaves open.
+DUCKDB = {
+    "QUANTILE(": "QUANTILE_CONT(",
+    "ARRAY_AGG(a)": "LIST(a ORDER BY a) FILTER (WHERE a IS NOT NULL)",
+    "FIRST(s)": "LIST(s ORDER BY ts, s NULLS FIRST)[1]",
+    "LAST(s)": "LIST(s ORDER BY ts, s NULLS FIRST)[-1]",
+}
 
 
 def worlds(draw: random.Random) -> dict[str, pa.Table]:
@@ -105,6 +114,8 @@ def filled(shape: str, windows: dict[str, str], tau: int | None) -> str:
     if tau is None:
         return shape.format(**{name: f"{name} {window}" for name, window in windows.items()})
     seen = {name: WINDOWS[window].format(t=tau) for name, window in windows.items()}
+    for ours, theirs in DUCKDB.items():
+        shape = shape.replace(ours, theirs)
     return shape.format(**{name: f"(SELECT * FROM {name} WHERE {when})" for name, when in seen.items()})
 
 

@@ -55,7 +55,7 @@ def test_two_rows_fail_the_run(query: str, message: str) -> None:
     for shards, rows in ((1, None), (3, 1)):
         with pytest.raises(PenstockError) as told:
             run_local(bound.queries, INPUTS, shards, batch_rows=rows)
-        assert (told.value.code, told.value.message) == ("P0612", f"{message}, in query q")
+        assert (told.value.code, told.value.message) == ("P0612", f"query q: {message}")
 
 
 @pytest.mark.parametrize(

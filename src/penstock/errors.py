@@ -28,6 +28,8 @@ CODES: dict[str, str] = {
     "P0208": "unknown connector, or an option it does not know or lacks",
     "P0209": "the timestamp or operation column does not fit",
     "P0210": "a primary key that does not fit",
+    "P0221": "a user-defined function or aggregate that cannot be loaded",
+    "P0222": "something that is used cannot be dropped",
     "P0301": "a window on a relation",
     "P0302": "streams of different time domains in one query",
     "P0303": "an interval that is no whole number of ticks",
@@ -38,6 +40,8 @@ CODES: dict[str, str] = {
     "P0312": "a subquery that cannot be taken out of its place",
     "P0318": "WSTREAM over DISTINCT or negation, or without a window",
     "P0319": "RESTORE where nothing can be restored",
+    "P0310": "an INTERNAL window where results have to expire",
+    "P0321": "a volatile function over rows that may be taken back",
     "P0401": "a source that cannot be read",
     "P0402": "a source whose columns do not fit its declaration",
     "P0403": "a malformed record in a source declared ON ERROR FAIL",
@@ -49,6 +53,8 @@ CODES: dict[str, str] = {
     "P0603": "no Java that Spark can use",
     "P0605": "a state that is damaged, or of another format",
     "P0612": "a scalar subquery with more than one row",
+    "P0621": "a user-defined function or aggregate failed",
+    "P0622": "EXPLAIN ANALYZE of inputs without an end",
     "P0901": "described by the language, not supported yet",
 }
 

@@ -11,7 +11,7 @@ import json
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: Text is laid out for this many columns.
 WIDTH = 120
@@ -20,6 +20,7 @@ WIDTH = 120
 _JOINED = "\u00a0"
 
 Pairs = tuple[tuple[str, str], ...]
+Figures = tuple[tuple[str, int | float], ...]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class RenderNode:
     """A node of a plan, drawn with its inputs below it.
 
     label: what it is; parameters: name -> text, what it does; edge: name -> text, properties of what it hands to its
-    parent (pattern, key, stage, ...); children: its inputs; id: equal for nodes that are one and the same.
+    parent (pattern, key, stage, ...); children: its inputs; id: equal for nodes that are one and the same;
+    measured: name -> figure, what it did when it ran.
     """
 
     label: str
@@ -35,6 +37,7 @@ class RenderNode:
     edge: Pairs
     children: tuple[RenderNode, ...]
     id: str
+    measured: Figures = ()
 
 
 def to_text(tree: RenderNode) -> str:
@@ -45,7 +48,10 @@ def to_text(tree: RenderNode) -> str:
     widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(headings)]
     right = sum(widths) + 2 * len(widths)
     room = max(40, WIDTH - right)
-    blocks = [_wrapped(first, rest, _title(node), room) for node, first, rest in rows]
+    blocks = [
+        _wrapped(first, rest, _title(node), room) + _wrapped(rest + "  ", rest, _figures(node), room)
+        for node, first, rest in rows
+    ]
     left = max(len(line) for block in blocks for line in block)
     lines = [_line("plan", headings, widths, left)] if headings else []
     for block, row in zip(blocks, cells, strict=True):
@@ -59,9 +65,10 @@ def to_json(tree: RenderNode) -> str:
 
         {"format": 1, "root": "0", "edge": {...of the root's output...},
          "nodes": [{"id": "0", "label": "...", "parameters": {"name": "text"},
-                    "inputs": [{"node": "1", "edge": {"pattern": "WKS", ...}}]}]}
+                    "inputs": [{"node": "1", "edge": {"pattern": "WKS", ...}}],
+                    "measured": {"rows_in": 5, ...}}]}
 
-    Every node stands once, parents before children. Ends with a newline.
+    `measured` is there only for a plan that ran. Every node stands once, parents before children. Ends with a newline.
     """
     nodes = {
         node.id: {
@@ -69,6 +76,7 @@ def to_json(tree: RenderNode) -> str:
             "label": node.label,
             "parameters": dict(node.parameters),
             "inputs": [{"node": child.id, "edge": dict(child.edge)} for child in node.children],
+            **({"measured": {k.replace(" ", "_"): v for k, v in node.measured}} if node.measured else {}),
         }
         for node in _once(tree)
     }
@@ -95,6 +103,8 @@ def _chart(tree: RenderNode, prefix: str) -> list[str]:
     lines: list[str] = []
     for node in nodes:
         title = [f"<b>{_escaped(node.label)}</b>"] + [f"{_escaped(k)}: {_escaped(v)}" for k, v in node.parameters if v]
+        figures = _escaped(_figures(node)).replace(_JOINED, " ")
+        title += [f"<i>{figures}</i>"] if figures else []
         lines.append(f'  {names[node.id]}["{"<br/>".join(title)}"]')
     lines.append(f'  {prefix}result(["result"])')
     for node in nodes:
@@ -135,7 +145,9 @@ def _rows(
     shown = node
     if mark is not None:
         note = f"as {mark} above" if again else mark
-        shown = RenderNode(f"{node.label} ({note})", () if again else node.parameters, node.edge, children, node.id)
+        label = f"{node.label} ({note})"
+        shown = replace(node, label=label, children=children)
+        shown = replace(shown, parameters=(), measured=()) if again else shown
     yield shown, first, rest + ("│  " if children else "   ")
     for number, child in enumerate(children, 1):
         last = number == len(children)
@@ -145,6 +157,10 @@ def _rows(
 def _title(node: RenderNode) -> str:
     shown = [f"{name.replace(' ', _JOINED)}:{_JOINED}{text}" for name, text in node.parameters if text]
     return "  ".join([node.label, *shown])
+
+
+def _figures(node: RenderNode) -> str:
+    return "  ".join(f"{name.replace(' ', _JOINED)}{_JOINED}{figure:,}" for name, figure in node.measured)
 
 
 def _wrapped(first: str, rest: str, title: str, room: int) -> list[str]:

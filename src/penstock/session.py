@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from penstock.algebra.statistics import Statistics, known_statistics
 from penstock.connectors.sinks.memory import collected
 from penstock.errors import PenstockError, nearest
 from penstock.explain import to_json, to_mermaid_side_by_side, to_text
+from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
 from penstock.language import Bound, Catalog, Explain, bind_query, bind_script
 from penstock.physical.planner import plan_queries
 from penstock.physical.render import render_plan
@@ -33,6 +34,7 @@ from penstock.types import CALENDAR, Interval, Schema, TimeDomain, Unit
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.runtime.analyze import Analysis
     from penstock.runtime.spark.job import SparkRun
     from penstock.runtime.spark.launch import Work
 
@@ -102,6 +104,38 @@ class Session:
         source = Source(name, False, columns, "DATAFRAME", (), position, domain, operation=op, primary_key=key)
         self._declare(source, df)
 
+    def function(
+        self, returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None,
+        name: str | None = None, volatile: bool = False,
+    ) -> Callable[[Callable[..., Any]], UserFunction]:  # fmt: skip
+        """Decorator: makes a Python function of Arrow arrays a function of this session's scripts; as
+        `penstock.function`, which is for all sessions."""
+
+        def register(body: Callable[..., Any]) -> UserFunction:
+            made: UserFunction = make(UserFunction, body, returns, name, parameters, volatile)
+            self._define(made)
+            return made
+
+        return register
+
+    def aggregate(
+        self, returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None, name: str | None = None
+    ) -> Callable[[Any], UserAggregate]:
+        """Decorator: makes a class with init, update, final, and if it can merge and expire, an aggregate of this
+        session's scripts; as `penstock.aggregate`, which is for all sessions."""
+
+        def register(body: Any) -> UserAggregate:
+            made: UserAggregate = make(UserAggregate, body, returns, name, parameters)
+            self._define(made)
+            return made
+
+        return register
+
+    def _define(self, user: UserDefined) -> None:
+        if user.key in self.catalog.functions:
+            raise PenstockError("P0206", f"{user.name} is declared already", hint=f"DROP {user.kind} {user.name} first")
+        self.catalog = self.catalog.with_function(user)
+
     def _declare(self, source: Source, df: Any) -> None:
         if source.name in self.catalog:
             raise PenstockError("P0206", f"{source.name} is declared already")
@@ -120,13 +154,21 @@ class Session:
 
     # -- explaining --------------------------------------------------------------------------------------------
 
-    def explain(self, query: str, format: str = "text") -> str:  # noqa: A002 - the door's word
-        """The plans of a declared query by name. format: text, json or mermaid."""
+    def explain(self, query: str, format: str = "text", analyze: bool = False) -> str:  # noqa: A002 - the door's word
+        """The plans of a declared query by name. format: text, json or mermaid. analyze: run it in this process over
+        its inputs, which must be bounded, and show what every operator of the physical plan did."""
         found = self.catalog.queries.get(query.lower())
         if found is None:
             hint = nearest(query, [q.name for q in self.catalog.queries.values()])
             raise PenstockError("P0201", f"unknown query {query}", hint=hint)
-        return explain(found, format, self.statistics(found, self.catalog, self.settings))
+        known = self.statistics(found, self.catalog, self.settings)
+        ran = self._analyzed(found, self.catalog.memory, self.settings, known) if analyze else None
+        return explain(found, format, known, ran)
+
+    def _analyzed(self, query: Query, rows: Mapping[str, Any], settings: Settings, known: Statistics) -> Analysis:
+        from penstock.runtime.analyze import analyze
+
+        return analyze([query], rows, self._frames, settings.get_int("shards") or 1, known)
 
     def query(self, text: str) -> QueryHandle:
         """A query of its own, not declared."""
@@ -139,7 +181,9 @@ class Session:
 
     def _answer(self, action: Any, bound: Bound) -> str:
         if isinstance(action, Explain):
-            return explain(action.query, statistics=self.statistics(action.query, bound.catalog, bound.settings))
+            known = self.statistics(action.query, bound.catalog, bound.settings)
+            ran = self._analyzed(action.query, action.memory, action.settings, known) if action.analyze else None
+            return explain(action.query, "text", known, ran)
         return "\n".join(text or name for name, text in action.entries)
 
     # -- running -----------------------------------------------------------------------------------------------
@@ -204,21 +248,32 @@ class QueryHandle:
         return answer_frame(self._session._work([self._query], False), place)
 
 
-def explain(query: Query, format: str = "text", statistics: Statistics | None = None) -> str:  # noqa: A002 - the door's word
-    """The optimised logical plan and the physical plan of a query, ordered by what is known of its sources."""
+def explain(
+    query: Query, format: str = "text", statistics: Statistics | None = None,  # noqa: A002 - the door's word
+    ran: Analysis | None = None,
+) -> str:  # fmt: skip
+    """The optimised logical plan and the physical plan of a query, ordered by what is known of its sources. ran: a run
+    of it, whose figures are shown."""
     if format not in FORMATS:
         raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
     root = optimize(query.root)
     logical = render(root)
-    physical = render_plan(plan_queries([replace(query, root=root)], statistics), query.name)
+    if ran is None:
+        physical = render_plan(plan_queries([replace(query, root=root)], statistics), query.name)
+    else:
+        physical = render_plan(ran.plan, query.name, ran.meter)
     if format == "json":
         return (
             f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"physical": {to_json(physical)}}}\n'
         )
-    parts = [("logical plan", logical), ("physical plan", physical)]
+    parts = [("logical plan", logical), ("physical plan" if ran is None else _ran(ran), physical)]
     if format == "mermaid":
         return to_mermaid_side_by_side([(f"{query.name}: {title}", tree) for title, tree in parts])
     return "\n".join(f"-- {query.name}: {title}\n{to_text(tree)}" for title, tree in parts)
+
+
+def _ran(ran: Analysis) -> str:
+    return f"physical plan, as it ran in {ran.seconds:.3f} s"
 
 
 def _streams(df: Any) -> bool:

@@ -177,8 +177,27 @@ def parse_type(text: str) -> pa.DataType:
     raise PenstockError("P0207", f"unknown type {text}", hint=nearest(text, _TYPE_NAMES))
 
 
+def parse_result_type(text: str) -> pa.DataType:
+    """As `parse_type`, and the types that only results have: ARRAY<type> and STRUCT<name: type, ...>."""
+    name = text.strip()
+    if name.startswith("ARRAY<"):
+        return pa.list_(parse_result_type(name.removeprefix("ARRAY<").removesuffix(">")))
+    if name.startswith("STRUCT<"):
+        parts = (part.split(": ", 1) for part in _TOP_COMMA.split(name.removeprefix("STRUCT<").removesuffix(">")))
+        return pa.struct([(field, parse_result_type(type_)) for field, type_ in parts])
+    return parse_type(name)
+
+
+#: A comma between fields, not the one of DECIMAL(10,2).
+_TOP_COMMA = re.compile(r", ")
+
+
 def type_name(type_: pa.DataType) -> str:
-    """The SQL name of an Arrow type: the inverse of `parse_type`."""
+    """The SQL name of an Arrow type: the inverse of `parse_result_type`."""
+    if pa.types.is_list(type_):
+        return f"ARRAY<{type_name(type_.value_type)}>"
+    if pa.types.is_struct(type_):
+        return f"STRUCT<{', '.join(f'{f.name}: {type_name(f.type)}' for f in type_)}>"
     if pa.types.is_decimal(type_):
         return f"DECIMAL({type_.precision},{type_.scale})"
     for name in ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "DATE", "BINARY"):

@@ -174,3 +174,38 @@ def test_no_result_to_read(tmp_path: Path) -> None:
     with pytest.raises(PenstockError, match="holds no result") as error:
         read_result(str(tmp_path))
     assert error.value.code == "P0401"
+
+
+def counted(type_: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.struct([("value", type_), ("count", pa.int64())]))
+
+
+NESTED = pa.table(
+    {
+        "reals": pa.array([[1.5, None, float("inf")], None, []], pa.list_(pa.float64())),
+        "texts": pa.array(
+            [[{"value": 'it\'s, "x"\n', "count": 2}], None, [{"value": "", "count": 1}]], counted(pa.string())
+        ),
+        "sums": pa.array([[Decimal("1.50"), None], None, [Decimal("0.00")]], pa.list_(pa.decimal128(10, 2))),
+        "top": pa.array([None, [{"value": Decimal("-2.5"), "count": 1}], []], counted(pa.decimal128(5, 1))),
+        "days": pa.array([[dt.date(2013, 1, 1)], None, []], pa.list_(pa.date32())),
+        "times": pa.array([[dt.datetime(2013, 1, 1, 1, 1, 1, 5, tzinfo=dt.UTC)], None, []], pa.list_(TIMESTAMP)),
+        "bytes": pa.array([[b"\xff"], None, [b""]], pa.list_(pa.binary())),
+        "flags": pa.array([[True, False], None, []], pa.list_(pa.bool_())),
+    }
+)
+
+
+@pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
+def test_arrays_read_back(tmp_path: Path, format_: str) -> None:
+    sink, rows = sink_at(tmp_path / "out", NESTED, format=format_), with_ts(NESTED)
+    sink.open(False, False)
+    sink.write(0, rows)
+    sink.write(1, rows.slice(1))
+    assert read_result(str(tmp_path / "out")).equals(pa.concat_tables([rows, rows.slice(1)]))
+
+
+def test_arrays_as_text() -> None:
+    table = NESTED.select(["texts", "top"])
+    assert csv_text(table).to_pybytes().decode().splitlines()[2] == ',"[{""value"":-2.5,""count"":1}]"'
+    assert json_text(table).to_pybytes().decode().splitlines()[1] == '{"texts":null,"top":[{"value":-2.5,"count":1}]}'

@@ -155,6 +155,10 @@ def test_wrong_number_of_arguments(name: str, count: int, words: str) -> None:
         ("STDDEV_POP", dec(5, 1), "STDDEV_POP", DOUBLE, DOUBLE),
         ("VARIANCE", INT, "VAR_SAMP", DOUBLE, DOUBLE),
         ("VAR_POP", FLOAT, "VAR_POP", DOUBLE, DOUBLE),
+        ("MEDIAN", INT, "QUANTILE", DOUBLE, DOUBLE),
+        ("MODE", STRING, "MODE", STRING, STRING),
+        ("ARRAY_AGG", DATE, "ARRAY_AGG", DATE, pa.list_(DATE)),
+        ("collect_list", dec(5, 1), "ARRAY_AGG", dec(5, 1), pa.list_(dec(5, 1))),
     ],
 )
 def test_aggregates(name: str, argument: pa.DataType, function: str, cast: pa.DataType, result: pa.DataType) -> None:
@@ -168,6 +172,20 @@ def test_aggregate_modifiers() -> None:
     assert build_aggregate("COUNT", [Column(INT, 0)], distinct=True).distinct
     assert not build_aggregate("MIN", [Column(INT, 0)], distinct=True).distinct
     assert build_aggregate("SUM", [Column(INT, 0)], filter=lit(None)).filter == Literal(BOOLEAN, None)
+    assert len(build_aggregate("COUNT", [Column(INT, 0), Column(STRING, 1)], distinct=True).arguments) == 2
+
+
+def test_aggregates_with_a_constant() -> None:
+    top = build_aggregate("TOP_K", [Column(STRING, 0), lit(3)])
+    assert top.type == pa.list_(pa.struct([("value", STRING), ("count", BIGINT)]))
+    half = build_aggregate("percentile", [Column(INT, 0), lit(0.5)])
+    assert half == build_aggregate("MEDIAN", [Column(INT, 0)])
+
+
+def test_first_and_last_take_the_timestamp() -> None:
+    first = build_aggregate("FIRST_VALUE", [Column(STRING, 0)], distinct=True, order=Column(BIGINT, 1))
+    assert (first.function, first.type, first.distinct) == ("FIRST", STRING, False)
+    assert first.arguments == (Column(STRING, 0), Column(BIGINT, 1))
 
 
 @pytest.mark.parametrize(
@@ -182,9 +200,17 @@ def test_aggregate_modifiers() -> None:
         ("P0204", "COUNT", [Column(INT, 0), Column(INT, 1)], False, None),
         ("P0204", "COUNT", [], True, None),
         ("P0204", "SUMM", [Column(INT, 0)], False, None),
-        ("P0901", "COUNT", [Column(INT, 0), Column(INT, 1)], True, None),
-        ("P0901", "MEDIAN", [Column(INT, 0)], False, None),
-        ("P0901", "percentile", [Column(INT, 0)], False, None),
+        ("P0901", "percentile_approx", [Column(INT, 0)], False, None),
+        ("P0203", "MEDIAN", [Column(DATE, 0)], False, None),
+        ("P0203", "MODE", [Column(pa.list_(INT), 0)], False, None),
+        ("P0203", "QUANTILE", [Column(INT, 0), Column(INT, 1)], False, None),
+        ("P0203", "QUANTILE", [Column(INT, 0), lit(1.5)], False, None),
+        ("P0203", "QUANTILE", [Column(INT, 0), lit(None)], False, None),
+        ("P0203", "TOP_K", [Column(INT, 0), lit(0)], False, None),
+        ("P0203", "TOP_K", [Column(INT, 0), lit(1.5)], False, None),
+        ("P0204", "TOP_K", [Column(INT, 0)], False, None),
+        ("P0204", "MEDIAN", [Column(INT, 0), lit(0.5)], False, None),
+        ("P0304", "FIRST", [Column(INT, 0)], False, None),
     ],
 )  # fmt: skip
 def test_refused_aggregates(

@@ -1,6 +1,7 @@
 """What a query means: immutable typed operators, one file per family, with derived properties."""
 
 from penstock.algebra.aggregate import Aggregate, Distinct
+from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.matching import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.multi_join import MultiJoin
@@ -9,13 +10,15 @@ from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
 from penstock.algebra.results import Restored, Results
 from penstock.algebra.rowwise import Project, Select
+from penstock.algebra.sample import Sample
 from penstock.algebra.scans import OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.setops import UnionAll
-from penstock.algebra.windows import Window, WindowKind
+from penstock.algebra.windows import RowWindow, Window, WindowKind
 
 __all__ = [
-    "Aggregate", "Algebra", "Distinct", "Join", "MultiJoin", "OnError", "OuterJoin", "OuterKind", "Pattern", "Project",
-    "RelationScan", "RelationToStream", "Restored", "Results", "Scan", "Select", "SemiJoin", "SemiKind", "Source",
+    "Aggregate", "Algebra", "Distinct", "Internal", "Join", "MultiJoin", "OnError", "OuterJoin", "OuterKind",
+    "Pattern", "Project", "RelationScan", "RelationToStream", "Restored", "Results", "RowWindow", "Sample", "Scan",
+    "Select", "SemiJoin", "SemiKind", "Source",
     "StreamKind", "StreamScan", "UnionAll", "Window", "WindowKind", "evaluation_period", "is_static", "leaves",
     "own_windows",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.setops import UnionAll
-from penstock.algebra.windows import Window, WindowKind
+from penstock.algebra.windows import RowWindow, Window, WindowKind
 
 
 @singledispatch
@@ -38,6 +38,11 @@ def _window(node: Window) -> bool:
     return one_tick and node.slide is None
 
 
+@is_instantaneous.register
+def _row_window(node: RowWindow) -> bool:
+    return node.length == 1 and node.slide is None
+
+
 @singledispatch
 def is_windowed(node: Algebra) -> bool:
     """Whether every element of the relation `node` lives only while an element of an own window does, not for ever."""
@@ -47,6 +52,11 @@ def is_windowed(node: Algebra) -> bool:
 @is_windowed.register
 def _finite(node: Window) -> bool:
     return node.kind is not WindowKind.UNBOUNDED
+
+
+@is_windowed.register
+def _finite_rows(node: RowWindow) -> bool:
+    return node.length is not None
 
 
 def _register(holds: Callable[[Algebra], bool], register: Callable[..., object]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.scans import RelationScan
-from penstock.algebra.windows import Window
+from penstock.algebra.windows import RowWindow, Window
 from penstock.types import Schema
 
 
@@ -48,10 +48,10 @@ class RelationToStream(Algebra):
         return text
 
 
-def own_windows(node: Algebra) -> Iterator[Window]:
+def own_windows(node: Algebra) -> Iterator[Window | RowWindow]:
     """The windows of a query itself: those not inside a derived stream below."""
     for child in node.inputs:
-        if isinstance(child, Window):
+        if isinstance(child, Window | RowWindow):
             yield child
         else:
             yield from own_windows(child)
@@ -59,7 +59,8 @@ def own_windows(node: Algebra) -> Iterator[Window]:
 
 def evaluation_period(node: RelationToStream) -> tuple[int, int] | None:
     """(slide, align) when all the query's windows have the same SLIDE, else None: RSTREAM is then evaluated at every
-    instant at which an element of one of its streams arrives or the relation changes (LANGUAGE 4.3)."""
+    instant at which an element of one of its streams arrives or the relation changes (LANGUAGE 4.3). A SLIDE in
+    rows has no boundaries in time."""
     slides = {(w.slide, w.align) for w in own_windows(node)}
     if len(slides) != 1:
         return None
@@ -72,5 +73,5 @@ def updated_relations(node: Algebra) -> Iterator[RelationScan]:
     for child in node.inputs:
         if isinstance(child, RelationScan) and not child.source.is_static:
             yield child
-        elif not isinstance(child, Window):
+        elif not isinstance(child, Window | RowWindow):
             yield from updated_relations(child)

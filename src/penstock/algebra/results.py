@@ -13,6 +13,7 @@ from functools import singledispatch
 
 from penstock.algebra.aggregate import Aggregate
 from penstock.algebra.join import Join
+from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, is_static
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream
@@ -113,8 +114,13 @@ def _join(node: Join) -> bool:
     return node.pattern is not Pattern.STRICT and has_lives(node.left) and has_lives(node.right)
 
 
+@_has_lives.register
+def _multi_join(node: MultiJoin) -> bool:
+    return node.pattern is not Pattern.STRICT and all(has_lives(member) for member in node.members)
+
+
 #: What WSTREAM may stand over: operators whose results still answer the query when they are kept beyond their time.
-_MAY_BE_KEPT = (Aggregate, Join, Project, RelationScan, Select, UnionAll, Window)
+_MAY_BE_KEPT = (Aggregate, Join, MultiJoin, Project, RelationScan, Select, UnionAll, Window)
 
 
 def not_to_be_kept(node: Algebra) -> Algebra | None:

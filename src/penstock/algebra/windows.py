@@ -1,4 +1,7 @@
-"""Stream to relation: windows give every element a validity interval (LANGUAGE 4.1)."""
+"""Stream to relation: windows give every element a validity interval (LANGUAGE 4.1, 5).
+
+`Window` is a window in time, which judges every element alone; `RowWindow` counts elements.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes import Algebra
+from penstock.algebra.nodes import NO_KEYS, Algebra, Keys, column_labels
 from penstock.algebra.pattern import Pattern
-from penstock.types import Schema
+from penstock.types import Schema, TimeDomain
 
 
 class WindowKind(enum.Enum):
@@ -48,8 +51,61 @@ class Window(Algebra):
         domain = self.domain
         show = domain.show_length if domain else str
         text = self.kind.value + (f" {show(self.length)}" if self.length is not None else "")
-        if self.slide is not None:
-            text += f" SLIDE {show(self.slide)}"
-        if self.align:
-            text += f" ALIGN TO {domain.show(self.align) if domain else self.align}"
-        return {"window": text}
+        return {"window": text + slide_text(self.slide, self.align, domain)}
+
+
+def slide_text(slide: int | None, align: int, domain: TimeDomain | None) -> str:
+    """How a SLIDE in time is shown; empty for none."""
+    text = ""
+    if slide is not None:
+        text += f" SLIDE {domain.show_length(slide) if domain else slide}"
+    if align:
+        text += f" ALIGN TO {domain.show(align) if domain else align}"
+    return text
+
+
+@dataclass(frozen=True, eq=False)
+class RowWindow(Algebra):
+    """The last `rows` (≥ 1) elements of a stream in (timestamp, arrival) order, of every partition where there are any.
+
+    step: m of SLIDE m ROWS: the content changes only when the count of arrived elements is a multiple of m; None for 1.
+    partition: positions of the PARTITION BY columns; () counts the whole stream. length: T of RANGE T in ticks: an
+    element ends after T at the latest; None for no such limit. slide, align: a SLIDE in time, as for `Window`.
+    """
+
+    input: Algebra
+    rows: int
+    step: int | None = None
+    partition: tuple[int, ...] = ()
+    length: int | None = None
+    slide: int | None = None
+    align: int = 0
+
+    @property
+    def lifetime(self) -> int | None:
+        """How many ticks an element counts at the most, before SLIDE rounds; None where only other elements end it."""
+        return self.length
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.STRICT  # when an element ends, is decided by later ones
+
+    @property
+    def keys(self) -> Keys:
+        return frozenset({frozenset(self.partition)}) if self.rows == 1 else NO_KEYS
+
+    def describe(self) -> Mapping[str, str]:
+        labels = column_labels(self.schema)
+        by = f"PARTITION BY {', '.join(labels[i] for i in self.partition)} " if self.partition else ""
+        text = f"{by}ROWS {self.rows}"
+        domain = self.domain
+        show = domain.show_length if domain else str
+        if self.length is not None:
+            text += f" RANGE {show(self.length)}"
+        if self.step is not None:
+            text += f" SLIDE {self.step} ROWS"
+        return {"window": text + slide_text(self.slide, self.align, domain)}

@@ -151,6 +151,9 @@ def explain(
     script: Script,
     query: Annotated[str | None, typer.Option(metavar="NAME", help="One query; default: all.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to draw the plan.")] = Format.TEXT,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="Run the queries in this process and show what every operator did.")
+    ] = False,
     set_: Set = None,
 ) -> None:
     """Show the logical and physical plans of a script's queries."""
@@ -160,7 +163,7 @@ def explain(
         text, name = read_script(script)
         session = Session(settings=read_settings(set_))
         created = session.execute(text, file=name).queries
-        plans = [session.explain(one, format_.value) for one in ([query] if query is not None else created)]
+        plans = [session.explain(one, format_.value, analyze) for one in ([query] if query is not None else created)]
         typer.echo(_joined(plans, format_, one=query is not None), nl=False)
 
 

@@ -28,19 +28,21 @@ from penstock.expressions.coercion import (
     is_numeric,
     misfit,
 )
-from penstock.expressions.nodes import AggregateCall, Expression
+from penstock.expressions.nodes import AggregateCall, Expression, Literal
 from penstock.types import type_name
 
 
 @dataclass(frozen=True)
 class AggregateFunction:
-    """typing: argument -> (argument with implicit casts, result type); raises PenstockError P0203."""
+    """typing: argument -> (argument with implicit casts, result type); raises PenstockError P0203.
+    constant: checks the second argument, for those that take one."""
 
     name: str
     signature: str
     typing: Callable[[str, Expression], tuple[Expression, pa.DataType]]
     help: str
     aliases: tuple[str, ...] = ()
+    constant: Callable[[str, Expression], Literal] | None = None
 
 
 def _count(name: str, argument: Expression) -> tuple[Expression, pa.DataType]:
@@ -84,6 +86,30 @@ def _statistic(name: str, argument: Expression) -> tuple[Expression, pa.DataType
     return implicit(_number(name, argument), DOUBLE, name), DOUBLE
 
 
+def _list(name: str, argument: Expression) -> tuple[Expression, pa.DataType]:
+    argument, type_ = _extreme(name, argument)
+    return argument, pa.list_(type_)
+
+
+def _ranking(name: str, argument: Expression) -> tuple[Expression, pa.DataType]:
+    argument, type_ = _extreme(name, argument)
+    return argument, pa.list_(pa.struct([("value", type_), ("count", BIGINT)]))
+
+
+def _fraction(name: str, argument: Expression) -> Literal:
+    value = argument.value if isinstance(argument, Literal) and is_numeric(argument.type) else None
+    if value is None or not 0 <= value <= 1:
+        raise PenstockError("P0203", f"{name} takes a constant from 0 to 1 there", hint=f"write {name}(x, 0.9)")
+    return Literal(DOUBLE, float(value))
+
+
+def _length(name: str, argument: Expression) -> Literal:
+    value = argument.value if isinstance(argument, Literal) and is_integer(argument.type) else None
+    if value is None or value < 1:
+        raise PenstockError("P0203", f"{name} takes a constant number from 1 there", hint=f"write {name}(x, 10)")
+    return Literal(BIGINT, value)
+
+
 AGGREGATES: tuple[AggregateFunction, ...] = (
     AggregateFunction("COUNT", "* | value", _count, "rows, or values that are not NULL"),
     AggregateFunction("SUM", "number", _sum, "sum; NULL over no value"),
@@ -94,14 +120,46 @@ AGGREGATES: tuple[AggregateFunction, ...] = (
     AggregateFunction("STDDEV_POP", "number", _statistic, "standard deviation of a population (n)"),
     AggregateFunction("VAR_SAMP", "number", _statistic, "variance of a sample (n - 1)", ("VARIANCE",)),
     AggregateFunction("VAR_POP", "number", _statistic, "variance of a population (n)"),
+    AggregateFunction(
+        "MEDIAN", "number", _statistic, "the value in the middle, or the mean of the two: QUANTILE(x, 0.5)"
+    ),
+    AggregateFunction(
+        "QUANTILE",
+        "number, q",
+        _statistic,
+        "the value at place (n - 1)·q of the sorted values, between two neighbours by their distances; q from 0 to 1",
+        ("PERCENTILE",),
+        _fraction,
+    ),
+    AggregateFunction("MODE", "value", _extreme, "the most frequent value; of several the least"),
+    AggregateFunction(
+        "TOP_K",
+        "value, k",
+        _ranking,
+        "the k most frequent values as an array of (value, count), by count, equal counts by value",
+        constant=_length,
+    ),
+    AggregateFunction(
+        "ARRAY_AGG", "value", _list, "all values that are not NULL, in ascending order", ("COLLECT_LIST",)
+    ),
+    AggregateFunction(
+        "FIRST", "value", _extreme, "value of the row with the least timestamp; of several the least", ("FIRST_VALUE",)
+    ),
+    AggregateFunction(
+        "LAST",
+        "value",
+        _extreme,
+        "value of the row with the greatest timestamp; of several the greatest",
+        ("LAST_VALUE",),
+    ),
 )
 _BY_NAME = {name: row for row in AGGREGATES for name in (row.name, *row.aliases)}
 
 #: Aggregates of LANGUAGE 4.2 and of Spark that are refused by name until they exist.
 _LATER = frozenset(
     """
-    MEDIAN QUANTILE MODE TOP_K ARRAY_AGG FIRST FIRST_VALUE LAST LAST_VALUE ANY_VALUE PERCENTILE PERCENTILE_APPROX
-    APPROX_PERCENTILE PERCENTILE_CONT PERCENTILE_DISC COLLECT_LIST COLLECT_SET APPROX_COUNT_DISTINCT APPROX_TOP_K
+    ANY_VALUE PERCENTILE_APPROX APPROX_PERCENTILE PERCENTILE_CONT PERCENTILE_DISC COLLECT_SET APPROX_COUNT_DISTINCT
+    APPROX_TOP_K
     LISTAGG STRING_AGG MAX_BY MIN_BY BOOL_AND BOOL_OR EVERY ANY SOME COUNT_IF CORR COVAR_POP COVAR_SAMP SKEWNESS
     KURTOSIS REGR_COUNT REGR_SLOPE REGR_INTERCEPT REGR_R2 GROUPING GROUPING_ID HISTOGRAM_NUMERIC COUNT_MIN_SKETCH
     TRY_SUM TRY_AVG
@@ -123,8 +181,10 @@ def build_aggregate(
     arguments: Sequence[Expression],
     distinct: bool = False,
     filter: Expression | None = None,  # noqa: A002
+    order: Expression | None = None,
 ) -> AggregateCall:
-    """The aggregate `name`; no arguments for COUNT(*). Raises PenstockError P0203, P0204, P0901."""
+    """The aggregate `name`; no arguments for COUNT(*). order: the timestamp of a row, where it has one, for FIRST and
+    LAST. Raises PenstockError P0203, P0204, P0304, P0901."""
     row = _BY_NAME.get(name.upper())
     if row is None:
         if name.upper() in _LATER:
@@ -133,13 +193,29 @@ def build_aggregate(
     only = None if filter is None else _condition(filter)
     if row.name == "COUNT":
         return _build_count(tuple(arguments), distinct, only)
-    if len(arguments) != 1:
-        raise PenstockError(
-            "P0204", f"{row.name} takes 1 argument, not {len(arguments)}", hint=f"{row.name}({row.signature})"
-        )
+    takes = 1 if row.constant is None else 2
+    if len(arguments) != takes:
+        shown = f"{takes} argument{'s' if takes > 1 else ''}"
+        message = f"{row.name} takes {shown}, not {len(arguments)}"
+        raise PenstockError("P0204", message, hint=f"{row.name}({row.signature})")
     argument, type_ = row.typing(row.name, arguments[0])
-    # An extreme is the same with and without duplicates; one form lets equal aggregates be shared.
-    return AggregateCall(type_, row.name, (argument,), distinct and row.name not in ("MIN", "MAX"), only)
+    more: tuple[Expression, ...] = () if row.constant is None else (row.constant(row.name, arguments[1]),)
+    if row.name in ("FIRST", "LAST"):
+        more = (_order(row.name, order),)
+    if row.name == "MEDIAN":
+        return AggregateCall(type_, "QUANTILE", (argument, Literal(DOUBLE, 0.5)), distinct, only)
+    # These are the same with and without duplicates; one form lets equal aggregates be shared.
+    return AggregateCall(type_, row.name, (argument, *more), distinct and row.name not in _SAME_DISTINCT, only)
+
+
+_SAME_DISTINCT = frozenset({"MIN", "MAX", "FIRST", "LAST"})
+
+
+def _order(name: str, order: Expression | None) -> Expression:
+    if order is None:
+        hint = "MIN(ts) and MAX(ts) say when; without a stream there is no order among rows"
+        raise PenstockError("P0304", f"{name} needs the timestamps of a stream that stands in FROM", hint=hint)
+    return order
 
 
 def _condition(argument: Expression) -> Expression:
@@ -153,8 +229,6 @@ def _build_count(arguments: tuple[Expression, ...], distinct: bool, only: Expres
         raise PenstockError("P0204", "COUNT(DISTINCT *) is no aggregate", hint="name the columns to be counted")
     if len(arguments) > 1 and not distinct:
         raise PenstockError("P0204", f"COUNT takes 1 argument, not {len(arguments)}", hint="COUNT(* | value)")
-    if len(arguments) > 1:
-        raise PenstockError("P0901", "COUNT(DISTINCT ...) over several columns is not supported yet")
     for argument in arguments:
         if not is_atomic(argument.type):
             raise misfit("COUNT", [argument.type])

@@ -18,6 +18,8 @@ from penstock.expressions.casts import convert
 from penstock.expressions.datum import Datum, is_scalar, to_array
 from penstock.expressions.functions import function
 from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal
+from penstock.expressions.user import UserCall, volatile
+from penstock.expressions.user_calls import call_function
 
 
 def evaluate(expression: Expression, columns: Sequence[pa.Array], length: int) -> pa.Array:
@@ -28,12 +30,12 @@ def evaluate(expression: Expression, columns: Sequence[pa.Array], length: int) -
 def evaluate_all(expressions: Sequence[Expression], columns: Sequence[pa.Array], length: int) -> list[pa.Array]:
     """As `evaluate` for each of `expressions`, common subexpressions computed once."""
     known: dict[str, Datum] = {}
-    return [to_array(_value(e, columns, known), length) for e in expressions]
+    return [to_array(_value(e, columns, length, known), length) for e in expressions]
 
 
 def mask(predicate: Expression, columns: Sequence[pa.Array], length: int) -> npt.NDArray[np.bool_]:
     """Which of the `length` rows satisfy `predicate`: True only where it is TRUE."""
-    value = _value(predicate, columns, {})
+    value = _value(predicate, columns, length, {})
     if is_scalar(value):
         return np.full(length, value.as_py() is True)
     if value.null_count:
@@ -47,27 +49,32 @@ def constant(expression: Expression) -> pa.Scalar:
     return evaluate(expression, (), 1)[0]
 
 
-def _value(expression: Expression, columns: Sequence[pa.Array], known: dict[str, Datum]) -> Datum:
+def _value(expression: Expression, columns: Sequence[pa.Array], length: int, known: dict[str, Datum]) -> Datum:
     if isinstance(expression, Column):
         return columns[expression.index]
     if isinstance(expression, Literal):
         return pa.scalar(expression.value, expression.type)
+    if volatile(expression):  # two calls are two draws
+        return _compute(expression, columns, length, known)
     found = known.get(expression.fingerprint)
     if found is None:
-        found = known[expression.fingerprint] = _compute(expression, columns, known)
+        found = known[expression.fingerprint] = _compute(expression, columns, length, known)
     return found
 
 
-def _compute(expression: Expression, columns: Sequence[pa.Array], known: dict[str, Datum]) -> Datum:
+def _compute(expression: Expression, columns: Sequence[pa.Array], length: int, known: dict[str, Datum]) -> Datum:
     if isinstance(expression, Cast):
-        value = _value(expression.argument, columns, known)
+        value = _value(expression.argument, columns, length, known)
         if is_scalar(value):
             return convert(pa.array([value], value.type), expression.type)[0]
         return convert(value, expression.type)
+    if isinstance(expression, UserCall):
+        given = [to_array(_value(a, columns, length, known), length) for a in expression.arguments]
+        return call_function(expression.function, given, length)
     if not isinstance(expression, Call):
         raise PenstockError("P0304", f"{type(expression).__name__} has no value for a single row")
     kernel = function(expression.function).kernel
-    arguments = tuple([_value(a, columns, known) for a in expression.arguments])
+    arguments = tuple([_value(a, columns, length, known) for a in expression.arguments])
     if all(isinstance(a, pa.Scalar) for a in arguments):
         single = tuple(pa.array([a], a.type) for a in arguments)
         return to_array(kernel(single, expression.type), 1)[0]

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.expressions.coercion import DURATION, is_numeric
 from penstock.expressions.nodes import AggregateCall, Call, Cast, Column, Expression, Literal
+from penstock.expressions.user import UserCall
 from penstock.types import TIMESTAMP, Unit, type_name
 
 #: How tightly an operator binds; a function call or a name binds tightest.
@@ -53,6 +54,8 @@ class _Writer:
             return f"CAST({self._text(node.argument)} AS {type_name(node.type)})", _ATOM
         if isinstance(node, AggregateCall):
             return self._aggregate(node), _ATOM
+        if isinstance(node, UserCall):
+            return f"{node.function.name}({', '.join(self._text(_shown(a)) for a in node.arguments)})", _ATOM
         assert isinstance(node, Call)
         return self._call(node)
 

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from penstock.algebra import Algebra, Source
 from penstock.algebra.query import Query
+from penstock.expressions.user import REGISTERED, UserAggregateCall, UserCall, UserDefined
+from penstock.tree import walk
 
 V = TypeVar("V")
 Row = tuple[Any, ...]
@@ -29,7 +31,8 @@ class Catalog:
     """Keys are names in lower case: two names may not differ in case alone.
 
     memory: rows INSERTed into MEMORY sources, in order; values are what Arrow makes of the column's type.
-    texts: the CREATE statements of sources and queries, for SHOW.
+    texts: the CREATE statements of sources and queries, for SHOW. functions: the user-defined functions and aggregates,
+    which have names of their own; reads: view or query -> the names it reads.
     """
 
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -37,6 +40,8 @@ class Catalog:
     queries: Mapping[str, Query] = field(default_factory=dict)
     memory: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
+    functions: Mapping[str, UserDefined] = field(default_factory=dict)
+    reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def with_source(self, source: Source, text: str = "") -> Catalog:
         """This catalog with a stream or relation more (or declared anew)."""
@@ -53,6 +58,30 @@ class Catalog:
         key = name.lower()
         return replace(self, memory={**self.memory, key: self.memory.get(key, ()) + rows})
 
+    def with_function(self, user: UserDefined) -> Catalog:
+        return replace(self, functions={**self.functions, user.key: user})
+
+    def without_function(self, name: str) -> Catalog:
+        return replace(self, functions=_less(self.functions, name.lower()))
+
+    def function(self, name: str) -> UserDefined | None:
+        """What the user calls `name`: declared here, or registered by a decorator."""
+        return self.functions.get(name.lower()) or REGISTERED.get(name.lower())
+
+    def with_reads(self, name: str, read: frozenset[str]) -> Catalog:
+        """This catalog, `name` being a view or query that reads `read`."""
+        return replace(self, reads={**self.reads, name.lower(): read})
+
+    def users_of(self, name: str) -> list[str]:
+        """The views and queries that read `name`, as they are called."""
+        named = {**{k: v.name for k, v in self.views.items()}, **{k: q.name for k, q in self.queries.items()}}
+        return [named[user] for user, read in self.reads.items() if name.lower() in read and user in named]
+
+    def users_of_function(self, name: str) -> list[str]:
+        """The views and queries that call the user-defined `name`, as they are called."""
+        roots = {**{v.name: v.root for v in self.views.values()}, **{q.name: q.root for q in self.queries.values()}}
+        return [user for user, root in roots.items() if name.lower() in _called(root)]
+
     def without(self, name: str) -> Catalog:
         """This catalog with nothing called `name`."""
         key = name.lower()
@@ -63,6 +92,7 @@ class Catalog:
             queries=_less(self.queries, key),
             memory=_less(self.memory, key),
             texts=_less(self.texts, key),
+            reads=_less(self.reads, key),
         )
 
     def __contains__(self, name: str) -> bool:
@@ -81,3 +111,10 @@ class Catalog:
 
 def _less(table: Mapping[str, V], key: str) -> dict[str, V]:
     return {k: v for k, v in table.items() if k != key}
+
+
+def _called(root: Algebra) -> set[str]:
+    """The user-defined functions and aggregates in a plan."""
+    nodes = list(walk(root))
+    functions = {n.function.key for n in nodes if isinstance(n, UserCall)}
+    return functions | {n.definition.key for n in nodes if isinstance(n, UserAggregateCall)}

@@ -66,7 +66,7 @@ def print_statement(statement: Statement) -> str:
     if isinstance(statement, BareQuery):
         return print_tree(statement.query)
     if isinstance(statement, CreateFunction):
-        return f"CREATE {statement.kind} {_name(statement.name)} {statement.body}"
+        return _create_function(statement)
     if isinstance(statement, Insert):
         rows = ", ".join("(" + ", ".join(scalar_text(v) for v in row) + ")" for row in statement.rows)
         return f"INSERT INTO {_name(statement.name)} VALUES {rows}"
@@ -79,6 +79,15 @@ def print_statement(statement: Statement) -> str:
         return f"SHOW {statement.kind}"
     assert isinstance(statement, DropStatement)
     return f"DROP {statement.kind} {_name(statement.name)}"
+
+
+def _create_function(statement: CreateFunction) -> str:
+    given = statement.parameters
+    types = "" if given is None else f" ({', '.join(p.text for p in given)})"
+    returns = f" RETURNS {statement.returns.text}" if statement.returns else ""
+    volatile = " VOLATILE" if statement.volatile else ""
+    name = _name(statement.name)
+    return f"CREATE {statement.kind} {name}{types}{returns}{volatile} AS {_string(statement.body)}"
 
 
 def print_query(query: QueryTree) -> str:

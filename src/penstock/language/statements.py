@@ -17,6 +17,14 @@ from penstock.types import Unit
 
 
 @dataclass(frozen=True)
+class TypeText:
+    """A type as it is written."""
+
+    text: str
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
 class ColumnDefinition:
     name: Name
     type: str
@@ -100,12 +108,15 @@ class BareQuery:
 
 @dataclass(frozen=True)
 class CreateFunction:
-    """CREATE FUNCTION or CREATE AGGREGATE: read as far as its name; the body is kept as text."""
+    """CREATE FUNCTION or CREATE AGGREGATE. body: `module:attr`; parameters: None where none were written."""
 
     kind: str
     name: Name
     body: str
-    kind_span: Span = field(default=NOWHERE, compare=False)
+    parameters: tuple[TypeText, ...] | None = None
+    returns: TypeText | None = None
+    volatile: Mark | None = None
+    body_span: Span = field(default=NOWHERE, compare=False)
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -134,7 +145,7 @@ class ExplainStatement:
 
 @dataclass(frozen=True)
 class ShowStatement:
-    """kind: STREAMS, RELATIONS, VIEWS or QUERIES."""
+    """kind: STREAMS, RELATIONS, VIEWS, QUERIES, FUNCTIONS or AGGREGATES."""
 
     kind: str
     span: Span = field(default=NOWHERE, compare=False)
@@ -142,7 +153,7 @@ class ShowStatement:
 
 @dataclass(frozen=True)
 class DropStatement:
-    """kind: STREAM, RELATION, VIEW or QUERY."""
+    """kind: STREAM, RELATION, VIEW, QUERY, FUNCTION or AGGREGATE."""
 
     kind: str
     name: Name

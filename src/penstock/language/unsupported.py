@@ -23,8 +23,10 @@ from penstock.language.queries import (
     Item,
     JoinedSource,
     LocalView,
+    Mark,
     Name,
     NamedSource,
+    Sample,
     Select,
     SetKind,
     SetQuery,
@@ -51,6 +53,7 @@ from penstock.language.statements import (
     SetSetting,
     ShowStatement,
     TimestampBy,
+    TypeText,
 )
 from penstock.language.text import Span
 from penstock.language.unsupported_scalars import Refusal, not_yet, scalar_refusals
@@ -65,11 +68,13 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Duration: "interval",
         Count: "value",
         Align: "to",
-        WindowSpec: "extent length slide align",
+        WindowSpec: "extent length partition span_limit slide align where internal",
         ToStream: "operator restore window",
         Star: "qualifier",
         Item: "value alias",
-        NamedSource: "name window alias",
+        Mark: "",
+        Sample: "percent",
+        NamedSource: "name window sample alias",
         DerivedSource: "query window alias columns",
         JoinedSource: "left right kind on using natural",
         Select: "items source distinct wrapped where group having",
@@ -89,10 +94,11 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         BareQuery: "query",
         Insert: "name rows",
         SetSetting: "name value",
-        ExplainStatement: "query",
+        ExplainStatement: "query analyze",
         ShowStatement: "kind",
         DropStatement: "kind name",
-        CreateFunction: "kind name body",
+        CreateFunction: "kind name body parameters returns volatile",
+        TypeText: "text",
     }.items()
 }
 
@@ -120,19 +126,13 @@ def _span(value: Any) -> Span:
 
 #: Fields that are refused by name; any other field outside CARRIED_OUT is refused by its field name.
 REFUSED: dict[tuple[type, str], Clause] = {
-    (WindowSpec, "partition"): Clause("PARTITION BY in a window", _own("partition_span")),
-    (WindowSpec, "span_limit"): Clause("RANGE behind ROWS", _own("span_limit")),
-    (WindowSpec, "where"): Clause("WHERE in a window", _own("where_span")),
-    (WindowSpec, "internal"): Clause("INTERNAL", _own("internal")),
     (WindowSpec, "frequency"): Clause("FREQUENCY", _own("frequency")),
-    (NamedSource, "sample"): Clause("SAMPLE", _own("sample")),
     (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
     (SortedQuery, "order"): Clause("ORDER BY", _own("order_span")),
     (SortedQuery, "limit"): Clause("LIMIT", _own("limit_span")),
     (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
     (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
     (CreateSource, "non_retroactive"): Clause("NON RETROACTIVE", _own("non_retroactive")),
-    (ExplainStatement, "analyze"): Clause("EXPLAIN ANALYZE", _own("analyze")),
 }
 
 
@@ -170,16 +170,12 @@ def _is_absent(value: object) -> bool:
 def _values(node: object) -> Iterator[Refusal]:
     """Values of fields that are carried out for other values only."""
     if isinstance(node, WindowSpec):
-        if node.extent is Extent.ROWS:
-            yield not_yet("a ROWS window", node.span if not node.partition else _span(node.length))
-        elif isinstance(node.length, Count):
+        if node.extent is Extent.RANGE and isinstance(node.length, Count):
             yield not_yet("RANGE in tuples", node.length.span)
-        if isinstance(node.slide, Count):
-            yield not_yet("SLIDE in rows", node.slide.span)
+        if node.extent is not Extent.ROWS and isinstance(node.slide, Count):
+            yield not_yet("SLIDE in rows without ROWS", node.slide.span)
     elif isinstance(node, SetQuery) and not (node.kind is SetKind.UNION and node.all):
         yield not_yet(node.kind.value + (" ALL" if node.all else ""), node.operator_span, _set_hint(node))
-    elif isinstance(node, CreateFunction):
-        yield not_yet(f"CREATE {node.kind}", node.kind_span)
 
 
 def _set_hint(node: SetQuery) -> str | None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from penstock.errors import PenstockError
-from penstock.expressions.functions import is_aggregate
 from penstock.language.binder.calls import function_name
 from penstock.language.binder.expressions import BINDERS
 from penstock.language.dialect import span_of
@@ -124,8 +123,8 @@ def _misplaced(node: exp.Expr) -> PenstockError | None:
     if isinstance(node, exp.Star):
         fits = alone and name == "COUNT"
         return None if fits else PenstockError("P0304", "* stands in a select list or in COUNT(*)")
-    fits = alone and is_aggregate(name)
-    return None if fits else PenstockError("P0304", "DISTINCT stands behind SELECT or first in an aggregate")
+    # Whether the call is one of an aggregate, also the user's, is for the binder to say.
+    return None if alone else PenstockError("P0304", "DISTINCT stands behind SELECT or first in an aggregate")
 
 
 def not_yet(name: str, span: Span, hint: str | None = None) -> Refusal:

@@ -16,6 +16,7 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import cut_by_shard
+from penstock.physical.meter import Meter
 from penstock.physical.operators import Moment, Operator, Rejection, Tables, make_operator
 from penstock.physical.plan import Exchange, Input, OutputSpec, Plan, ScanSpec, Step
 from penstock.physical.progress import Progress, SourceProgress, first_instant, query_heartbeat, timed_sources
@@ -61,28 +62,39 @@ class _Graph:
                 result.edges[port] = edge.exchange
 
 
+def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter | None) -> dict[int, Operator]:
+    made = {step.id: make_operator(step.spec, tables, shards) for step in steps}
+    if meter is None:
+        return made
+    # A scan's work is done by whoever reads.
+    scans = {step.id for step in steps if isinstance(step.spec, ScanSpec)}
+    return {i: operator if i in scans else meter.watch(i, operator) for i, operator in made.items()}
+
+
 @contextmanager
-def _naming(step: Step) -> Iterator[None]:
-    """An error of the data inside says in which query it came about."""
+def _told(step: Step) -> Iterator[None]:
+    """An error of user-defined code, or of a value that is not one, tells which queries it stops."""
     try:
         yield
     except PenstockError as error:
-        names = ", ".join(sorted(filter(None, step.queries)))  # the plan of a static relation has a query without name
-        told = f"{error.message}, in query {names}" if names else error.message
-        raise PenstockError(error.code, told, error.position, error.hint) from error
+        queries = ", ".join(sorted(filter(None, step.queries)))
+        if error.code in ("P0612", "P0621") and queries:
+            first, *rest = error.message.split("\n")
+            raise PenstockError(error.code, "\n".join([f"query {queries}: {first}", *rest]), cause=error) from error
+        raise
 
 
 class IngestExecutor:
     """Stage 0 for one source: stateless, one call a batch."""
 
-    def __init__(self, plan: Plan, source: str, tables: Tables) -> None:
+    def __init__(self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None) -> None:
         reached: set[int] = set()
         for step in plan.steps:
             starts = isinstance(step.spec, ScanSpec) and step.spec.source.name == source
             if step.stage == 0 and (starts or any(i.step in reached for i in step.inputs)):
                 reached.add(step.id)
         self._graph = _Graph(plan, [s for s in plan.steps if s.id in reached])
-        self._operators = {s.id: make_operator(s.spec, tables, 1) for s in self._graph.steps}
+        self._operators = _operators(self._graph.steps, tables, 1, meter)
         self.columns = needed_columns(plan, source)
 
     def run(self, stamped: Elements) -> Result:
@@ -95,8 +107,8 @@ class IngestExecutor:
             if isinstance(step.spec, ScanSpec):
                 places = [self.columns.index(c) for c in step.spec.columns]
                 made = [stamped.with_columns([stamped.columns[p] for p in places])] if len(stamped) else []
-            for port in range(len(step.inputs)):
-                with _naming(step):
+            with _told(step):
+                for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):
                         made += operator.process(port, elements)
             self._graph.send(step, made, inbox, result)
@@ -112,13 +124,16 @@ def needed_columns(plan: Plan, source: str) -> tuple[int, ...]:
 class StageExecutor:
     """A keyed stage (≥ 1) in one shard, with its state."""
 
-    def __init__(self, plan: Plan, stage: int, shard: int, shards: int, tables: Tables, drain: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, stage: int, shard: int, shards: int, tables: Tables, drain: bool = False,
+        meter: Meter | None = None,
+    ) -> None:  # fmt: skip
         self._plan = plan
         self.stage = stage
         self._shard = shard
         self._drain = drain
         self._graph = _Graph(plan, [s for s in plan.steps if s.stage == stage])
-        self._operators: dict[int, Operator] = {s.id: make_operator(s.spec, tables, shards) for s in self._graph.steps}
+        self._operators = _operators(self._graph.steps, tables, shards, meter)
         self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
         self.progress: dict[str, SourceProgress] = {}
 
@@ -133,13 +148,13 @@ class StageExecutor:
             operator = self._operators[step.id]
             made: list[Elements] = []
             heartbeat = max(heartbeats[query] for query in step.queries)
-            start = first_instant(step.sources, self.progress)
-            with _naming(step):
+            moment = Moment(heartbeat, first_instant(step.sources, self.progress), self._shard)
+            with _told(step):
                 for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):
                         if len(elements):
                             made += operator.process(port, elements)
-                made += operator.advance(Moment(heartbeat, start, self._shard))
+                made += operator.advance(moment)
             result.rejected += operator.rejections()
             self._graph.send(step, [e for e in made if len(e)], inbox, result)
         for query, answers in result.answers.items():

@@ -113,6 +113,10 @@ def _words(column: pa.Array) -> list[UInt64s]:
         return _bytes_words(column, np.int32)
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         return _bytes_words(column, np.int64)
+    if pa.types.is_struct(kind):
+        return list(fingerprints(column.flatten(), len(column)))
+    if pa.types.is_list(kind):
+        return _list_words(column)
     width = kind.bit_width
     raw = np.frombuffer(column.buffers()[1], f"i{width // 8}")[column.offset : column.offset + len(column)]
     return [raw.astype(np.int64).view(np.uint64)]
@@ -125,3 +129,25 @@ def _bytes_words(column: pa.Array, offset_type: type) -> list[UInt64s]:
     one, two = np.empty(len(column), np.uint64), np.empty(len(column), np.uint64)
     _string_words(starts, content, one, two)
     return [one, two]
+
+
+def _list_words(column: pa.Array) -> list[UInt64s]:
+    offsets = column.offsets.to_numpy(zero_copy_only=True).astype(np.int64)
+    start, stop = int(offsets[0]), int(offsets[-1])
+    first, second = fingerprints([column.values.slice(start, stop - start)], stop - start)
+    one, two = np.empty(len(column), np.uint64), np.empty(len(column), np.uint64)
+    _fold_lists(offsets - start, first, second, one, two)
+    return [one, two]
+
+
+@nb.njit(cache=True)
+def _fold_lists(offsets, first, second, one, two):  # type: ignore[no-untyped-def]
+    """Two hashes of each list, from those of its members in their order."""
+    for i in range(one.shape[0]):
+        length = np.uint64(offsets[i + 1] - offsets[i])
+        a, b = length ^ _A, length * _B + np.uint64(7)
+        for k in range(offsets[i], offsets[i + 1]):
+            a = _mix(a * np.uint64(31) + first[k] + second[k] * _A)
+            b = _mix((b ^ first[k]) + second[k] + _B)
+        one[i] = a
+        two[i] = b

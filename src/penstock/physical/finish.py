@@ -10,21 +10,23 @@ import pyarrow.compute as pc
 
 from penstock.expressions.nodes import AggregateCall
 from penstock.physical.elements import Bools, Int64s
-from penstock.physical.lanes import Argument, Float64s, LanePlan, add_pair
+from penstock.physical.lane_plan import Argument, LanePlan
+from penstock.physical.lanes import Float64s, add_pair
 
 _LANES = npt.NDArray[np.int64]
 
 
-def finish(plan: LanePlan, integers: _LANES, floats: Float64s, extremes: dict[int, pa.Array]) -> list[pa.Array]:
-    """One array per call. integers: (lanes, rows) int64; floats: (lanes, rows); extremes: argument -> its MIN/MAX."""
+def finish(plan: LanePlan, integers: _LANES, floats: Float64s, others: dict[int, pa.Array]) -> list[pa.Array]:
+    """One array per call. integers: (lanes, rows) int64; floats: (lanes, rows); others: by position of the call, what
+    is not computed from lanes."""
     columns: list[pa.Array] = []
-    for call, source in zip(plan.calls, plan.sources, strict=True):
+    for number, (call, source) in enumerate(zip(plan.calls, plan.sources, strict=True)):
         if source is None:
             columns.append(pa.array(integers[0], call.type))
             continue
         argument = plan.arguments[source]
-        if argument.extreme:
-            columns.append(extremes[source])
+        if not argument.summed:
+            columns.append(others[number])
             continue
         own = integers[argument.integers : argument.integers + argument.integer_lanes]
         pairs = floats[argument.floats : argument.floats + argument.float_lanes]

@@ -1,18 +1,16 @@
 """Lanes: the numbers that aggregates are made of, additive over rows, so that panes and expirations are sums.
 
-A `LanePlan` says which lanes the aggregates of one GROUP BY need. Integer lane 0 is the multiplicity of rows. Sums of
-doubles are kept as pairs of doubles (hi, lo) with error-free additions, so that what expires leaves nothing behind
-even after values of very different size; sums of decimals as four 32-bit limbs. NaN and infinities are counted in
-lanes of their own, since they could never be subtracted again. MIN, MAX and DISTINCT are not additive: their arguments
-travel as value columns beside the lanes.
+A `LanePlan` (`lane_plan.py`) says which lanes the aggregates of one GROUP BY need. Integer lane 0 is the multiplicity
+of rows. Sums of doubles are kept as pairs of doubles (hi, lo) with error-free additions, so that what expires leaves
+nothing behind even after values of very different size; sums of decimals as four 32-bit limbs. NaN and infinities are
+counted in lanes of their own, since they could never be subtracted again. What is not additive travels as value columns
+beside the lanes.
 
 Layout of a lane row: key columns | integer lanes | float lanes (hi and lo of each) | values of MIN/MAX | values of
-DISTINCT.
+DISTINCT | values of bags.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numba as nb
 import numpy as np
@@ -20,113 +18,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.expressions.evaluate import evaluate, mask
-from penstock.expressions.nodes import AggregateCall, Expression, Literal
+from penstock.expressions.evaluate import evaluate_all, mask
 from penstock.physical.elements import Bools, Elements, Int64s, int64s
 from penstock.physical.extremes import extreme_by_code
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import group_codes, sum_by_code, with_time
+from penstock.physical.lane_plan import Argument, Kind, LanePlan
 
 Float64s = npt.NDArray[np.float64]
 
 _MASK32 = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
-
-
-@dataclass(frozen=True)
-class Argument:
-    """What an aggregate looks at: an expression over the input, rows that its FILTER rejects left out.
-    `integers` and `floats` are its lanes' first positions: integers = [count, then by kind], floats = (hi, lo) pairs.
-    extreme: MIN or MAX for an argument of these, which has no lanes; empty otherwise."""
-
-    expression: Expression
-    filter: Expression | None
-    distinct: bool
-    extreme: str
-    integers: int
-    floats: int
-    squares: bool
-
-    @property
-    def type(self) -> pa.DataType:
-        return self.expression.type
-
-    @property
-    def integer_lanes(self) -> int:
-        return 0 if self.extreme else 1 + _sum_integers(self.type)
-
-    @property
-    def float_lanes(self) -> int:
-        if self.extreme:
-            return 0
-        return (4 if self.squares else 2) if pa.types.is_floating(self.type) else 0
-
-
-def _sum_integers(type_: pa.DataType) -> int:
-    """Integer lanes that a sum of `type_` takes beside the count."""
-    if pa.types.is_integer(type_):
-        return 1
-    if pa.types.is_decimal(type_):
-        return 4
-    return 3 if pa.types.is_floating(type_) else 0  # NaN, +inf, -inf
-
-
-@dataclass(frozen=True)
-class LanePlan:
-    """The lanes of one Aggregate. calls[i] is computed from arguments[sources[i]] (None for COUNT(*))."""
-
-    group: tuple[int, ...]
-    calls: tuple[AggregateCall, ...]
-    arguments: tuple[Argument, ...]
-    sources: tuple[int | None, ...]
-
-    @property
-    def integers(self) -> int:
-        return 1 + sum(a.integer_lanes for a in self.arguments)
-
-    @property
-    def floats(self) -> int:
-        return sum(a.float_lanes for a in self.arguments)
-
-    @property
-    def extremes(self) -> tuple[int, ...]:
-        """Positions of the arguments of MIN and MAX."""
-        return tuple(i for i, a in enumerate(self.arguments) if a.extreme)
-
-    @property
-    def distincts(self) -> tuple[int, ...]:
-        """Positions of the arguments that are taken DISTINCT."""
-        return tuple(i for i, a in enumerate(self.arguments) if a.distinct)
-
-
-def plan_lanes(group: tuple[int, ...], calls: tuple[AggregateCall, ...]) -> LanePlan:
-    """The lanes that `calls` need; calls on the same argument share theirs."""
-    wanted: dict[tuple[str, str, bool, str], tuple[AggregateCall, bool]] = {}
-    keys: list[tuple[str, str, bool, str] | None] = []
-    for call in calls:
-        if not call.arguments and call.filter is None:
-            keys.append(None)
-            continue
-        extreme = call.function if call.function in ("MIN", "MAX") else ""
-        # DISTINCT changes nothing for MIN and MAX.
-        distinct = call.distinct and not extreme
-        key = (_argument(call).fingerprint, call.filter.fingerprint if call.filter else "", distinct, extreme)
-        squares = call.function.startswith(("STDDEV", "VAR")) or (key in wanted and wanted[key][1])
-        wanted[key] = (call, squares)
-        keys.append(key)
-    arguments: list[Argument] = []
-    integers, floats = 1, 0
-    for key, (call, squares) in wanted.items():
-        argument = Argument(_argument(call), call.filter, key[2], key[3], integers, floats, squares)
-        integers, floats = integers + argument.integer_lanes, floats + argument.float_lanes
-        arguments.append(argument)
-    places = {key: i for i, key in enumerate(wanted)}
-    return LanePlan(group, calls, tuple(arguments), tuple(None if k is None else places[k] for k in keys))
-
-
-def _argument(call: AggregateCall) -> Expression:
-    # COUNT(*) FILTER (WHERE p) counts a constant.
-    return call.arguments[0] if call.arguments else Literal(pa.bool_(), True)
 
 
 def to_lanes(plan: LanePlan, elements: Elements) -> Elements:
@@ -135,24 +37,21 @@ def to_lanes(plan: LanePlan, elements: Elements) -> Elements:
     signs = elements.signs
     integers: list[Int64s] = [signs]
     floats: list[Float64s] = []
-    extremes: list[pa.Array] = []
-    distincts: list[pa.Array] = []
-    for argument in plan.arguments:
+    values: dict[int, pa.Array] = {}
+    for number, argument in enumerate(plan.arguments):
         column = _argument_column(argument, elements)
-        if argument.extreme:
-            extremes.append(column)
-        elif argument.distinct:
-            # The lanes of a distinct argument move when a value comes or goes, not with the rows.
-            integers += [np.zeros(length, np.int64)] * argument.integer_lanes
-            floats += [np.zeros(length)] * argument.float_lanes
-            distincts.append(column)
-        else:
+        if argument.kind is Kind.SUMS:
             more_integers, more_floats = value_lanes(argument, column, signs)
             integers += more_integers
             floats += more_floats
+        else:
+            # The lanes of a distinct argument move when a value comes or goes, not with the rows.
+            integers += [np.zeros(length, np.int64)] * argument.integer_lanes
+            floats += [np.zeros(length)] * argument.float_lanes
+            values[number] = column
     columns = [elements.columns[i] for i in plan.group]
     columns += [pa.array(lane) for lane in integers] + [pa.array(lane) for lane in floats]
-    return Elements((*columns, *extremes, *distincts), elements.ts, elements.exp)
+    return Elements((*columns, *(values[i] for i in plan.valued)), elements.ts, elements.exp)
 
 
 def value_lanes(argument: Argument, column: pa.Array, signs: Int64s) -> tuple[list[Int64s], list[Float64s]]:
@@ -180,11 +79,17 @@ def value_lanes(argument: Argument, column: pa.Array, signs: Int64s) -> tuple[li
 
 
 def _argument_column(argument: Argument, elements: Elements) -> pa.Array:
-    column = evaluate(argument.expression, elements.columns, len(elements))
-    if argument.filter is not None:
-        chosen = pa.array(mask(argument.filter, elements.columns, len(elements)))
-        column = pc.if_else(chosen, column, pa.scalar(None, column.type))
-    return column
+    """The values of an argument, NULL where they do not count."""
+    length = len(elements)
+    parts = evaluate_all(argument.expressions, elements.columns, length)
+    chosen = None if argument.filter is None else mask(argument.filter, elements.columns, length)
+    if len(parts) == 1:
+        return parts[0] if chosen is None else pc.if_else(pa.array(chosen), parts[0], pa.scalar(None, parts[0].type))
+    kept = np.ones(length, np.bool_) if chosen is None else chosen
+    if not argument.nulls:
+        for part in parts:
+            kept = kept & part.is_valid().to_numpy(zero_copy_only=False)
+    return pa.StructArray.from_arrays(parts, fields=list(argument.type), mask=pa.array(~kept))
 
 
 def _limbs(column: pa.Array) -> list[Int64s]:
@@ -265,7 +170,7 @@ def _sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
 
 
 def pre_aggregate(plan: LanePlan, lanes: Elements) -> Elements:
-    """One lane row for all rows with equal (key, distinct values, ts, exp): the pane (Golab's basic interval).
+    """One lane row for all rows with equal (key, values but those of MIN/MAX, ts, exp): a pane (Golab).
     Signs must all have been positive where the plan has extremes."""
     keys = len(plan.group)
     first_extreme = keys + plan.integers + plan.floats
@@ -286,5 +191,6 @@ def pre_aggregate(plan: LanePlan, lanes: Elements) -> Elements:
         sums, rests = _sum_pairs(codes, high, low, count)
         columns[i], columns[i + 1] = pa.array(sums), pa.array(rests)
     for i, argument in zip(range(first_extreme, first_distinct), plan.extremes, strict=True):
-        columns[i] = extreme_by_code(plan.arguments[argument].extreme, codes, count, lanes.columns[i])
+        least = plan.arguments[argument].kind is Kind.LEAST
+        columns[i] = extreme_by_code(least, codes, count, lanes.columns[i])
     return base.with_columns(columns)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import pyarrow as pa
 
@@ -17,7 +18,7 @@ from penstock.algebra.query import Query
 from penstock.algebra.r2s import StreamKind
 from penstock.algebra.scans import Source
 from penstock.expressions.nodes import Expression
-from penstock.physical.lanes import LanePlan
+from penstock.physical.lane_plan import LanePlan
 from penstock.types import CALENDAR, TimeDomain
 
 
@@ -109,6 +110,43 @@ class WindowSpec(Spec):
         if self.slide is not None:
             found["slide"] = str(self.slide)
         return found
+
+
+@dataclass(frozen=True)
+class RowWindowSpec(Spec):
+    """The last `rows` elements of every partition, as the algebra's `RowWindow` says; step is 1 without SLIDE in rows.
+    arrival: elements are given in order of arrival; else those of one instant count in the order of their values."""
+
+    types: tuple[pa.DataType, ...]
+    rows: int
+    step: int
+    partition: tuple[int, ...]
+    length: int | None
+    slide: int | None
+    align: int
+    arrival: bool
+
+    def describe(self) -> dict[str, str]:
+        found = {"rows": str(self.rows)}
+        if self.step > 1:
+            found["step"] = str(self.step)
+        if self.length is not None:
+            found["length"] = str(self.length)
+        if self.slide is not None:
+            found["slide"] = str(self.slide)
+        return {**found, "order": "arrival" if self.arrival else "values"}
+
+
+@dataclass(frozen=True)
+class SampleSpec(Spec):
+    """The elements that a draw of `percent` keeps; seed and name (of the stream) decide the draws."""
+
+    percent: Fraction
+    seed: int
+    name: str
+
+    def describe(self) -> dict[str, str]:
+        return {"percent": f"{float(self.percent):g}", "seed": str(self.seed)}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from functools import singledispatch
 
 from penstock.algebra.nodes import Algebra, leaves
 from penstock.algebra.scans import Scan, Source
-from penstock.algebra.windows import Window
+from penstock.algebra.windows import RowWindow, Window
 from penstock.physical.elements import round_up
 from penstock.types import BEGIN, END
 
@@ -86,11 +86,12 @@ def _scan(node: Scan, progress: Progress) -> int | None:
     return None if node.source.is_static else progress[node.source.name].high
 
 
-@last_end.register
-def _window(node: Window, progress: Progress) -> int | None:
+@last_end.register(Window)
+@last_end.register(RowWindow)
+def _window(node: Window | RowWindow, progress: Progress) -> int | None:
     last = last_end(node.input, progress)
     if last is None:
         return None
-    # UNBOUNDED never empties; its boundaries that saw data are still evaluated.
+    # UNBOUNDED and ROWS never empty; their boundaries that saw data are still evaluated.
     end = last + (node.lifetime or 0)
     return end if node.slide is None else round_up(end, node.slide, node.align)

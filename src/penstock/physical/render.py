@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.explain import RenderNode
 from penstock.expressions.text import to_sql
+from penstock.physical.meter import Meter
 from penstock.physical.plan import (
     Exchange,
     FilterSpec,
@@ -18,15 +19,16 @@ from penstock.physical.plan import (
 )
 
 
-def render_plan(plan: Plan, query: str) -> RenderNode:
-    """The steps that answer `query`, its output at the root."""
+def render_plan(plan: Plan, query: str, meter: Meter | None = None) -> RenderNode:
+    """The steps that answer `query`, its output at the root. meter: what they did when they ran."""
     root = next(s for s in plan.steps if isinstance(s.spec, OutputSpec) and s.spec.query == query)
-    return _render(plan, root, None)
+    return _render(plan, root, None, meter)
 
 
-def _render(plan: Plan, step: Step, edge: Input | None) -> RenderNode:
-    children = tuple(_render(plan, plan.steps[i.step], i) for i in step.inputs)
-    return RenderNode(step.spec.title, _parameters(plan, step), _edge(step, edge), children, str(step.id))
+def _render(plan: Plan, step: Step, edge: Input | None, meter: Meter | None) -> RenderNode:
+    children = tuple(_render(plan, plan.steps[i.step], i, meter) for i in step.inputs)
+    measured = () if meter is None else meter.of(step.id).pairs()
+    return RenderNode(step.spec.title, _parameters(plan, step), _edge(step, edge), children, str(step.id), measured)
 
 
 def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:

@@ -25,6 +25,7 @@ from penstock.physical.elements import Elements, empty, forever
 from penstock.physical.executor import IngestExecutor, Port, Result, StageExecutor, cut
 from penstock.physical.ingest import NULL_KEY, read_columns, stamp
 from penstock.physical.keys import keyed_rows
+from penstock.physical.meter import Meter
 from penstock.physical.operators import Rejection, Tables
 from penstock.physical.plan import Plan
 from penstock.physical.planner import plan_queries
@@ -47,17 +48,20 @@ class LocalResult:
 class LocalJob:
     """A plan with all its stages and shards in this process. rejected: updates that no relation could take."""
 
-    def __init__(self, plan: Plan, tables: Tables, shards: int = 1, drain: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, tables: Tables, shards: int = 1, drain: bool = False, meter: Meter | None = None
+    ) -> None:
         self.plan = plan
         self.tables = tables
         self.shards = shards
         self.drain = drain
+        self._meter = meter
         self.rejected: list[Rejection] = []
-        self.ingests = {name: IngestExecutor(plan, name, tables) for name in plan.sources}
+        self.ingests = {name: IngestExecutor(plan, name, tables, meter) for name in plan.sources}
         self.stages = [[self._stage(s, k) for k in range(shards)] for s in range(1, plan.stages + 1)]
 
     def _stage(self, stage: int, shard: int) -> StageExecutor:
-        return StageExecutor(self.plan, stage, shard, self.shards, self.tables, self.drain)
+        return StageExecutor(self.plan, stage, shard, self.shards, self.tables, self.drain, self._meter)
 
     def round(
         self, stamped: Mapping[str, Sequence[Elements]], progress: Mapping[str, SourceProgress]

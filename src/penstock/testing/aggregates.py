@@ -17,6 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expressions.nodes import AggregateCall, Expression
+from penstock.expressions.user import UserAggregateCall
+from penstock.testing.user import user_value
 from penstock.testing.values import Row, key_of, order_key
 
 Evaluate = Callable[[Expression, list[Row]], list[Any]]
@@ -27,15 +29,24 @@ def aggregate(call: AggregateCall, rows: list[Row], evaluate: Evaluate) -> Any:
     if call.filter is not None:
         kept = evaluate(call.filter, rows)
         rows = [row for row, keep in zip(rows, kept, strict=True) if keep is True]
+    if isinstance(call, UserAggregateCall):
+        return user_value(call, rows, evaluate)
     if not call.arguments:
         return len(rows)
     tuples = list(zip(*(evaluate(argument, rows) for argument in call.arguments), strict=True))
+    if call.function in IN_TIME:
+        return IN_TIME[call.function](tuples) if tuples else None
     tuples = [t for t in tuples if None not in t]
     if call.distinct:
         tuples = list({key_of(t): t for t in tuples}.values())
     if call.function == "COUNT":
         return len(tuples)
-    return DEFINITIONS[call.function]([t[0] for t in tuples], call.type) if tuples else None
+    if not tuples:
+        return None
+    values, constants = [t[0] for t in tuples], tuples[0][1:]
+    if call.function in ORDERED:
+        return ORDERED[call.function](sorted(values, key=order_key), *constants)
+    return DEFINITIONS[call.function](values, call.type)
 
 
 def _sum(values: Sequence[Any], type_: pa.DataType) -> Any:
@@ -112,4 +123,46 @@ DEFINITIONS: dict[str, Callable[[Sequence[Any], pa.DataType], Any]] = {
     "VARIANCE": _variance(sample=True),
     "VAR_SAMP": _variance(sample=True),
     "VAR_POP": _variance(sample=False),
+}
+
+
+def _quantile(values: Sequence[float], fraction: float) -> float:
+    """Between the two values around place (n - 1)·q, weighted by nearness (Spark's PERCENTILE)."""
+    place = (len(values) - 1) * fraction
+    low, high = math.floor(place), math.ceil(place)
+    if low == high or values[low] == values[high]:
+        return values[low]
+    return (high - place) * values[low] + (place - low) * values[high]
+
+
+def _frequent(values: Sequence[Any]) -> list[tuple[Any, int]]:
+    """(value, count), the most frequent first, equal counts by value; `values` are sorted."""
+    counted: dict[Row, list[Any]] = {}
+    for value in values:
+        counted.setdefault(key_of((value,)), []).append(value)
+    return sorted(((same[0], len(same)) for same in counted.values()), key=lambda pair: -pair[1])
+
+
+def _top(values: Sequence[Any], length: int) -> list[dict[str, Any]]:
+    return [{"value": value, "count": count} for value, count in _frequent(values)[:length]]
+
+
+#: canonical name -> definition over the sorted non-NULL values (at least one), and the constants of the call
+ORDERED: dict[str, Callable[..., Any]] = {
+    "QUANTILE": _quantile,
+    "MODE": lambda values: _frequent(values)[0][0],
+    "TOP_K": _top,
+    "ARRAY_AGG": list,
+}
+
+
+def _by_time(row: Row) -> tuple[Any, ...]:
+    value, timestamp = row
+    return order_key(timestamp), order_key(value)
+
+
+#: canonical name -> definition over (value, timestamp of its row), NULLs among the values
+IN_TIME: dict[str, Callable[[Sequence[Row]], Any]] = {
+    "FIRST": lambda rows: min(rows, key=_by_time)[0],
+    "LAST": lambda rows: max(rows, key=_by_time)[0],
 }

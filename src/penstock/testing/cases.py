@@ -32,6 +32,7 @@ several shards; it raises AssertionError (or PenstockError) that says what diffe
 from __future__ import annotations
 
 import datetime as dt
+import json
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -221,7 +222,26 @@ def parse_value(text: str, type_: pa.DataType) -> Any:
         return _instant(text)
     if pa.types.is_binary(type_):
         return bytes.fromhex(text.removeprefix("0x"))
-    return text[1:-1].replace("''", "'") if text.startswith("'") else text
+    if text.startswith("'"):
+        text = text[1:-1].replace("''", "'")
+    return _nested(json.loads(text), type_) if pa.types.is_nested(type_) else text
+
+
+def _nested(value: Any, type_: pa.DataType) -> Any:
+    """What JSON says of an array or struct, its values as those of cells."""
+    if value is None:
+        return None
+    if pa.types.is_list(type_):
+        return [_nested(member, type_.value_type) for member in value]
+    if pa.types.is_struct(type_):
+        return {field.name: _nested(value[field.name], field.type) for field in type_}
+    return (
+        value
+        if pa.types.is_string(type_)
+        else parse_value(
+            str(value).lower() if value in (True, False) and pa.types.is_boolean(type_) else str(value), type_
+        )
+    )
 
 
 def _instant(text: str) -> dt.datetime:

@@ -7,6 +7,7 @@ Contract: `assert_same` raises AssertionError that names the first differing ins
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -111,6 +112,8 @@ def show_value(value: Any) -> str:
         return "NULL"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list | dict):
+        value = json.dumps(value, default=_show_plain)
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, bytes):
@@ -118,3 +121,8 @@ def show_value(value: Any) -> str:
     if hasattr(value, "isoformat"):
         return str(value.isoformat()).replace("+00:00", "Z")
     return str(value)
+
+
+def _show_plain(value: Any) -> str:
+    """A value inside an array that JSON has no form for: as a cell shows it, without quotes of its own."""
+    return show_value(value).strip("'")

@@ -8,107 +8,23 @@ alternatives, which are the simplest) or by `random.Random` (`seeded_choices`).
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
 
+from penstock.testing.choices import Choices, seeded_choices
+from penstock.testing.flavours import COMPARED, FLAVOURS, NUMERIC, ROUGH, VALUES, Flavour
 from penstock.testing.random_matching import Matching
+from penstock.testing.samples import STATEMENTS as SAMPLES
+from penstock.testing.user_calls import user_aggregate
 
-T = TypeVar("T")
-
-
-class Choices(Protocol):
-    """Where a generator's decisions come from."""
-
-    def integer(self, low: int, high: int) -> int:
-        """A number from low to high, both included; the simplest is `low`."""
-
-    def pick(self, options: Sequence[T]) -> T:
-        """One of `options`; the simplest is the first."""
-
-    def chance(self, percent: int) -> bool:
-        """True in `percent` of a hundred cases; the simplest is False."""
-
-
-class _Seeded:
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def integer(self, low: int, high: int) -> int:
-        return self._random.randint(low, high)
-
-    def pick(self, options: Sequence[T]) -> T:
-        return self._random.choice(options)
-
-    def chance(self, percent: int) -> bool:
-        return self._random.randrange(100) < percent
-
-
-def seeded_choices(seed: int) -> Choices:
-    """Choices that follow from `seed`."""
-    return _Seeded(seed)
-
-
-@dataclass(frozen=True)
-class Flavour:
-    """How often a case does what, in percent. One property test per flavour."""
-
-    name: str
-    join: int = 30
-    group: int = 30
-    nested: int = 20
-    union: int = 10
-    distinct: int = 20
-    r2s: int = 30
-    updates: int = 0
-    keyed: int = 0
-    static: int = 20
-    disorder: int = 20
-    calendar: int = 10
-    outer: int = 0
-    subquery: int = 0
-    kept: int = 0
-    """WSTREAM and RESTORE"""
-    multi: int = 0
-
-
-FLAVOURS = (
-    Flavour("windows", join=0, group=20, nested=0, static=0),
-    Flavour("joins", join=100, group=10, nested=5, union=5, static=20),
-    Flavour("groups", join=10, group=100, nested=10, union=5),
-    Flavour("nested", join=40, group=40, nested=60, union=15, distinct=25),
-    Flavour("updates", join=50, group=30, nested=20, updates=60, static=30),
-    Flavour("outer", join=80, outer=70, group=15, nested=15, updates=20, static=30),
-    Flavour("subqueries", join=15, subquery=80, outer=10, group=30, nested=10, updates=20, static=30),
-    Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60),
-    Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
-    Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
-    Flavour("disorder", join=30, group=30, nested=20, disorder=100),
-)
-
-#: type -> the values of a cell, simplest first
-VALUES: dict[str, Sequence[str]] = {
-    "INT": ("0", "1", "2", "3", "NULL", "-1"),
-    "BIGINT": ("0", "1", "2", "NULL", "9000000000"),
-    "STRING": ("'a'", "'b'", "'ab'", "''", "NULL"),
-    "DOUBLE": ("0.0", "0.5", "1.25", "-0.0", "NULL", "NaN"),
-    "DECIMAL(6,2)": ("0.00", "1.25", "1.50", "NULL", "-3.75"),
-    "DATE": ("2013-01-01", "2013-01-02", "NULL", "1969-12-31"),
-    "BOOLEAN": ("false", "true", "NULL"),
-}
-#: type -> what a predicate compares with
-COMPARED = {
-    "INT": "1",
-    "BIGINT": "1",
-    "STRING": "'ab'",
-    "DOUBLE": "0.5",
-    "DECIMAL(6,2)": "1.25",
-    "DATE": "DATE '2013-01-01'",
-}
-NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)")
-ROUGH = "ROUGH"
-"""A double that two correct programs may round differently: never a key, never compared."""
+__all__ = [
+    "FLAVOURS",
+    "Choices",
+    "Flavour",
+    "RandomCase",
+    "random_case",
+    "seeded_choices",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -150,11 +66,16 @@ class _Maker:
         self.result = RandomCase()
         self.tables: list[Table] = []
         self.names = 0
+        self.internal = False
         self.calendar = choices.chance(flavour.calendar)
         self.slide: str | None = None
         self.restored = False
+        #: alias -> whether rows of a stream carry their timestamp; not there for relations.
+        self.stamped: dict[str, bool] = {}
 
     def case(self) -> RandomCase:
+        if self.flavour.user:
+            self.result.statements += [f"{statement};" for statement in SAMPLES]
         self.stream("S")
         if self.choices.chance(50):
             self.stream("T")
@@ -291,16 +212,19 @@ class _Maker:
         self.flavour, self.slide = plain, None
         if restored:
             return f"{self.choices.pick(('ISTREAM', 'RSTREAM'))} RESTORE({text})", columns, True
-        return f"WSTREAM({text}){self.window() or ' [RANGE UNBOUNDED]'}", columns, False
+        return f"WSTREAM({text}){self.time_window() or ' [RANGE UNBOUNDED]'}", columns, False
 
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
+        internal = self.choices.chance(self.flavour.internal)
+        source = self.internal_source if internal else lambda: self.source(depth)
+        self.internal = self.internal or internal
         where: list[str] = []
         if many := self.choices.chance(self.flavour.multi):
             scope, from_text, where = self.multi_join(depth)
         else:
-            scope, from_text = self.source(depth)
+            scope, from_text = source()
         if not many and self.choices.chance(self.flavour.join):
-            more, right = self.source(depth)
+            more, right = source()
             condition = self.join_condition(scope, more)
             if self.choices.chance(self.flavour.outer):
                 from_text = f"{from_text} {Matching(self).outer_join(scope, more, right, condition)}"
@@ -320,6 +244,7 @@ class _Maker:
         else:
             items, columns = self.items(scope, wanted)
         unique = self.choices.chance(self.flavour.distinct) and not any(c.type == ROUGH for c in columns)
+        unique = unique and not self.internal  # what is made of INTERNAL windows takes no DISTINCT
         return f"SELECT {'DISTINCT ' if unique else ''}{', '.join(items)} FROM {from_text}{tail}", columns
 
     def source(self, depth: int) -> tuple[tuple[Column, ...], str]:
@@ -336,13 +261,44 @@ class _Maker:
             table = self.choices.pick(self.tables if self.slide is None else bare)
             self.restored = False
             name, columns, is_stream = table.name, table.columns, table.is_stream
-        window = self.window() if is_stream else ""
+        window = self.window(columns) if is_stream else ""
+        if is_stream and not name.startswith("(") and self.choices.chance(self.flavour.sample):
+            window += f" SAMPLE({self.choices.pick((50, 80))})"
+        if is_stream:
+            self.stamped[alias] = name in ("S", "T")
         text = f"{name} AS {alias}{window}" if window and self.choices.chance(20) else f"{name}{window} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in columns), text
 
-    def window(self) -> str:
+    def window(self, columns: tuple[Column, ...]) -> str:
         if self.slide is not None:
             return f" [RANGE {self.choices.integer(1, 6)} SECOND{self.slide}]"
+        window = self.row_window(columns) if self.choices.chance(self.flavour.rows) else self.time_window()
+        if window.startswith(" [") and self.choices.chance(self.flavour.window_where):
+            window = f"{window[:-1]} WHERE {self.predicate(columns)}]"
+        return window
+
+    def row_window(self, columns: tuple[Column, ...]) -> str:
+        """ROWS with any of PARTITION BY, RANGE and SLIDE."""
+        text = f"ROWS {self.choices.integer(1, 4)}"
+        if self.choices.chance(40):
+            chosen = {self.choices.pick(columns).name for _ in range(self.choices.integer(1, 2))}
+            text = f"PARTITION BY {', '.join(sorted(chosen))} {text}"
+            if self.choices.chance(35):
+                text += f" RANGE {self.choices.integer(1, 6)} SECOND"
+        if self.choices.chance(30):
+            text += f" SLIDE {self.choices.integer(1, 4)} {self.choices.pick(('ROWS', 'SECOND'))}"
+        return f" [{text}]" if self.choices.chance(90) else f" {text}"
+
+    def internal_source(self) -> tuple[tuple[Column, ...], str]:
+        """One FROM item of a SELECT over INTERNAL windows: a stream with such a window, or a static relation."""
+        self.names += 1
+        alias = f"x{self.names}"
+        table = self.choices.pick([t for t in self.tables if t.name in ("S", "T", "R")])
+        window = self.window(table.columns).strip(" []") if table.is_stream else ""
+        text = f"{table.name} [{window} INTERNAL] AS {alias}" if window else f"{table.name} AS {alias}"
+        return tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns), text
+
+    def time_window(self) -> str:
         kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
         if kind == "NONE":
             return ""
@@ -411,6 +367,8 @@ class _Maker:
 
     def expression(self, scope: tuple[Column, ...]) -> tuple[str, str]:
         column = self.choices.pick(scope)
+        if self.choices.chance(self.flavour.user // 3) and column.type in ("BIGINT", "STRING"):
+            return f"{'twice' if column.type == 'BIGINT' else 'shout'}({column.name})", column.type
         if column.type == "INT" and self.choices.chance(25):
             return self.choices.pick((f"{column.name} + 1", f"{column.name} % 2", f"coalesce({column.name}, 7)")), "INT"
         if column.type == "STRING" and self.choices.chance(25):
@@ -437,6 +395,11 @@ class _Maker:
         return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns, tail
 
     def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        if self.choices.chance(self.flavour.ordered):
+            return self.ordered(scope, rough)
+        if self.choices.chance(self.flavour.user):
+            call, type_ = user_aggregate(self.choices, [(c.name, c.type) for c in scope])
+            return (f"{call} FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else call), type_
         numbers = [c for c in scope if c.type in NUMERIC]
         functions = ("COUNT(*)", "SUM", "COUNT", "MIN", "MAX", "AVG", "COUNT DISTINCT", *(("STDDEV",) if rough else ()))
         function = self.choices.pick(functions)
@@ -456,6 +419,28 @@ class _Maker:
             text += f" FILTER (WHERE {self.predicate(scope)})"
         # Sums of decimals are wider; cast back, so that the type stays one that VALUES knows.
         return (f"CAST({text} AS {type_})" if exact else text), type_
+
+    def ordered(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        """An aggregate of values in order, or of several values. Arrays, as quantiles, stand in no inner query."""
+        column = self.choices.pick(scope)
+        streams = {alias for c in scope if (alias := c.name.partition(".")[0]) in self.stamped}
+        functions = ["MODE", "COUNT DISTINCT"]
+        if streams and all(self.stamped[alias] for alias in streams):
+            functions += ["FIRST", "LAST"]
+        if rough:
+            functions += ["TOP_K", "ARRAY_AGG"]
+            functions += ["QUANTILE", "MEDIAN"] if column.type in NUMERIC else []
+        function = self.choices.pick(functions)
+        distinct = "DISTINCT " if function not in ("FIRST", "LAST") and self.choices.chance(25) else ""
+        type_ = column.type if function in ("MODE", "FIRST", "LAST") else ROUGH
+        if function == "COUNT DISTINCT":
+            text, type_ = f"COUNT(DISTINCT {column.name}, {self.choices.pick(scope).name})", "BIGINT"
+        elif function in ("TOP_K", "QUANTILE"):
+            constant = self.choices.pick(("1", "2", "3") if function == "TOP_K" else ("0.5", "0", "1", "0.3", "0.75"))
+            text = f"{function}({distinct}{column.name}, {constant})"
+        else:
+            text = f"{function}({distinct}{column.name})"
+        return text + (f" FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else ""), type_
 
     def numeric(self, function: str, column: Column) -> tuple[str, str]:
         distinct = "DISTINCT " if function == "SUM" and self.choices.chance(15) else ""

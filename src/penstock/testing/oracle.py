@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra import Algebra, Scan, Source, Window, leaves
+from penstock.algebra import Algebra, RowWindow, Scan, Source, Window, leaves
 from penstock.algebra.query import Query
 from penstock.testing.denotation import Stream, World, content, denote, first_instant, minus, steps, validity
 from penstock.testing.values import Event, Row, event_order
@@ -75,7 +75,7 @@ def _last_end(node: Algebra, world: World) -> int | None:
     if isinstance(node, Scan):
         return max((ts for ts, _ in world.rows[node.source.name] if ts != BEGIN), default=None)
     last = max((end for end in (_last_end(child, world) for child in node.inputs) if end is not None), default=None)
-    if last is None or not isinstance(node, Window):
+    if last is None or not isinstance(node, Window | RowWindow):
         return last
     start, end = validity(node, last)
     return start if end == END else end

@@ -24,16 +24,37 @@ def key_of(row: Row) -> Row:
 def _key(value: Any) -> Any:
     if isinstance(value, float):
         return _NAN if math.isnan(value) else value + 0.0
+    if isinstance(value, list):
+        return ("array", *map(_key, value))
+    if isinstance(value, dict):
+        return ("struct", *map(_key, value.values()))
     return value
 
 
 def order_key(value: Any) -> tuple[int, Any]:
-    """A sort key over the values of one column: NULL first, NaN last."""
+    """A sort key over the values of one column: NULL first, NaN last, arrays and structs by what they hold."""
     if value is None:
         return (0, 0)
     if isinstance(value, float) and math.isnan(value):
         return (2, 0)
+    if isinstance(value, list | dict):
+        return (1, tuple(map(order_key, value.values() if isinstance(value, dict) else value)))
     return (1, value)
+
+
+def value_order(row: Row) -> tuple[Any, ...]:
+    """A sort key over rows: a total order of values, column by column. NULL first; -0.0 before 0.0, NaN last."""
+    return tuple(_value_order(value) for value in row)
+
+
+def _value_order(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return (0,)
+    if isinstance(value, float):
+        return (1, 1, 0, 0) if math.isnan(value) else (1, 0, value, math.copysign(1, value))
+    if isinstance(value, dict):
+        return (1, value_order(tuple(value.values())))
+    return (1, value_order(tuple(value)) if isinstance(value, list) else value)
 
 
 def event_order(event: Event) -> tuple[Any, ...]:
@@ -50,4 +71,8 @@ def close(one: Row, other: Row, tolerance: float) -> bool:
 def _close(a: Any, b: Any, tolerance: float) -> bool:
     if isinstance(a, float) and isinstance(b, float) and not (math.isnan(a) or math.isnan(b)):
         return a == b or math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and close(tuple(a), tuple(b), tolerance)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return close(tuple(a.values()), tuple(b.values()), tolerance)
     return bool(_key(a) == _key(b))

@@ -9,6 +9,8 @@ from functools import singledispatch
 import pyarrow as pa
 
 from penstock.algebra.aggregate import Aggregate, Distinct
+from penstock.algebra.arrival import in_arrival_order
+from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.matching import OuterJoin, SemiJoin
 from penstock.algebra.multi_join import MultiJoin
@@ -18,7 +20,7 @@ from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.rules.support import column, over_inputs
 from penstock.algebra.scans import Scan
 from penstock.algebra.setops import UnionAll
-from penstock.algebra.windows import Window
+from penstock.algebra.windows import RowWindow, Window
 from penstock.expressions.nodes import AggregateCall, Column, Expression, columns_of, remap
 from penstock.types import Field
 
@@ -32,7 +34,9 @@ def prune_columns(root: Algebra) -> Algebra:
     - DISTINCT: δ{(1,a),(1,b)} has two tuples, δ{1} has one;
     - a RelationToStream: if (1,a) leaves and (1,b) enters at one instant, ISTREAM emits (1,b); pruned to the first
       column, 1 leaves and 1 enters, which cancel. The root's changes are netted alike. All their columns are read;
-    - group columns of an aggregate: they make the groups;
+    - group columns of an aggregate, partition columns of a row window: they make the groups;
+    - a row window over a stream without an order of arrival: elements of one instant count in the order of their
+      values, all of them; with one, ROWS 1 of (1,b) (2,a) is (2,a) also where only the letter is read;
     - a relation with updates: a `-` deletes a row that equals it in all columns, not in those that are read.
     A relation keeps at least one column. An operator that this file does not know reads all columns of its inputs.
     """
@@ -135,6 +139,16 @@ def _window(node: Window, needed: frozenset[int]) -> _Pruned:
 
 
 @_prune.register
+def _row_window(node: RowWindow, needed: frozenset[int]) -> _Pruned:
+    if in_arrival_order(node.input) is None:
+        return _whole(node, needed)
+    below = _narrow(node.input, needed.union(node.partition))
+    return _Pruned(
+        replace(node, input=below.node, partition=tuple(below.place[i] for i in node.partition)), below.place
+    )
+
+
+@_prune.register
 def _join(node: Join, needed: frozenset[int]) -> _Pruned:
     width = len(node.left.schema)
     read = needed | (columns_of(node.residual) if node.residual is not None else frozenset())
@@ -226,7 +240,8 @@ def _union(node: UnionAll, needed: frozenset[int]) -> _Pruned:
 
 
 @_prune.register(Distinct)
+@_prune.register(Internal)
 @_prune.register(RelationToStream)
-def _whole(node: Distinct | RelationToStream, needed: frozenset[int]) -> _Pruned:
+def _whole(node: Distinct | Internal | RelationToStream | RowWindow, needed: frozenset[int]) -> _Pruned:
     fields = node.input.schema.fields
     return _identity(replace(node, input=_exact(_all(node.input), fields, named=True)))

@@ -8,20 +8,23 @@ from penstock.algebra.instantaneous import is_instantaneous, is_windowed
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.rowwise import Select
-from penstock.algebra.rules.support import is_volatile, over_inputs, select, split
-from penstock.algebra.windows import Window, WindowKind
-from penstock.expressions.nodes import conjuncts
+from penstock.algebra.rules.support import is_volatile, over_inputs, same_for_equal, select, split
+from penstock.algebra.windows import RowWindow, Window, WindowKind
+from penstock.expressions.nodes import Expression, columns_of, conjuncts
 
 _JUDGE_ALONE = frozenset({WindowKind.NOW, WindowKind.RANGE, WindowKind.UNBOUNDED})
 
 
 def push_selection_below_window(root: Algebra) -> Algebra:
-    """σp(W(S)) = W(σp(S)) for a time window W, with or without SLIDE.
+    """σp(W(S)) = W(σp(S)) for a time window W, with or without SLIDE, and for a row window where p reads nothing but
+    the columns of its PARTITION BY.
 
     Law: a time window gives every element its validity from the element's own timestamp; whether others pass p does
     not matter. The time line still begins at the first element of S, since t0 is taken at the scan, below p.
+    A row window judges an element by others of its partition: p keeps or drops a partition whole.
     Unsound for:
-    - ROWS windows: the last 3 elements that satisfy p are not those of the last 3 that satisfy p;
+    - ROWS windows otherwise: the last 3 elements that satisfy p are not those of the last 3 that satisfy p. Nor for a p
+      that tells members of a partition apart: -0.0 and 0.0 are one partition, and differ as text;
     - an RSTREAM above that is evaluated at arrivals (no common SLIDE): S [RANGE 10] WHERE p emits all of R also when
       an element arrives that p drops; below the window p would hide that arrival (LANGUAGE 4.3). Only where R is
       instantaneous is nothing lost: R is empty at such instants;
@@ -36,7 +39,7 @@ def push_selection_below_window(root: Algebra) -> Algebra:
 def _visit(node: Algebra, hears_dropped: bool) -> Algebra:
     if isinstance(node, RelationToStream):
         hears_dropped = _hears_dropped(node)
-    elif isinstance(node, Window):
+    elif isinstance(node, Window | RowWindow):
         hears_dropped = False
     elif isinstance(node, Select) and not hears_dropped:
         node = _moved(node)
@@ -52,7 +55,15 @@ def _hears_dropped(node: RelationToStream) -> bool:
 
 def _moved(node: Select) -> Algebra:
     window = node.input
-    if not (isinstance(window, Window) and window.kind in _JUDGE_ALONE):
+    if isinstance(window, RowWindow):
+        partition = frozenset(window.partition)
+
+        def whole_partitions(part: Expression) -> bool:
+            return bool(partition) and columns_of(part) <= partition and same_for_equal(part) and not is_volatile(part)
+
+        move, stay = split(conjuncts(node.predicate), whole_partitions)
+    elif isinstance(window, Window) and window.kind in _JUDGE_ALONE:
+        stay, move = split(conjuncts(node.predicate), is_volatile)
+    else:
         return node
-    stay, move = split(conjuncts(node.predicate), is_volatile)
     return select(replace(window, input=select(window.input, move)), stay) if move else node

@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.rowwise import Select
 from penstock.expressions.nodes import Call, Column, Expression, conjunction
+from penstock.expressions.user import volatile
 from penstock.tree import walk
 from penstock.types import Field
 
@@ -24,7 +25,8 @@ _COMPARISONS = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE", "EQ_NULL_SAFE", "I
 
 def is_volatile(expression: Expression) -> bool:
     """Whether two evaluations over equal rows may differ."""
-    return any(isinstance(node, Call) and node.function in VOLATILE for node in walk(expression))
+    drawn = any(isinstance(node, Call) and node.function in VOLATILE for node in walk(expression))
+    return drawn or volatile(expression)
 
 
 def is_trivial(expression: Expression) -> bool:

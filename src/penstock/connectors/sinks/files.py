@@ -22,10 +22,11 @@ from penstock.algebra.query import Query
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.options import Options
+from penstock.connectors.sinks.nested import column_of_lines, from_json
 from penstock.connectors.sinks.text import csv_text, json_text
 from penstock.connectors.sources.files import FilesSource
 from penstock.errors import PenstockError
-from penstock.types import Field, Schema, parse_type, type_name
+from penstock.types import Field, Schema, parse_result_type, type_name
 
 MARKER = "_penstock.json"
 _VERSION = 1
@@ -96,7 +97,9 @@ class FilesSink(Sink):
 
     def _typed(self, table: pa.Table) -> pa.Table:
         """`table` as the marker says: a column that is NULL throughout is text."""
-        schema = pa.schema([pa.field(n, parse_type(t)) for n, t in zip(table.column_names, self._types(), strict=True)])
+        schema = pa.schema(
+            [pa.field(n, parse_result_type(t)) for n, t in zip(table.column_names, self._types(), strict=True)]
+        )
         return table.cast(schema)
 
     def _types(self) -> list[str]:
@@ -159,19 +162,34 @@ def read_result(path: str) -> pa.Table:
     marker = Marker.read(folder)
     if marker is None:
         raise PenstockError("P0401", f"{path} holds no result", hint=f"a result folder has a file {MARKER}")
-    types = [parse_type(text) for text in marker.types]
-    columns = Schema(tuple(Field(n, t) for n, t in zip(marker.columns, types, strict=True)))
+    types = [parse_result_type(text) for text in marker.types]
+    schema = pa.schema(list(zip(marker.columns, types, strict=True)))
+    # Sources know no arrays: csv gives them as text, json leaves them out, and they are read behind the rest.
+    nested = [f for f in schema if pa.types.is_nested(f.type)]
+    plain = [
+        Field(f.name, pa.string() if f in nested and marker.format == "csv" else f.type)
+        for f in schema
+        if f not in nested or marker.format != "json"
+    ]
+    columns = Schema(tuple(plain))
     parts = sorted(folder.glob(f"part-*.{marker.format}"), key=lambda p: (len(p.name), p.name))
     options = (("path", str(folder.absolute())), ("format", marker.format))
     source = FilesSource(Source(marker.query, True, columns, "FILES", options))
-    batches = []
+    tables = [schema.empty_table()]
     for part in parts:
+        batches = []
         for split in source.splits(str(part.absolute())):
-            for parsed in source.read(split, tuple(range(len(types)))):
+            for parsed in source.read(split, tuple(range(len(columns)))):
                 if parsed.rejected:
                     raise PenstockError("P0401", f"{part} is damaged: {parsed.rejected[0].reason}")
                 batches.append(parsed.batch)
-    return pa.Table.from_batches(batches, schema=pa.schema(list(zip(marker.columns, types, strict=True))))
+        table = pa.Table.from_batches(batches, schema=pa.schema([(f.name, f.type) for f in plain]))
+        read = {name: table[name] for name in table.column_names}
+        for f in nested if marker.format != "parquet" else ():
+            told = read[f.name].to_pylist() if f.name in read else None
+            read[f.name] = from_json(told, f.type) if told is not None else column_of_lines(part, f.name, f.type)
+        tables.append(pa.table([read[name] for name in schema.names], schema=schema))
+    return pa.concat_tables(tables)
 
 
 def _write_text(text: Callable[[pa.Table], pa.Buffer]) -> Callable[[pa.Table, Path], None]:

@@ -2,7 +2,8 @@
 
 Contract: timestamps are ISO-8601 in UTC (`2013-01-01T10:00:00Z`, six fractional digits only where there is a fraction),
 dates ISO, decimals without an exponent. csv: NULL is an empty cell, the empty string `""`, other cells are quoted where
-they must be. json: one object per line, NULL is `null`, bytes are base64, NaN and infinities are strings.
+they must be; arrays and structs are JSON. json: one object per line, NULL is `null`, bytes are base64, NaN and
+infinities are strings.
 What is written reads back equal through the FILES source.
 """
 
@@ -12,6 +13,7 @@ import base64
 import json
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,9 +33,13 @@ def csv_text(table: pa.Table) -> pa.Buffer:
 
 def json_text(table: pa.Table) -> pa.Buffer:
     """`table` as json lines."""
-    keys = [json.dumps(name, ensure_ascii=False).encode() + b":" for name in table.column_names]
-    keys[1:] = [b"," + key for key in keys[1:]]
+    keys = _keys(table.column_names)
     return _lines([_json_rows(batch, keys) for batch in table.to_batches()])
+
+
+def _keys(names: list[str]) -> list[bytes]:
+    keys = [json.dumps(name, ensure_ascii=False).encode() + b":" for name in names]
+    return keys[:1] + [b"," + key for key in keys[1:]]
 
 
 def _json_rows(batch: pa.RecordBatch, keys: list[bytes]) -> pa.Array:
@@ -45,7 +51,7 @@ def _json_rows(batch: pa.RecordBatch, keys: list[bytes]) -> pa.Array:
 
 def _csv_cell(values: pa.Array) -> pa.Array:
     text = plain(values)
-    return _quoted(text) if _is_text(values.type) else text
+    return _quoted(text) if _is_text(values.type) or pa.types.is_nested(values.type) else text
 
 
 def _quoted(text: pa.Array) -> pa.Array:
@@ -56,7 +62,18 @@ def _quoted(text: pa.Array) -> pa.Array:
 
 
 def _json_value(values: pa.Array) -> pa.Array:
+    """The JSON of each value, NULL for NULL."""
     type_ = values.type
+    if pa.types.is_list(type_):
+        members = pc.fill_null(_json_value(values.flatten()), pa.scalar(b"null", _BYTES))
+        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
+        joined = pc.binary_join(pa.LargeListArray.from_arrays(offsets, members), pa.scalar(b",", _BYTES))
+        return pc.if_else(values.is_valid(), _between(b"[", joined, b"]"), pa.scalar(None, _BYTES))
+    if pa.types.is_struct(type_):
+        names = [field.name for field in type_]
+        rows = _json_rows(pa.RecordBatch.from_arrays(values.flatten(), names=names), _keys(names))
+        return pc.if_else(values.is_valid(), rows, pa.scalar(None, _BYTES))
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
         return _within(b'"', _each(values, base64.b64encode))
     text = plain(values)
@@ -74,6 +91,8 @@ def _json_value(values: pa.Array) -> pa.Array:
 def plain(values: pa.Array) -> pa.Array:
     """The text of each value, as bytes."""
     type_ = values.type
+    if pa.types.is_nested(type_):
+        return _json_value(values)
     if pa.types.is_timestamp(type_):
         return _moments(values).cast(_BYTES)
     if pa.types.is_decimal(type_):
@@ -137,8 +156,11 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _within(mark: bytes, text: pa.Array) -> pa.Array:
-    edge = pa.scalar(mark, _BYTES)
-    return pc.binary_join_element_wise(edge, text, edge, pa.scalar(b"", _BYTES))
+    return _between(mark, text, mark)
+
+
+def _between(left: bytes, text: pa.Array, right: bytes) -> pa.Array:
+    return pc.binary_join_element_wise(pa.scalar(left, _BYTES), text, pa.scalar(right, _BYTES), pa.scalar(b"", _BYTES))
 
 
 def _joined(parts: list[pa.Array | pa.Scalar], separator: bytes, null: bytes) -> pa.Array:

@@ -10,10 +10,14 @@ from fractions import Fraction
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.expressions.functions import build_aggregate, is_aggregate
+from penstock.expressions.fold import fold as fold_constant
+from penstock.expressions.functions import build_aggregate, build_call, is_aggregate
 from penstock.expressions.nodes import AggregateCall, Expression, Literal
+from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
 from penstock.language.binder.context import Refused
 from penstock.language.binder.scalars import Binding, ScalarBinder
+from penstock.language.binder.scope import Role, Scope
+from penstock.language.catalog import Catalog
 from penstock.language.dialect import span_of
 from penstock.language.queries import StreamOperator
 from penstock.language.text import Span
@@ -89,14 +93,29 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if name in OPERATOR_WORDS:
         hint = f"write {name}(SELECT ...) or SELECT {name}(item, ...) FROM ..."
         binder.context.fail("P0304", f"{name} stands around a query or a whole select list", name_span(node), hint)
-    if is_aggregate(name):
+    if called_aggregate(node, binder.context.catalog):
         return _aggregate(binder, node, None)
-    return binder.call(name, node, binder.bind_all(node.expressions), name_span(node))
+    if node.expressions and isinstance(node.expressions[0], exp.Distinct):
+        message = "DISTINCT stands behind SELECT or first in an aggregate"
+        binder.context.fail("P0304", message, span_of(node.expressions[0]))
+    arguments = binder.bind_all(node.expressions)
+    user = binder.context.catalog.function(name)
+    if isinstance(user, UserFunction):
+        return binder.context.guard(name_span(node), lambda: build_user_call(user, arguments))
+    if name.lower() in binder.context.failed:
+        binder.context.fail_silently()
+    return binder.call(name, node, arguments, name_span(node))
+
+
+def called_aggregate(node: exp.Expr, catalog: Catalog) -> bool:
+    """Whether a call is of an aggregate, built in or the user's."""
+    name = function_name(node)
+    return is_aggregate(name) or isinstance(catalog.function(name), UserAggregate)
 
 
 def _filter(binder: ScalarBinder, node: exp.Expr) -> Expression:
     inner = node.this
-    if not isinstance(inner, exp.Anonymous) or not is_aggregate(function_name(inner)):
+    if not isinstance(inner, exp.Anonymous) or not called_aggregate(inner, binder.context.catalog):
         binder.context.fail("P0304", "FILTER belongs to an aggregate", span_of(node))
     return _aggregate(binder, inner, node.expression.this)
 
@@ -122,8 +141,27 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     bound = inner.bind_all(arguments)
     if condition is not None and where is None:
         raise Refused
-    call: AggregateCall = context.guard(name_span(node), lambda: build_aggregate(name, bound, distinct, where))
+    user = context.catalog.function(name)
+    if isinstance(user, UserAggregate):
+        return context.guard(name_span(node), lambda: build_user_aggregate(user, bound, distinct, where))
+    bound = bound[:1] + [fold_constant(b) for b in bound[1:]]
+    order = time_of(binder.scope) if name in _IN_TIME else None
+    call: AggregateCall = context.guard(name_span(node), lambda: build_aggregate(name, bound, distinct, where, order))
     return call
+
+
+_IN_TIME = frozenset({"FIRST", "FIRST_VALUE", "LAST", "LAST_VALUE"})
+
+
+def time_of(scope: Scope) -> Expression | None:
+    """The timestamp of a row of FROM: the greatest of the streams' whose elements it is made of. None when no stream is
+    there, or one whose elements do not carry theirs."""
+    streams = {e.qualifier for e in scope.entries if e.role is not Role.RELATION}
+    stamps = [e for e in scope.entries if e.role is Role.TIMESTAMP]
+    if not streams or streams != {e.qualifier for e in stamps}:
+        return None
+    columns: list[Expression] = [e.column() for e in stamps]
+    return columns[0] if len(columns) == 1 else build_call("GREATEST", columns)
 
 
 CALLS: Mapping[type[exp.Expr], Binding] = {

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from penstock.algebra import Algebra, Distinct, Project
 from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import AggregateCall, Column, Expression, conjunction, conjuncts
+from penstock.expressions.user import UserAggregateCall
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.grouping import Grouping
@@ -145,6 +146,12 @@ class Correlated:
         if always and any(attached_in(e) for e in (*made.items, *made.having)):
             hint = "write the inner one as a view, or join it in FROM"
             message = "a subquery in the select list of a subquery that reads the query around it"
+            self.context.fail("P0312", message, self.tree.span, hint)
+        if always and any(isinstance(call, UserAggregateCall) for call in made.grouping.calls):
+            hint = "with GROUP BY it has no row for no rows; join a grouped query in FROM"
+            message = (
+                "an aggregate of your own below a condition on the query around: its value of no rows is not known"
+            )
             self.context.fail("P0312", message, self.tree.span, hint)
         if always:
             calls, start = made.grouping.calls, len(made.grouping.group)

@@ -27,7 +27,8 @@ class Refused(Exception):
 class Context:
     """failed: names (lower case) whose declaration failed, so that what uses them fails without a word; later: names
     that a later statement declares, with the line; references: view -> what it reads, for every view of the script;
-    view: the one being declared; silenced: something failed without a word, for what it uses failed before."""
+    view, view_kind: the one being declared, and what it is; silenced: something failed without a word, for what it
+    uses failed before."""
 
     source: SourceText
     catalog: Catalog
@@ -37,6 +38,7 @@ class Context:
     later: Mapping[str, int] = field(default_factory=dict)
     references: Mapping[str, frozenset[str]] = field(default_factory=dict)
     view: str | None = None
+    view_kind: str = "view"
     silenced: bool = False
 
     def note(self, error: PenstockError, span: Span) -> None:

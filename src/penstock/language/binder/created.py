@@ -121,6 +121,10 @@ def bind_rows(statement: Insert, context: Context) -> tuple[Row, ...]:
         if name.key in context.failed:
             context.fail_silently()
         known = [s.name for s in context.catalog.sources.values()]
+        kind = context.catalog.kind(name.key)
+        if kind in ("VIEW", "QUERY"):
+            hint = "only what is declared FROM MEMORY () takes rows"
+            context.fail("P0201", f"{name.text} is a {kind.lower()}", name.span, hint)
         context.fail("P0201", f"unknown stream or relation {name.text}", name.span, nearest(name.text, known))
     if source.connector != "MEMORY":
         hint = "only what is declared FROM MEMORY () takes rows"
@@ -157,7 +161,7 @@ def _column_values(
         given.append(literal.value)
     for type_, places in alike.items():
         nodes = [values[i][1] for i in places]
-        cast = context.guard(span_of(nodes[0]), lambda: build_cast(Column(type_, 0), column.type))  # noqa: B023
+        cast = context.guard(span_of(nodes[0]), lambda: build_cast(Column(type_, 0), column.type, try_=True))  # noqa: B023
         array = pa.array([given[i] for i in places], type_)
         for i, value in zip(places, evaluate(cast, [array], len(places)).to_pylist(), strict=True):
             if value is None and given[i] is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TypeAlias
 
@@ -10,11 +10,13 @@ from sqlglot import exp
 
 from penstock.algebra.query import Query, SinkSpec
 from penstock.errors import PenstockError, nearest
+from penstock.expressions.user import REGISTERED, signature
 from penstock.language.binder.connectors import bind_connector
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.created import bind_rows, bind_source, distinct_names
+from penstock.language.binder.functions import bind_function, check_volatile
 from penstock.language.binder.queries import QueryBinder
-from penstock.language.catalog import Catalog, View
+from penstock.language.catalog import Catalog, Row, View
 from penstock.language.queries import EmbeddedQuery, Name, NamedSource, QueryTree
 from penstock.language.statements import (
     BareQuery,
@@ -36,9 +38,13 @@ from penstock.settings import Settings
 
 @dataclass(frozen=True)
 class Explain:
-    """EXPLAIN of a query."""
+    """EXPLAIN of a query. analyze: by running it; memory, settings: the rows of MEMORY sources and the settings as of
+    this place of the script."""
 
     query: Query
+    analyze: bool = False
+    memory: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
 
 
 @dataclass(frozen=True)
@@ -77,17 +83,20 @@ class ScriptBinder:
 
     def bind(self, statements: list[Statement]) -> None:
         references = {
-            s.name.key: frozenset(n.key for n in _names_read(s.query)) for s in statements if isinstance(s, CreateView)
+            s.name.key: frozenset(n.key for n in _names_read(s.query))
+            for s in statements
+            if isinstance(s, CreateView | CreateQuery)
         }
         declared = [
             (i, s.name.key, self.source.position(s.span).line)
             for i, s in enumerate(statements)
-            if isinstance(s, CreateSource | CreateView)
+            if isinstance(s, CreateSource | CreateView | CreateQuery)
         ]
         for i, statement in enumerate(statements):
             later = {key: line for place, key, line in reversed(declared) if place > i}
-            view = statement.name.key if isinstance(statement, CreateView) else None
-            context = Context(self.source, self.catalog, self.settings, [], self.failed, later, references, view)
+            view = statement.name.key if isinstance(statement, CreateView | CreateQuery) else None
+            kind = "query" if isinstance(statement, CreateQuery) else "view"
+            context = Context(self.source, self.catalog, self.settings, [], self.failed, later, references, view, kind)
             self._bind_one(statement, context)
             self.errors += context.errors
 
@@ -120,6 +129,10 @@ class ScriptBinder:
             self._view(statement, context, declare)
         elif isinstance(statement, CreateQuery | BareQuery):
             self._query(statement, context, declare)
+        elif isinstance(statement, CreateFunction):
+            user = bind_function(statement, context)
+            if declare and not context.errors:
+                self.catalog = self.catalog.with_function(user)
         elif isinstance(statement, Insert):
             rows = bind_rows(statement, context)
             if declare:
@@ -132,9 +145,12 @@ class ScriptBinder:
             self.settings = context.guard(span, lambda: self.settings.with_value(name, value))
         elif isinstance(statement, ExplainStatement):
             root = QueryBinder(context).root(statement.query)
+            check_volatile(root, statement.query.span, context)
             if declare and not context.errors:
                 text = self.source.slice(statement.query.span)
-                self.actions.append(Explain(Query("query", root, SinkSpec("CONSOLE"), text)))
+                query = Query("query", root, SinkSpec("CONSOLE"), text)
+                analyze = statement.analyze is not None
+                self.actions.append(Explain(query, analyze, self.catalog.memory, self.settings))
         elif isinstance(statement, ShowStatement):
             self.actions.append(Show(statement.kind, self._shown(statement.kind)))
         elif isinstance(statement, DropStatement):
@@ -157,9 +173,10 @@ class ScriptBinder:
                 span = statement.columns[0].span.to(statement.columns[-1].span)
                 context.fail("P0305", f"{len(statement.columns)} names for {len(names)} columns", span)
             names = tuple(c.text for c in statement.columns)
+        check_volatile(root, statement.query.span, context)
         if declare and not context.errors:
             view = View(statement.name.text, root, names, self.source.slice(statement.span))
-            self.catalog = self.catalog.with_view(view)
+            self.catalog = self.catalog.with_view(view).with_reads(view.name, _read(statement.query))
 
     def _query(self, statement: CreateQuery | BareQuery, context: Context, declare: bool) -> None:
         sink: tuple[str, tuple[tuple[str, str], ...]] | None = ("CONSOLE", ())
@@ -175,9 +192,10 @@ class ScriptBinder:
                 number += 1
             name = f"query_{number}"
         root = QueryBinder(context).root(statement.query)
+        check_volatile(root, statement.query.span, context)
         if declare and not context.errors and sink is not None:
             query = Query(name, root, SinkSpec(*sink), self.source.slice(statement.span))
-            self.catalog = self.catalog.with_query(query)
+            self.catalog = self.catalog.with_query(query).with_reads(name, _read(statement.query))
             self.queries.append(name.lower())
 
     def _shown(self, kind: str) -> tuple[tuple[str, str], ...]:
@@ -186,12 +204,18 @@ class ScriptBinder:
             return tuple((v.name, v.text) for v in catalog.views.values())
         if kind == "QUERIES":
             return tuple((q.name, q.text) for q in catalog.queries.values())
+        if kind in ("FUNCTIONS", "AGGREGATES"):
+            users = [u for u in {**REGISTERED, **catalog.functions}.values() if f"{u.kind}S" == kind]
+            return tuple((u.name, signature(u)) for u in users)
         streams = kind == "STREAMS"
         found = [(key, s) for key, s in catalog.sources.items() if s.is_stream == streams]
         return tuple((s.name, catalog.texts.get(key, "")) for key, s in found)
 
     def _drop(self, statement: DropStatement, context: Context) -> None:
         name = statement.name
+        if statement.kind in ("FUNCTION", "AGGREGATE"):
+            self._drop_function(statement, context)
+            return
         kind = self.catalog.kind(name.key)
         if kind is None:
             if name.key in self.failed:
@@ -199,13 +223,40 @@ class ScriptBinder:
             known = [*self.catalog.sources, *self.catalog.views, *self.catalog.queries]
             context.fail("P0201", f"unknown {statement.kind.lower()} {name.text}", name.span, nearest(name.key, known))
         if kind != statement.kind:
-            context.fail("P0201", f"{name.text} is a {kind.lower()}", name.span, f"DROP {kind} {name.text}")
+            context.fail("P0201", f"{name.text} is {_a(kind)}", name.span, f"DROP {kind} {name.text}")
+        self._unused(name, self.catalog.users_of(name.key), context)
         self.catalog = self.catalog.without(name.key)
         self.queries = [q for q in self.queries if q != name.key]
+
+    def _drop_function(self, statement: DropStatement, context: Context) -> None:
+        name, user = statement.name, self.catalog.functions.get(statement.name.key)
+        if user is None:
+            if name.key in self.failed:
+                context.fail_silently()
+            known = [u.name for u in self.catalog.functions.values()]
+            context.fail("P0204", f"unknown {statement.kind.lower()} {name.text}", name.span, nearest(name.key, known))
+        if user.kind != statement.kind:
+            hint = f"DROP {user.kind} {name.text}"
+            context.fail("P0204", f"{name.text} is {_a(user.kind)}", name.span, hint)
+        self._unused(name, self.catalog.users_of_function(name.key), context)
+        self.catalog = self.catalog.without_function(name.key)
+
+    def _unused(self, name: Name, users: list[str], context: Context) -> None:
+        if users:
+            hint = "drop what uses it first"
+            context.fail("P0222", f"{name.text} is used by {', '.join(users)}", name.span, hint)
 
     def bound(self) -> Bound:
         created = tuple(self.catalog.queries[name] for name in self.queries)
         return Bound(self.catalog, self.settings, created, tuple(self.actions))
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind.lower()}"
+
+
+def _read(tree: QueryTree) -> frozenset[str]:
+    return frozenset(name.key for name in _names_read(tree))
 
 
 def _names_read(tree: QueryTree) -> Iterator[Name]:

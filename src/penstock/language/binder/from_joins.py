@@ -15,7 +15,7 @@ from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.inputs import Input, Inputs
 from penstock.language.binder.joins import build_joins, columns, outer_join, semi_join
-from penstock.language.binder.scope import Entry, Scope
+from penstock.language.binder.scope import Entry, Role, Scope
 from penstock.language.queries import JoinedSource, JoinKind, Name
 from penstock.types import Field
 
@@ -42,9 +42,17 @@ def join_sources(join: JoinedSource, left: Inputs, right: Inputs, outer: tuple[E
     one, other = build_joins(left, None, context), build_joins(right, None, context)
     context.guard(join.right.span, lambda: common_domain((one, other)))
     parts = tuple(part for condition in conditions for part in conjuncts(condition))
+    internal = next((m.internal for m in both.members if m.internal is not None), None)
     if join.kind in _SEMI:
-        return Inputs((Input(semi_join(one, other, parts, _SEMI[join.kind]), join.span),), left.entries)
-    return _outer(join, one, other, parts, both.entries, pairs)
+        made = semi_join(one, other, parts, _SEMI[join.kind])
+        return Inputs((Input(made, join.span, internal),), left.entries)
+    padded = {JoinKind.LEFT: others, JoinKind.RIGHT: left.entries}.get(join.kind, both.entries)
+    # A padded tuple has no timestamp, by which FIRST and LAST could go.
+    entries = tuple(replace(e, role=Role.RELATION) if e in padded else e for e in both.entries)
+    kept = {e.index: e for e in entries}
+    pairs = [(kept[a.index], kept[b.index]) for a, b in pairs]
+    found = _outer(join, one, other, parts, entries, pairs)
+    return replace(found, members=tuple(replace(m, internal=internal) for m in found.members))
 
 
 def _outer(

@@ -12,10 +12,11 @@ from penstock.language.text import Span
 
 @dataclass(frozen=True)
 class Input:
-    """One relation of a FROM clause, and where it stands."""
+    """One relation of a FROM clause, and where it stands. internal: the place of the INTERNAL of its window."""
 
     node: Algebra
     span: Span
+    internal: Span | None = None
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,23 @@ import pyarrow as pa
 from sqlglot import exp
 
 from penstock.algebra import Algebra, Distinct, Project, UnionAll, Window, WindowKind
+from penstock.algebra.internal import reaches_internal
 from penstock.algebra.nodes import common_domain
 from penstock.expressions.coercion import cast_to, common_type
-from penstock.expressions.functions import is_aggregate
 from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
-from penstock.language.binder.calls import function_name
+from penstock.language.binder.calls import called_aggregate
 from penstock.language.binder.clauses import Clauses, Correlated, Output
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.inputs import Inputs
+from penstock.language.binder.internal import collected, refuse_internal, refuse_partners
 from penstock.language.binder.joins import build_joins
 from penstock.language.binder.placeholders import attached_in, reads_outer
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.sources import SourceBinder, as_stream
 from penstock.language.binder.streams import to_stream
 from penstock.language.binder.subqueries import Applied, Inner, Subqueries
-from penstock.language.catalog import View
+from penstock.language.catalog import Catalog, View
 from penstock.language.dialect import span_of
 from penstock.language.printer import scalar_text
 from penstock.language.queries import (
@@ -99,10 +100,15 @@ class QueryBinder:
         projected = self._project(tree, self._clauses(tree, scope), rows[0] if rows else inputs.members[0].node)
         if rows is None:
             raise Refused
-        return self._finished(tree, projected)
+        return self._finished(tree, inputs, projected)
 
-    def _finished(self, tree: Select, projected: Algebra) -> Algebra:
+    def _finished(self, tree: Select, inputs: Inputs, projected: Algebra) -> Algebra:
+        context = self.context
+        projected = collected(projected, inputs, context)
+        refuse_partners(projected, inputs, tree.span, context)
         if tree.distinct:
+            if reaches_internal(projected):
+                refuse_internal("DISTINCT", inputs, tree.span, context)
             projected = Distinct(projected)
         return self._to_stream(tree.wrapped, projected) if tree.wrapped is not None else projected
 
@@ -149,7 +155,7 @@ class QueryBinder:
         within, behind = self._subqueries(scope), self._subqueries(scope)
         items = context.attempt(lambda: self._items(tree.items, scope, within, behind))
         aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
-        grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree)
+        grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, context.catalog)
         binder = ExpressionBinder(scope, context, None, aliases, subqueries=behind, inner_subqueries=within)
         group = context.attempt(lambda: self._group(tree, scope, aliases, binder.places))
         having_tree = tree.having
@@ -186,11 +192,13 @@ class QueryBinder:
             raise Refused
         node, conditions = rows
         if not conditions and not clauses.read_outer():
-            return _uncorrelated(self._finished(tree, self._project(tree, clauses, node)))
+            return _uncorrelated(self._finished(tree, inputs, self._project(tree, clauses, node)))
         if tree.wrapped is not None:
             hint = "leave it out: the subquery is a relation at every instant"
             message = f"{tree.wrapped.operator.value} in a subquery that reads the query around it"
             self.context.fail("P0312", message, tree.wrapped.span, hint)
+        if any(member.internal is not None for member in inputs.members):
+            refuse_internal("a subquery that reads the query around it", inputs, tree.span, self.context)
         return Correlated(self.context, tree, clauses).bind(node, conditions)
 
     def _items(self, items: Iterable[Item], scope: Scope, within: Subqueries, behind: Subqueries) -> list[Output]:
@@ -290,9 +298,9 @@ def _as_types(node: Algebra, types: list[pa.DataType]) -> Algebra:
     return Project(node, expressions, tuple(Field(f.name, t) for f, t in zip(node.schema, types, strict=True)))
 
 
-def _has_aggregate(tree: Select) -> bool:
+def _has_aggregate(tree: Select, catalog: Catalog) -> bool:
     return any(
-        is_aggregate(function_name(call))
+        called_aggregate(call, catalog)
         for item in tree.items
         if not isinstance(item.value, Star)
         for call in item.value.find_all(exp.Anonymous)

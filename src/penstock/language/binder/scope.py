@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
@@ -14,6 +15,14 @@ from penstock.language.binder.context import Context
 from penstock.language.binder.placeholders import OuterColumn
 from penstock.language.queries import Name
 from penstock.language.text import Span
+
+
+class Role(enum.Enum):
+    """What a column is to the source it comes from."""
+
+    RELATION = "a column of a relation"
+    ELEMENT = "a column of a stream"
+    TIMESTAMP = "the timestamp of a stream's elements"
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,7 @@ class Entry:
     qualifier: str | None = None
     merged: bool = False
     outer: bool = False
+    role: Role = Role.RELATION
 
     def column(self) -> Expression:
         kind = OuterColumn if self.outer else Column

@@ -7,19 +7,21 @@ columns of all of them; `joins.py` then builds the binary joins.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from penstock.algebra import Algebra, RelationScan, RelationToStream, Source, StreamKind, StreamScan
+from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan
 from penstock.algebra.pattern import Pattern
+from penstock.algebra.timestamps import timestamp_column
 from penstock.errors import nearest
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.from_joins import join_sources
 from penstock.language.binder.inputs import Input, Inputs
-from penstock.language.binder.scope import Entry
+from penstock.language.binder.scope import Entry, Role
 from penstock.language.binder.windows import bind_window
 from penstock.language.catalog import View
 from penstock.language.queries import DerivedSource, FromSource, JoinedSource, Name, NamedSource, QueryTree, WindowSpec
+from penstock.language.queries import Sample as SampleTree
 
 #: Binds a nested query: (tree, columns of the enclosing query) -> (algebra, column names).
 NestedBinder = Callable[[QueryTree, tuple[Entry, ...]], tuple[Algebra, tuple[str, ...]]]
@@ -54,11 +56,16 @@ class SourceBinder:
         qualifier = (source.alias or name).text
         view = self.views.get(name.key) or self.context.catalog.views.get(name.key)
         if view is not None and name.matches(view.name):
-            return self._relation(view.root, view.names, source.window, qualifier, name)
+            root = self._sampled(view.root, source.sample, view.name)
+            return self._relation(root, view.names, source.window, qualifier, name)
+        query = self.context.catalog.queries.get(name.key)
+        if query is not None and name.matches(query.name):
+            root = self._sampled(query.root, source.sample, query.name)
+            return self._relation(root, root.schema.names, source.window, qualifier, name)
         declared = self.context.catalog.sources.get(name.key)
         if declared is None or not name.matches(declared.name):
             self._unknown(name)
-        node = _scan(declared)
+        node = self._sampled(_scan(declared), source.sample, declared.name)
         alias = source.alias.text if source.alias else declared.name
         return self._relation(node, node.schema.names, source.window, alias, name)
 
@@ -73,6 +80,15 @@ class SourceBinder:
             node = as_stream(node)
         return self._relation(node, names, source.window, source.alias.text if source.alias else None, source)
 
+    def _sampled(self, node: Algebra, sample: SampleTree | None, name: str) -> Algebra:
+        if sample is None:
+            return node
+        if not node.is_stream:
+            self.context.fail("P0103", f"SAMPLE draws from a stream; {name} is a relation", sample.span)
+        if not 0 <= sample.percent <= 100:
+            self.context.fail("P0102", "a sample is between 0 and 100 percent", sample.span)
+        return Sample(node, sample.percent, self.context.settings.get_int("seed"), name)
+
     def _relation(
         self,
         node: Algebra,
@@ -81,28 +97,37 @@ class SourceBinder:
         qualifier: str | None,
         place: Name | DerivedSource,
     ) -> Inputs:
+        stamp = timestamp_column(node) if node.is_stream else None
+        plain = Role.ELEMENT if node.is_stream else Role.RELATION
+        entries = tuple(
+            Entry(i, n, f.type, qualifier, role=Role.TIMESTAMP if i == stamp else plain)
+            for i, (n, f) in enumerate(zip(names, node.schema, strict=True))
+        )
         if node.is_stream:
-            node = bind_window(window, node, self.context)
+            own = place.text if isinstance(place, Name) else qualifier
+            # Behind an alias the stream's own name is still known in its window.
+            other = () if own == qualifier else (replace(e, qualifier=own, merged=True) for e in entries)
+            node = bind_window(window, node, self.context, (*entries, *other))
         elif window is not None:
             shown = place.text if isinstance(place, Name) else "this query"
             hint = "a window belongs to a stream; leave it out"
             self.context.fail("P0301", f"{shown} is a relation, it takes no window", window.span, hint)
-        entries = tuple(Entry(i, n, f.type, qualifier) for i, (n, f) in enumerate(zip(names, node.schema, strict=True)))
-        return Inputs((Input(node, place.span),), entries)
+        internal = window.internal.span if window is not None and window.internal is not None else None
+        return Inputs((Input(node, place.span, internal),), entries)
 
     def _unknown(self, name: Name) -> NoReturn:
         context = self.context
         if name.key in context.failed:
             context.fail_silently()
-        if name.key in context.catalog.queries:
-            hint = "a query's answer goes to its sink; to build on it, make it a VIEW"
-            context.fail("P0201", f"{name.text} is a query, not a stream, relation or view", name.span, hint)
         if context.depends_on_itself(name.key):
-            context.fail("P0306", f"view {context.view} depends on itself through {name.text}", name.span)
+            context.fail(
+                "P0306", f"{context.view_kind} {context.view} depends on itself through {name.text}", name.span
+            )
         if name.key in context.later:
             hint = f"it is declared later, in line {context.later[name.key]}; move that statement up"
             context.fail("P0201", f"{name.text} is not declared yet", name.span, hint)
         known = [s.name for s in context.catalog.sources.values()]
+        known += [q.name for q in context.catalog.queries.values()]
         known += [v.name for v in (*context.catalog.views.values(), *self.views.values())]
         context.fail("P0201", f"unknown stream, relation or view {name.text}", name.span, nearest(name.text, known))
 

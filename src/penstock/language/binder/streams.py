@@ -6,6 +6,7 @@ from penstock.algebra import Algebra, Distinct, Pattern, RelationToStream, Resto
 from penstock.algebra.r2s import evaluation_period
 from penstock.algebra.results import has_lives, not_to_be_kept, without_slide
 from penstock.language.binder.context import Context
+from penstock.language.binder.scope import Entry
 from penstock.language.binder.windows import bind_window
 from penstock.language.queries import StreamOperator, ToStream
 
@@ -33,7 +34,8 @@ def _windowed(operator: ToStream, node: Algebra, context: Context) -> Algebra:
         hint = "a result kept beyond its time would not answer the query any more; window its ISTREAM if you want that"
         context.fail("P0318", f"WSTREAM over {shown}", operator.span, hint)
     results = Results(node) if has_lives(node) else RelationToStream(node, StreamKind.ISTREAM)
-    return bind_window(operator.window, results, context)
+    entries = [Entry(i, field.name, field.type) for i, field in enumerate(results.schema)]
+    return bind_window(operator.window, results, context, entries)
 
 
 def _restored(operator: ToStream, node: Algebra, context: Context) -> Algebra:

@@ -1,37 +1,95 @@
-"""A window as written to the algebra's window: lengths become ticks of the stream's domain (LANGUAGE 1, 4.1)."""
+"""A window as written to the algebra's window: lengths become ticks of the stream's domain (LANGUAGE 1, 4.1).
+
+PARTITION BY and WHERE see the columns of the stream they stand on, and no other. WHERE selects before the window, so
+that what it drops never arrives there.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 
-from penstock.algebra import Algebra, Window, WindowKind
-from penstock.language.binder.context import Context
-from penstock.language.queries import Align, Duration, Extent, WindowSpec
+from penstock.algebra import Algebra, RowWindow, Select, Window, WindowKind
+from penstock.expressions.nodes import Column
+from penstock.language.binder.context import Context, Refused
+from penstock.language.binder.expressions import ExpressionBinder
+from penstock.language.binder.scope import Entry, Scope
+from penstock.language.dialect import span_of
+from penstock.language.queries import Align, Count, Duration, Extent, WindowSpec
 from penstock.types import CALENDAR, Interval, TimeDomain
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MOST = 2**60
 
 
-def bind_window(spec: WindowSpec | None, stream: Algebra, context: Context) -> Window:
-    """The window over `stream`; no window written is UNBOUNDED. Raises Refused after P0102 or P0303."""
-    if spec is None or spec.extent in (None, Extent.ROWS):
-        # What is no time window has been refused; the rest of the query is bound as if it were unbounded.
+def bind_window(
+    spec: WindowSpec | None, stream: Algebra, context: Context, entries: Sequence[Entry]
+) -> Window | RowWindow:
+    """The window over `stream`, whose columns are `entries`; no window written is UNBOUNDED. Raises Refused with the
+    errors noted: P0102, P0303, or what is wrong in PARTITION BY and WHERE."""
+    if spec is None or spec.extent is None:
+        # [FREQUENCY] alone has been refused; the rest of the query is bound as if it were unbounded.
         return Window(stream, WindowKind.UNBOUNDED)
+    scope = Scope(tuple(entries))
+    # Both are bound, so that each tells its errors.
+    partition = context.attempt(lambda: _partition(spec, scope, context))
+    selected = _selected(spec, stream, scope, context)
+    if partition is None:
+        raise Refused
+    return _over(spec, selected, partition, context)
+
+
+def _over(spec: WindowSpec, stream: Algebra, partition: tuple[int, ...], context: Context) -> Window | RowWindow:
     domain = stream.domain or CALENDAR
-    length = None
-    if spec.extent is Extent.RANGE and isinstance(spec.length, Duration):
-        length = ticks(spec.length, domain, context)
-    elif spec.extent is Extent.RANGE:
-        return Window(stream, WindowKind.UNBOUNDED)
+    slide, align = _slide(spec, domain, context)
+    if spec.extent is Extent.ROWS:
+        assert isinstance(spec.length, Count)
+        rows = _rows(spec.length, context)
+        step = _rows(spec.slide, context) if isinstance(spec.slide, Count) else None
+        limit = None if spec.span_limit is None else ticks(spec.span_limit, domain, context)
+        return RowWindow(stream, rows, step, partition, limit, slide, align)
+    length = spec.length if spec.span_limit is None else spec.span_limit
+    if isinstance(length, Duration):
+        return Window(stream, WindowKind.RANGE, ticks(length, domain, context), slide, align)
+    # A RANGE in tuples has been refused.
+    kind = WindowKind.NOW if spec.extent is Extent.NOW else WindowKind.UNBOUNDED
+    return Window(stream, kind, None, slide, align)
+
+
+def _partition(spec: WindowSpec, scope: Scope, context: Context) -> tuple[int, ...]:
+    """The positions of the PARTITION BY columns. A window in time is the same of every partition and of the whole."""
+    binder = ExpressionBinder(scope, context, "PARTITION BY")
+    found: list[int] = []
+    for bound, node in zip(context.each(binder.bind, spec.partition), spec.partition, strict=True):
+        if not isinstance(bound, Column):
+            context.fail("P0102", "PARTITION BY takes columns of the stream", span_of(node))
+        if bound.index not in found:
+            found.append(bound.index)
+    return tuple(found)
+
+
+def _selected(spec: WindowSpec, stream: Algebra, scope: Scope, context: Context) -> Algebra:
+    if spec.where is None:
+        return stream
+    return Select(stream, ExpressionBinder(scope, context, "WHERE").predicate(spec.where, "WHERE"))
+
+
+def _slide(spec: WindowSpec, domain: TimeDomain, context: Context) -> tuple[int | None, int]:
+    """The SLIDE in time, and where its boundaries are counted from."""
     slide = ticks(spec.slide, domain, context) if isinstance(spec.slide, Duration) else None
-    align = 0
-    if spec.align is not None:
-        if spec.slide is None:
-            context.fail("P0102", "ALIGN TO needs a SLIDE", spec.align.span)
-        align = _align(spec.align, domain, context)
-        if slide is not None:
-            align %= slide
-    return Window(stream, WindowKind[spec.extent.name], length, slide, align)
+    if spec.align is None:
+        return slide, 0
+    if slide is None:
+        context.fail("P0102", "ALIGN TO needs a SLIDE", spec.align.span)
+    return slide, _align(spec.align, domain, context) % slide
+
+
+def _rows(count: Count, context: Context) -> int:
+    if count.value < 1:
+        context.fail("P0102", "a number of rows here is at least 1", count.span)
+    if count.value >= _MOST:
+        context.fail("P0102", "these are more rows than a stream has", count.span)
+    return count.value
 
 
 def ticks(duration: Duration, domain: TimeDomain, context: Context) -> int:
@@ -39,7 +97,7 @@ def ticks(duration: Duration, domain: TimeDomain, context: Context) -> int:
     found = context.guard(duration.span, lambda: domain.ticks(duration.interval))
     if found < 1:
         context.fail("P0102", "a length of time here is at least one tick", duration.span)
-    if found >= 2**60:
+    if found >= _MOST:
         context.fail("P0102", "this is longer than time lasts", duration.span)
     return found
 

@@ -29,14 +29,15 @@ from penstock.language.statements import (
     ShowStatement,
     Statement,
     TimestampBy,
+    TypeText,
 )
 from penstock.language.text import Span
 from penstock.types import Unit
 
 _BEGINNINGS = ("CREATE", "INSERT", "SET", "EXPLAIN", "SHOW", "DROP")
 _CREATABLE = ("STREAM", "RELATION", "VIEW", "QUERY", "FUNCTION", "AGGREGATE")
-_SHOWN = ("STREAMS", "RELATIONS", "VIEWS", "QUERIES")
-_DROPPED = ("STREAM", "RELATION", "VIEW", "QUERY")
+_SHOWN = ("STREAMS", "RELATIONS", "VIEWS", "QUERIES", "FUNCTIONS", "AGGREGATES")
+_DROPPED = _CREATABLE
 _STREAM_ONLY = ("slack", "idle", "system_time")
 
 
@@ -73,12 +74,10 @@ class CqlParser(QueryGrammar):
 
     def _create(self, start: Span) -> Statement:
         retroactive = self._mark("NON", "RETROACTIVE")
-        at = self._here()
         kind = "RELATION" if retroactive and self._need("RELATION") else self._one_of(_CREATABLE)
-        kind_span = self._since(at)
         name = self._name(f"a name for the {kind.lower()}")
         if kind in ("FUNCTION", "AGGREGATE"):
-            return self._create_function(kind, name, kind_span, start)
+            return self._create_function(kind, name, start)
         if kind == "VIEW":
             columns = self._names("a column name") if self._curr.token_type is TokenType.L_PAREN else ()
             self._need("AS")
@@ -89,11 +88,23 @@ class CqlParser(QueryGrammar):
             return CreateQuery(name, self.query(), into, self._since(start))
         return self._create_source(name, kind == "STREAM", retroactive, start)
 
-    def _create_function(self, kind: str, name: Name, kind_span: Span, start: Span) -> CreateFunction:
+    def _create_function(self, kind: str, name: Name, start: Span) -> CreateFunction:
+        parameters: list[TypeText] | None = None
+        if self._match(TokenType.L_PAREN):
+            parameters = []
+            while not self._match(TokenType.R_PAREN):
+                parameters.append(self._type())
+                if not self._match(TokenType.COMMA) and self._curr.token_type is not TokenType.R_PAREN:
+                    self._fail("',' or ')'")
+        returns = self._type() if self._take("RETURNS") else None
+        volatile = self._mark("VOLATILE") if kind == "FUNCTION" else None
+        self._need("AS")
         at = self._here()
-        while self._curr:
-            self._advance()
-        return CreateFunction(kind, name, self.sql[at.start : self._since(at).end], kind_span, self._since(start))
+        if not self._match(TokenType.STRING):
+            self._fail("'module:name'")
+        types = None if parameters is None else tuple(parameters)
+        body = self._prev.text
+        return CreateFunction(kind, name, body, types, returns, volatile, self._since(at), self._since(start))
 
     # --- CREATE STREAM, CREATE RELATION
 
@@ -134,19 +145,23 @@ class CqlParser(QueryGrammar):
 
     def _column_definition(self) -> ColumnDefinition:
         name = self._name("a column name")
+        found = self._type()
+        return ColumnDefinition(name, found.text, found.span)
+
+    def _type(self) -> TypeText:
         start = self._here()
         token = self._curr
         if not token or token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
             self._fail("a type")
         node = self._try_parse(lambda: self._parse_types(schema=True))
         if isinstance(node, exp.DataType) and not isinstance(node.this, str):
-            return ColumnDefinition(name, node.sql(dialect=self.dialect), self._since(start))
+            return TypeText(node.sql(dialect=self.dialect), self._since(start))
         self._advance()  # an unknown type: the binder says so
         if self._match(TokenType.L_PAREN):
             while self._curr and not self._match(TokenType.R_PAREN):
                 self._advance()
         span = self._since(start)
-        return ColumnDefinition(name, self.sql[span.start : span.end], span)
+        return TypeText(self.sql[span.start : span.end], span)
 
     def _connector(self) -> Connector:
         start = self._here()

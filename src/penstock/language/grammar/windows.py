@@ -28,6 +28,8 @@ class WindowGrammar(TokenGrammar):
             spec = self._window_body(start, bracketed=True)
             self._need_token(TokenType.R_BRACKET, "]")
             return replace(spec, span=self._since(start))
+        if self._curr is not None and self._curr.token_type is TokenType.PARTITION_BY:
+            return self._window_body(start, bracketed=False)
         if self._at("RANGE") or self._at("ROWS"):
             following = self._ahead(1)
             if following and (
@@ -41,10 +43,7 @@ class WindowGrammar(TokenGrammar):
         if self._match(TokenType.PARTITION_BY):
             parts["partition_span"] = token_span(self._prev)
             parts["partition"] = tuple(self._parse_csv(lambda: self._required(self._parse_column())))
-            self._need("ROWS")
-            parts |= self._rows()
-            if self._take("RANGE"):
-                parts["span_limit"] = self._duration()
+            parts |= self._partitioned()
         elif self._at("FREQUENCY"):
             parts["extent"] = None
         else:
@@ -65,6 +64,19 @@ class WindowGrammar(TokenGrammar):
                 return {"extent": Extent.UNBOUNDED}
             return {"extent": Extent.RANGE, "length": self._duration_or_count()}
         return self._fail(f"a window: {_STARTS}", code="P0102")
+
+    def _partitioned(self) -> dict[str, Any]:
+        """What stands behind PARTITION BY: `ROWS n [RANGE i]`, or a RANGE alone."""
+        if self._take("RANGE"):
+            if self._take("UNBOUNDED"):
+                return {"extent": Extent.UNBOUNDED}
+            return {"extent": Extent.RANGE, "length": self._duration()}
+        if not self._take("ROWS"):
+            self._fail("ROWS or RANGE", code="P0102")
+        parts = self._rows()
+        if self._take("RANGE"):
+            parts["span_limit"] = self._duration()
+        return parts
 
     def _rows(self) -> dict[str, Any]:
         if self._take("UNBOUNDED"):

@@ -10,8 +10,9 @@ from penstock.algebra import (
     Pattern,
     own_windows,
 )
-from penstock.physical.lanes import LanePlan, plan_lanes
+from penstock.physical.lane_plan import LanePlan, plan_lanes
 from penstock.physical.lowering.builder import Builder, Lowered, lower, moved_partitions
+from penstock.physical.lowering.user_aggregates import has_user_aggregates, lower_user_aggregates
 from penstock.physical.plan import (
     AggregateSpec,
     DistinctSpec,
@@ -31,9 +32,12 @@ def _distinct(node: Distinct, builder: Builder) -> Lowered:
 
 @lower.register
 def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
+    if has_user_aggregates(node):
+        return lower_user_aggregates(node, builder)
     child = builder.lower(node.input)
-    plan = plan_lanes(node.group, node.aggregates)
-    panes = node.input.pattern is not Pattern.STRICT and any(w.slide is not None for w in own_windows(node))
+    strict = node.input.pattern is Pattern.STRICT
+    plan = plan_lanes(node.group, node.aggregates, strict)
+    panes = not strict and any(w.slide is not None for w in own_windows(node))
     types = _lane_types(node, plan)
     names = [
         *(node.input.schema[i].name for i in node.group),
@@ -50,5 +54,5 @@ def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
 
 def _lane_types(node: Aggregate, plan: LanePlan) -> tuple[pa.DataType, ...]:
     keys = [node.input.schema[i].type for i in node.group]
-    values = [plan.arguments[i].type for i in (*plan.extremes, *plan.distincts)]
+    values = [plan.arguments[i].type for i in plan.valued]
     return (*keys, *[pa.int64()] * plan.integers, *[pa.float64()] * plan.floats, *values)

@@ -13,10 +13,13 @@ from penstock.physical.operators.join import Join, Lookup
 from penstock.physical.operators.match import LookupMatch, Match
 from penstock.physical.operators.multi_join import MultiJoin
 from penstock.physical.operators.results import Results, ShortChanges, ShortLives
+from penstock.physical.operators.rowwindow import RowWindow
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
+from penstock.physical.operators.sample import Sample
 from penstock.physical.operators.static import Output, Static
 from penstock.physical.operators.updates import Updates
+from penstock.physical.operators.user_aggregate import UserAggregation
 from penstock.physical.plan import (
     AggregateSpec,
     ChangesSpec,
@@ -31,7 +34,9 @@ from penstock.physical.plan import (
     OutputSpec,
     ProjectSpec,
     ResultsSpec,
+    RowWindowSpec,
     RStreamSpec,
+    SampleSpec,
     ScanSpec,
     ShortChangesSpec,
     ShortLivesSpec,
@@ -41,6 +46,7 @@ from penstock.physical.plan import (
     UpdatesSpec,
     WindowSpec,
 )
+from penstock.physical.user_plan import UserAggregateSpec
 
 #: Static relations by name, and the number of shards: what some operators need beside their spec.
 Tables = Mapping[str, Elements]
@@ -53,8 +59,11 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     UpdatesSpec: lambda spec, tables, shards: Updates(spec),
     UnionSpec: lambda spec, tables, shards: Union(spec),
     WindowSpec: lambda spec, tables, shards: TimeWindow(spec),
+    RowWindowSpec: lambda spec, tables, shards: RowWindow(spec),
+    SampleSpec: lambda spec, tables, shards: Sample(spec),
     LanesSpec: lambda spec, tables, shards: Lanes(spec),
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
+    UserAggregateSpec: lambda spec, tables, shards: UserAggregation(spec),
     DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
     MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),

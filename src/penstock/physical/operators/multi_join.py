@@ -11,7 +11,7 @@ Where no class is known at all of its probes (a chain probed from both ends), it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +22,15 @@ from penstock.expressions.nodes import Expression, columns_of, conjunction, conj
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.join import PROBES_AT_ONCE, keyed
+from penstock.physical.operators.join import keyed
 from penstock.physical.plan import MultiJoinSpec
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.runs import Run, Runs, probe_run
+from penstock.physical.synopses.runs import Runs, probe_pieces
 
 Classes = tuple[int, ...]
+
+#: A step's results go on to the next when they are so many.
+PAIRS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -87,21 +90,22 @@ class MultiJoin(Operator):
         if number == len(steps):
             return [partial.with_columns([partial.columns[i] for i in order])]
         result: list[Elements] = []
-        for start in range(0, len(partial), PROBES_AT_ONCE):
-            piece = partial.slice(start, min(start + PROBES_AT_ONCE, len(partial)))
-            found = self._probe(piece, steps[number])
-            if found is not None:
-                result += self._through(found, port, number + 1)
-        return result
+        waiting: list[Elements] = []
+        for found in self._probe(partial, steps[number]):
+            waiting.append(found)
+            if sum(map(len, waiting)) >= PAIRS_AT_ONCE:
+                result += self._through(concat(waiting), port, number + 1)
+                waiting = []
+        return result + (self._through(concat(waiting), port, number + 1) if waiting else [])
 
-    def _probe(self, partial: Elements, step: _Step) -> Elements | None:
-        runs: list[Run] = list(self._states[step.member][step.index])
-        if not runs:
-            return None
+    def _probe(self, partial: Elements, step: _Step) -> Iterator[Elements]:
+        """What `partial` finds, in pieces that are not too large."""
         first, second = fingerprints([partial.columns[i] for i in step.key], len(partial))
-        made = [_pairs(partial, run.elements, step, *probe_run(run, partial, first, second)) for run in runs]
-        joined = [elements for elements in made if len(elements)]
-        return concat(joined) if joined else None
+        for run in self._states[step.member][step.index]:
+            for probe, found in probe_pieces(run, partial, first, second, PAIRS_AT_ONCE):
+                joined = _pairs(partial, run.elements, step, probe, found)
+                if len(joined):
+                    yield joined
 
 
 def _pairs(partial: Elements, held: Elements, step: _Step, probe: Int64s, found: Int64s) -> Elements:

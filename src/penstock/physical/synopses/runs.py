@@ -8,7 +8,7 @@ long the window is. Elements go when they have expired, at merges or with their 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +123,14 @@ def _pairs(starts, stops, ts, run_exp, low, high, probe, found):  # type: ignore
 
 def probe_run(run: Run, elements: Elements, first: UInt64s, second: UInt64s) -> tuple[Int64s, Int64s]:
     """All (probe row, run row) with equal keys and overlapping validity."""
+    ((probe, found),) = probe_pieces(run, elements, first, second, None)
+    return probe, found
+
+
+def probe_pieces(
+    run: Run, elements: Elements, first: UInt64s, second: UInt64s, limit: int | None
+) -> Iterator[tuple[Int64s, Int64s]]:
+    """As `probe_run`, in pieces of at most `limit` pairs, or of one probe's where these are more; None: no limit."""
     starts, stops = np.empty(len(elements), np.int64), np.empty(len(elements), np.int64)
     total = int(
         _ranges(
@@ -130,9 +138,17 @@ def probe_run(run: Run, elements: Elements, first: UInt64s, second: UInt64s) -> 
             run.elements.ts, run.elements.exp, run.ordered, starts, stops,
         )
     )  # fmt: skip
-    probe, found = np.empty(total, np.int64), np.empty(total, np.int64)
-    count = int(_pairs(starts, stops, elements.ts, run.elements.exp, 0, len(elements), probe, found))
-    return probe[:count], found[:count]
+    ends = np.concatenate([[0], np.cumsum(stops - starts)])
+    low = 0
+    while low < len(elements) or low == 0:
+        high = len(elements)
+        if limit is not None and total > limit:
+            high = max(low + 1, int(np.searchsorted(ends, ends[low] + limit, side="right")) - 1)
+        size = int(ends[high] - ends[low])
+        probe, found = np.empty(size, np.int64), np.empty(size, np.int64)
+        count = int(_pairs(starts, stops, elements.ts, run.elements.exp, low, high, probe, found))
+        yield probe[:count], found[:count]
+        low = max(high, 1)
 
 
 class Runs(Synopsis):

@@ -8,7 +8,7 @@ is rewritten as one chunk, so the cost of writing stays proportional to the chan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numba as nb
@@ -25,14 +25,20 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @nb.njit(cache=True)
-def _find(table, first, second, count, new_first, new_second, slots):  # type: ignore[no-untyped-def]
-    """Slots of keys; unknown ones get the next free slot. `first`/`second` have room. Returns the new count."""
+def _find(table, first, second, count, new_first, new_second, start, slots, heads):  # type: ignore[no-untyped-def]
+    """Slots of keys from `start` on; unknown ones get the next free slot, and heads[slot - old count] the row. Stops
+    where there is no room for another key. Returns (count, the row where it stopped)."""
     mask = np.uint64(table.shape[0] - 1)
-    for i in range(new_first.shape[0]):
+    room = min(first.shape[0], table.shape[0] // 2)
+    old = count
+    for i in range(start, new_first.shape[0]):
         place = (new_first[i] * _GOLDEN >> np.uint64(20)) & mask
         while True:
             slot = table[place]
             if slot < 0:
+                if count >= room:
+                    return count, i
+                heads[count - old] = i
                 table[place] = count
                 first[count] = new_first[i]
                 second[count] = new_second[i]
@@ -43,7 +49,20 @@ def _find(table, first, second, count, new_first, new_second, slots):  # type: i
                 slots[i] = slot
                 break
             place = (place + np.uint64(1)) & mask
-    return count
+    return count, new_first.shape[0]
+
+
+@nb.njit(cache=True)
+def _look(table, first, second, wanted_first, wanted_second, slots):  # type: ignore[no-untyped-def]
+    mask = np.uint64(table.shape[0] - 1)
+    for i in range(wanted_first.shape[0]):
+        place = (wanted_first[i] * _GOLDEN >> np.uint64(20)) & mask
+        slots[i] = -1
+        while table[place] >= 0 and slots[i] < 0:
+            slot = table[place]
+            if first[slot] == wanted_first[i] and second[slot] == wanted_second[i]:
+                slots[i] = slot
+            place = (place + np.uint64(1)) & mask
 
 
 @nb.njit(cache=True)
@@ -60,13 +79,15 @@ class SlotTable(Synopsis):
     """Keys with `integers` int64 lanes, `floats` float64 lanes, and optionally the key's columns.
 
     A slot is live while the lane given as `alive` is not 0; dead slots are dropped when they outnumber the live.
-    Slot numbers hold until the next call of `snapshot` or `shrink`.
+    Slot numbers hold until the next call of `snapshot` or `shrink`; `followers` are called with the slots that stay, in
+    their new order, just before.
     """
 
     def __init__(self, integers: int, floats: int, columns: Sequence[pa.DataType] = (), alive: int = 0) -> None:
         self._alive = alive
         self._types = tuple(columns)
         self.count = 0
+        self.followers: list[Callable[[Int64s], None]] = []
         self._table = np.full(64, -1, np.int64)
         self._first = np.empty(16, np.uint64)
         self._second = np.empty(16, np.uint64)
@@ -80,15 +101,25 @@ class SlotTable(Synopsis):
         self._rewrite = False
 
     def slots(self, first: UInt64s, second: UInt64s, columns: Sequence[pa.Array] = ()) -> Int64s:
-        """The slot of each key; new keys (each given once) get one, with lanes 0 and the given key columns."""
-        before = self.count
-        self._reserve(before + len(first))
+        """The slot of each key; new keys get one, with lanes 0 and the given key columns."""
         found = np.empty(len(first), np.int64)
-        self.count = int(_find(self._table, self._first, self._second, before, first, second, found))
-        if self.count > before and self._types:
-            fresh = pa.array(np.flatnonzero(found >= before))
-            for held, column in zip(self._columns, columns, strict=True):
-                held.append(column.take(fresh))
+        done = 0
+        while True:
+            before = self.count
+            heads = np.empty(min(len(first) - done, len(self._first)), np.int64)
+            self.count, done = _find(self._table, self._first, self._second, before, first, second, done, found, heads)
+            if self.count > before and self._types:
+                fresh = pa.array(heads[: self.count - before])
+                for held, column in zip(self._columns, columns, strict=True):
+                    held.append(column.take(fresh))
+            if done == len(first):
+                return found
+            self._reserve(2 * self.count)
+
+    def find(self, first: UInt64s, second: UInt64s) -> Int64s:
+        """The slot of each key, -1 where it has none."""
+        found = np.empty(len(first), np.int64)
+        _look(self._table, self._first, self._second, first, second, found)
         return found
 
     def touch(self, slots: Int64s) -> None:
@@ -108,6 +139,11 @@ class SlotTable(Synopsis):
     def live(self) -> Int64s:
         """The slots that are live."""
         return np.flatnonzero(self.integers[self._alive, : self.count])
+
+    @property
+    def keys(self) -> tuple[UInt64s, UInt64s]:
+        """The fingerprints by slot."""
+        return self._first, self._second
 
     def fingerprints(self, slots: Int64s) -> tuple[UInt64s, UInt64s]:
         return self._first[slots], self._second[slots]
@@ -164,6 +200,8 @@ class SlotTable(Synopsis):
         return pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
 
     def _keep(self, slots: Int64s) -> None:
+        for follower in self.followers:
+            follower(slots)
         columns = self.key_columns(slots)
         count = len(slots)
         self._first[:count] = self._first[slots]

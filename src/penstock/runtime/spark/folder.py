@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark import cloudpickle
 
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import Split
@@ -97,7 +98,8 @@ class Folder:
             with pa.OSFile(str(folder / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
                 writer.write_batch(batch)
         self.write_intake(job.intake)
-        _write(self.root / "job.pickle", pickle.dumps(job))
+        # User code that cannot be imported travels by value.
+        _write(self.root / "job.pickle", cloudpickle.dumps(job))
 
     @property
     def has_job(self) -> bool:

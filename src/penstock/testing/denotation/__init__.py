@@ -21,8 +21,10 @@ from penstock.testing.denotation.base import (
 )
 from penstock.testing.denotation.core import validity
 from penstock.testing.denotation.relations import content
+from penstock.testing.denotation.rowwindow import last_rows
 
 __all__ = [
-    "Bag", "Relation", "Stream", "World", "content", "denote", "first_instant", "matching", "minus", "relation",
+    "Bag", "Relation", "Stream", "World", "content", "denote", "first_instant", "last_rows", "matching", "minus",
+    "relation",
     "results", "steps", "validity", "values_of", "windowed",
 ]  # fmt: skip

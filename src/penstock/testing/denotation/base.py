@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -42,10 +43,12 @@ class Relation:
 @dataclass(frozen=True)
 class World:
     """The inputs as the query sees them: per source the (timestamp, row) pairs that were not late, in arrival order.
-    A static relation's rows are there from BEGIN. `final`: the last instant of the query's time."""
+    A static relation's rows are there from BEGIN. `final`: the last instant of the query's time; `known`: what has
+    been worked out, by fingerprint."""
 
     rows: Mapping[str, list[tuple[int, Row]]]
     final: int
+    known: dict[str, Stream | Relation] = field(default_factory=dict, repr=False, compare=False)
 
 
 def first_instant(node: Algebra, world: World) -> int | None:
@@ -82,9 +85,30 @@ def minus(left: Bag, right: Bag) -> Bag:
 
 
 @singledispatch
-def denote(node: Algebra, world: World) -> Stream | Relation:
-    """What `node` means over `world`. Registered per operator below; a test walks all subclasses of Algebra."""
+def _meaning(node: Algebra, world: World) -> Stream | Relation:
     raise TypeError(f"the oracle has no denotation for {type(node).__name__}")
+
+
+class _Denote:
+    """`_meaning`, worked out once for what stands in a query several times."""
+
+    register = staticmethod(_meaning.register)
+    dispatch = staticmethod(_meaning.dispatch)
+    registry = _meaning.registry
+
+    def __call__(self, node: Algebra, world: World) -> Stream | Relation:
+        found = world.known.get(node.fingerprint) if hasattr(node, "fingerprint") else None
+        if found is None:
+            found = _meaning(node, world)
+            if isinstance(found, Relation):
+                found = Relation(found.instants, functools.cache(found.at))
+            world.known[node.fingerprint] = found
+        return found
+
+
+#: `denote(node, world)`: what `node` means over `world`. Registered per operator with `denote.register`; a test walks
+#: all subclasses of Algebra.
+denote = cast("functools._SingleDispatchCallable[Stream | Relation]", _Denote())
 
 
 def relation(node: Algebra, world: World) -> Relation:

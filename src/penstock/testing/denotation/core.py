@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import compress
-from typing import Any
 
 from penstock.algebra import (
     Aggregate,
@@ -14,6 +13,7 @@ from penstock.algebra import (
     MultiJoin,
     Project,
     RelationToStream,
+    RowWindow,
     Select,
     StreamKind,
     StreamScan,
@@ -52,14 +52,21 @@ def _(node: Window, world: World) -> Relation:
     return windowed([(ts, validity(node, ts), row) for ts, row in below.elements])
 
 
-def validity(window: Window, ts: int) -> tuple[int, int]:
-    """The table of LANGUAGE 4.1: [start, end) of an element with timestamp `ts`."""
-    lengths = {WindowKind.NOW: 1, WindowKind.RANGE: window.length, WindowKind.UNBOUNDED: None}
-    length = lengths[window.kind]
-    end = END if length is None else ts + length
+def validity(window: Window | RowWindow, ts: int) -> tuple[int, int]:
+    """The table of LANGUAGE 4.1: [start, end) of an element with timestamp `ts`; of a row window, as far as time
+    decides."""
+    length = window.length
+    if isinstance(window, Window):
+        length = {WindowKind.NOW: 1, WindowKind.RANGE: window.length, WindowKind.UNBOUNDED: None}[window.kind]
+    return boundaries(window, ts, END if length is None else ts + length)
+
+
+def boundaries(window: Window | RowWindow, start: int, end: int) -> tuple[int, int]:
+    """[start, end) at the boundaries of the window's SLIDE, where it has one in time."""
     if window.slide is None:
-        return ts, end
-    return boundary(ts, window.slide, window.align), (END if end == END else boundary(end, window.slide, window.align))
+        return start, end
+    after = END if end == END else boundary(end, window.slide, window.align)
+    return boundary(start, window.slide, window.align), after
 
 
 def boundary(tick: int, slide: int, align: int) -> int:
@@ -117,30 +124,30 @@ def _(node: MultiJoin, world: World) -> Relation:
     """The nested loops, the classes checked as soon as they can be."""
     members = [relation(member, world) for member in node.members]
 
-    def agree(one: Any, other: Any) -> bool:
-        return one is not None and other is not None and key_of((one,)) == key_of((other,))
-
-    def fits(rows: list[Row], more: Row) -> bool:
-        number = len(rows)
-        return all(
-            agree(rows[k][theirs], more[mine])
-            for places in node.classes
-            if (mine := places[number]) is not None
-            for k, theirs in enumerate(places[:number])
-            if theirs is not None
-        )
-
     def at(tau: int) -> Bag:
         combinations: list[list[Row]] = [[]]
         for member in members:
             rows = member.at(tau)
-            combinations = [[*c, row] for c in combinations for row in rows if fits(c, row)]
+            combinations = [[*c, row] for c in combinations for row in rows if same_classes(node, c, row)]
         joined: Bag = [tuple(value for row in c for value in row) for c in combinations]
         if node.residual is None:
             return joined
         return [row for row, value in zip(joined, values_of(node.residual, joined), strict=True) if value is True]
 
     return Relation(frozenset().union(*(member.instants for member in members)), at)
+
+
+def same_classes(node: MultiJoin, rows: list[Row], more: Row) -> bool:
+    """Whether `more`, of the member after those of `rows`, agrees with them in every class."""
+    number = len(rows)
+    pairs = [
+        (rows[k][theirs], more[mine])
+        for places in node.classes
+        if (mine := places[number]) is not None
+        for k, theirs in enumerate(places[:number])
+        if theirs is not None
+    ]
+    return all(a is not None and b is not None and key_of((a,)) == key_of((b,)) for a, b in pairs)
 
 
 @denote.register
@@ -198,7 +205,7 @@ def _(node: RelationToStream, world: World) -> Stream:
 def _arrivals(node: Algebra, world: World) -> Iterable[int]:
     """The instants at which an element of one of the query's own streams arrives."""
     for child in node.inputs:
-        stream = child.input if isinstance(child, Window) else child
+        stream = child.input if isinstance(child, Window | RowWindow) else child
         if stream.is_stream:
             meaning = denote(stream, world)
             assert isinstance(meaning, Stream)

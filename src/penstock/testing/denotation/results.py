@@ -6,7 +6,18 @@ from collections import defaultdict, deque
 from functools import singledispatch
 from itertools import compress
 
-from penstock.algebra import Algebra, Join, Project, RelationScan, Restored, Results, Select, UnionAll, Window
+from penstock.algebra import (
+    Algebra,
+    Join,
+    MultiJoin,
+    Project,
+    RelationScan,
+    Restored,
+    Results,
+    Select,
+    UnionAll,
+    Window,
+)
 from penstock.algebra.nodes import is_static
 from penstock.testing.denotation.base import (
     Stream,
@@ -18,7 +29,7 @@ from penstock.testing.denotation.base import (
     steps,
     values_of,
 )
-from penstock.testing.denotation.core import boundary, same_key, validity
+from penstock.testing.denotation.core import boundary, same_classes, same_key, validity
 from penstock.testing.values import Row, key_of
 from penstock.types import BEGIN, END
 
@@ -114,3 +125,20 @@ def _(node: Join, world: World) -> list[Life]:
     if node.residual is None:
         return pairs
     return [p for p, value in zip(pairs, values_of(node.residual, [p[2] for p in pairs]), strict=True) if value is True]
+
+
+@_lives.register
+def _(node: MultiJoin, world: World) -> list[Life]:
+    combinations: list[tuple[int, int, list[Row]]] = [(BEGIN, END, [])]
+    for member in node.members:
+        own = lives(member, world)
+        combinations = [
+            (max(begin, life[0]), min(end, life[1]), [*rows, life[2]])
+            for begin, end, rows in combinations
+            for life in own
+            if same_classes(node, rows, life[2])
+        ]
+    found = [(begin, end, tuple(value for row in rows for value in row)) for begin, end, rows in combinations]
+    if node.residual is None:
+        return found
+    return [f for f, value in zip(found, values_of(node.residual, [f[2] for f in found]), strict=True) if value is True]

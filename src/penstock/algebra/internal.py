@@ -1,0 +1,55 @@
+"""INTERNAL windows: used to bound state only, while the results of the query never expire `[golab 3.3.2]`.
+
+A SELECT over INTERNAL windows computes what it would over ordinary ones, and its ISTREAM is collected: a new result is
+told at the instant at which it would be, and stays. The thesis says the same of its syntax: with INTERNAL the Istream
+operator may be omitted. The state below is that of ordinary windows.
+
+Not for duplicate elimination and negation, whose results would be wrong if they stayed, nor beside anything else that
+loses tuples: then a result would have to expire with that, and not with the INTERNAL window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.algebra.aggregate import Aggregate
+from penstock.algebra.join import Join
+from penstock.algebra.nodes import Algebra
+from penstock.algebra.pattern import Pattern
+from penstock.algebra.rowwise import Project, Select
+from penstock.algebra.windows import RowWindow, Window
+from penstock.types import Schema
+
+#: The operators that a SELECT over INTERNAL windows may consist of.
+_ALLOWED = (Select, Project, Join, Aggregate)
+
+
+@dataclass(frozen=True, eq=False)
+class Internal(Algebra):
+    """The relation that gains, at every instant τ, the bag R(τ) − R(τ−1) of its input, and never loses a tuple."""
+
+    input: Algebra
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.MONOTONIC
+
+
+def what_forbids_internal(node: Algebra) -> Algebra | None:
+    """The first operator below `node`, down to its windows, that may not stand over INTERNAL ones; None for none."""
+    if isinstance(node, Window | RowWindow | Internal) or not node.inputs:
+        return None
+    if not isinstance(node, _ALLOWED):
+        return node
+    found = (what_forbids_internal(child) for child in node.inputs)
+    return next((one for one in found if one is not None), None)
+
+
+def reaches_internal(node: Algebra) -> bool:
+    """Whether the relation `node` is made of results of INTERNAL windows. A stream made of them does not count: it is
+    append-only by itself."""
+    return isinstance(node, Internal) or any(reaches_internal(child) for child in node.inputs if not child.is_stream)

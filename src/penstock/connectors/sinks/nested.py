@@ -1,0 +1,48 @@
+"""Arrays and structs read back from the JSON that csv and json results hold (`text.py` writes them).
+
+Contract: `from_json` is the inverse of what `text.py` makes of a value of a nested type. For people who look at a
+result; nothing on the way of a stream goes through it.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+from collections.abc import Iterable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+
+def from_json(texts: Iterable[str | None], type_: pa.DataType) -> pa.Array:
+    """The values of `type_` that JSON texts tell; None is NULL."""
+    found = (None if text is None else json.loads(text, parse_float=str) for text in texts)
+    return pa.array([_value(value, type_) for value in found], type_)
+
+
+def column_of_lines(part: Path, name: str, type_: pa.DataType) -> pa.Array:
+    """The values of the key `name` in a file of json lines."""
+    lines = part.read_text(encoding="utf-8").split("\n")
+    rows = (json.loads(line, parse_float=str) for line in lines if line)
+    return pa.array([_value(row[name], type_) for row in rows], type_)
+
+
+def _value(value: Any, type_: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_list(type_):
+        return [_value(member, type_.value_type) for member in value]
+    if pa.types.is_struct(type_):
+        return {field.name: _value(value[field.name], field.type) for field in type_}
+    if pa.types.is_decimal(type_):
+        return Decimal(value)
+    if pa.types.is_floating(type_):
+        return float(value)
+    if pa.types.is_binary(type_):
+        return base64.b64decode(value)
+    if pa.types.is_date(type_):
+        return dt.date.fromisoformat(value)
+    return dt.datetime.fromisoformat(value) if pa.types.is_timestamp(type_) else value

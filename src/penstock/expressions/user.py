@@ -1,0 +1,365 @@
+"""User-defined functions and aggregates in Python: what they are, how they are found, shipped and told apart.
+
+A function takes one Arrow array per argument and gives an array (or what `pa.array` takes) of the same length; where
+its signature has a keyword `rows`, it is told their number. An aggregate has `init() -> state`,
+`update(state, *values) -> state`, `final(state) -> value`, and if it can `merge(state, state) -> state` and
+`expire(state, *values) -> state` `[ops]`; `update`, `merge` and `expire` may change and give back their first argument.
+
+Contract: a process finds what it is shipped by `module:attr` where that can be imported, else by value. Equal
+definitions have equal tokens in every process, so that plans that use them are shared and resumed by fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError, nearest
+from penstock.expressions.aggregates import is_aggregate
+from penstock.expressions.coercion import BOOLEAN, cast_to, implicit, is_atomic, misfit
+from penstock.expressions.library import TABLE
+from penstock.expressions.nodes import AggregateCall, Expression
+from penstock.tree import walk
+from penstock.types import parse_type, type_name
+
+_NEEDED = ("init", "update", "final")
+
+
+@dataclass(frozen=True, repr=False)
+class UserDefined:
+    """name: as declared; returns: the type of its values; body: the callable, or the object with the methods;
+    parameters: types that arguments are cast to, None for any; reference: `module:attr` where one was written."""
+
+    name: str
+    returns: pa.DataType
+    body: Any
+    parameters: tuple[pa.DataType, ...] | None = None
+    volatile: bool = False
+    reference: str | None = None
+    kind: ClassVar[str] = ""
+
+    @property
+    def key(self) -> str:
+        return self.name.lower()
+
+    def __repr__(self) -> str:
+        """A token that is the same in every process for the same definition."""
+        types = None if self.parameters is None else ", ".join(map(str, self.parameters))
+        return f"{self.key}({types}) {self.returns} {self.volatile} {self.where or code_hash(self.body)}"
+
+    @property
+    def where(self) -> str | None:
+        """`module:attr` by which any process can import the body, or None."""
+        return self.reference or _reference(self.body)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        where = self.where
+        rest = (self.parameters, self.volatile, self.reference)
+        if where is None:
+            return type(self), (self.name, self.returns, self.body, *rest)
+        return _found, (type(self), where, _folder(where), self.name, self.returns, *rest)
+
+    def check_count(self, given: int) -> None:
+        """Raises PenstockError P0204 when it does not take `given` arguments."""
+        if self.parameters is None:
+            if self._accepts(given):
+                return
+            raise PenstockError("P0204", f"{self.name} does not take {given} argument{'s' * (given != 1)}")
+        wanted = len(self.parameters)
+        if given != wanted:
+            raise PenstockError("P0204", f"{self.name} takes {wanted} argument{'s' * (wanted != 1)}, not {given}")
+
+    def _accepts(self, given: int) -> bool:
+        return _binds(self.body, given)
+
+    def arguments(self, given: Sequence[Expression]) -> tuple[Expression, ...]:
+        """`given` with implicit casts. Raises PenstockError P0203, P0204."""
+        self.check_count(len(given))
+        if self.parameters is None:
+            return tuple(given)
+        return tuple(implicit(a, t, self.name) for a, t in zip(given, self.parameters, strict=True))
+
+
+@dataclass(frozen=True, repr=False)
+class UserFunction(UserDefined):
+    """A scalar function. volatile: two calls with equal arguments may differ, so no rule moves, merges or folds it."""
+
+    kind: ClassVar[str] = "FUNCTION"
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.body(*arguments, **keywords)
+
+
+@dataclass(frozen=True, repr=False)
+class UserAggregate(UserDefined):
+    """An aggregate. Its value over a group may not depend on the order of the rows, nor on how they were put together
+    by `update` and `merge`."""
+
+    kind: ClassVar[str] = "AGGREGATE"
+
+    @property
+    def merges(self) -> bool:
+        return callable(getattr(self.body, "merge", None))
+
+    @property
+    def expires(self) -> bool:
+        return callable(getattr(self.body, "expire", None))
+
+    def _accepts(self, given: int) -> bool:
+        return _binds(self.body.update, given + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class UserCall(Expression):
+    """A user-defined function of each row."""
+
+    function: UserFunction
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class UserAggregateCall(AggregateCall):
+    """A user-defined aggregate; `function` is its name in upper case."""
+
+    user: UserAggregate | None = None
+
+    @property
+    def definition(self) -> UserAggregate:
+        assert self.user is not None
+        return self.user
+
+
+def volatile(expression: Expression) -> bool:
+    """Whether a volatile function of the user stands in `expression`."""
+    known = expression.__dict__.get("_volatile")
+    if known is None:
+        known = bool(volatile_calls(expression))
+        object.__setattr__(expression, "_volatile", known)
+    return bool(known)
+
+
+def volatile_calls(expression: Expression) -> list[str]:
+    """The names of the user's volatile functions in `expression`."""
+    return [n.function.name for n in walk(expression) if isinstance(n, UserCall) and n.function.volatile]
+
+
+def build_user_call(user: UserFunction, arguments: Sequence[Expression]) -> Expression:
+    """Raises PenstockError P0203, P0204."""
+    return UserCall(user.returns, user, user.arguments(arguments))
+
+
+def build_user_aggregate(
+    user: UserAggregate,
+    arguments: Sequence[Expression],
+    distinct: bool = False,
+    filter: Expression | None = None,  # noqa: A002
+) -> AggregateCall:
+    """Raises PenstockError P0203, P0204."""
+    if filter is not None:
+        filter = cast_to(filter, BOOLEAN)  # noqa: A001 - a bare NULL
+    given = user.arguments(arguments)
+    if not given:
+        raise PenstockError("P0204", f"{user.name} is an aggregate: it needs an argument")
+    if not all(is_atomic(a.type) for a in given):
+        raise misfit(user.name, [a.type for a in given])
+    return UserAggregateCall(user.returns, user.name.upper(), given, distinct, filter, user)
+
+
+# -- making them -------------------------------------------------------------------------------------------------------
+
+#: What decorators registered in this process, by name in lower case.
+REGISTERED: dict[str, UserDefined] = {}
+
+
+def make(
+    kind: type[UserDefined],
+    body: Any,
+    returns: str | pa.DataType | None,
+    name: str | None = None,
+    parameters: Sequence[str | pa.DataType] | None = None,
+    volatile: bool = False,
+    reference: str | None = None,
+) -> Any:
+    """The definition of `body`. Raises PenstockError P0206 for the name of a built-in, P0207, P0221."""
+    called: str = name or getattr(body, "__name__", None) or type(body).__name__
+    if called.upper() in TABLE or is_aggregate(called):
+        raise PenstockError("P0206", f"{called} is a function of the language", hint="choose another name")
+    if isinstance(body, UserDefined):
+        if not isinstance(body, kind):
+            raise PenstockError("P0221", f"{called} is declared as {body.kind} in Python, not as {kind.kind}")
+        returns = body.returns if returns is None else returns
+        parameters = body.parameters if parameters is None else parameters
+        volatile = volatile or body.volatile
+        body = body.body
+    if returns is None:
+        raise PenstockError("P0221", f"{called} does not say what type it returns", hint="add RETURNS type")
+    if kind is UserAggregate:
+        body = _methods(called, body)
+    elif not callable(body):
+        raise PenstockError("P0221", f"{called} cannot be called: it is {type(body).__name__}")
+    types = None if parameters is None else tuple(map(_type, parameters))
+    return kind(called, _type(returns), body, types, volatile, reference)
+
+
+def function(
+    returns: str | pa.DataType,
+    parameters: Sequence[str | pa.DataType] | None = None,
+    name: str | None = None,
+    volatile: bool = False,
+) -> Callable[[Callable[..., Any]], UserFunction]:
+    """Decorator: makes a Python function of Arrow arrays a function of every script. parameters: SQL types that
+    arguments are cast to; volatile: equal arguments may give different values."""
+
+    def register(body: Callable[..., Any]) -> UserFunction:
+        made: UserFunction = make(UserFunction, body, returns, name, parameters, volatile)
+        REGISTERED[made.key] = made
+        return made
+
+    return register
+
+
+def aggregate(
+    returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None, name: str | None = None
+) -> Callable[[Any], UserAggregate]:
+    """Decorator: makes a class with init, update, final, and if it can merge and expire, an aggregate of every
+    script."""
+
+    def register(body: Any) -> UserAggregate:
+        made: UserAggregate = make(UserAggregate, body, returns, name, parameters)
+        REGISTERED[made.key] = made
+        return made
+
+    return register
+
+
+def load(reference: str) -> Any:
+    """What `module:attr` names. Raises PenstockError P0221 with what the import said."""
+    module_name, colon, path = reference.partition(":")
+    if not colon or not module_name or not path:
+        raise PenstockError("P0221", f"{reference!r} is no place of a function", hint="write 'module:name'")
+    try:
+        module: Any = importlib.import_module(module_name)
+    except BaseException as error:  # whatever the module does when it is run
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise PenstockError(
+            "P0221", f"module {module_name} cannot be imported: {type(error).__name__}: {error}", cause=error
+        ) from error
+    found = module
+    for part in path.split("."):
+        if not hasattr(found, part):
+            names = [n for n in vars(module) if not n.startswith("_")] if found is module else []
+            raise PenstockError("P0221", f"module {module_name} has no {path}", hint=nearest(path, names))
+        found = getattr(found, part)
+    return found
+
+
+def _type(given: str | pa.DataType) -> pa.DataType:
+    return parse_type(given) if isinstance(given, str) else given
+
+
+def _methods(name: str, body: Any) -> Any:
+    """An object with the methods of an aggregate."""
+    if isinstance(body, type):
+        try:
+            body = body()
+        except Exception as error:
+            raise PenstockError(
+                "P0221", f"{name} cannot be made: {type(error).__name__}: {error}", cause=error
+            ) from error
+    lacking = [m for m in _NEEDED if not callable(getattr(body, m, None))]
+    if lacking:
+        raise PenstockError(
+            "P0221", f"the aggregate {name} lacks {', '.join(lacking)}",
+            hint="an aggregate has init, update, final, and if it can merge and expire",
+        )  # fmt: skip
+    return body
+
+
+def _binds(callable_: Any, given: int) -> bool:
+    try:
+        inspect.signature(callable_).bind(*[None] * given)
+    except TypeError:
+        try:
+            return "rows" in inspect.signature(callable_).parameters and bool(
+                inspect.signature(callable_).bind(*[None] * given, rows=0)
+            )
+        except TypeError:
+            return False
+    except ValueError:
+        pass  # a function of C does not tell
+    return True
+
+
+# -- shipping them -----------------------------------------------------------------------------------------------------
+
+
+def _found(kind: type[UserDefined], where: str, folder: str | None, name: str, returns: pa.DataType, *rest: Any) -> Any:
+    """A definition by its place, in another process. folder: where the module lay in the process that shipped it."""
+    try:
+        body = load(where)
+    except PenstockError:
+        if folder is None or folder in sys.path:
+            raise
+        sys.path.append(folder)
+        body = load(where)
+    body = body.body if isinstance(body, UserDefined) else body
+    return kind(name, returns, body() if isinstance(body, type) and kind is UserAggregate else body, *rest)
+
+
+def _reference(body: Any) -> str | None:
+    """`module:attr` of a function, or of the class of an object, if importing it gives the same."""
+    named = body if hasattr(body, "__qualname__") else type(body)
+    module, path = getattr(named, "__module__", None), getattr(named, "__qualname__", "<")
+    if module in (None, "__main__", "builtins") or "<" in path:
+        return None
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, UserDefined):
+        found = found.body if named is body else type(found.body)
+    return f"{module}:{path}" if found is named else None
+
+
+def _folder(where: str) -> str | None:
+    """The folder that the top package of `where` lies in."""
+    file = getattr(sys.modules.get(where.partition(":")[0].partition(".")[0]), "__file__", None)
+    if file is None:
+        return None
+    path = Path(file).absolute()
+    return str(path.parent.parent if path.name == "__init__.py" else path.parent)
+
+
+def code_hash(body: Any) -> str:
+    """A digest of the code of a function or of the methods of an object, the same in every process."""
+    parts = [body] if hasattr(body, "__code__") else [v for _, v in sorted(vars(type(body)).items())]
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        plain = getattr(part, "__func__", part)
+        code = getattr(plain, "__code__", None)
+        if code is not None:
+            digest.update(_code_token(code).encode())
+            held = [c.cell_contents for c in getattr(plain, "__closure__", None) or ()]
+            digest.update(repr((plain.__defaults__, [v for v in held if not callable(v)])).encode())
+    return digest.hexdigest()
+
+
+def _code_token(code: CodeType) -> str:
+    constants = [_code_token(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()}{code.co_names}{constants}"
+
+
+def signature(user: UserDefined) -> str:
+    """`name(types) RETURNS type`, for SHOW."""
+    types = "" if user.parameters is None else f" ({', '.join(map(type_name, user.parameters))})"
+    volatile = " VOLATILE" if user.volatile else ""
+    return f"{user.kind} {user.name}{types} RETURNS {type_name(user.returns)}{volatile}"

@@ -1,0 +1,188 @@
+"""Calling user-defined code: values in and out, and what a user is told when it fails.
+
+Contract: whatever the code does wrong (an exception, a wrong type or length) is a PenstockError P0621 that shows the
+function, up to three of the rows it fails on, and the user's own part of the traceback as text. It has no position: it
+comes while a query runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.expressions.user import UserAggregate, UserDefined, UserFunction
+from penstock.types import type_name
+
+_SHOWN = 3
+
+
+class _Misfit(Exception):
+    """What user code gave back does not fit; the text says how."""
+
+
+def call_function(user: UserFunction, arguments: Sequence[pa.Array], rows: int) -> pa.Array:
+    """The values of `user` over `rows` rows. Raises PenstockError P0621."""
+    if not rows:
+        return pa.array([], user.returns)
+    try:
+        return _call(user, arguments, rows)
+    except Exception as error:
+
+        def fails(start: int, stop: int) -> bool:
+            try:
+                _call(user, [a.slice(start, stop - start) for a in arguments], stop - start)
+            except Exception:
+                return True
+            return False
+
+        raise _failed(user, "", error, arguments, fails, rows) from error
+
+
+def _call(user: UserFunction, arguments: Sequence[pa.Array], rows: int) -> pa.Array:
+    given = user.body(*arguments, rows=rows) if _wants_rows(user) else user.body(*arguments)
+    if isinstance(given, pa.ChunkedArray):
+        given = given.combine_chunks()
+    if isinstance(given, (str, bytes, pa.Scalar)) or not hasattr(given, "__len__"):
+        raise _Misfit(f"it gave back one {type(given).__name__}, not an array of {rows} values")
+    if len(given) != rows:
+        raise _Misfit(f"it gave back {len(given)} values for {rows} rows")
+    return _typed(given, user)
+
+
+def _typed(given: Any, user: UserDefined) -> pa.Array:
+    kind = given.type if isinstance(given, pa.Array) else None
+    if kind == user.returns:
+        return given
+    try:
+        made = given.cast(user.returns) if kind is not None else pa.array(given, user.returns)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        given_name = kind or f"a {type(given).__name__}"
+        raise _Misfit(f"it gave back {given_name}, which is no {type_name(user.returns)}: {error}") from None
+    return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
+
+
+@lru_cache(maxsize=1024)
+def _keywords(code: Any) -> bool:
+    try:
+        return "rows" in inspect.signature(code).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _wants_rows(user: UserFunction) -> bool:
+    try:
+        return _keywords(user.body)
+    except TypeError:  # not hashable
+        return "rows" in inspect.signature(user.body).parameters
+
+
+# -- aggregates ----------------------------------------------------------------------------------------------------
+
+
+def start(user: UserAggregate) -> Any:
+    """A fresh state."""
+    return _method(user, "init", ())
+
+
+def update(user: UserAggregate, state: Any, values: Sequence[pa.Array]) -> Any:
+    """`state` with `values` more (one array per argument)."""
+    return _method(user, "update", (state,), values)
+
+
+def expire(user: UserAggregate, state: Any, values: Sequence[pa.Array]) -> Any:
+    """`state` with `values` less."""
+    return _method(user, "expire", (state,), values)
+
+
+def merge(user: UserAggregate, state: Any, other: Any) -> Any:
+    return _method(user, "merge", (state, other))
+
+
+def final(user: UserAggregate, state: Any) -> Any:
+    """The value of `state`: one that an array of the declared type can hold."""
+    value = _method(user, "final", (state,))
+    try:
+        _typed([value], user)
+    except _Misfit as misfit:
+        raise _failed(user, ".final", misfit, (), None, 0) from None
+    return value
+
+
+def final_values(user: UserAggregate, values: Sequence[Any]) -> pa.Array:
+    """What `final` gave, as one array."""
+    return _typed(list(values), user)
+
+
+def _method(user: UserAggregate, name: str, states: tuple[Any, ...], values: Sequence[pa.Array] = ()) -> Any:
+    method = getattr(user.body, name)
+    try:
+        return method(*states, *values)
+    except Exception as error:
+
+        def fails(start_: int, stop: int) -> bool:
+            try:
+                method(user.body.init(), *(v.slice(start_, stop - start_) for v in values))
+            except Exception:
+                return True
+            return False
+
+        rows = len(values[0]) if values else 0
+        raise _failed(user, f".{name}", error, values, fails, rows) from error
+
+
+# -- telling what failed ------------------------------------------------------------------------------------------
+
+
+def _failed(
+    user: UserDefined, method: str, error: BaseException, arguments: Sequence[pa.Array],
+    fails: Callable[[int, int], bool] | None, rows: int,
+) -> PenstockError:  # fmt: skip
+    said = str(error) if isinstance(error, _Misfit) else f"{type(error).__name__}: {error}"
+    lines = [f"the user-defined {user.kind.lower()} {user.name}{method} failed: {said}"]
+    if arguments and rows and fails is not None:
+        found = _offending(fails, rows)
+        shown = found or list(range(min(rows, _SHOWN)))
+        lines.append("  it fails on:" if found else "  no row alone makes it fail; the first it was given:")
+        lines += [f"    ({', '.join(repr(_python(a[i])) for a in arguments)})" for i in shown]
+    lines += _traceback(error)
+    return PenstockError("P0621", "\n".join(lines))
+
+
+def _offending(fails: Callable[[int, int], bool], rows: int) -> list[int]:
+    """Up to three rows on which the code fails alone, by halving what fails."""
+    found: list[int] = []
+    waiting = [(0, rows)]
+    while waiting and len(found) < _SHOWN:
+        start_, stop = waiting.pop()
+        if not fails(start_, stop):
+            continue
+        if stop - start_ == 1:
+            found.append(start_)
+            continue
+        middle = (start_ + stop) // 2
+        waiting += [(middle, stop), (start_, middle)]
+    return found
+
+
+def _python(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return str(value)
+
+
+def _traceback(error: BaseException) -> list[str]:
+    """The part of the traceback that is the user's, as lines."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    if frames is None:
+        return []
+    text = "".join(traceback.format_exception(type(error), error.with_traceback(frames), frames, chain=False))
+    return ["  " + line for line in text.rstrip().splitlines()]

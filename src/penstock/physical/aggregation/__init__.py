@@ -1,0 +1,1 @@
+"""The parts of grouped aggregation: changes of groups, sums, bags of values, the rows that come out."""

@@ -1,0 +1,185 @@
+"""What is computed from values, not from sums: MIN and MAX, bags in order, and the changes of DISTINCT arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.expressions.nodes import AggregateCall
+from penstock.physical import trees
+from penstock.physical.aggregation.events import Events, join
+from penstock.physical.elements import Bools, Int64s
+from penstock.physical.extremes import from_order_keys, order_keys, transitions
+from penstock.physical.kernels import argsort_code_time
+from penstock.physical.lane_plan import Kind, LanePlan
+from penstock.physical.lanes import value_lanes
+from penstock.physical.sortkeys import is_wide
+from penstock.physical.synopses.bags import Found, OrderedBag, Questions, ValueBag
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.skyline import Skyline
+from penstock.physical.synopses.slots import SlotTable
+
+_ASKED = {
+    "MIN": trees.LEAST, "MAX": trees.GREATEST, "FIRST": trees.LEAST, "LAST": trees.GREATEST,
+    "QUANTILE": trees.QUANTILE, "MODE": trees.MODE, "TOP_K": trees.TOP, "ARRAY_AGG": trees.EVERY,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Bag:
+    """An argument kept in order, and the calls (by position) that it answers, one question each."""
+
+    column: int
+    bag: OrderedBag
+    calls: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Extreme:
+    """An argument kept as skyline, and the calls that it answers. flip: turns keys round for MAX."""
+
+    column: int
+    skyline: Skyline
+    calls: tuple[int, ...]
+    type: pa.DataType
+    flip: int
+
+
+class Values:
+    """The bags of one aggregation. `groups`: the table of its groups."""
+
+    def __init__(self, plan: LanePlan, groups: SlotTable, types: tuple[pa.DataType, ...]) -> None:
+        """types: of the value columns, in the order of `plan.valued`."""
+        self._plan = plan
+        columns = {argument: i for i, argument in enumerate(plan.valued)}
+        self._sets = {a: (columns[a], ValueBag(groups, types[columns[a]])) for a in plan.distincts}
+        self._bags: list[_Bag] = []
+        self._extremes: list[_Extreme] = []
+        for argument in (*plan.extremes, *plan.bags):
+            calls = tuple(i for i, source in enumerate(plan.sources) if source == argument)
+            column, kind = columns[argument], plan.arguments[argument].kind
+            if kind is not Kind.BAG and not is_wide(types[column]):
+                flip = 0 if kind is Kind.LEAST else -1
+                self._extremes.append(_Extreme(column, Skyline(groups), calls, types[column], flip))
+                continue
+            asked = np.array([_ASKED[plan.calls[i].function] for i in calls], np.int64)
+            parameters = np.array([_parameter(plan.calls[i]) for i in calls], np.float64)
+            distinct = plan.arguments[argument].distinct
+            bag = OrderedBag(groups, types[column], distinct, Questions(asked, parameters))
+            self._bags.append(_Bag(column, bag, calls))
+
+    @property
+    def synopses(self) -> dict[str, Synopsis]:
+        """By a stable name."""
+        skylines = {f"skyline{e.column}": e.skyline for e in self._extremes}
+        return {**self._tables, **skylines}
+
+    @property
+    def _tables(self) -> dict[str, ValueBag]:
+        sets = {f"set{column}": bag for column, bag in self._sets.values()}
+        return {**sets, **{f"bag{b.column}": b.bag for b in self._bags}}
+
+    def shrink(self) -> None:
+        for table in self._tables.values():
+            table.shrink()
+
+    def now(self, groups: Int64s) -> dict[int, pa.Array]:
+        """By call, the results of `groups` as they stand."""
+        results = {k: v for b in self._bags for k, v in self._results(b, b.bag.ask(groups)).items()}
+        for e in self._extremes:
+            results |= _extreme(e, *e.skyline.now(groups))
+        return results
+
+    def follow(self, events: Events, order: Int64s, outputs: int) -> dict[int, pa.Array]:
+        """By call, the results after each (group, time) of `events`, in `order`; the bags change."""
+        results: dict[int, pa.Array] = {}
+        for b in self._bags:
+            column = events.values[b.column].take(pa.array(events.rows))
+            pairs = b.bag.pairs(events.slots, column)
+            found = b.bag.follow(events.slots, events.times, order, pairs, events.weights, outputs)
+            results |= self._results(b, found)
+        for e in self._extremes:
+            column = events.values[e.column]
+            valid = column.is_valid().to_numpy(zero_copy_only=False)
+            keys = order_keys(column) ^ e.flip
+            answer = e.skyline.follow(
+                events.slots, events.times, events.rows, events.signs, events.ends, order, keys, valid, outputs
+            )
+            results |= _extreme(e, *answer)
+        return results
+
+    def with_distinct(self, events: Events) -> Events:
+        """The events, and for every distinct argument the lane changes when a value comes or goes."""
+        parts = [events]
+        for number, (place, bag) in self._sets.items():
+            argument = self._plan.arguments[number]
+            column = events.values[place].take(pa.array(events.rows))
+            pairs = bag.pairs(events.slots, column)
+            known = np.flatnonzero(pairs >= 0)
+            if not len(known):
+                continue
+            slots, times = pairs[known], events.times[known]
+            order = argsort_code_time(slots, times)
+            event, step = np.empty(len(known), np.int64), np.empty(len(known), np.int64)
+            count = int(transitions(slots, times, order, events.weights[known], bag.integers[0], event, step))
+            bag.touch(slots)
+            rows = known[event[:count]]
+            integers, floats = value_lanes(argument, column.take(pa.array(rows)), step[:count])
+            lanes = (np.zeros((count, self._plan.integers), np.int64), np.zeros((count, self._plan.floats)))
+            for i, lane in enumerate(integers):
+                lanes[0][:, argument.integers + i] = lane
+            for i, values in enumerate(floats):
+                lanes[1][:, argument.floats + i] = values
+            nothing = tuple(pa.nulls(count, v.type) for v in events.values)
+            told = (events.slots[rows], events.times[rows], np.arange(count), np.ones(count, np.int64))
+            parts.append(Events(*told, *lanes, nothing, events.times[rows]))
+        return join(parts)
+
+    def _results(self, b: _Bag, found: Found) -> dict[int, pa.Array]:
+        return {call: _result(self._plan.calls[call], b.bag, found, q) for q, call in enumerate(b.calls)}
+
+
+def _extreme(e: _Extreme, keys: Int64s, there: Bools) -> dict[int, pa.Array]:
+    values = from_order_keys(keys ^ e.flip, there, e.type)
+    return dict.fromkeys(e.calls, values)
+
+
+def _parameter(call: AggregateCall) -> float:
+    last = call.arguments[-1] if call.arguments else None
+    return float(last.value) if call.function in ("QUANTILE", "TOP_K") else 0.0  # type: ignore[union-attr]
+
+
+def _result(call: AggregateCall, bag: OrderedBag, found: Found, question: int) -> pa.Array:
+    """The values of a call from the slots that answer it."""
+    one, other = found.found[question, :, 0], found.found[question, :, 1]
+    if call.function == "QUANTILE":
+        low, high = (bag.key_columns(slots)[0] for slots in (one, other))
+        return _between(low, high, found.between[question])
+    if call.function in ("ARRAY_AGG", "TOP_K"):
+        return _lists(call, bag, found, one, other)
+    values = bag.key_columns(one)[0]
+    return values.flatten()[1] if call.function in ("FIRST", "LAST") else values
+
+
+def _between(low: pa.Array, high: pa.Array, share: np.ndarray[tuple[int], np.dtype[np.float64]]) -> pa.Array:
+    """low + share · (high - low), exactly low where they are one value."""
+    one, other = (np.asarray(c.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64) for c in (low, high))
+    with np.errstate(invalid="ignore"):
+        mixed = np.where((share == 0) | (one == other), one, (1.0 - share) * one + share * other)
+    return pa.array(mixed, pa.float64(), mask=pc.is_null(low).to_numpy(zero_copy_only=False))
+
+
+def _lists(call: AggregateCall, bag: OrderedBag, found: Found, starts: Int64s, stops: Int64s) -> pa.Array:
+    """An array for each row: the members between starts and stops, NULL where they are -1."""
+    lengths = np.where(starts < 0, 0, stops - starts)
+    ends = np.cumsum(lengths)
+    places = np.repeat(starts - (ends - lengths), lengths) + np.arange(int(ends[-1]) if len(ends) else 0)
+    members: pa.Array = bag.key_columns(found.members[places])[0]
+    if call.function == "TOP_K":
+        counts = pa.array(found.counts[places])
+        members = pa.StructArray.from_arrays([members, counts], fields=list(call.type.value_type))
+    offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, members, type=call.type, mask=pa.array(starts < 0))

@@ -1,0 +1,171 @@
+"""Which state the aggregates of one GROUP BY need: what is summed, what is counted by value, what is kept in order.
+
+A call's *argument* is the values it looks at; calls on the same argument share its state. Three kinds:
+
+- sums (`lanes.py`): additive numbers, added when a row comes and taken away when it goes;
+- extremes: MIN and MAX of rows whose end is known when they come, kept as skylines;
+- bags: value -> count in the order of values, for what depends on the order or the frequency of values (QUANTILE,
+  MODE, TOP_K, ARRAY_AGG, FIRST, LAST), and for MIN and MAX where negative tuples may come.
+
+A DISTINCT argument of sums is a set of values beside its lanes, which move when a value comes or goes.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.expressions.nodes import AggregateCall, Expression, Literal
+
+
+class Kind(enum.Enum):
+    """How the values of an argument are kept."""
+
+    SUMS = "sums"
+    DISTINCT = "distinct"
+    LEAST = "least"
+    GREATEST = "greatest"
+    BAG = "bag"
+
+
+_EXTREMES = {"MIN": Kind.LEAST, "MAX": Kind.GREATEST}
+_IN_TIME = frozenset({"FIRST", "LAST"})
+_ORDERED = frozenset({"QUANTILE", "MODE", "TOP_K", "ARRAY_AGG"}) | _IN_TIME
+#: Calls whose arguments behind the first are constants.
+_CONSTANTS = frozenset({"QUANTILE", "TOP_K"})
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What an aggregate looks at: expressions over the input (several: a tuple of values), rows that its FILTER rejects
+    left out. integers, floats: the first positions of its lanes; integers = [count, then by kind], floats = (hi, lo)
+    pairs. distinct: a bag counts every value once. nulls: a tuple counts though values in it are NULL."""
+
+    expressions: tuple[Expression, ...]
+    filter: Expression | None
+    kind: Kind
+    distinct: bool
+    nulls: bool
+    integers: int
+    floats: int
+    squares: bool
+
+    @property
+    def type(self) -> pa.DataType:
+        """Of the values: a struct for several expressions."""
+        if len(self.expressions) == 1:
+            return self.expressions[0].type
+        return pa.struct([(f"f{i}", e.type) for i, e in enumerate(self.expressions)])
+
+    @property
+    def summed(self) -> bool:
+        return self.kind in (Kind.SUMS, Kind.DISTINCT)
+
+    @property
+    def integer_lanes(self) -> int:
+        return 1 + _sum_integers(self.type) if self.summed else 0
+
+    @property
+    def float_lanes(self) -> int:
+        if not self.summed:
+            return 0
+        return (4 if self.squares else 2) if pa.types.is_floating(self.type) else 0
+
+
+def _sum_integers(type_: pa.DataType) -> int:
+    """Integer lanes that a sum of `type_` takes beside the count."""
+    if pa.types.is_integer(type_):
+        return 1
+    if pa.types.is_decimal(type_):
+        return 4
+    return 3 if pa.types.is_floating(type_) else 0  # NaN, +inf, -inf
+
+
+@dataclass(frozen=True)
+class LanePlan:
+    """The state of one Aggregate. calls[i] is computed from arguments[sources[i]] (None for COUNT(*))."""
+
+    group: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    arguments: tuple[Argument, ...]
+    sources: tuple[int | None, ...]
+
+    @property
+    def integers(self) -> int:
+        return 1 + sum(a.integer_lanes for a in self.arguments)
+
+    @property
+    def floats(self) -> int:
+        return sum(a.float_lanes for a in self.arguments)
+
+    @property
+    def extremes(self) -> tuple[int, ...]:
+        """Positions of the arguments of MIN and MAX that are kept as such."""
+        return self._of(Kind.LEAST, Kind.GREATEST)
+
+    @property
+    def distincts(self) -> tuple[int, ...]:
+        """Positions of the arguments whose lanes count every value once."""
+        return self._of(Kind.DISTINCT)
+
+    @property
+    def bags(self) -> tuple[int, ...]:
+        return self._of(Kind.BAG)
+
+    @property
+    def valued(self) -> tuple[int, ...]:
+        """Positions of the arguments whose values travel beside the lanes, in the order of their columns."""
+        return self.extremes + self.distincts + self.bags
+
+    def _of(self, *kinds: Kind) -> tuple[int, ...]:
+        return tuple(i for i, a in enumerate(self.arguments) if a.kind in kinds)
+
+
+#: (expressions, filter, kind, distinct) of an argument.
+_Key = tuple[tuple[str, ...], str, Kind, bool]
+
+
+def plan_lanes(group: tuple[int, ...], calls: tuple[AggregateCall, ...], strict: bool) -> LanePlan:
+    """The state that `calls` need. strict: negative tuples may come."""
+    wanted: dict[_Key, tuple[AggregateCall, bool]] = {}
+    keys: list[_Key | None] = []
+    for call in calls:
+        if not call.arguments and call.filter is None:
+            keys.append(None)
+            continue
+        kind = _kind(call, strict)
+        distinct = call.distinct and kind in (Kind.DISTINCT, Kind.BAG)
+        prints = tuple(e.fingerprint for e in _expressions(call))
+        key = (prints, call.filter.fingerprint if call.filter else "", kind, distinct)
+        squares = call.function.startswith(("STDDEV", "VAR")) or (key in wanted and wanted[key][1])
+        wanted[key] = (call, squares)
+        keys.append(key)
+    arguments: list[Argument] = []
+    integers, floats = 1, 0
+    for key, (call, squares) in wanted.items():
+        nulls = call.function in _IN_TIME
+        argument = Argument(_expressions(call), call.filter, key[2], key[3], nulls, integers, floats, squares)
+        integers, floats = integers + argument.integer_lanes, floats + argument.float_lanes
+        arguments.append(argument)
+    places = {key: i for i, key in enumerate(wanted)}
+    return LanePlan(group, calls, tuple(arguments), tuple(None if k is None else places[k] for k in keys))
+
+
+def _kind(call: AggregateCall, strict: bool) -> Kind:
+    if call.function in _EXTREMES:
+        return Kind.BAG if strict else _EXTREMES[call.function]
+    if call.function in _ORDERED:
+        return Kind.BAG
+    return Kind.DISTINCT if call.distinct else Kind.SUMS
+
+
+def _expressions(call: AggregateCall) -> tuple[Expression, ...]:
+    """The values that `call` looks at."""
+    if call.function in _CONSTANTS:
+        return call.arguments[:1]
+    if call.function in _IN_TIME:
+        return call.arguments[::-1]  # by timestamp, then by value
+    # COUNT(*) FILTER (WHERE p) counts a constant.
+    return call.arguments or (Literal(pa.bool_(), True),)

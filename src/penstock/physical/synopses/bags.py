@@ -1,0 +1,213 @@
+"""Bags of values by group: how often each value is live in each group, and, where it is asked for, in which order.
+
+Contract: `pairs` gives every (group, value) a slot; integer lane 0 counts it and operators change it in place. A group
+is a slot of the table of groups, whose numbers a bag follows when that table drops slots. What is durable is the table;
+the trees of `OrderedBag` are made anew from it after a restore.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.physical import trees
+from penstock.physical.elements import Int64s
+from penstock.physical.fingerprints import _mix, fingerprints
+from penstock.physical.sortkeys import Bytes, is_wide, sort_keys
+from penstock.physical.synopses.contract import Chunks
+from penstock.physical.synopses.slots import SlotTable
+
+
+@nb.njit(cache=True)
+def _with_group(group_first, group_second, slots, first, second):  # type: ignore[no-untyped-def]
+    """Turn the fingerprints of values into those of (group, value), in place."""
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        first[i] = _mix(first[i] * np.uint64(31) + group_first[slot])
+        second[i] = _mix((second[i] ^ group_first[slot]) + group_second[slot] * np.uint64(7) + np.uint64(1))
+
+
+class ValueBag(SlotTable):
+    """Integer lanes: count, and the fingerprint of the group."""
+
+    def __init__(self, groups: SlotTable, type_: pa.DataType) -> None:
+        super().__init__(3, 0, [type_])
+        self._groups = groups
+
+    def pairs(self, slots: Int64s, column: pa.Array) -> Int64s:
+        """The slot of each (group in `slots`, value in `column`); -1 where the value is NULL."""
+        if column.null_count:
+            known = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+            result = np.full(len(slots), -1, np.int64)
+            if len(known):
+                result[known] = self.pairs(slots[known], column.take(pa.array(known)))
+            return result
+        first, second = fingerprints([column], len(slots))
+        group_first, group_second = self._groups.keys
+        _with_group(group_first, group_second, slots, first, second)
+        before = self.count
+        found = self.slots(first, second, [column])
+        if self.count > before:
+            groups = np.empty(self.count - before, np.int64)
+            fresh = found >= before
+            groups[found[fresh] - before] = slots[fresh]
+            one, two = self._groups.fingerprints(groups)
+            self.integers[1, before : self.count] = one.view(np.int64)
+            self.integers[2, before : self.count] = two.view(np.int64)
+        return found
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What is asked of every tree: one of trees.LEAST ... trees.EVERY each, with its constant."""
+
+    asked: Int64s
+    parameters: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answers for a row of groups: as `trees.follow` says."""
+
+    found: Int64s
+    between: npt.NDArray[np.float64]
+    members: Int64s
+    counts: Int64s
+
+
+class OrderedBag(ValueBag):
+    """A bag whose values stand in order. distinct: every value counts once."""
+
+    def __init__(self, groups: SlotTable, type_: pa.DataType, distinct: bool, questions: Questions) -> None:
+        super().__init__(groups, type_)
+        self._wide = is_wide(type_)
+        self._distinct = distinct
+        self._questions = questions
+        self._nodes = np.zeros((1, trees.WIDTH), np.int64)
+        self._spans = np.zeros((1, 2), np.int64)
+        self._data: Bytes = np.empty(64, np.uint8)
+        self._used = 0
+        self._roots = np.zeros(16, np.int64)
+        #: Slots below this have their node.
+        self._made = 0
+        self._stale = True
+        groups.followers.append(self._groups_moved)
+
+    def ask(self, groups: Int64s) -> Found:
+        """The answers for `groups` as they stand."""
+        self._refresh()
+        found, between = self._room(len(groups))
+        members, counts = trees.ask(
+            self._nodes, self._roots, groups, self._questions.asked, self._questions.parameters, found, between
+        )
+        return Found(found, between, members, counts)
+
+    def follow(
+        self, slots: Int64s, times: Int64s, order: Int64s, pairs: Int64s, weights: Int64s, outputs: int
+    ) -> Found:
+        """Carry out events as `trees.follow` says; there are `outputs` of (group, time)."""
+        self._refresh()
+        found, between = self._room(outputs)
+        members, counts = trees.follow(
+            slots, times, order, pairs, weights, self.integers[0], self._distinct, self._nodes, self._roots,
+            self._wide, self._spans, self._data, self._questions.asked, self._questions.parameters, found, between,
+        )  # fmt: skip
+        self.touch(pairs[pairs >= 0])
+        return Found(found, between, members, counts)
+
+    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
+        super().restore(manifest, chunks)
+        self._stale = True
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + self._made * 8 * (trees.WIDTH + 2) + self._used
+
+    def _room(self, rows: int) -> tuple[Int64s, npt.NDArray[np.float64]]:
+        questions = len(self._questions.asked)
+        return np.empty((questions, rows, 2), np.int64), np.empty((questions, rows), np.float64)
+
+    # -- trees -------------------------------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        """Every slot has its node, every live value its place in a tree."""
+        if self._stale:
+            self._made, self._used = 0, 0
+            self._roots[:] = 0
+        self._grow_roots()
+        self._add_nodes()
+        if self._stale:
+            self._stale = False
+            live = self.live()
+            first, second = (self.integers[i, live].view(np.uint64) for i in (1, 2))
+            groups = self._groups.slots(first, second)
+            self._grow_roots()
+            trees.plant(
+                self._nodes, self._roots, groups, live, self.integers[0], self._distinct, self._wide, self._spans,
+                self._data,
+            )  # fmt: skip
+
+    def _grow_roots(self) -> None:
+        if len(self._roots) < self._groups.count:
+            grown = np.zeros(max(2 * len(self._roots), self._groups.count), np.int64)
+            grown[: len(self._roots)] = self._roots
+            self._roots = grown
+
+    def _add_nodes(self) -> None:
+        fresh = np.arange(self._made, self.count)
+        if not len(fresh):
+            return
+        if len(self._nodes) <= self.count:
+            size = max(2 * len(self._nodes), self.count + 1)
+            self._nodes = _longer(self._nodes, size)
+            self._spans = _longer(self._spans, size)
+        keys = sort_keys(self.key_columns(fresh)[0])
+        rows = slice(self._made + 1, self.count + 1)
+        self._nodes[rows] = 0
+        self._nodes[rows, trees.PARENT] = -1
+        self._nodes[rows, trees.KEY] = keys.keys
+        self._nodes[rows, trees.PRIORITY] = self.fingerprints(fresh)[1].view(np.int64)
+        if keys.wide:
+            ends = np.cumsum(keys.lengths)
+            total = int(ends[-1])
+            if self._used + total > len(self._data):
+                self._data = np.resize(self._data, 2 * (self._used + total))
+            _copy(keys.starts, keys.lengths, keys.data, self._data, self._used)
+            self._spans[rows, 0] = self._used + ends - keys.lengths
+            self._spans[rows, 1] = keys.lengths
+            self._used += total
+        self._made = self.count
+
+    def _groups_moved(self, kept: Int64s) -> None:
+        """The table of groups keeps only the groups `kept`, in this order."""
+        if self._stale:
+            return
+        self._grow_roots()
+        gone = np.ones(len(self._roots), np.bool_)
+        gone[kept] = False
+        trees.uproot(self._nodes, self._roots, np.flatnonzero(gone & (self._roots > 0)))
+        roots = np.zeros(len(self._roots), np.int64)
+        roots[: len(kept)] = self._roots[kept]
+        self._roots = roots
+
+    def _keep(self, slots: Int64s) -> None:
+        super()._keep(slots)
+        self._stale = True
+
+
+def _longer(rows: Any, size: int) -> Any:
+    grown = np.zeros((size, rows.shape[1]), rows.dtype)
+    grown[: len(rows)] = rows
+    return grown
+
+
+@nb.njit(cache=True)
+def _copy(starts, lengths, source, target, at):  # type: ignore[no-untyped-def]
+    for i in range(starts.shape[0]):
+        target[at : at + lengths[i]] = source[starts[i] : starts[i] + lengths[i]]
+        at += lengths[i]

@@ -1,0 +1,179 @@
+"""EXPLAIN ANALYZE: queries over bounded inputs, run in this process and measured.
+
+The same plan, executor and readers as on Spark, without Spark. Of several sources the one whose time is furthest behind
+is read next, so that state is what a run over live inputs would hold.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.algebra import Algebra
+from penstock.algebra.optimizer import optimize
+from penstock.algebra.query import Query
+from penstock.algebra.scans import OnError, Scan, Source
+from penstock.algebra.statistics import Statistics
+from penstock.connectors.contract import Parsed, Rejected
+from penstock.connectors.deadletters import as_error
+from penstock.connectors.sources import open_source
+from penstock.connectors.sources.memory import spool
+from penstock.errors import PenstockError
+from penstock.physical.elements import Elements
+from penstock.physical.ingest import read_columns, stamp
+from penstock.physical.meter import Meter
+from penstock.physical.operators import Rejection
+from penstock.physical.plan import Plan, ScanSpec
+from penstock.physical.planner import plan_queries
+from penstock.physical.progress import NOTHING, SourceProgress
+from penstock.runtime.local import LocalJob
+from penstock.runtime.statics import read_statics
+from penstock.tree import Node, transform_up, walk
+
+#: Rows of one round.
+_BATCH = 16_384
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A plan and what its steps did; seconds: how long the whole run took."""
+
+    plan: Plan
+    meter: Meter
+    seconds: float
+
+
+def analyze(
+    queries: Sequence[Query],
+    rows: Mapping[str, Sequence[tuple[Any, ...]]],
+    frames: Mapping[str, Any],
+    shards: int = 1,
+    statistics: Statistics | None = None,
+) -> Analysis:
+    """Run `queries` and measure. rows: those of MEMORY sources by name in lower case; frames: tables handed over in
+    Python by source; statistics: what is known of the sources. Raises PenstockError P0622 for an input without an
+    end, P0401 to P0404 for one that cannot be read."""
+    sources = {n.source.name: n.source for q in queries for n in walk(q.root) if isinstance(n, Scan)}
+    for source in sources.values():
+        _check(source, frames.get(source.name))
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        spooled = {name: _spooled(s, rows, frames, Path(folder)) for name, s in sources.items()}
+        plan = plan_queries([replace(q, root=optimize(_with_sources(q.root, spooled))) for q in queries], statistics)
+        statics, _ = read_statics(plan, f"{folder}/dead-letters")
+        meter = Meter()
+        job = LocalJob(plan, statics, shards, meter=meter)
+        readers = {name: _Reader(job, source, meter) for name, source in plan.sources.items()}
+        _drive(job, readers, meter)
+    return Analysis(plan, meter, time.perf_counter() - began)
+
+
+def _check(source: Source, frame: Any) -> None:
+    if source.connector == "DATAFRAME" and not isinstance(frame, pa.Table):
+        hint = "hand it over as an Arrow table, or EXPLAIN the query without ANALYZE"
+        raise PenstockError("P0622", f"{source.name} is a Spark DataFrame, which only a run on Spark reads", hint=hint)
+    connector = open_source(source)
+    if not connector.bounded or (source.is_stream and source.timestamp is None):
+        hint = "EXPLAIN it without ANALYZE, or declare it over a copy that ends"
+        raise PenstockError("P0622", f"{source.name} has no end, so there is no run of it to measure", hint=hint)
+    if source.connector == "FILES":
+        connector.check()
+
+
+def _spooled(
+    source: Source, rows: Mapping[str, Sequence[tuple[Any, ...]]], frames: Mapping[str, Any], folder: Path
+) -> Source:
+    """The same source, rows in memory being in a file that its connector reads."""
+    if source.connector not in ("MEMORY", "DATAFRAME"):
+        return source
+    place = str(folder / f"{source.name}.arrow")
+    frame = frames.get(source.name)
+    spool(source, frame if frame is not None else list(rows.get(source.name.lower(), ())), place)
+    return replace(source, options=(("spool", place),))
+
+
+def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
+    def change(node: Node) -> Node:
+        return replace(node, source=sources[node.source.name]) if isinstance(node, Scan) else node
+
+    return transform_up(root, change)
+
+
+class _Reader:
+    """One timed source: its records in order, stamped, and what has been seen of it."""
+
+    def __init__(self, job: LocalJob, source: Source, meter: Meter) -> None:
+        self._source = source
+        self._needed = job.ingests[source.name].columns
+        self._columns = read_columns(source, self._needed)
+        self._scans = [
+            meter.of(s.id) for s in job.plan.steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source.name
+        ]
+        self._batches = self._read()
+        self.progress = SourceProgress()
+
+    def _read(self) -> Iterator[Parsed]:
+        connector = open_source(self._source)
+        for path in connector.discover(frozenset()):
+            for split in connector.splits(path):
+                for parsed in connector.read(split, self._columns):
+                    yield replace(parsed, batch=parsed.batch.slice(0, _BATCH))
+                    for start in range(_BATCH, parsed.batch.num_rows, _BATCH):
+                        yield Parsed(parsed.batch.slice(start, _BATCH))
+
+    def next(self) -> list[Elements]:
+        """The next elements; at the end none, and the progress says so."""
+        began = time.process_time_ns()
+        parsed = next(self._batches, None)
+        if parsed is None:
+            self.progress = replace(self.progress, ended=True)
+            return []
+        if parsed.rejected and self._source.on_error is OnError.FAIL:
+            raise as_error(parsed.rejected[0], self._source.name)
+        stamped = stamp(self._source, parsed.batch, self._columns, self._needed, self.progress.high)
+        self.progress = self.progress.merge(stamped.progress)
+        for scan in self._scans:
+            scan.rows_in += parsed.batch.num_rows + len(parsed.rejected)
+            scan.rows_out += len(stamped.elements)
+            scan.nanoseconds += time.process_time_ns() - began
+        self._keep_out("late", len(stamped.late))
+        self._keep_out("rejected", len(parsed.rejected) + len(stamped.unusable))
+        return [stamped.elements]
+
+    def reject(self, found: Rejection) -> None:
+        """An update that its relation could not take."""
+        if self._source.on_error is OnError.FAIL:
+            raise as_error(Rejected(found.source, None, found.record, found.reason), self._source.name)
+        self._keep_out("rejected", 1)
+
+    def _keep_out(self, name: str, count: int) -> None:
+        for scan in self._scans if count else ():
+            scan.extra[name] = scan.extra.get(name, 0) + count
+
+
+def _drive(job: LocalJob, readers: Mapping[str, _Reader], meter: Meter) -> None:
+    """Rounds, until every source has ended."""
+    while True:
+        waiting = {name: r for name, r in readers.items() if not r.progress.ended}
+        stamped: dict[str, list[Elements]] = {}
+        if waiting:
+            name, reader = min(waiting.items(), key=lambda item: _high(item[1]))
+            stamped[name] = reader.next()
+        job.round(stamped, {name: r.progress for name, r in readers.items()})
+        meter.sample()
+        for found in job.rejected:
+            readers[found.source].reject(found)
+        job.rejected.clear()
+        if all(r.progress.ended for r in readers.values()):
+            return
+
+
+def _high(reader: _Reader) -> int:
+    high = reader.progress.high
+    return NOTHING if high is None else high

@@ -1,0 +1,67 @@
+"""Row windows, samples, and the results of INTERNAL windows (LANGUAGE 4.1)."""
+
+from __future__ import annotations
+
+from itertools import compress
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra import Internal, RowWindow, Sample
+from penstock.algebra.arrival import in_arrival_order
+from penstock.expressions.draws import kept
+from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, first_instant, minus, relation, steps
+from penstock.testing.denotation.core import boundaries
+from penstock.testing.values import Row, key_of, value_order
+from penstock.types import END
+
+
+@denote.register
+def _(node: RowWindow, world: World) -> Relation:
+    """Of every partition, at τ: the last rows of those that had arrived when the count was last brought up to a
+    multiple of the step, without those whose RANGE has passed. A SLIDE in time looks at the last boundary instead."""
+    below = denote(node.input, world)
+    assert isinstance(below, Stream), "a window stands on a stream"
+    elements = sorted(below.elements, key=lambda element: element[0])
+    if in_arrival_order(node.input) is None:
+        elements = sorted(elements, key=lambda element: (element[0], value_order(element[1])))
+    partitions: dict[Row, list[tuple[int, Row]]] = {}
+    for ts, row in elements:
+        partitions.setdefault(key_of(tuple(row[i] for i in node.partition)), []).append((ts, row))
+
+    def at(tau: int) -> Bag:
+        seen = tau if node.slide is None else node.align + (tau - node.align) // node.slide * node.slide
+        return [row for members in partitions.values() for row in last_rows(node, members, seen)]
+
+    starts = {boundaries(node, ts, END)[0] for ts, _ in elements}
+    ends = set() if node.length is None else {boundaries(node, ts, ts + node.length)[1] for ts, _ in elements}
+    return Relation(frozenset(starts | ends), at)
+
+
+def last_rows(node: RowWindow, members: list[tuple[int, Row]], tau: int) -> Bag:
+    """What the window holds at τ of one partition, whose elements come in order of (timestamp, arrival)."""
+    arrived = [(ts, row) for ts, row in members if ts <= tau]
+    counted = len(arrived) // (node.step or 1) * (node.step or 1)
+    held = arrived[max(0, counted - node.rows) : counted]
+    return [row for ts, row in held if node.length is None or tau < ts + node.length]
+
+
+@denote.register
+def _(node: Sample, world: World) -> Stream:
+    below = denote(node.input, world)
+    assert isinstance(below, Stream), "a sample is drawn from a stream"
+    if not below.elements:
+        return below
+    rows = [row for _, row in below.elements]
+    columns = [pa.array([row[i] for row in rows], type_) for i, type_ in enumerate(node.schema.types)]
+    ticks = np.array([ts for ts, _ in below.elements], np.int64)
+    chosen = kept(node.percent, node.seed, node.name, ticks, columns)
+    return Stream(list(compress(below.elements, chosen.tolist())))
+
+
+@denote.register
+def _(node: Internal, world: World) -> Relation:
+    """Everything that has come, by the bags of neighbouring instants, as ISTREAM has it."""
+    below = relation(node.input, world)
+    came = [(tau, row) for tau, before, now in steps(below, first_instant(node, world)) for row in minus(now, before)]
+    return Relation(frozenset(tau for tau, _ in came), lambda tau: [row for ts, row in came if ts <= tau])

@@ -1,0 +1,157 @@
+"""Functions of the user: how they are registered, shipped and told apart, and what is said when they fail."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from user_kit import answer
+
+import penstock
+from penstock.errors import PenstockError
+from penstock.expressions.user import REGISTERED, UserFunction, make
+from penstock.session import Session
+from penstock.testing import samples
+
+ROWS = [(1, 1), (2, -2), (3, 3), (4, -4)]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_registered() -> Iterator[None]:
+    before = dict(REGISTERED)
+    yield
+    REGISTERED.clear()
+    REGISTERED.update(before)
+
+
+def declared(name: str, returns: str = "BIGINT") -> str:
+    return f"CREATE FUNCTION f RETURNS {returns} AS 'penstock.testing.samples:{name}';"
+
+
+def failure(script: str) -> PenstockError:
+    with pytest.raises(PenstockError) as caught:
+        answer(script, ROWS)
+    return caught.value
+
+
+def test_a_decorator_registers_for_every_script() -> None:
+    @penstock.function(returns="DOUBLE", parameters=["DOUBLE"])
+    def halved(numbers: pa.Array) -> pa.Array:
+        return pc.divide(numbers, 2.0)
+
+    assert answer("SELECT Halved(a) FROM S", ROWS[:1]) == [(1, 0.5)]
+    assert halved(pa.array([4.0])).to_pylist() == [2.0]
+
+
+def test_a_session_has_functions_of_its_own() -> None:
+    one, other = Session(), Session()
+
+    @one.function(returns="BIGINT", name="Plus")
+    def anything(numbers: pa.Array) -> pa.Array:
+        return pc.add(numbers, 1)
+
+    assert one.execute("SHOW FUNCTIONS").texts == ("FUNCTION Plus RETURNS BIGINT",)
+    assert other.execute("SHOW FUNCTIONS").texts == ("",)
+    with pytest.raises(PenstockError, match="P0206"):
+        one.function(returns="BIGINT", name="plus")(anything)
+    with pytest.raises(PenstockError, match="P0206"):
+        one.function(returns="BIGINT", name="Concat")(anything)
+
+
+def test_a_function_is_told_the_number_of_rows() -> None:
+    @penstock.function(returns="INT")
+    def ones(rows: int) -> list[int]:
+        return [1] * rows
+
+    assert answer("SELECT ones() AS o FROM S", ROWS[:2]) == [(1, 1), (2, 1)]
+
+
+def test_the_rows_it_raises_on_are_shown() -> None:
+    error = failure(declared("checked") + "CREATE QUERY fine AS SELECT f(a) FROM S;")
+    assert error.code == "P0621"
+    assert error.message.startswith("query fine: the user-defined function f failed: ValueError: -2 is negative\n")
+    assert "it fails on:\n    (-2)\n    (-4)\n" in error.message
+    assert "samples.py" in error.message
+    assert "raise ValueError" in error.message
+    assert "user_calls.py" not in error.message
+
+
+def test_too_few_values() -> None:
+    assert "f failed: it gave back 3 values for 4 rows" in failure(declared("short") + "SELECT f(a) FROM S;").message
+
+
+def test_a_wrong_type() -> None:
+    message = failure(declared("words") + "SELECT f(a) FROM S;").message
+    assert "f failed: it gave back a list, which is no BIGINT" in message
+
+
+def test_one_value_is_no_array() -> None:
+    make_scalar = make(UserFunction, lambda numbers: 5, "BIGINT", "five")
+    REGISTERED["five"] = make_scalar
+    assert "it gave back one int, not an array of 4 values" in failure("SELECT five(a) FROM S;").message
+
+
+def test_an_empty_batch_calls_nothing() -> None:
+    assert answer(declared("short") + "SELECT f(a) FROM S WHERE a > 100", ROWS) == []
+
+
+def test_equal_definitions_are_equal_plans() -> None:
+    def script(name: str, volatile: str = "") -> str:
+        return (
+            f"CREATE FUNCTION {name} RETURNS BIGINT {volatile} AS 'penstock.testing.samples:twice';"
+            f"CREATE QUERY q AS SELECT {name}(a) AS x FROM S [NOW];"
+        )
+
+    from user_kit import SOURCE
+
+    from penstock.language import bind_script
+
+    prints = [bind_script(SOURCE + s).queries[0].root.fingerprint for s in (script("f"), script("F"), script("g"))]
+    assert prints[0] == prints[1] != prints[2]
+    other = bind_script(SOURCE + script("f", "VOLATILE")).queries[0].root.fingerprint
+    assert other != prints[0]
+    one, two = (make(UserFunction, body, "BIGINT", "h") for body in (lambda x: x, lambda x: -x))
+    assert repr(one) != repr(two)
+    assert repr(one) == repr(make(UserFunction, lambda x: x, "BIGINT", "h"))
+
+
+def test_what_can_be_imported_travels_by_reference() -> None:
+    user = make(UserFunction, samples.twice, "BIGINT", "f")
+    shipped = pickle.dumps(user)
+    assert b"penstock.testing.samples:twice" in shipped
+    assert pickle.loads(shipped).body is samples.twice
+
+
+def test_what_cannot_travels_by_value(tmp_path: Path) -> None:
+    script = tmp_path / "notebook.py"
+    script.write_text(
+        "import sys, penstock, pyarrow.compute as pc\n"
+        "from pyspark import cloudpickle\n"
+        "FACTOR = 3\n"
+        "@penstock.function(returns='BIGINT')\n"
+        "def tripled(numbers): return pc.multiply(numbers, FACTOR)\n"
+        "open(sys.argv[1], 'wb').write(cloudpickle.dumps(tripled))\n"
+    )
+    subprocess.run([sys.executable, str(script), str(tmp_path / "f")], check=True)
+    shipped = pickle.loads((tmp_path / "f").read_bytes())
+    assert shipped(pa.array([2])).to_pylist() == [6]
+
+
+def test_a_module_beside_the_script_is_found_in_another_process(tmp_path: Path) -> None:
+    (tmp_path / "my_functions.py").write_text("def same(numbers): return numbers\n")
+    ship = (
+        "import sys, pickle; sys.path.insert(0, sys.argv[1])\n"
+        "from penstock.expressions.user import *\n"
+        "f = make(UserFunction, load('my_functions:same'), 'BIGINT', 'f', reference='my_functions:same')\n"
+        "sys.stdout.buffer.write(pickle.dumps(f))\n"
+    )
+    blob = subprocess.run([sys.executable, "-c", ship, str(tmp_path)], check=True, capture_output=True).stdout
+    there = "import sys, pickle; f = pickle.loads(sys.stdin.buffer.read()); print(f(41) + 1)"
+    said = subprocess.run([sys.executable, "-c", there], input=blob, check=True, capture_output=True).stdout
+    assert said == b"42\n"
