@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from fractions import Fraction
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,8 @@ from penstock.algebra import (
     Aggregate,
     Algebra,
     Distinct,
+    Except,
+    Intersect,
     Join,
     OuterJoin,
     OuterKind,
@@ -23,12 +26,16 @@ from penstock.algebra import (
     RelationScan,
     RelationToStream,
     Results,
+    RowWindow,
+    Sample,
     Select,
     SemiJoin,
     SemiKind,
+    SortKey,
     Source,
     StreamKind,
     StreamScan,
+    TopK,
     UnionAll,
     Window,
     WindowKind,
@@ -73,6 +80,8 @@ class Maker:
                 self.relation(depth - 1), self.draw.choice([StreamKind.ISTREAM, StreamKind.DSTREAM])
             )
         scan: Algebra = StreamScan(self.draw.choice([S, T]), (0, 1, 2, 3))
+        if self.draw.random() < 0.1:
+            scan = Sample(scan, Fraction(self.draw.choice([50, 80])), self.draw.randint(0, 9), "S")
         return self.select(scan) if self.draw.random() < 0.2 else scan
 
     def leaf(self, depth: int) -> Algebra:
@@ -84,9 +93,17 @@ class Maker:
         return self.window(self.stream(depth))
 
     def window(self, stream: Algebra) -> Algebra:
+        if self.draw.random() < 0.25:
+            return self.row_window(stream)
         kind = self.draw.choice([WindowKind.NOW, WindowKind.RANGE, WindowKind.RANGE, WindowKind.UNBOUNDED])
         length = self.draw.choice([1, 2, 4]) if kind is WindowKind.RANGE else None
         return Window(stream, kind, length, self.slide if kind is WindowKind.RANGE else None)
+
+    def row_window(self, stream: Algebra) -> Algebra:
+        columns = range(len(stream.schema))
+        partition = tuple(self.draw.sample(columns, self.draw.randint(0, min(2, len(columns)))))
+        step, length = self.draw.choice([None, None, 2]), self.draw.choice([None, None, 3])
+        return RowWindow(stream, self.draw.randint(1, 3), step, partition, length, self.slide)
 
     def relation(self, depth: int) -> Algebra:
         if depth <= 0:
@@ -97,11 +114,12 @@ class Maker:
             lambda d: self.project(self.relation(d)),
             lambda d: self.select(self.join(d)),
             self.join,
-            lambda d: self.select(self.matched(d)),
-            lambda d: self.project(self.matched(d)),
+            lambda d: self.draw.choice([self.select, self.project])(self.matched(d)),
             lambda d: self.project(self.select(Distinct(self.relation(d)))),
             lambda d: self.project(self.window(RelationToStream(self.relation(d), self.draw.choice(list(StreamKind))))),
             lambda d: self.select(self.union(d)),
+            lambda d: self.select(self.set_operation(d)),
+            lambda d: self.select(self.first(self.relation(d))),
             lambda d: self.select(self.aggregate(self.relation(d))),
         ]
         return self.draw.choice(makers)(depth - 1)
@@ -177,6 +195,15 @@ class Maker:
 
         fields = (Field("x", LONG), Field("y", LONG))
         return UnionAll((member(), member()))
+
+    def set_operation(self, depth: int) -> Algebra:
+        left, right = self.union(depth).inputs
+        return self.draw.choice([Except, Intersect])(left, right, self.draw.random() < 0.5)
+
+    def first(self, node: Algebra) -> Algebra:
+        column = self.column(node)
+        assert column is not None
+        return TopK(node, (SortKey(column.index, self.draw.random() < 0.5),), self.draw.randint(0, 3))
 
     def aggregate(self, node: Algebra) -> Algebra:
         group = tuple(self.draw.sample(range(len(node.schema)), self.draw.randint(0, min(2, len(node.schema)))))

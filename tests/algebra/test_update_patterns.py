@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pyarrow as pa
 import pytest
 
@@ -9,6 +11,9 @@ from penstock.algebra import (
     Aggregate,
     Algebra,
     Distinct,
+    Except,
+    Internal,
+    Intersect,
     Join,
     OuterJoin,
     OuterKind,
@@ -18,12 +23,15 @@ from penstock.algebra import (
     RelationToStream,
     Restored,
     Results,
+    RowWindow,
+    Sample,
     Select,
     SemiJoin,
     SemiKind,
     Source,
     StreamKind,
     StreamScan,
+    TopK,
     UnionAll,
     Window,
     WindowKind,
@@ -73,6 +81,7 @@ def group(node: Algebra) -> Algebra:
     return Aggregate(node, (0,), (AggregateCall(pa.int64(), "COUNT", ()),), ("n",))
 
 
+ROWS = RowWindow(STREAM, 5)
 STR = group(WKS)
 
 TABLE = [
@@ -82,6 +91,10 @@ TABLE = [
     ("range window", WKS, "WKS"),
     ("now window", NOW, "WKS"),
     ("sliding window", SLIDING, "WKS"),
+    ("row window", ROWS, "STR"),
+    ("partitioned row window with RANGE", RowWindow(STREAM, 5, None, (0,), 10), "STR"),
+    ("sample", Sample(STREAM, Fraction(10), 0, "s"), "MON"),
+    ("window of a sample", Window(Sample(STREAM, Fraction(10), 0, "s"), WindowKind.RANGE, 10), "WKS"),
     ("static relation", STATIC, "MON"),
     ("relation with updates", UPDATED, "STR"),
     # selection and projection pass the pattern on
@@ -102,6 +115,7 @@ TABLE = [
     ("join MON MON", join(MON, MON), "MON"),
     ("join WKS WKS", join(WKS, WKS), "WK"),
     ("join MON WKS", join(MON, WKS), "WK"),
+    ("join WKS row window", join(WKS, ROWS), "STR"),
     ("join WKS STR", join(WKS, STR), "STR"),
     ("join WKS updated relation", join(WKS, UPDATED), "STR"),
     ("join WKS static", join(WKS, STATIC), "WKS"),
@@ -126,12 +140,30 @@ TABLE = [
     ("distinct WKS", Distinct(WKS), "WK"),
     ("distinct WK", Distinct(join(WKS, WKS)), "WK"),
     ("distinct STR", Distinct(STR), "STR"),
+    # set operations: what a tuple of the other side ends is not known beforehand
+    ("except MON", Except(MON, MON, False), "STR"),
+    ("except all WKS", Except(WKS, WKS, True), "STR"),
+    ("except WKS static", Except(WKS, STATIC, False), "STR"),
+    ("except static", Except(STATIC, STATIC, True), "MON"),
+    ("intersect MON", Intersect(MON, MON, False), "MON"),
+    ("intersect all MON static", Intersect(MON, STATIC, True), "MON"),
+    ("intersect WKS", Intersect(WKS, WKS, False), "STR"),
+    ("intersect STR", Intersect(STR, MON, True), "STR"),
+    ("union as sets", Distinct(union(WKS, OTHER)), "WK"),
+    # the first rows: one that comes pushes another out
+    ("first of MON", TopK(MON, (), 1), "STR"),
+    ("first of static", TopK(STATIC, (), 1), "MON"),
+    ("distinct row window", Distinct(ROWS), "STR"),
     # grouping
     ("group MON", group(MON), "STR"),
     ("group WKS", group(WKS), "STR"),
     ("group static", group(STATIC), "MON"),
     ("ungrouped", Aggregate(WKS, (), (AggregateCall(pa.int64(), "COUNT", ()),), ("n",)), "STR"),
     # a stream made of a relation only grows
+    # INTERNAL windows: results do not expire
+    ("internal range", Internal(WKS, True), "MON"),
+    ("internal join", Internal(join(WKS, ROWS), False), "MON"),
+    ("internal grouping", Internal(STR, False), "MON"),
     ("istream of STR", RelationToStream(STR, StreamKind.ISTREAM), "MON"),
     ("results of WKS", Results(WKS), "MON"),
     ("window over results", Window(Results(join(WKS, WKS)), WindowKind.RANGE, 5), "WKS"),

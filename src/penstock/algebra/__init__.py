@@ -12,13 +12,13 @@ from penstock.algebra.results import Restored, Results
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.sample import Sample
 from penstock.algebra.scans import OnError, RelationScan, Scan, Source, StreamScan
-from penstock.algebra.setops import UnionAll
+from penstock.algebra.setops import Except, Intersect, UnionAll
+from penstock.algebra.topk import SortKey, TopK
 from penstock.algebra.windows import RowWindow, Window, WindowKind
 
 __all__ = [
-    "Aggregate", "Algebra", "Distinct", "Internal", "Join", "MultiJoin", "OnError", "OuterJoin", "OuterKind",
-    "Pattern", "Project", "RelationScan", "RelationToStream", "Restored", "Results", "RowWindow", "Sample", "Scan",
-    "Select", "SemiJoin", "SemiKind", "Source",
-    "StreamKind", "StreamScan", "UnionAll", "Window", "WindowKind", "evaluation_period", "is_static", "leaves",
-    "own_windows",
+    "Aggregate", "Algebra", "Distinct", "Except", "Internal", "Intersect", "Join", "MultiJoin", "OnError", "OuterJoin",
+    "OuterKind", "Pattern", "Project", "RelationScan", "RelationToStream", "Restored", "Results", "RowWindow",
+    "Sample", "Scan", "Select", "SemiJoin", "SemiKind", "SortKey", "Source", "StreamKind", "StreamScan", "TopK",
+    "UnionAll", "Window", "WindowKind", "evaluation_period", "is_static", "leaves", "own_windows",
 ]  # fmt: skip

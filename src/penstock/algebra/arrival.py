@@ -2,8 +2,8 @@
 
 The elements of a declared stream arrive in a deterministic order, and selection, projection and sampling keep it. So
 does a view that only selects and projects a stream: it is the ISTREAM of a relation that loses nothing, and so that
-stream itself. The elements of any other stream that is made of a relation come at an instant as a bag; among them the
-order is that of their values (`expressions/order.py`).
+stream itself; likewise the results that WSTREAM windows. The elements of any other stream that is made of a relation
+come at an instant as a bag; among them the order is that of their values (docs/decisions/meaning.md).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.r2s import RelationToStream, StreamKind
+from penstock.algebra.results import Results
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.sample import Sample
 from penstock.algebra.scans import StreamScan
@@ -21,22 +22,33 @@ from penstock.algebra.windows import Window, WindowKind
 def in_arrival_order(stream: Algebra) -> Algebra | None:
     """An equivalent of `stream` whose elements come as they arrived, made of its scan, selections, projections and
     samples; None where the elements have no order of arrival."""
-    if isinstance(stream, StreamScan):
-        return stream
-    if isinstance(stream, Select | Project | Sample) and stream.is_stream:
-        below = in_arrival_order(stream.input)
-        return None if below is None else replace(stream, input=below)
+    found = node = as_read(stream)
+    while isinstance(node, Select | Project | Sample):
+        node = node.input
+    return found if isinstance(node, StreamScan) else None
+
+
+def as_read(stream: Algebra) -> Algebra:
+    """`stream` without the ISTREAMs, and results of WSTREAM, over what only selects and projects another stream; itself
+    where there are none."""
+    if isinstance(stream, Select | Project | Sample):
+        below = as_read(stream.input)
+        return stream if below is stream.input else replace(stream, input=below)
     if isinstance(stream, RelationToStream) and stream.kind is StreamKind.ISTREAM:
-        below = without_window(stream.input)
-        return None if below is None else in_arrival_order(below)
-    return None
+        given = without_window(stream.input)
+        return stream if given is None else as_read(given)
+    if isinstance(stream, Results):
+        given = without_window(stream.input, ended=True)
+        return stream if given is None else as_read(given)
+    return stream
 
 
-def without_window(relation: Algebra) -> Algebra | None:
-    """The stream that `relation` only selects and projects, with these operators over it; None for anything else."""
+def without_window(relation: Algebra, ended: bool = False) -> Algebra | None:
+    """The stream that `relation` only selects and projects, with these operators over it; None for anything else.
+    ended: its elements may end, as long as each comes when it arrives."""
     if isinstance(relation, Select | Project):
-        below = without_window(relation.input)
+        below = without_window(relation.input, ended)
         return None if below is None else replace(relation, input=below)
-    if isinstance(relation, Window) and relation.kind is WindowKind.UNBOUNDED and relation.slide is None:
+    if isinstance(relation, Window) and (ended or relation.kind is WindowKind.UNBOUNDED) and relation.slide is None:
         return relation.input
     return None

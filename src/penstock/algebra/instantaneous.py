@@ -21,7 +21,8 @@ from penstock.algebra.matching import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.rowwise import Project, Select
-from penstock.algebra.setops import UnionAll
+from penstock.algebra.setops import Except, Intersect, UnionAll
+from penstock.algebra.topk import TopK
 from penstock.algebra.windows import RowWindow, Window, WindowKind
 
 
@@ -61,8 +62,8 @@ def _finite_rows(node: RowWindow) -> bool:
 
 def _register(holds: Callable[[Algebra], bool], register: Callable[..., object]) -> None:
     """What both properties have in common: how they pass from inputs to results."""
-    for row_by_row in (Select, Project, Distinct):
-        register(row_by_row, lambda node: holds(node.input))
+    for of_the_input in (Select, Project, Distinct, TopK):
+        register(of_the_input, lambda node: holds(node.input))
     register(UnionAll, lambda node: all(holds(member) for member in node.members))
     # The joined tuple lives within both sides, so one side is enough.
     register(Join, lambda node: holds(node.left) or holds(node.right))
@@ -70,6 +71,8 @@ def _register(holds: Callable[[Algebra], bool], register: Callable[..., object])
     register(SemiJoin, lambda node: holds(node.left) or (node.kind is SemiKind.SEMI and holds(node.right)))
     register(OuterJoin, lambda node: holds(node.left) and (node.kind is OuterKind.LEFT or holds(node.right)))
     register(MultiJoin, lambda node: any(holds(member) for member in node.members))
+    register(Except, lambda node: holds(node.left))
+    register(Intersect, lambda node: holds(node.left) or holds(node.right))
     # An ungrouped aggregate has its row also where its input is empty.
     register(Aggregate, lambda node: bool(node.group) and holds(node.input))
 

@@ -1,8 +1,8 @@
 """INTERNAL windows: used to bound state only, while the results of the query never expire `[golab 3.3.2]`.
 
-A SELECT over INTERNAL windows computes what it would over ordinary ones, and its ISTREAM is collected: a new result is
-told at the instant at which it would be, and stays. The thesis says the same of its syntax: with INTERNAL the Istream
-operator may be omitted. The state below is that of ordinary windows.
+A SELECT over INTERNAL windows computes what it would over ordinary ones, and all its results are collected: each comes
+at the instant at which it would, and stays. These are the results that WSTREAM windows (`results.py`), and the state
+below is that of ordinary windows.
 
 Not for duplicate elimination and negation, whose results would be wrong if they stayed, nor beside anything else that
 loses tuples: then a result would have to expire with that, and not with the INTERNAL window.
@@ -26,9 +26,13 @@ _ALLOWED = (Select, Project, Join, Aggregate)
 
 @dataclass(frozen=True, eq=False)
 class Internal(Algebra):
-    """The relation that gains, at every instant τ, the bag R(τ) − R(τ−1) of its input, and never loses a tuple."""
+    """The relation of all results so far of its input, which never loses a tuple.
+
+    by_life: the input has lives, and each counts; else its ISTREAM is collected, R(τ) − R(τ−1) at every τ.
+    """
 
     input: Algebra
+    by_life: bool
 
     @property
     def schema(self) -> Schema:

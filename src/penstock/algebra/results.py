@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from penstock.algebra.aggregate import Aggregate
+from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, is_static
@@ -20,7 +21,7 @@ from penstock.algebra.r2s import RelationToStream
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.scans import RelationScan
 from penstock.algebra.setops import UnionAll
-from penstock.algebra.windows import Window
+from penstock.algebra.windows import RowWindow, Window
 from penstock.types import Schema
 
 
@@ -120,7 +121,7 @@ def _multi_join(node: MultiJoin) -> bool:
 
 
 #: What WSTREAM may stand over: operators whose results still answer the query when they are kept beyond their time.
-_MAY_BE_KEPT = (Aggregate, Join, MultiJoin, Project, RelationScan, Select, UnionAll, Window)
+_MAY_BE_KEPT = (Aggregate, Internal, Join, MultiJoin, Project, RelationScan, RowWindow, Select, UnionAll, Window)
 
 
 def not_to_be_kept(node: Algebra) -> Algebra | None:
@@ -134,7 +135,7 @@ def not_to_be_kept(node: Algebra) -> Algebra | None:
 
 def without_slide(node: Algebra) -> Algebra:
     """The query with its own windows re-evaluated all the time."""
-    if isinstance(node, Window):
+    if isinstance(node, Window | RowWindow):
         return replace(node, slide=None, align=0)
     if node.is_stream:
         return node

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes import Algebra
+from penstock.algebra.nodes import Algebra, Keys, is_static
 from penstock.algebra.pattern import Pattern, worst
 from penstock.algebra.windows import Window
 from penstock.tree import walk
@@ -34,3 +35,67 @@ class UnionAll(Algebra):
             # Elements of windows of different length or boundaries do not leave in the order they came.
             return Pattern.WEAKEST if len(lengths) == 1 else Pattern.WEAK
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Except(Algebra):
+    """The tuples of `left` that `right` does not take away. every: by multiplicities, max(l - r, 0); else as sets:
+    once, where l > 0 and r = 0. Column types agree; names are the left's."""
+
+    left: Algebra
+    right: Algebra
+    every: bool
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+    @property
+    def pattern(self) -> Pattern:
+        # A tuple of `right` ends one of `left` when it comes, which nobody knew before.
+        return Pattern.MONOTONIC if is_static(self) else Pattern.STRICT
+
+    @property
+    def keys(self) -> Keys:
+        return self.left.keys if self.every else self.left.keys | _whole(self)
+
+    def describe(self) -> Mapping[str, str]:
+        return _copies(self.every)
+
+
+@dataclass(frozen=True, eq=False)
+class Intersect(Algebra):
+    """The tuples that both sides have. every: by multiplicities, min(l, r); else as sets: once, where l > 0 and r > 0.
+    Column types agree; names are the left's."""
+
+    left: Algebra
+    right: Algebra
+    every: bool
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+    @property
+    def pattern(self) -> Pattern:
+        """MON of monotonic inputs: min(l, r) and (l > 0 and r > 0) grow with l and r. Else STR: a tuple is in the
+        answer as long as both sides hold a copy. When it enters that end is not known, since either side may still get
+        more copies; they are counted, and the end is told by a negative tuple."""
+        both = worst((self.left.pattern, self.right.pattern))
+        return Pattern.MONOTONIC if both is Pattern.MONOTONIC else Pattern.STRICT
+
+    @property
+    def keys(self) -> Keys:
+        found = self.left.keys | self.right.keys
+        return found if self.every else found | _whole(self)
+
+    def describe(self) -> Mapping[str, str]:
+        return _copies(self.every)
+
+
+def _whole(node: Algebra) -> Keys:
+    return frozenset({frozenset(range(len(node.schema)))})
+
+
+def _copies(every: bool) -> Mapping[str, str]:
+    return {"copies": "all" if every else "one"}

@@ -19,9 +19,10 @@ from penstock.algebra.join import Join
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, is_static
 from penstock.algebra.rowwise import Project, Select
+from penstock.algebra.sample import Sample
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.setops import UnionAll
-from penstock.algebra.windows import Window, WindowKind
+from penstock.algebra.windows import RowWindow, Window, WindowKind
 from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjuncts
 from penstock.settings import SourceHint
 from penstock.types import TimeDomain, Unit
@@ -152,6 +153,25 @@ def _window(node: Window, statistics: Statistics) -> Estimate:
         return below
     length = seconds(node.lifetime, node.domain)
     return Estimate(below.rate, length, tuple(_values(below.rate * length, v) for v in below.distinct))
+
+
+@estimate.register
+def _row_window(node: RowWindow, statistics: Statistics) -> Estimate:
+    """As long as it takes until `rows` later tuples have come, in every partition."""
+    below = estimate(node.input, statistics)
+    partitions = 1.0
+    for i in node.partition:
+        partitions *= below.distinct[i]
+    length = min(below.length, node.rows * partitions / below.rate)
+    if node.length is not None and node.domain is not None:
+        length = min(length, seconds(node.length, node.domain))
+    return Estimate(below.rate, length, tuple(_values(below.rate * length, v) for v in below.distinct))
+
+
+@estimate.register
+def _sample(node: Sample, statistics: Statistics) -> Estimate:
+    below = estimate(node.input, statistics)
+    return Estimate(max(below.rate * float(node.percent) / 100, 1e-9), below.length, below.distinct)
 
 
 @estimate.register

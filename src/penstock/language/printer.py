@@ -109,7 +109,8 @@ def print_tree(tree: QueryTree) -> str:
     text = _operand(tree.query) if isinstance(tree.query, SortedQuery | WithQuery) else print_tree(tree.query)
     if tree.order:
         text += " ORDER BY " + ", ".join(_sort_key(k) for k in tree.order)
-    return text + (f" LIMIT {scalar_text(tree.limit)}" if tree.limit is not None else "")
+    text += f" LIMIT {scalar_text(tree.limit)}" if tree.limit is not None else ""
+    return text + (f" OFFSET {scalar_text(tree.offset)}" if tree.offset is not None else "")
 
 
 def _operand(tree: QueryTree) -> str:

@@ -256,13 +256,15 @@ class StreamQuery:
 
 @dataclass(frozen=True)
 class SortedQuery:
-    """ORDER BY ... LIMIT."""
+    """ORDER BY ... LIMIT ... OFFSET."""
 
     query: QueryTree
     order: tuple[SortKey, ...] = ()
     limit: exp.Expr | None = None
+    offset: exp.Expr | None = None
     order_span: Span = field(default=NOWHERE, compare=False)
     limit_span: Span = field(default=NOWHERE, compare=False)
+    offset_span: Span = field(default=NOWHERE, compare=False)
     span: Span = field(default=NOWHERE, compare=False)
 
 

@@ -28,9 +28,9 @@ from penstock.language.queries import (
     NamedSource,
     Sample,
     Select,
-    SetKind,
     SetQuery,
     SortedQuery,
+    SortKey,
     Star,
     StreamQuery,
     ToStream,
@@ -80,7 +80,8 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Select: "items source distinct wrapped where group having",
         SetQuery: "left right kind all",
         StreamQuery: "operator query",
-        SortedQuery: "query",
+        SortedQuery: "query order limit offset",
+        SortKey: "value descending nulls_first",
         LocalView: "name columns query",
         WithQuery: "views query",
         ColumnDefinition: "name type",
@@ -128,8 +129,6 @@ def _span(value: Any) -> Span:
 REFUSED: dict[tuple[type, str], Clause] = {
     (WindowSpec, "frequency"): Clause("FREQUENCY", _own("frequency")),
     (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
-    (SortedQuery, "order"): Clause("ORDER BY", _own("order_span")),
-    (SortedQuery, "limit"): Clause("LIMIT", _own("limit_span")),
     (CreateSource, "system_time"): Clause("SYSTEM TIME", _own("system_time")),
     (CreateSource, "idle"): Clause("IDLE TIMEOUT", _own("idle_span")),
     (CreateSource, "non_retroactive"): Clause("NON RETROACTIVE", _own("non_retroactive")),
@@ -174,9 +173,3 @@ def _values(node: object) -> Iterator[Refusal]:
             yield not_yet("RANGE in tuples", node.length.span)
         if node.extent is not Extent.ROWS and isinstance(node.slide, Count):
             yield not_yet("SLIDE in rows without ROWS", node.slide.span)
-    elif isinstance(node, SetQuery) and not (node.kind is SetKind.UNION and node.all):
-        yield not_yet(node.kind.value + (" ALL" if node.all else ""), node.operator_span, _set_hint(node))
-
-
-def _set_hint(node: SetQuery) -> str | None:
-    return "UNION ALL is; SELECT DISTINCT over it removes duplicates" if node.kind is SetKind.UNION else None

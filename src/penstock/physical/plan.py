@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.algebra.query import Query
 from penstock.algebra.r2s import StreamKind
 from penstock.algebra.scans import Source
+from penstock.algebra.topk import SortKey
 from penstock.expressions.nodes import Expression
 from penstock.physical.lane_plan import LanePlan
 from penstock.types import CALENDAR, TimeDomain
@@ -179,6 +180,41 @@ class DistinctSpec(Spec):
 
     def describe(self) -> dict[str, str]:
         return {"state": "counts" if self.strict else "δ*"}
+
+
+class SetKind(enum.Enum):
+    """What a set operation makes of the copies of a tuple on either side."""
+
+    EXCEPT_ALL = "EXCEPT ALL"
+    INTERSECT_ALL = "INTERSECT ALL"
+    EXCEPT = "EXCEPT"
+    INTERSECT = "INTERSECT"
+
+
+@dataclass(frozen=True)
+class SetOperationSpec(Spec):
+    """Port 0 is the left side, port 1 the right."""
+
+    kind: SetKind
+    types: tuple[pa.DataType, ...]
+
+    def describe(self) -> dict[str, str]:
+        return {"kind": self.kind.value, "state": "counts"}
+
+
+@dataclass(frozen=True)
+class TopKSpec(Spec):
+    """The first rows by `order`, which names every column. step: `local`, of one shard's rows, or `final`."""
+
+    order: tuple[SortKey, ...]
+    limit: int
+    offset: int
+    types: tuple[pa.DataType, ...]
+    step: str = "final"
+
+    def describe(self) -> dict[str, str]:
+        found = {"limit": str(self.limit), "step": self.step, "state": "rows with counts"}
+        return found | ({"offset": str(self.offset)} if self.offset else {})
 
 
 @dataclass(frozen=True)

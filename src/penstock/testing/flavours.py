@@ -1,8 +1,7 @@
-"""What random cases are made of: flavours, one property test each, and the values that cells take."""
+"""How often random cases do what: flavours, one property test each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -22,6 +21,8 @@ class Flavour:
     static: int = 20
     disorder: int = 20
     calendar: int = 10
+    sets: int = 0
+    limit: int = 0
     kept: int = 0
     """WSTREAM and RESTORE"""
     multi: int = 0
@@ -45,32 +46,12 @@ FLAVOURS = (
     Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
     Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
-    Flavour("rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15),
+    Flavour(
+        "rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15, kept=8
+    ),
     Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, ordered=60),
     Flavour("outer", join=80, outer=70, group=15, nested=15, updates=20, static=30, rows=10),
     Flavour("subqueries", join=15, subquery=80, outer=10, group=30, nested=10, updates=20, static=30, rows=10),
     Flavour("user", join=20, group=70, nested=20, updates=20, rows=20, internal=8, keyed=10, user=60),
+    Flavour("sets", join=15, group=25, nested=35, union=20, distinct=15, updates=25, static=35, sets=50, limit=40),
 )
-
-#: type -> the values of a cell, simplest first
-VALUES: dict[str, Sequence[str]] = {
-    "INT": ("0", "1", "2", "3", "NULL", "-1"),
-    "BIGINT": ("0", "1", "2", "NULL", "9000000000"),
-    "STRING": ("'a'", "'b'", "'ab'", "''", "NULL"),
-    "DOUBLE": ("0.0", "0.5", "1.25", "-0.0", "NULL", "NaN"),
-    "DECIMAL(6,2)": ("0.00", "1.25", "1.50", "NULL", "-3.75"),
-    "DATE": ("2013-01-01", "2013-01-02", "NULL", "1969-12-31"),
-    "BOOLEAN": ("false", "true", "NULL"),
-}
-#: type -> what a predicate compares with
-COMPARED = {
-    "INT": "1",
-    "BIGINT": "1",
-    "STRING": "'ab'",
-    "DOUBLE": "0.5",
-    "DECIMAL(6,2)": "1.25",
-    "DATE": "DATE '2013-01-01'",
-}
-NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)")
-ROUGH = "ROUGH"
-"""A double that two correct programs may round differently: never a key, never compared."""

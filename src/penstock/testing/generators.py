@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from penstock.testing.cells import COMPARED, NUMERIC, ROUGH, VALUES
 from penstock.testing.choices import Choices, seeded_choices
-from penstock.testing.flavours import COMPARED, FLAVOURS, NUMERIC, ROUGH, VALUES, Flavour
+from penstock.testing.flavours import FLAVOURS, Flavour
 from penstock.testing.random_matching import Matching
+from penstock.testing.random_windows import row_window, time_window
 from penstock.testing.samples import STATEMENTS as SAMPLES
+from penstock.testing.set_queries import first_rows, set_operations
 from penstock.testing.user_calls import user_aggregate
 
 __all__ = [
@@ -69,6 +72,7 @@ class _Maker:
         self.internal = False
         self.calendar = choices.chance(flavour.calendar)
         self.slide: str | None = None
+        self.bare = False
         self.restored = False
         #: alias -> whether rows of a stream carry their timestamp; not there for relations.
         self.stamped: dict[str, bool] = {}
@@ -192,15 +196,19 @@ class _Maker:
         if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
             other, _ = self.select(columns, False, depth)
             text = f"{text} UNION ALL {other}"
+        elif self.choices.chance(self.flavour.sets) and not any(c.type == ROUGH for c in columns):
+            text = set_operations(self.choices, text, lambda: self.select(columns, False, depth)[0])
         elif r2s and self.choices.chance(20) and "SELECT" not in text.removeprefix("SELECT").partition(" FROM ")[0]:
             verb = "SELECT DISTINCT " if text.startswith("SELECT DISTINCT ") else "SELECT "
             items, _, rest = text.removeprefix(verb).partition(" FROM ")
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
+        if self.choices.chance(self.flavour.limit) and not any(c.type == ROUGH for c in columns):
+            text += first_rows(self.choices, [(c.name, c.type) for c in columns])
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
 
     def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
         """WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
-        plain = self.flavour
+        plain, self.bare = self.flavour, True
         self.restored = restored = self.choices.chance(50)
         if restored:
             self.slide = f" SLIDE {self.choices.integer(2, 5)} SECOND"
@@ -209,20 +217,20 @@ class _Maker:
         text, columns = self.select(None, False, 1)
         if self.choices.chance(self.flavour.union):
             text = f"{text} UNION ALL {self.select(columns, False, 1)[0]}"
-        self.flavour, self.slide = plain, None
+        self.flavour, self.slide, self.bare = plain, None, False
         if restored:
             return f"{self.choices.pick(('ISTREAM', 'RSTREAM'))} RESTORE({text})", columns, True
-        return f"WSTREAM({text}){self.time_window() or ' [RANGE UNBOUNDED]'}", columns, False
+        return f"WSTREAM({text}){self.window(columns) or ' [RANGE UNBOUNDED]'}", columns, False
 
     def select(self, wanted: tuple[Column, ...] | None, rough: bool, depth: int) -> tuple[str, tuple[Column, ...]]:
         internal = self.choices.chance(self.flavour.internal)
         source = self.internal_source if internal else lambda: self.source(depth)
-        self.internal = self.internal or internal
         where: list[str] = []
-        if many := self.choices.chance(self.flavour.multi):
+        if many := not internal and self.choices.chance(self.flavour.multi):
             scope, from_text, where = self.multi_join(depth)
         else:
             scope, from_text = source()
+        self.internal = self.internal or internal
         if not many and self.choices.chance(self.flavour.join):
             more, right = source()
             condition = self.join_condition(scope, more)
@@ -255,10 +263,10 @@ class _Maker:
             text, columns, is_stream = self.query(False, depth - 1)
             name = f"({text})"
         else:
-            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own; its first source is
-            # a stream.
+            # A query with RESTORE has windows of one SLIDE, so no views with windows of their own, and WSTREAM none
+            # with DISTINCT; the first source of a query with RESTORE is a stream.
             bare = [t for t in self.tables if t.is_stream or (not self.restored and t.name in "RU")]
-            table = self.choices.pick(self.tables if self.slide is None else bare)
+            table = self.choices.pick(bare if self.bare else self.tables)
             self.restored = False
             name, columns, is_stream = table.name, table.columns, table.is_stream
         window = self.window(columns) if is_stream else ""
@@ -271,23 +279,14 @@ class _Maker:
 
     def window(self, columns: tuple[Column, ...]) -> str:
         if self.slide is not None:
-            return f" [RANGE {self.choices.integer(1, 6)} SECOND{self.slide}]"
-        window = self.row_window(columns) if self.choices.chance(self.flavour.rows) else self.time_window()
+            rows = self.choices.chance(self.flavour.rows)
+            extent = f"ROWS {self.choices.integer(1, 4)}" if rows else f"RANGE {self.choices.integer(1, 6)} SECOND"
+            return f" [{extent}{self.slide}]"
+        counts = self.choices.chance(self.flavour.rows)
+        window = row_window(self.choices, [c.name for c in columns]) if counts else time_window(self.choices)
         if window.startswith(" [") and self.choices.chance(self.flavour.window_where):
             window = f"{window[:-1]} WHERE {self.predicate(columns)}]"
         return window
-
-    def row_window(self, columns: tuple[Column, ...]) -> str:
-        """ROWS with any of PARTITION BY, RANGE and SLIDE."""
-        text = f"ROWS {self.choices.integer(1, 4)}"
-        if self.choices.chance(40):
-            chosen = {self.choices.pick(columns).name for _ in range(self.choices.integer(1, 2))}
-            text = f"PARTITION BY {', '.join(sorted(chosen))} {text}"
-            if self.choices.chance(35):
-                text += f" RANGE {self.choices.integer(1, 6)} SECOND"
-        if self.choices.chance(30):
-            text += f" SLIDE {self.choices.integer(1, 4)} {self.choices.pick(('ROWS', 'SECOND'))}"
-        return f" [{text}]" if self.choices.chance(90) else f" {text}"
 
     def internal_source(self) -> tuple[tuple[Column, ...], str]:
         """One FROM item of a SELECT over INTERNAL windows: a stream with such a window, or a static relation."""
@@ -297,20 +296,6 @@ class _Maker:
         window = self.window(table.columns).strip(" []") if table.is_stream else ""
         text = f"{table.name} [{window} INTERNAL] AS {alias}" if window else f"{table.name} AS {alias}"
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns), text
-
-    def time_window(self) -> str:
-        kind = self.choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
-        if kind == "NONE":
-            return ""
-        if kind == "NOW":
-            return " [NOW]"
-        if kind == "UNBOUNDED":
-            return " [RANGE UNBOUNDED]"
-        length = f" [RANGE {self.choices.integer(1, 6)} SECOND"
-        if kind == "RANGE":
-            return length + "]"
-        align = f" ALIGN TO {self.choices.integer(1, 3)} SECOND" if self.choices.chance(15) else ""
-        return f"{length} SLIDE {self.choices.integer(1, 5)} SECOND{align}]"
 
     def join_condition(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
         pairs = [(a, b) for a in left for b in right if a.type == b.type]

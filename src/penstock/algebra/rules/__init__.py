@@ -23,8 +23,10 @@ from penstock.algebra.rules.push_selection_below_window import push_selection_be
 from penstock.algebra.rules.push_selection_into_preserved_side import push_selection_into_preserved_side
 from penstock.algebra.rules.push_selection_through_aggregate import push_selection_through_aggregate
 from penstock.algebra.rules.push_selection_through_distinct import push_selection_through_distinct
+from penstock.algebra.rules.push_selection_through_except_intersect import push_selection_through_except_intersect
 from penstock.algebra.rules.push_selection_through_projection import push_selection_through_projection
 from penstock.algebra.rules.push_selection_through_union import push_selection_through_union
+from penstock.algebra.rules.read_view_as_stream import read_view_as_stream
 from penstock.algebra.rules.remove_distinct import remove_distinct
 from penstock.algebra.rules.remove_identity_projection import remove_identity_projection
 from penstock.algebra.rules.selection_into_join import selection_into_join
@@ -63,9 +65,11 @@ RULES: tuple[Rule, ...] = (
     Rule("merge_projections", merge_projections),
     Rule("remove_identity_projection", remove_identity_projection),
     Rule("remove_distinct", remove_distinct),
+    Rule("read_view_as_stream", read_view_as_stream),
     Rule("push_selection_through_projection", push_selection_through_projection),
     Rule("push_selection_through_union", push_selection_through_union),
     Rule("push_selection_through_distinct", push_selection_through_distinct),
+    Rule("push_selection_through_except_intersect", push_selection_through_except_intersect),
     Rule("push_selection_through_aggregate", push_selection_through_aggregate),
     Rule("outer_join_to_join", outer_join_to_join),
     Rule("push_selection_into_preserved_side", push_selection_into_preserved_side),

@@ -136,7 +136,7 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
         arguments = []
     elif not arguments and name == "COUNT":
         context.fail("P0204", "COUNT takes an argument", name_span(node), "COUNT(*) counts rows")
-    inner = replace(binder, aggregates=None, aliases={}, inside=True)
+    inner = replace(binder, aggregates=None, aliases={}, outputs=(), inside=True)
     where = None if condition is None else context.attempt(lambda: inner.predicate(condition, "FILTER"))
     bound = inner.bind_all(arguments)
     if condition is not None and where is None:

@@ -42,6 +42,7 @@ class Grouped:
     grouping: Grouping
     items: list[Expression]
     having: list[Expression]
+    keys: list[Expression]
 
     def lift(self, expression: Expression, span: Span) -> Expression:
         return self.grouping.lift(expression, span)
@@ -49,8 +50,8 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Clauses:
-    """group: None for a query without grouping; within: the subqueries inside aggregates, which are put to the rows;
-    behind: all others, put to the groups where there are any."""
+    """group: None for a query without grouping; keys: those of ORDER BY; within: subqueries inside aggregates,
+    put to the rows; behind: all others, put to the groups where there are any."""
 
     binder: ExpressionBinder
     items: list[Output]
@@ -59,6 +60,7 @@ class Clauses:
     having_span: Span
     within: Subqueries
     behind: Subqueries
+    keys: list[Expression]
 
     def fields(self) -> tuple[Field, ...]:
         return tuple(Field(item.name, item.expression.type) for item in self.items)
@@ -79,13 +81,14 @@ class Clauses:
 
         items = context.attempt(lambda: context.each(lambda item: lift(item.expression, item.span), self.items))
         having = [] if self.having is None else [lift(part, self.having_span) for part in conjuncts(self.having)]
+        order = context.each(lambda key: lift(key, self.having_span), self.keys)
         if items is None:
             raise Refused
         # A subquery's operand may hold aggregates of its own: all must be known before the groups are made.
         for subquery in self.behind.found:
             if subquery.operand is not None:
                 grouping.lift(subquery.operand, subquery.span)
-        return Grouped(grouping.build(rows.node), grouping, items, having)
+        return Grouped(grouping.build(rows.node), grouping, items, having, order)
 
     def _within(self, expression: Expression, rows: Applied) -> Expression:
         """`expression` with the subqueries inside its aggregates put to the rows."""

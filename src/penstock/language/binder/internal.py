@@ -7,6 +7,7 @@ from typing import NoReturn
 from penstock.algebra import Algebra, Internal, OuterJoin, SemiJoin
 from penstock.algebra.internal import reaches_internal, what_forbids_internal
 from penstock.algebra.pattern import Pattern
+from penstock.algebra.results import has_lives
 from penstock.language.binder.context import Context
 from penstock.language.binder.inputs import Inputs
 from penstock.language.text import Span
@@ -28,13 +29,14 @@ def collected(node: Algebra, inputs: Inputs, context: Context) -> Algebra:
         if member.internal is None and member.node.pattern is not Pattern.MONOTONIC:
             message = "beside an INTERNAL window stands what loses tuples: the results would have to expire with these"
             context.fail("P0310", message, member.span, "make its window INTERNAL too, or leave out INTERNAL")
-    return Internal(node)
+    return Internal(node, has_lives(node))
 
 
-def refuse_internal(operator: str, inputs: Inputs, span: Span, context: Context) -> NoReturn:
+def refuse_internal(operator: str, inputs: Inputs | None, span: Span, context: Context) -> NoReturn:
     """Results of INTERNAL windows never expire, and under `operator` they would have to. The place is that of the word
     INTERNAL where it stands in the same SELECT, else `span`."""
-    place = next((member.internal for member in inputs.members if member.internal is not None), span)
+    members = inputs.members if inputs is not None else ()
+    place = next((member.internal for member in members if member.internal is not None), span)
     context.fail("P0310", f"INTERNAL under {operator}: its results would have to expire", place, _HINT)
 
 

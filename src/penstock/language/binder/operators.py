@@ -26,6 +26,8 @@ def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
     name = name_of(node.this)
     table = node.args.get("table")
     qualifier = name_of(table) if table is not None else None
+    if qualifier is None and (output := binder.output(name)) is not None:
+        return output
     if qualifier is None and not binder.scope.can_resolve(name) and name.key in binder.aliases:
         aliased = binder.aliases[name.key]
         return replace(binder, aliases={}).bind(aliased)

@@ -1,18 +1,18 @@
-"""Queries to algebra (LANGUAGE 4): SELECT, UNION ALL, relation-to-stream operators."""
+"""Queries to algebra (LANGUAGE 4): SELECT, ORDER BY ... LIMIT, relation-to-stream operators."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.algebra import Algebra, Distinct, Project, UnionAll, Window, WindowKind
+from penstock.algebra import Algebra, Distinct, Project, Window, WindowKind
 from penstock.algebra.internal import reaches_internal
-from penstock.algebra.nodes import common_domain
-from penstock.expressions.coercion import cast_to, common_type
+from penstock.expressions.coercion import cast_to
 from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
 from penstock.language.binder.calls import called_aggregate
 from penstock.language.binder.clauses import Clauses, Correlated, Output
@@ -23,6 +23,17 @@ from penstock.language.binder.internal import collected, refuse_internal, refuse
 from penstock.language.binder.joins import build_joins
 from penstock.language.binder.placeholders import attached_in, reads_outer
 from penstock.language.binder.scope import Entry, Scope
+from penstock.language.binder.setops import bind_set
+from penstock.language.binder.sorting import (
+    NO_LIMITS,
+    Limits,
+    bind_keys,
+    first_rows,
+    limits_of,
+    place_keys,
+    refuse_stream,
+    sorted_relation,
+)
 from penstock.language.binder.sources import SourceBinder, as_stream
 from penstock.language.binder.streams import to_stream
 from penstock.language.binder.subqueries import Applied, Inner, Subqueries
@@ -33,7 +44,6 @@ from penstock.language.queries import (
     Item,
     QueryTree,
     Select,
-    SetKind,
     SetQuery,
     SortedQuery,
     Star,
@@ -42,7 +52,10 @@ from penstock.language.queries import (
     WithQuery,
 )
 from penstock.language.text import Span
-from penstock.types import Field, type_name
+from penstock.types import Field
+
+#: A select list, the sort keys over its columns, and how many of these are not there for the keys alone.
+Projected: TypeAlias = tuple[Algebra, list[Expression], int]
 
 
 @dataclass(frozen=True)
@@ -64,13 +77,13 @@ class QueryBinder:
         if isinstance(tree, Select):
             return self._select(tree)
         if isinstance(tree, SetQuery):
-            return self._set(tree)
+            return bind_set(tree, self.bind, self.context)
         if isinstance(tree, StreamQuery):
             return self._to_stream(tree.operator, self.bind(tree.query))
         if isinstance(tree, WithQuery):
             return self._with(tree)
         assert isinstance(tree, SortedQuery)
-        return self.bind(tree.query)
+        return self._sorted(tree)
 
     def _nested(self, tree: QueryTree, outer: tuple[Entry, ...]) -> tuple[Algebra, tuple[str, ...]]:
         node = QueryBinder(self.context, self.views, outer).bind(tree)
@@ -93,23 +106,31 @@ class QueryBinder:
 
     # --- SELECT
 
-    def _select(self, tree: Select) -> Algebra:
+    def _select(self, tree: Select, order: SortedQuery | None = None, limits: Limits | None = None) -> Algebra:
+        """order: the ORDER BY ... LIMIT around, which sees the columns of FROM; limits: what it comes to."""
         inputs, scope = self._inputs(tree)
         # Every clause is bound, so that each tells its errors; then the first Refused counts.
         rows = self.context.attempt(lambda: self._rows(tree, inputs, scope))
-        projected = self._project(tree, self._clauses(tree, scope), rows[0] if rows else inputs.members[0].node)
+        clauses = self._clauses(tree, scope, order)
+        projected = self._project(tree, clauses, rows[0] if rows else inputs.members[0].node, order)
         if rows is None:
             raise Refused
-        return self._finished(tree, inputs, projected)
+        return self._finished(tree, inputs, projected, order, limits)
 
-    def _finished(self, tree: Select, inputs: Inputs, projected: Algebra) -> Algebra:
+    def _finished(
+        self, tree: Select, inputs: Inputs, made: Projected, order: SortedQuery | None = None,
+        limits: Limits | None = None,
+    ) -> Algebra:  # fmt: skip
         context = self.context
+        projected, keys, width = made
         projected = collected(projected, inputs, context)
         refuse_partners(projected, inputs, tree.span, context)
         if tree.distinct:
             if reaches_internal(projected):
                 refuse_internal("DISTINCT", inputs, tree.span, context)
             projected = Distinct(projected)
+        if order is not None:
+            projected = first_rows(order, projected, keys, width, limits or NO_LIMITS)
         return self._to_stream(tree.wrapped, projected) if tree.wrapped is not None else projected
 
     def _inputs(self, tree: Select) -> tuple[Inputs, Scope]:
@@ -149,34 +170,45 @@ class QueryBinder:
         binder = ExpressionBinder(scope, self.context, "WHERE", subqueries=subqueries)
         return binder.predicate(condition, "WHERE")
 
-    def _clauses(self, tree: Select, scope: Scope) -> Clauses:
-        """The select list, GROUP BY and HAVING, bound."""
+    def _clauses(self, tree: Select, scope: Scope, order: SortedQuery | None = None) -> Clauses:
+        """The select list, GROUP BY, HAVING and ORDER BY, bound."""
         context = self.context
         within, behind = self._subqueries(scope), self._subqueries(scope)
         items = context.attempt(lambda: self._items(tree.items, scope, within, behind))
         aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
-        grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, context.catalog)
+        grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order, context.catalog)
         binder = ExpressionBinder(scope, context, None, aliases, subqueries=behind, inner_subqueries=within)
         group = context.attempt(lambda: self._group(tree, scope, aliases, binder.places))
         having_tree = tree.having
         having = context.attempt(lambda: binder.predicate(having_tree, "HAVING")) if having_tree is not None else None
         if items is None or group is None or (having_tree is not None and having is None):
             raise Refused
+        outputs = [(item.name, item.expression) for item in items]
+        sorter = ExpressionBinder(
+            scope, context, None, outputs=outputs, places=binder.places, subqueries=behind, inner_subqueries=within
+        )
+        keys = [] if order is None else bind_keys(order, outputs, sorter)
         binder.places.extend(place for item in items for place in item.places)
         span = tree.span if having_tree is None else span_of(having_tree)
-        return Clauses(binder, items, group if grouped else None, having, span, within, behind)
+        return Clauses(binder, items, group if grouped else None, having, span, within, behind, keys)
 
-    def _project(self, tree: Select, clauses: Clauses, node: Algebra) -> Algebra:
-        """The select list over `node`, grouped where the query is."""
+    def _project(self, tree: Select, clauses: Clauses, node: Algebra, order: SortedQuery | None = None) -> Projected:
+        """The select list over `node`, grouped where the query is; the sort keys over its columns, of which those
+        behind the given number are there for the keys alone."""
         if clauses.group is None:
             applied = Applied(node, clauses.behind)
-            expressions = [applied.resolved(item.expression) for item in clauses.items]
-            return Project(applied.node, tuple(expressions), clauses.fields())
-        grouped = clauses.grouped(node, ())
-        applied = Applied(grouped.node, clauses.behind, grouped.lift)
-        applied.keep(grouped.having)
-        expressions = [applied.resolved(item) for item in grouped.items]
-        return Project(applied.node, tuple(expressions), clauses.fields())
+            items, keys = [item.expression for item in clauses.items], clauses.keys
+        else:
+            grouped = clauses.grouped(node, ())
+            applied = Applied(grouped.node, clauses.behind, grouped.lift)
+            applied.keep(grouped.having)
+            items, keys = grouped.items, grouped.keys
+        expressions = [applied.resolved(item) for item in items]
+        resolved = [applied.resolved(key) for key in keys]
+        fields = clauses.fields()
+        placed, hidden = place_keys(resolved, expressions, order if tree.distinct else None, self.context)
+        extra = tuple(Field(f"order {i + 1}", e.type) for i, e in enumerate(hidden))
+        return Project(applied.node, (*expressions, *hidden), fields + extra), placed, len(fields)
 
     # --- subqueries
 
@@ -246,35 +278,21 @@ class QueryBinder:
             self.context.fail("P0304", f"GROUP BY {text} means a *; name the columns", span_of(node))
         return value
 
-    # --- set operations
+    # --- set operations, ORDER BY
 
-    def _set(self, tree: SetQuery) -> Algebra:
-        members = _members(tree)
-        nodes = self.context.each(self._member, members)
-        if tree.kind is not SetKind.UNION or not tree.all:
-            raise Refused  # unsupported.py has said why
-        first = nodes[0]
-        for member, node in zip(members[1:], nodes[1:], strict=True):
-            if len(node.schema) != len(first.schema):
-                message = f"UNION ALL of {len(first.schema)} and {len(node.schema)} columns"
-                self.context.fail("P0305", message, member.span)
-            self._same_domain(first, node, member.span)
-        types = [self._common([n.schema[i].type for n in nodes], i, members[-1].span) for i in range(len(first.schema))]
-        return UnionAll(tuple(_as_types(node, types) for node in nodes))
-
-    def _same_domain(self, one: Algebra, other: Algebra, span: Span) -> None:
-        self.context.guard(span, lambda: common_domain((one, other)))
-
-    def _member(self, tree: QueryTree) -> Algebra:
-        node = self.bind(tree)
-        return Window(node, WindowKind.UNBOUNDED) if node.is_stream else node
-
-    def _common(self, types: list[pa.DataType], column: int, span: Span) -> pa.DataType:
-        found = common_type(types)
-        if found is None:
-            shown = " and ".join(dict.fromkeys(type_name(t) for t in types))
-            self.context.fail("P0305", f"column {column + 1} of UNION ALL is {shown}", span, "CAST one of them")
-        return found
+    def _sorted(self, tree: SortedQuery) -> Algebra:
+        context = self.context
+        limits = context.attempt(lambda: limits_of(tree, context))
+        if isinstance(tree.query, Select) and tree.query.wrapped is None:
+            node = self._select(tree.query, tree, limits)
+        else:
+            node = self.bind(tree.query)
+            if node.is_stream:
+                refuse_stream(tree, context)
+            node = sorted_relation(tree, node, limits or NO_LIMITS, context)
+        if limits is None:
+            raise Refused
+        return node
 
 
 def _uncorrelated(node: Algebra) -> Inner:
@@ -283,28 +301,10 @@ def _uncorrelated(node: Algebra) -> Inner:
     return Inner(node, tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema)))
 
 
-def _members(tree: QueryTree) -> list[QueryTree]:
-    """The operands of nested UNION ALLs, left to right; of any other set operation its two."""
-    if isinstance(tree, SetQuery) and tree.kind is SetKind.UNION and tree.all:
-        return _members(tree.left) + _members(tree.right)
-    return [tree.left, tree.right] if isinstance(tree, SetQuery) else [tree]
-
-
-def _as_types(node: Algebra, types: list[pa.DataType]) -> Algebra:
-    if list(node.schema.types) == types:
-        return node
-    columns = [Column(f.type, i, f.name) for i, f in enumerate(node.schema)]
-    expressions = tuple(cast_to(c, t) for c, t in zip(columns, types, strict=True))
-    return Project(node, expressions, tuple(Field(f.name, t) for f, t in zip(node.schema, types, strict=True)))
-
-
-def _has_aggregate(tree: Select, catalog: Catalog) -> bool:
-    return any(
-        called_aggregate(call, catalog)
-        for item in tree.items
-        if not isinstance(item.value, Star)
-        for call in item.value.find_all(exp.Anonymous)
-    )
+def _has_aggregate(tree: Select, order: SortedQuery | None, catalog: Catalog) -> bool:
+    values = [item.value for item in tree.items if not isinstance(item.value, Star)]
+    values += [key.value for key in order.order] if order is not None else []
+    return any(called_aggregate(call, catalog) for value in values for call in value.find_all(exp.Anonymous))
 
 
 def display_name(node: exp.Expr) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
@@ -29,6 +29,7 @@ class ScalarBinder:
     aggregates: where an aggregate may stand, None; else where we are, for the message (`WHERE`).
     aliases: select-list expressions that a name may mean when no column has it (GROUP BY, HAVING).
     subqueries: collects those in the expression; None where none may stand; inner_subqueries: those inside aggregates.
+    outputs: bound select-list columns that a name means before any column of the scope (ORDER BY).
     places: where each bound Column stands, by identity, so that grouping can point at it; inside: within an aggregate.
     """
 
@@ -40,6 +41,7 @@ class ScalarBinder:
     inside: bool = False
     subqueries: Subqueries | None = None
     inner_subqueries: Subqueries | None = None
+    outputs: Sequence[tuple[str, Expression]] = ()
     #: kind of node -> how it is bound; filled in by `expressions.py`.
     table: ClassVar[Mapping[type[exp.Expr], Binding]] = {}
 
@@ -65,6 +67,14 @@ class ScalarBinder:
     def call(self, name: str, node: exp.Expr, arguments: list[Expression], span: Span | None = None) -> Expression:
         truncate = self.context.settings.get_bool("integer_division")
         return self.context.guard(span or span_of(node), lambda: build_call(name, arguments, integer_division=truncate))
+
+    def output(self, name: Name) -> Expression | None:
+        """The select-list column that `name` means. Fails with P0205 where it could mean several."""
+        found = list(dict.fromkeys(value for known, value in self.outputs if name.matches(known)))
+        if len(found) > 1:
+            hint = "give the columns different names with AS, or order by position"
+            self.context.fail("P0205", f"{name.text} can mean several columns", name.span, hint)
+        return found[0] if found else None
 
     def place_of(self, column: Column) -> Span | None:
         return next((span for known, span in self.places if known is column), None)

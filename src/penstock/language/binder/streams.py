@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.algebra import Algebra, Distinct, Pattern, RelationToStream, Restored, Results, StreamKind
+from penstock.algebra import Algebra, Pattern, RelationToStream, Restored, Results, StreamKind, TopK
 from penstock.algebra.r2s import evaluation_period
 from penstock.algebra.results import has_lives, not_to_be_kept, without_slide
 from penstock.language.binder.context import Context
@@ -30,11 +30,16 @@ def _windowed(operator: ToStream, node: Algebra, context: Context) -> Algebra:
         context.fail("P0318", "WSTREAM needs a window behind it", operator.span, "WSTREAM(...)[ROWS 10]")
     unfit = not_to_be_kept(node)
     if unfit is not None:
-        shown = "DISTINCT" if isinstance(unfit, Distinct) else type(unfit).__name__
+        shown = "ORDER BY and LIMIT" if isinstance(unfit, TopK) else type(unfit).__name__.upper()
         hint = "a result kept beyond its time would not answer the query any more; window its ISTREAM if you want that"
         context.fail("P0318", f"WSTREAM over {shown}", operator.span, hint)
     results = Results(node) if has_lives(node) else RelationToStream(node, StreamKind.ISTREAM)
-    entries = [Entry(i, field.name, field.type) for i, field in enumerate(results.schema)]
+    if operator.window.internal is not None:
+        message = "the window of WSTREAM is what the answer is: it cannot be INTERNAL"
+        context.fail(
+            "P0310", message, operator.window.internal.span, "the windows below WSTREAM are internal as they are"
+        )
+    entries = tuple(Entry(i, f.name, f.type) for i, f in enumerate(results.schema))
     return bind_window(operator.window, results, context, entries)
 
 

@@ -41,15 +41,17 @@ class QueryGrammar(SourceGrammar):
             return self._with()
         tree = self._set_operations()
         order, order_span = self._order()
-        limit: exp.Expr | None = None
-        limit_span = self._here()
-        if self._match(TokenType.LIMIT):
-            limit = self._condition()
-            limit_span = self._since(limit_span)
+        limit, limit_span = self._amount(TokenType.LIMIT)
+        offset, offset_span = self._amount(TokenType.OFFSET)
         self._refuse_foreign()
-        if order or limit is not None:
-            return SortedQuery(tree, order, limit, order_span, limit_span, self._since(start))
+        if order or limit is not None or offset is not None:
+            return SortedQuery(tree, order, limit, offset, order_span, limit_span, offset_span, self._since(start))
         return tree
+
+    def _amount(self, word: TokenType) -> tuple[exp.Expr | None, Span]:
+        """LIMIT or OFFSET with its number."""
+        start = self._here()
+        return (self._condition(), self._since(start)) if self._match(word) else (None, start)
 
     def _with(self) -> WithQuery:
         start = self._here()

@@ -34,7 +34,7 @@ _JOIN_WORDS = (
 #: Clauses of SQL that LANGUAGE does not have; named, so that the refusal is better than `unexpected`.
 _FOREIGN = (
     ("LATERAL",), ("PIVOT",), ("UNPIVOT",), ("TABLESAMPLE",), ("QUALIFY",), ("WINDOW",), ("CLUSTER BY",), ("SORT BY",),
-    ("DISTRIBUTE BY",), ("OFFSET",), ("FETCH",), ("CONNECT BY",), ("GROUPING SETS",), ("ROLLUP",), ("CUBE",),
+    ("DISTRIBUTE BY",), ("FETCH",), ("CONNECT BY",), ("GROUPING SETS",), ("ROLLUP",), ("CUBE",),
 )  # fmt: skip
 
 

@@ -1,9 +1,19 @@
 """One lowering per logical operator, a file per family; importing this package registers them all."""
 
-from penstock.physical.lowering import aggregates, joins, matching, multi_join, results, rowwindow, rowwise, streams
+from penstock.physical.lowering import (
+    aggregates,
+    joins,
+    matching,
+    multi_join,
+    results,
+    rowwindow,
+    rowwise,
+    sets,
+    streams,
+)
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.lowering.streams import lower_changes
 
-FAMILIES = (aggregates, joins, matching, multi_join, results, rowwindow, rowwise, streams)
+FAMILIES = (aggregates, joins, matching, multi_join, results, rowwindow, rowwise, sets, streams)
 
 __all__ = ["FAMILIES", "Builder", "Lowered", "lower", "lower_changes"]

@@ -70,7 +70,7 @@ def _spread(node: Join, left: Lowered, right: Lowered) -> tuple[int, list[Input]
 def meet(
     left: Lowered, right: Lowered, left_key: tuple[int, ...], right_key: tuple[int, ...]
 ) -> tuple[int, list[Input], tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Where two inputs of a join meet: (stage, edges, the columns of either side that rows then lie by)."""
+    """Where two inputs that match by key meet: (stage, edges, the columns of either side that rows then lie by)."""
     to_right = dict(reversed(list(zip(left_key, right_key, strict=True))))
     to_left = dict(reversed(list(zip(right_key, left_key, strict=True))))
     if left.meets(left_key) and left.stage >= right.stage:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra import Internal, RowWindow, Sample, StreamKind
+from penstock.algebra import Internal, RelationToStream, Results, RowWindow, Sample, StreamKind
 from penstock.algebra.arrival import in_arrival_order
 from penstock.physical.lowering.builder import Builder, Lowered, lower
-from penstock.physical.lowering.streams import lower_changes
 from penstock.physical.plan import Input, RowWindowSpec, SampleSpec
 
 
@@ -34,5 +33,6 @@ def _sample(node: Sample, builder: Builder) -> Lowered:
 
 @lower.register
 def _internal(node: Internal, builder: Builder) -> Lowered:
-    """What ISTREAM emits has no end: as a relation it is the collection that INTERNAL asks for."""
-    return lower_changes(builder, node, node.input, StreamKind.ISTREAM)
+    """Elements of a stream have no end: as a relation they are the collection that INTERNAL asks for."""
+    results = Results(node.input) if node.by_life else RelationToStream(node.input, StreamKind.ISTREAM)
+    return builder.lower(results)

@@ -8,11 +8,14 @@ from penstock.algebra import (
     Aggregate,
     Algebra,
     Distinct,
+    Except,
+    Intersect,
     Pattern,
     Project,
     RelationToStream,
     Select,
     StreamKind,
+    TopK,
     evaluation_period,
     own_windows,
 )
@@ -48,8 +51,8 @@ def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: Stre
 
 def never_cancels(node: Algebra) -> bool:
     """Whether equal tuples can never come and go at one instant: true where nothing goes, and where every change
-    gives a key a different row."""
-    if node.pattern is Pattern.MONOTONIC or isinstance(node, Aggregate):
+    gives a key a different row, or is told once per tuple and instant."""
+    if node.pattern is Pattern.MONOTONIC or isinstance(node, Aggregate | Except | Intersect | TopK):
         return True
     if isinstance(node, Distinct):
         return node.input.pattern is Pattern.STRICT

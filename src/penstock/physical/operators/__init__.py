@@ -17,7 +17,9 @@ from penstock.physical.operators.rowwindow import RowWindow
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.sample import Sample
+from penstock.physical.operators.sets import SetOperation
 from penstock.physical.operators.static import Output, Static
+from penstock.physical.operators.topk import TopK
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.user_aggregate import UserAggregation
 from penstock.physical.plan import (
@@ -38,10 +40,12 @@ from penstock.physical.plan import (
     RStreamSpec,
     SampleSpec,
     ScanSpec,
+    SetOperationSpec,
     ShortChangesSpec,
     ShortLivesSpec,
     Spec,
     StaticSpec,
+    TopKSpec,
     UnionSpec,
     UpdatesSpec,
     WindowSpec,
@@ -65,6 +69,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
     UserAggregateSpec: lambda spec, tables, shards: UserAggregation(spec),
     DistinctSpec: lambda spec, tables, shards: (CountedDistinct if spec.strict else DistinctStar)(spec),
+    SetOperationSpec: lambda spec, tables, shards: SetOperation(spec),
+    TopKSpec: lambda spec, tables, shards: TopK(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
     MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),

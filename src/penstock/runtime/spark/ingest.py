@@ -26,9 +26,10 @@ _MOST_LETTERS = 100_000
 
 
 class Ingest:
-    """Work on one piece of one source."""
+    """Work on one piece of one source. task: the number of the piece in its round; high: the largest timestamp seen
+    before it."""
 
-    def __init__(self, job: Job, tables: dict[str, Elements], source: Source, high: int | None) -> None:
+    def __init__(self, job: Job, tables: dict[str, Elements], source: Source, high: int | None, task: int) -> None:
         self._job = job
         self._source = source
         self._executor = IngestExecutor(job.plan, source.name, tables)
@@ -36,9 +37,10 @@ class Ingest:
         self.progress = SourceProgress(None, high)
         self.seen = Seen(high)
         self.letters: list[DeadLetter] = []
+        self._task = task
         self._outbox: dict[tuple[int, Port], list[Elements]] = {}
 
-    def take(self, parsed: Parsed, task: int, place: str) -> None:
+    def take(self, parsed: Parsed, place: str) -> None:
         """Stamp and process some records; `place` names where they came from, for dead letters."""
         for rejected in parsed.rejected:
             self._reject(DeadLetter.of(rejected), rejected)
@@ -49,18 +51,18 @@ class Ingest:
         self.progress = self.progress.merge(stamped.progress)
         self.seen.high = self.progress.high
         self._set_apart(stamped, parsed.batch, place)
-        self._post(self._executor.run(stamped.elements), task)
+        self._post(self._executor.run(stamped.elements))
 
     def packets(self) -> Iterator[Packet]:
         """Everything for the shards: elements, then what has been seen."""
         for (shard, port), batches in self._outbox.items():
-            yield from port_packets(shard, port, batches)
+            yield from port_packets(shard, port, batches, self._task)
         yield from by_shard(self._job.shards, {self._source.name: self.progress})
 
-    def _post(self, result: Result, task: int) -> None:
+    def _post(self, result: Result) -> None:
         for port, batches in result.onward.items():
             for elements in batches:
-                for shard, part in cut(elements, result.edges[port], self._job.shards, task):
+                for shard, part in cut(elements, result.edges[port], self._job.shards, self._task):
                     self._outbox.setdefault((shard, port), []).append(part)
 
     def _set_apart(self, stamped: Stamped, batch: pa.RecordBatch, place: str) -> None:
@@ -91,11 +93,11 @@ def run_piece(folder: Folder, job: Job, tables: dict[str, Elements], piece: Piec
     if piece.source is None:
         return
     source = job.plan.sources[piece.source]
-    ingest = Ingest(job, tables, source, piece.high)
+    ingest = Ingest(job, tables, source, piece.high, piece.task)
     connector = open_source(source)
     for split in piece.splits:
         for parsed in connector.read(split, ingest.columns):
-            ingest.take(parsed, piece.task, split.path)
+            ingest.take(parsed, split.path)
     finish(folder, ingest, source.name, piece.round, piece.task)
     yield from ingest.packets()
 
@@ -111,12 +113,12 @@ def run_batches(
         if found is not None:
             high = found.high
             break
-    ingest = Ingest(job, tables, source, high)
+    ingest = Ingest(job, tables, source, high, 0)
     for given in batches:
         chosen = [given.column(source.columns[c].name) for c in ingest.columns]
         typed = [_as_declared(a, source.columns[c].type) for a, c in zip(chosen, ingest.columns, strict=True)]
         names = [source.columns[c].name for c in ingest.columns]
-        ingest.take(Parsed(pa.RecordBatch.from_arrays(typed, names=names)), 0, f"batch {batch}")
+        ingest.take(Parsed(pa.RecordBatch.from_arrays(typed, names=names)), f"batch {batch}")
     finish(folder, ingest, source.name, f"b{batch:09d}", 0)
     yield from ingest.packets()
 

@@ -1,15 +1,17 @@
 """What travels between the stages of a job: rows (shard, kind, blob), the blob being Arrow or JSON.
 
-`port:<step>:<port>` carries elements to an input of a step, `answer:<query>` the final rows of a query, `progress`
-what has been seen of the sources; to the driver only, `heartbeats` how far every query has come, `round` which round
-of input this was, and `rejected` the updates that a relation could not take.
+`port:<step>:<port>:<sender>:<number>` carries elements to an input of a step: sender is the ingest task or the shard
+that sends them and number counts its packets, so that the receiver can put them in order, which Spark's shuffle does
+not keep. `answer:<query>` carries the final rows of a query, `progress` what has been seen of the sources; to the
+driver only, `heartbeats` how far every query has come, `round` which round of input this was, and `rejected` the
+updates that a relation could not take.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import pyarrow as pa
 
@@ -36,9 +38,10 @@ class Packet:
     blob: bytes | pa.Buffer
 
 
-def port_packets(shard: int, port: Port, batches: Sequence[Elements]) -> Iterator[Packet]:
-    """Elements bound for an input of a step in `shard`."""
-    yield from _element_packets(shard, f"port:{port[0]}:{port[1]}", batches)
+def port_packets(shard: int, port: Port, batches: Sequence[Elements], sender: int) -> Iterator[Packet]:
+    """Elements bound for an input of a step in `shard`, from the ingest task or shard `sender`."""
+    packets = _element_packets(shard, f"port:{port[0]}:{port[1]}:{sender}", batches)
+    return (replace(packet, kind=f"{packet.kind}:{number}") for number, packet in enumerate(packets))
 
 
 def answer_packets(shard: int, query: str, batches: Sequence[Elements]) -> Iterator[Packet]:
@@ -86,8 +89,14 @@ def read_elements(blob: bytes | pa.Buffer) -> list[Elements]:
 
 
 def read_port(kind: str) -> Port:
-    _, step, port = kind.split(":")
+    _, step, port, _, _ = kind.split(":")
     return int(step), int(port)
+
+
+def read_place(kind: str) -> tuple[int, int]:
+    """(sender, number) of a packet for a port: the order in which the packets of one port are taken."""
+    _, _, _, sender, number = kind.split(":")
+    return int(sender), int(number)
 
 
 def as_batches(packets: Iterable[Packet], keys: Sequence[int]) -> Iterator[pa.RecordBatch]:

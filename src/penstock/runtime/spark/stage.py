@@ -24,6 +24,7 @@ from penstock.runtime.spark.packets import (
     port_packets,
     progress_packet,
     read_elements,
+    read_place,
     read_port,
     read_progress,
     rejected_packet,
@@ -58,7 +59,7 @@ class ShardRound:
     def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
         """One round of the shard: the packets that came for it in, those that leave it out."""
         job, tables = load_job(self._root, job_version(self._root))
-        inputs: dict[Port, list[Elements]] = {}
+        given: dict[Port, list[Packet]] = {}
         progress: dict[str, SourceProgress] = {}
         passing: list[Packet] = []
         for packet in packets:
@@ -69,9 +70,14 @@ class ShardRound:
             if packet.kind.startswith("port:"):
                 port = read_port(packet.kind)
                 if job.plan.steps[port[0]].stage == self._stage:
-                    inputs.setdefault(port, []).extend(read_elements(packet.blob))
+                    given.setdefault(port, []).append(packet)
                     continue
             passing.append(packet)
+        # In the order of senders, whatever order the shuffle brought them in: row windows count by it.
+        inputs = {
+            port: [e for packet in sorted(found, key=lambda p: read_place(p.kind)) for e in read_elements(packet.blob)]
+            for port, found in given.items()
+        }
         executor, stored = self._executor(job, tables, shard)
         result = executor.run(inputs, progress)
         self._save(shard, executor, stored)
@@ -91,7 +97,7 @@ class ShardRound:
                 for target, part in cut(elements, result.edges[port], job.shards, shard):
                     outbox.setdefault((target, port), []).append(part)
         for (target, port), parts in outbox.items():
-            yield from port_packets(target, port, parts)
+            yield from port_packets(target, port, parts, shard)
         if self._stage < job.plan.stages:
             yield progress_packet(shard, executor.progress)
         elif shard == 0:

@@ -7,10 +7,10 @@ from itertools import compress
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra import Internal, RowWindow, Sample
+from penstock.algebra import Internal, RelationToStream, Results, RowWindow, Sample, StreamKind
 from penstock.algebra.arrival import in_arrival_order
 from penstock.expressions.draws import kept
-from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, first_instant, minus, relation, steps
+from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, windowed
 from penstock.testing.denotation.core import boundaries
 from penstock.testing.values import Row, key_of, value_order
 from penstock.types import END
@@ -61,7 +61,8 @@ def _(node: Sample, world: World) -> Stream:
 
 @denote.register
 def _(node: Internal, world: World) -> Relation:
-    """Everything that has come, by the bags of neighbouring instants, as ISTREAM has it."""
-    below = relation(node.input, world)
-    came = [(tau, row) for tau, before, now in steps(below, first_instant(node, world)) for row in minus(now, before)]
-    return Relation(frozenset(tau for tau, _ in came), lambda tau: [row for ts, row in came if ts <= tau])
+    """All results so far: those that WSTREAM would window, or what ISTREAM would tell."""
+    results = Results(node.input) if node.by_life else RelationToStream(node.input, StreamKind.ISTREAM)
+    came = denote(results, world)
+    assert isinstance(came, Stream)
+    return windowed([(ts, (ts, END), row) for ts, row in came.elements])

@@ -1,0 +1,194 @@
+"""The first rows of R(τ) at every instant (LANGUAGE 4, ORDER BY ... LIMIT).
+
+All live rows are kept, since what is first may expire. In a round only few of them can be among the first: with D
+copies leaving in the round, rows behind the (offset + limit + D)-th held row never are. To find them without sorting
+what is held, every tuple has a *coarse* key, an int64 that never contradicts the order; a selection of that rank bounds
+the candidates. These are sorted exactly, and events are swept by time over a Fenwick tree of their copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numba as nb
+import numpy as np
+
+from penstock.physical.elements import Elements, Int64s
+from penstock.physical.kernels import argsort_code_time, argsort_time
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.counted import CountedTuples, Events
+from penstock.physical.plan import TopKSpec
+from penstock.physical.sort_keys import coarse_keys, sort_order
+from penstock.physical.synopses.contract import Synopsis
+
+
+@nb.njit(cache=True)
+def _add(tree, rank, copies):  # type: ignore[no-untyped-def]
+    place = rank + 1
+    while place < tree.shape[0]:
+        tree[place] += copies
+        place += place & -place
+
+
+@nb.njit(cache=True)
+def _before(tree, rank):  # type: ignore[no-untyped-def]
+    """Copies at ranks below `rank`."""
+    total = np.int64(0)
+    place = rank
+    while place > 0:
+        total += tree[place]
+        place -= place & -place
+    return total
+
+
+@nb.njit(cache=True)
+def _at(tree, position, top):  # type: ignore[no-untyped-def]
+    """The rank of the copy at `position` (from 1) in the order. top: the highest power of two in the tree's size."""
+    place = np.int64(0)
+    step = top
+    while step > 0:
+        if place + step < tree.shape[0] and tree[place + step] < position:
+            place += step
+            position -= tree[place]
+        step >>= 1
+    return place
+
+
+@nb.njit(cache=True)
+def _shift(tree, top, total, rank, direction, low, high, change, touched, count):  # type: ignore[no-untyped-def]
+    """One copy of `rank` comes (direction 1, already in the tree) or goes (-1, still in the tree): how many copies of
+    which ranks the places low+1 ... high gain or lose by it. total: copies with this one. Returns the new `count` of
+    touched ranks."""
+    first = _before(tree, rank) + 1
+    if first > high or high <= low:
+        return count
+    inside = rank if first > low else _at(tree, low + 1, top)
+    if total > low:
+        change[inside] += direction
+        touched[count] = inside
+        count += 1
+    if total > high:
+        outside = _at(tree, high + 1, top)
+        change[outside] -= direction
+        touched[count] = outside
+        count += 1
+    return count
+
+
+@nb.njit(cache=True)
+def _sweep(ranks, times, weights, order, copies, low, high, most):  # type: ignore[no-untyped-def]
+    """Feed events, sorted by time, to the copies by rank; returns, for every instant and rank whose copies among the
+    places low+1 ... high change, a column (rank, time, change). most: no instant and no sweep touches more ranks."""
+    size = copies.shape[0]
+    tree = np.zeros(size + 1, np.int64)
+    total = np.int64(0)
+    for rank in range(size):
+        tree[rank + 1] += copies[rank]
+        total += copies[rank]
+        parent = rank + 1 + ((rank + 1) & -(rank + 1))
+        if parent <= size:
+            tree[parent] += tree[rank + 1]
+    top = np.int64(1)
+    while 2 * top <= size:
+        top *= 2
+    change = np.zeros(size, np.int64)
+    net = np.zeros(size, np.int64)
+    found = np.empty((3, most), np.int64)
+    touched = np.empty(most, np.int64)
+    k = 0
+    i = 0
+    n = order.shape[0]
+    while i < n:
+        time = times[order[i]]
+        start = i
+        while i < n and times[order[i]] == time:
+            net[ranks[order[i]]] += weights[order[i]]
+            i += 1
+        count = 0
+        for j in range(start, i):
+            rank = ranks[order[j]]
+            weight = net[rank]
+            net[rank] = 0
+            # Beyond `high` copies of one tuple, one more or less is not seen among the first.
+            seen = min(abs(weight), high)
+            rest = abs(weight) - seen
+            if weight > 0:
+                for _ in range(seen):
+                    _add(tree, rank, 1)
+                    total += 1
+                    count = _shift(tree, top, total, rank, 1, low, high, change, touched, count)
+                _add(tree, rank, rest)
+                total += rest
+            elif weight < 0:
+                _add(tree, rank, -rest)
+                total -= rest
+                for _ in range(seen):
+                    count = _shift(tree, top, total, rank, -1, low, high, change, touched, count)
+                    _add(tree, rank, -1)
+                    total -= 1
+        for j in range(count):
+            rank = touched[j]
+            if change[rank] != 0:
+                found[0, k], found[1, k], found[2, k] = rank, time, change[rank]
+                k += 1
+                change[rank] = 0
+    return found[:, :k]
+
+
+class TopK(Operator):
+    """State: per tuple, integer lanes [copies, coarse key]; the ends to come."""
+
+    def __init__(self, spec: TopKSpec) -> None:
+        self._spec = spec
+        self._counted = CountedTuples(spec.types, 2)
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return self._counted.synopses()
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._counted.add(port, elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        tuples = self._counted.tuples
+        events = self._counted.events(moment.heartbeat)
+        if events is None:
+            return []
+        touched = np.unique(events.slots)
+        self._key(touched[tuples.integers[0, touched] == 0])
+        result = self._changes(events, touched)
+        np.add.at(tuples.integers[0], events.slots, events.weights)
+        tuples.touch(touched)
+        tuples.shrink()
+        return result
+
+    def _key(self, slots: Int64s) -> None:
+        tuples, first = self._counted.tuples, self._spec.order[0]
+        if len(slots):
+            column = tuples.key_columns(slots)[first.column]
+            tuples.integers[1, slots] = coarse_keys(column, first)
+
+    def _changes(self, events: Events, touched: Int64s) -> list[Elements]:
+        low, high = self._spec.offset, self._spec.offset + self._spec.limit
+        copies, coarse = self._counted.tuples.integers[:, : self._counted.tuples.count]
+        slots = self._candidates(copies, coarse, touched, high - int(np.minimum(events.weights, 0).sum()))
+        if high == low or not len(slots):
+            return []
+        ordered = slots[sort_order(self._counted.tuples.key_columns(slots), self._spec.order)]
+        ranks = np.full(len(copies), -1, np.int64)
+        ranks[ordered] = np.arange(len(ordered))
+        seen = ranks[events.slots] >= 0
+        rank, times, weights = ranks[events.slots[seen]], events.times[seen], events.weights[seen]
+        most = 2 * int(np.minimum(np.abs(weights), high).sum())
+        found = _sweep(rank, times, weights, argsort_time(times), copies[ordered], low, high, most)
+        found = found[:, argsort_code_time(found[0], found[1])]
+        return self._counted.told(ordered[found[0]], found[1], found[2])
+
+    def _candidates(self, copies: Int64s, coarse: Int64s, touched: Int64s, places: int) -> Int64s:
+        """The tuples that can stand at one of the first `places`, counted before anything goes."""
+        live = np.flatnonzero(copies)
+        slots = np.union1d(live, touched)
+        if len(live) > places > 0:
+            bound = np.partition(coarse[live], places - 1)[places - 1]
+            slots = slots[coarse[slots] <= bound]
+        return slots

@@ -1,0 +1,38 @@
+"""Random windows as text, for `generators.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.testing.generators import Choices
+
+
+def row_window(choices: Choices, columns: Sequence[str]) -> str:
+    """ROWS with any of PARTITION BY some of `columns`, RANGE and SLIDE."""
+    text = f"ROWS {choices.integer(1, 4)}"
+    if choices.chance(40):
+        chosen = {choices.pick(columns) for _ in range(choices.integer(1, 2))}
+        text = f"PARTITION BY {', '.join(sorted(chosen))} {text}"
+        if choices.chance(35):
+            text += f" RANGE {choices.integer(1, 6)} SECOND"
+    if choices.chance(30):
+        text += f" SLIDE {choices.integer(1, 4)} {choices.pick(('ROWS', 'SECOND'))}"
+    return f" [{text}]" if choices.chance(90) else f" {text}"
+
+
+def time_window(choices: Choices) -> str:
+    """A window in time, or none."""
+    kind = choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
+    if kind == "NONE":
+        return ""
+    if kind == "NOW":
+        return " [NOW]"
+    if kind == "UNBOUNDED":
+        return " [RANGE UNBOUNDED]"
+    length = f" [RANGE {choices.integer(1, 6)} SECOND"
+    if kind == "RANGE":
+        return length + "]"
+    align = f" ALIGN TO {choices.integer(1, 3)} SECOND" if choices.chance(15) else ""
+    return f"{length} SLIDE {choices.integer(1, 5)} SECOND{align}]"

@@ -1,0 +1,146 @@
+"""Every construct of the language has a place in docs/language.md and a test that names it; every node has a meaning.
+
+Walks what the grammar can build (the trees of `language/queries.py` and `language/statements.py`) and every operator of
+the algebra. A node that is in no row of the table "Where each construct is tested", an operator without lowering or
+denotation, a field that the binder neither carries out nor refuses by name: each fails here.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import get_type_hints
+
+import pytest
+from sqlglot import exp
+
+import penstock.session  # noqa: F401 - loads every operator
+from penstock.algebra import Algebra
+from penstock.language import queries, statements
+from penstock.language.unsupported import CARRIED_OUT, REFUSED
+from penstock.physical.planner import lowered_types
+from penstock.testing.denotation import denote
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "language.md"
+HEADING = "## Where each construct is tested"
+
+
+@dataclass(frozen=True)
+class Row:
+    """words: the construct, as it is written; nodes: the trees and operators that it becomes; tests: paths."""
+
+    words: tuple[str, ...]
+    nodes: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+def rows() -> list[Row]:
+    _, _, section = PAGE.read_text(encoding="utf-8").partition(HEADING)
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    cells = [[tuple(re.findall(r"`([^`]+)`", cell)) for cell in line.strip("| ").split(" | ")] for line in lines]
+    assert all(len(row) == 3 for row in cells), [line for line, row in zip(lines, cells, strict=True) if len(row) != 3]
+    return [Row(*row) for row in cells if row[2]]
+
+
+def grammar_types(module: ModuleType) -> Iterator[type]:
+    """What a parsed statement may consist of."""
+    for _, found in inspect.getmembers(module, inspect.isclass):
+        if found.__module__ == module.__name__:
+            yield found
+
+
+GRAMMAR = sorted({*grammar_types(queries), *grammar_types(statements)}, key=lambda t: t.__name__)
+
+
+def operators(base: type[Algebra] = Algebra) -> Iterator[type[Algebra]]:
+    """The operators that a plan may consist of: all subclasses that stand for something themselves."""
+    for kind in base.__subclasses__():
+        if not kind.__subclasses__() and kind.__module__.startswith("penstock."):
+            yield kind
+        yield from operators(kind)
+
+
+OPERATORS = sorted(set(operators()), key=lambda t: t.__name__)
+
+
+def test_the_table_is_there() -> None:
+    assert len(rows()) > 20
+    assert len(OPERATORS) > 10
+    assert len(GRAMMAR) > 30
+
+
+@pytest.mark.parametrize("kind", [*GRAMMAR, *OPERATORS], ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+def test_every_node_is_documented(kind: type) -> None:
+    assert any(kind.__name__ in row.nodes for row in rows()), f"no row of {PAGE.name} names {kind.__name__}"
+
+
+def test_the_table_names_only_what_there_is() -> None:
+    known = {kind.__name__ for kind in (*GRAMMAR, *OPERATORS)}
+    assert {name for row in rows() for name in row.nodes} <= known
+
+
+@pytest.mark.parametrize("kind", OPERATORS, ids=lambda kind: kind.__name__)
+def test_every_operator_has_a_meaning_and_a_lowering(kind: type[Algebra]) -> None:
+    assert denote.dispatch(kind) is not denote.dispatch(object), f"the oracle does not know {kind.__name__}"
+    assert any(issubclass(kind, lowered) for lowered in lowered_types()), f"{kind.__name__} has no lowering"
+
+
+@pytest.mark.parametrize("kind", [t for t in GRAMMAR if is_dataclass(t)], ids=lambda kind: kind.__name__)
+def test_every_field_is_carried_out_or_refused_by_name(kind: type) -> None:
+    """A field that the guard would refuse by its own name has been forgotten."""
+    if kind is statements.Script:
+        return
+    told = CARRIED_OUT.get(kind, frozenset()) | {field for owner, field in REFUSED if owner is kind}
+    open_fields = [f.name for f in fields(kind) if f.compare and f.name not in told]
+    assert open_fields == [] or kind in refused_whole(), f"{kind.__name__}: nobody reads {', '.join(open_fields)}"
+
+
+def refused_whole() -> set[type]:
+    """Trees that stand only in fields that are refused by name."""
+    refused = {kind for owner, field in REFUSED for kind in _mentioned(owner, field)}
+    read = {kind for owner, names in CARRIED_OUT.items() for field in names for kind in _mentioned(owner, field)}
+    return refused - read
+
+
+def _mentioned(owner: type, field: str) -> set[type]:
+    text = str(get_type_hints(owner)[field])
+    return {kind for kind in GRAMMAR if re.search(rf"\b{kind.__name__}\b", text)}
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: ", ".join(row.words)[:60])
+def test_the_tests_of_a_construct_name_it(row: Row) -> None:
+    """Every path is there, and the files together hold every word of the construct."""
+    text = ""
+    for path in row.tests:
+        place = ROOT / path
+        assert place.is_file(), f"{path} is not there"
+        text += place.read_text(encoding="utf-8")
+    missing = [word for word in row.words if not re.search(_pattern(word), text, re.IGNORECASE)]
+    assert missing == [], f"{', '.join(row.tests)} say nothing of {', '.join(missing)}"
+
+
+def _pattern(word: str) -> str:
+    """`ROWS n` as a pattern: letters alone and `...` stand for anything short."""
+    parts = [r"[^\n;]{1,60}?" if re.fullmatch(r"[a-z]|\.\.\.", part) else re.escape(part) for part in word.split()]
+    return r"\s*".join(parts)
+
+
+def test_expression_nodes_of_the_grammar_are_sqlglots() -> None:
+    """The one tree of our own among scalar expressions is a query that stands in one."""
+    own = [kind for kind in GRAMMAR if issubclass(kind, exp.Expr)]
+    assert [kind.__name__ for kind in own] == ["EmbeddedQuery"]
+
+
+def test_enumerations_are_whole() -> None:
+    """Every value of the grammar's enumerations is a word of some row."""
+    words = " ".join(word for row in rows() for word in row.words).upper()
+    for kind in GRAMMAR:
+        if issubclass(kind, enum.Enum):
+            missing = [member.name for member in kind if member.name.replace("_", " ") not in words]
+            assert missing == [], f"{kind.__name__}: no row names {', '.join(missing)}"
