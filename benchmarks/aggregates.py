@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -45,19 +46,6 @@ AGGREGATES = {
     "MEDIAN": ("MEDIAN(x)", "MEDIAN(x)"),
     "QUANTILE": ("QUANTILE(v, 0.9)", "QUANTILE_CONT(v, 0.9)"),
 }
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Processor time of the rows that were measured, and how many elements came out of them."""
-
-    seconds: float
-    rows: int
-    made: int
-
-    @property
-    def rate(self) -> float:
-        return self.rows / self.seconds
 
 
 def stream(rows: int) -> pa.Table:
@@ -98,24 +86,23 @@ class Pipeline:
         return self.aggregate.advance(Moment(int(ts[-1]) - 1, 0))
 
 
-def measure(name: str, table: pa.Table, seconds: int, measured: int, batch: int) -> Cost:
-    """Fill the window, then measure. Raises AssertionError where an answer is wrong."""
+def measure(name: str, table: pa.Table, seconds: int, measured: int, batch: int) -> float:
+    """Seconds a row, in the median batch, once the window is full. Raises AssertionError where an answer is wrong."""
     ours, theirs = AGGREGATES[name]
     pipeline = Pipeline.of(ours, seconds)
     filling = seconds * RATE
     made = pipeline.feed(table.slice(0, filling))
-    spent, count = 0.0, 0
+    spent: list[float] = []
     for start in range(filling, filling + measured, batch):
         rows = table.slice(start, min(batch, filling + measured - start)).combine_chunks()
         before = time.process_time()
         given = pipeline.feed(rows)
-        spent += time.process_time() - before
-        count += sum(map(len, given))
+        spent.append((time.process_time() - before) / rows.num_rows)
         made += given
     last = int(table["ts"][filling + measured - 1].as_py()) - 1
     for instant in (last, last - 777 * 1_000 // RATE):
         check(name, theirs, made, table, seconds, instant)
-    return Cost(spent, measured, count)
+    return statistics.median(spent)
 
 
 def check(name: str, theirs: str, made: list[Elements], table: pa.Table, seconds: int, instant: int) -> None:
@@ -153,21 +140,20 @@ def main() -> None:
     table = stream(max(options.windows) * RATE + options.rows)
     for name in options.only:  # compile first
         measure(name, table, 1, 2_000, 1_000)
-    sums: dict[int, float] = {}
+    sums = {w: measure("SUM", table, w, options.rows, options.batch) for w in options.windows}
     print(f"{'':16}" + "".join(f"{f'{w} s':>20}" for w in options.windows) + f"{'slope':>10}")
     for name in options.only:
         costs = {w: measure(name, table, w, options.rows, options.batch) for w in options.windows}
-        sums = sums or {w: cost.rate for w, cost in costs.items()}
-        cells = "".join(f"{cost.rate / 1e3:>12,.0f} k/s {cost.rate / sums[w]:>4.2f}" for w, cost in costs.items())
+        cells = "".join(f"{1e-3 / cost:>11,.0f} k/s {sums[w] / cost:>4.2f}" for w, cost in costs.items())
         print(f"{name:16}{cells}{_slope(costs):>10.2f}", flush=True)
 
 
-def _slope(costs: dict[int, Cost]) -> float:
+def _slope(costs: dict[int, float]) -> float:
     """By which factor a tuple gets dearer when the window is ten times as long (least squares over the logarithms)."""
     if len(costs) < 2:
         return 1.0
     lengths = np.log10(np.array(list(costs), np.float64))
-    prices = np.log10(np.array([1 / cost.rate for cost in costs.values()]))
+    prices = np.log10(np.array(list(costs.values())))
     return float(10 ** np.polyfit(lengths, prices, 1)[0])
 
 

@@ -95,3 +95,19 @@ def test_without_any_equality_nothing_is_stored_twice() -> None:
     assert found["order"] == "C, B, A"
     assert found["chosen"] == "cost in one shard 66.33, as a tree of joins 74.67 tuples/s"
     assert found["where"] == "A.k <= B.k AND B.v < C.v"
+
+
+@pytest.mark.parametrize(
+    ("source", "rate", "length"),
+    [
+        ("A [ROWS 50]", 10.0, 5.0),
+        ("A [PARTITION BY k ROWS 5]", 10.0, 10.0),
+        ("A [PARTITION BY k ROWS 5 RANGE 3 SECONDS]", 10.0, 3.0),
+        ("A [NOW] SAMPLE(20)", 2.0, 1.0),
+        ("A [RANGE 1 MINUTE SLIDE 10 SECONDS]", 10.0, 60.0),
+    ],
+)
+def test_windows_and_samples_are_estimated(source: str, rate: float, length: float) -> None:
+    bound = bind_script(STREAMS + f"CREATE QUERY q AS SELECT k FROM {source};")
+    found = estimate(optimize(bound.queries[0].root), Statistics({"a": SourceStatistics(10.0, {"k": 20.0, "v": 5.0})}))
+    assert (found.rate, found.length) == (pytest.approx(rate), pytest.approx(length))

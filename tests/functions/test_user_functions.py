@@ -155,3 +155,27 @@ def test_a_module_beside_the_script_is_found_in_another_process(tmp_path: Path) 
     there = "import sys, pickle; f = pickle.loads(sys.stdin.buffer.read()); print(f(41) + 1)"
     said = subprocess.run([sys.executable, "-c", there], input=blob, check=True, capture_output=True).stdout
     assert said == b"42\n"
+
+
+def test_a_failure_on_spark_keeps_its_lines() -> None:
+    from penstock.runtime.spark.job import translate
+
+    error = failure(declared("checked") + "CREATE QUERY fine AS SELECT f(a) FROM S;")
+    told = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        f'  File "worker.py", line 7, in main\npenstock.errors.PenstockError: {error}\n\n\tat org.apache.Task.run\n'
+    )
+    assert translate(told).message == error.message
+    assert translate(told).code == "P0621"
+
+
+def test_a_module_beside_the_script_can_be_named(tmp_path: Path) -> None:
+    (tmp_path / "beside_the_script.py").write_text("def same(numbers): return numbers\n")
+    script = tmp_path / "script.cql"
+    script.write_text(
+        "CREATE STREAM S (ts INT, a INT) FROM MEMORY () TIMESTAMP BY ts;\n"
+        "CREATE FUNCTION same RETURNS INT AS 'beside_the_script:same';\n"
+        "CREATE QUERY q AS SELECT same(a) FROM S;\n"
+    )
+    checked = [sys.executable, "-m", "penstock", "check", str(script)]
+    assert b"correct, 1 query" in subprocess.run(checked, check=True, capture_output=True, cwd="/").stdout

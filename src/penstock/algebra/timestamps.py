@@ -33,6 +33,11 @@ def _chosen(node: Select | Sample) -> int | None:
 
 
 @timestamp_column.register
+def _sample(node: Sample) -> int | None:
+    return timestamp_column(node.input)
+
+
+@timestamp_column.register
 def _project(node: Project) -> int | None:
     below = timestamp_column(node.input)
     return next((i for i, e in enumerate(node.expressions) if isinstance(e, Column) and e.index == below), None)
@@ -44,6 +49,11 @@ def _window(node: Window | RowWindow) -> int | None:
     # With SLIDE an element is seen at a boundary only, which is not what it carries.
     late = node.slide is not None or (isinstance(node, RowWindow) and node.step is not None)
     return None if late else timestamp_column(node.input)
+
+
+@timestamp_column.register
+def _rows(node: RowWindow) -> int | None:
+    return timestamp_column(node.input) if node.slide is None and node.step is None else None
 
 
 @timestamp_column.register

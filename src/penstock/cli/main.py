@@ -5,6 +5,7 @@ talk about the run goes to standard error."""
 from __future__ import annotations
 
 import enum
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ app = typer.Typer(
 FAILED, WRONG = 1, 2
 
 #: The machine or the run is at fault, not what the user wrote.
-_RUN_CODES = frozenset({"P0601", "P0603"})
+_RUN_CODES = frozenset({"P0601", "P0603", "P0621"})
 
 
 class Format(enum.StrEnum):
@@ -71,7 +72,11 @@ def _first_line(error: Exception) -> str:
 
 
 def read_script(path: Path) -> tuple[str, str]:
-    """The text and the name that messages call it. Raises PenstockError P0401."""
+    """The text and the name that messages call it. What lies beside it can be named by CREATE FUNCTION. Raises
+    PenstockError P0401."""
+    beside = str(Path.cwd() if str(path) == "-" else path.absolute().parent)
+    if beside not in sys.path:
+        sys.path.append(beside)
     if str(path) == "-":
         return typer.get_text_stream("stdin").read(), "<stdin>"
     try:

@@ -80,7 +80,8 @@ def _told(step: Step) -> Iterator[None]:
         queries = ", ".join(sorted(filter(None, step.queries)))
         if error.code in ("P0612", "P0621") and queries:
             first, *rest = error.message.split("\n")
-            raise PenstockError(error.code, "\n".join([f"query {queries}: {first}", *rest]), cause=error) from error
+            message = "\n".join([f"query {queries}: {first}", *rest])
+            raise PenstockError(error.code, message, hint=error.hint, cause=error.cause) from error.cause
         raise
 
 

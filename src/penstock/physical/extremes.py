@@ -65,6 +65,26 @@ def extreme_by_code(least: bool, codes: Int64s, count: int, column: pa.Array) ->
 
 
 @nb.njit(cache=True)
+def comings(slots, times, order, pairs, weights, lanes, steps):  # type: ignore[no-untyped-def]
+    """When values of a bag come and go: events sorted by (slot, time) change the counts lanes[0, pair]; lanes[3, pair]
+    is 1 while it is positive. steps[e] becomes ±1 for one event of a time at which its value comes or goes."""
+    n, i = order.shape[0], 0
+    while i < n:
+        slot, time = slots[order[i]], times[order[i]]
+        first = i
+        while i < n and slots[order[i]] == slot and times[order[i]] == time:
+            if pairs[order[i]] >= 0:
+                lanes[0, pairs[order[i]]] += weights[order[i]]
+            i += 1
+        for j in range(first, i):
+            pair = pairs[order[j]]
+            if pair >= 0:
+                here = 1 if lanes[0, pair] > 0 else 0
+                steps[order[j]] = here - lanes[3, pair]
+                lanes[3, pair] = here
+
+
+@nb.njit(cache=True)
 def transitions(pairs, times, order, weights, counts, event, step):  # type: ignore[no-untyped-def]
     """When values of a bag come and go: events sorted by (pair, time) change counts[pair] (in place); each time at
     which a count goes from 0 to positive or back gives one entry: event[k] (one event of that time), step[k] ±1.

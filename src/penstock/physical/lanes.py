@@ -45,9 +45,11 @@ def to_lanes(plan: LanePlan, elements: Elements) -> Elements:
             integers += more_integers
             floats += more_floats
         else:
-            # The lanes of a distinct argument move when a value comes or goes, not with the rows.
-            integers += [np.zeros(length, np.int64)] * argument.integer_lanes
-            floats += [np.zeros(length)] * argument.float_lanes
+            if argument.kind is Kind.DISTINCT:
+                # These move when a value comes or goes, however many rows have it.
+                once_integers, once_floats = value_lanes(argument, column, np.ones(length, np.int64))
+                integers += once_integers
+                floats += once_floats
             values[number] = column
     columns = [elements.columns[i] for i in plan.group]
     columns += [pa.array(lane) for lane in integers] + [pa.array(lane) for lane in floats]
@@ -169,6 +171,12 @@ def _sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
     return sums, rests
 
 
+def _summed(start: int, lanes: int, left_out: list[tuple[int, int]]) -> list[int]:
+    """The columns of `lanes` lanes from `start` on, without those of (first lane, number of lanes)."""
+    out = {lane for first, number in left_out for lane in range(first, first + number)}
+    return [start + lane for lane in range(lanes) if lane not in out]
+
+
 def pre_aggregate(plan: LanePlan, lanes: Elements) -> Elements:
     """One lane row for all rows with equal (key, values but those of MIN/MAX, ts, exp): a pane (Golab).
     Signs must all have been positive where the plan has extremes."""
@@ -184,9 +192,11 @@ def pre_aggregate(plan: LanePlan, lanes: Elements) -> Elements:
         return lanes
     base = lanes.take(firsts)
     columns = list(base.columns)
-    for i in range(keys, keys + plan.integers):
+    # Rows with one value share its lanes: they do not add up.
+    once = [plan.arguments[i] for i in plan.distincts]
+    for i in _summed(keys, plan.integers, [(a.integers, a.integer_lanes) for a in once]):
         columns[i] = pa.array(sum_by_code(codes, int64s(lanes.columns[i]), count))
-    for i in range(keys + plan.integers, first_extreme, 2):
+    for i in _summed(keys + plan.integers, plan.floats, [(a.floats, a.float_lanes) for a in once])[::2]:
         high, low = (lanes.columns[j].to_numpy(zero_copy_only=True) for j in (i, i + 1))
         sums, rests = _sum_pairs(codes, high, low, count)
         columns[i], columns[i + 1] = pa.array(sums), pa.array(rests)

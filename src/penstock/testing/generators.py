@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock.testing.cells import COMPARED, NUMERIC, ROUGH, VALUES
+from penstock.testing.cells import COMPARED, ROUGH, VALUES
 from penstock.testing.choices import Choices, seeded_choices
 from penstock.testing.flavours import FLAVOURS, Flavour
+from penstock.testing.random_aggregates import ordered_aggregate, plain_aggregate
 from penstock.testing.random_matching import Matching
 from penstock.testing.random_windows import row_window, time_window
 from penstock.testing.samples import STATEMENTS as SAMPLES
@@ -380,62 +381,16 @@ class _Maker:
         return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns, tail
 
     def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
+        loose = ROUGH if rough else None
         if self.choices.chance(self.flavour.ordered):
-            return self.ordered(scope, rough)
-        if self.choices.chance(self.flavour.user):
+            aliases = {c.name.partition(".")[0] for c in scope}
+            timed = {self.stamped[alias] for alias in aliases if alias in self.stamped} == {True}
+            call, type_ = ordered_aggregate(self.choices, scope, timed, loose)
+        elif self.choices.chance(self.flavour.user):
             call, type_ = user_aggregate(self.choices, [(c.name, c.type) for c in scope])
-            return (f"{call} FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else call), type_
-        numbers = [c for c in scope if c.type in NUMERIC]
-        functions = ("COUNT(*)", "SUM", "COUNT", "MIN", "MAX", "AVG", "COUNT DISTINCT", *(("STDDEV",) if rough else ()))
-        function = self.choices.pick(functions)
-        exact = False
-        if function == "COUNT(*)":
-            text, type_ = function, "BIGINT"
-        elif function in ("SUM", "AVG", "STDDEV"):
-            column = self.choices.pick(numbers) if numbers else Column("1", "INT")
-            text, type_ = self.numeric(function, column)
-            exact = type_ == "DECIMAL(6,2)"
         else:
-            column = self.choices.pick(scope)
-            name, _, distinct = function.partition(" ")
-            text = f"{name}({distinct + ' ' if distinct else ''}{column.name})"
-            type_ = "BIGINT" if name == "COUNT" else column.type
-        if self.choices.chance(15):
-            text += f" FILTER (WHERE {self.predicate(scope)})"
-        # Sums of decimals are wider; cast back, so that the type stays one that VALUES knows.
-        return (f"CAST({text} AS {type_})" if exact else text), type_
-
-    def ordered(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
-        """An aggregate of values in order, or of several values. Arrays, as quantiles, stand in no inner query."""
-        column = self.choices.pick(scope)
-        streams = {alias for c in scope if (alias := c.name.partition(".")[0]) in self.stamped}
-        functions = ["MODE", "COUNT DISTINCT"]
-        if streams and all(self.stamped[alias] for alias in streams):
-            functions += ["FIRST", "LAST"]
-        if rough:
-            functions += ["TOP_K", "ARRAY_AGG"]
-            functions += ["QUANTILE", "MEDIAN"] if column.type in NUMERIC else []
-        function = self.choices.pick(functions)
-        distinct = "DISTINCT " if function not in ("FIRST", "LAST") and self.choices.chance(25) else ""
-        type_ = column.type if function in ("MODE", "FIRST", "LAST") else ROUGH
-        if function == "COUNT DISTINCT":
-            text, type_ = f"COUNT(DISTINCT {column.name}, {self.choices.pick(scope).name})", "BIGINT"
-        elif function in ("TOP_K", "QUANTILE"):
-            constant = self.choices.pick(("1", "2", "3") if function == "TOP_K" else ("0.5", "0", "1", "0.3", "0.75"))
-            text = f"{function}({distinct}{column.name}, {constant})"
-        else:
-            text = f"{function}({distinct}{column.name})"
-        return text + (f" FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else ""), type_
-
-    def numeric(self, function: str, column: Column) -> tuple[str, str]:
-        distinct = "DISTINCT " if function == "SUM" and self.choices.chance(15) else ""
-        if function == "STDDEV":
-            type_ = ROUGH
-        elif column.type == "DECIMAL(6,2)":
-            type_ = column.type
-        else:
-            type_ = "DOUBLE" if function == "AVG" or column.type == "DOUBLE" else "BIGINT"
-        return f"{function}({distinct}{column.name})", type_
+            return plain_aggregate(self.choices, scope, loose, lambda: self.predicate(scope))
+        return (f"{call} FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else call), type_
 
     def comparable(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> list[tuple[str, str]]:
         """Names of two columns, one of each side, that have one type with an order."""

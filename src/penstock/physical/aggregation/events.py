@@ -16,8 +16,8 @@ from penstock.physical.lanes import Float64s, add_pair
 class Events:
     """Changes of groups. Event e happens to the group in slots[e] at times[e]: the lanes of row rows[e] are added
     (signs[e] = 1) or taken away (-1). A row that comes and goes in one round is there once, for two events.
-    integers, floats: (rows, lanes), so that a row's lanes lie together; values: of the rows, the arguments of
-    `LanePlan.valued`; ends: when each row that comes will go."""
+    integers, floats: (rows, lanes), so that a row's lanes lie together, those of DISTINCT arguments as if their value
+    were new; values: of the rows, the arguments of `LanePlan.valued`; ends: when each row that comes will go."""
 
     slots: Int64s
     times: Int64s
@@ -54,12 +54,12 @@ def join(parts: list[Events]) -> Events:
 
 @nb.njit(cache=True)
 def sweep(  # type: ignore[no-untyped-def]
-    slots, times, rows, signs, order, integers, floats, state_integers, state_floats, guards, out_integers, out_floats,
-    out_event,
+    slots, times, rows, factors, factor_of, order, integers, floats, state_integers, state_floats, guards, out_integers,
+    out_floats, out_event,
 ):  # fmt: skip
-    """Apply events, sorted by (slot, time), to the state; one output per (slot, time). Event e adds signs[e] times the
-    lanes of row rows[e]. guards[k] is the integer lane that counts the terms of float pair k: at 0 the pair is exactly
-    0. Returns the number of outputs."""
+    """Apply events, sorted by (slot, time), to the state; one output per (slot, time). Event e adds the lanes of row
+    rows[e], integer lane l times factors[e, factor_of[l]]. guards[k] is the integer lane that counts the terms of float
+    pair k, and has its factor: at 0 the pair is exactly 0. Returns the number of outputs."""
     n = order.shape[0]
     width, pairs = integers.shape[1], guards.shape[0]
     i = 0
@@ -69,10 +69,13 @@ def sweep(  # type: ignore[no-untyped-def]
         slot, time = slots[event], times[event]
         while i < n and slots[order[i]] == slot and times[order[i]] == time:
             event = order[i]
-            row, sign = rows[event], signs[event]
+            row = rows[event]
             for lane in range(width):
-                state_integers[lane, slot] += sign * integers[row, lane]
+                state_integers[lane, slot] += factors[event, factor_of[lane]] * integers[row, lane]
             for p in range(pairs):
+                sign = factors[event, factor_of[guards[p]]]
+                if sign == 0:
+                    continue
                 state_floats[2 * p, slot], state_floats[2 * p + 1, slot] = add_pair(
                     state_floats[2 * p, slot],
                     state_floats[2 * p + 1, slot],

@@ -10,15 +10,14 @@ import pyarrow.compute as pc
 
 from penstock.expressions.nodes import AggregateCall
 from penstock.physical import trees
-from penstock.physical.aggregation.events import Events, join
+from penstock.physical.aggregation.events import Events
 from penstock.physical.elements import Bools, Int64s
-from penstock.physical.extremes import from_order_keys, order_keys, transitions
-from penstock.physical.kernels import argsort_code_time
+from penstock.physical.extremes import comings, from_order_keys, order_keys
 from penstock.physical.lane_plan import Kind, LanePlan
-from penstock.physical.lanes import value_lanes
 from penstock.physical.sortkeys import is_wide
-from penstock.physical.synopses.bags import Found, OrderedBag, Questions, ValueBag
+from penstock.physical.synopses.bags import Found, LinkedBag, Questions, ValueBag
 from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.ordered import ExtremeBag, OrderedBag
 from penstock.physical.synopses.skyline import Skyline
 from penstock.physical.synopses.slots import SlotTable
 
@@ -33,7 +32,7 @@ class _Bag:
     """An argument kept in order, and the calls (by position) that it answers, one question each."""
 
     column: int
-    bag: OrderedBag
+    bag: LinkedBag
     calls: tuple[int, ...]
 
 
@@ -68,7 +67,12 @@ class Values:
             asked = np.array([_ASKED[plan.calls[i].function] for i in calls], np.int64)
             parameters = np.array([_parameter(plan.calls[i]) for i in calls], np.float64)
             distinct = plan.arguments[argument].distinct
-            bag = OrderedBag(groups, types[column], distinct, Questions(asked, parameters))
+            questions = Questions(asked, parameters)
+            bag: LinkedBag
+            if set(asked.tolist()) <= {trees.LEAST, trees.GREATEST}:
+                bag = ExtremeBag(groups, types[column], questions)
+            else:
+                bag = OrderedBag(groups, types[column], distinct, questions)
             self._bags.append(_Bag(column, bag, calls))
 
     @property
@@ -111,32 +115,23 @@ class Values:
             results |= _extreme(e, *answer)
         return results
 
-    def with_distinct(self, events: Events) -> Events:
-        """The events, and for every distinct argument the lane changes when a value comes or goes."""
-        parts = [events]
-        for number, (place, bag) in self._sets.items():
-            argument = self._plan.arguments[number]
+    @property
+    def lasting(self) -> tuple[bool, ...]:
+        """Of each value column, whether a row's value is asked for when it goes."""
+        once = {e.column for e in self._extremes}
+        return tuple(i not in once for i in range(len(self._plan.valued)))
+
+    def factors(self, events: Events, order: Int64s) -> Int64s:
+        """(events, 1 + distinct arguments): how often an event adds the lanes of its row. First its sign; then for each
+        DISTINCT argument 1 where its value comes, -1 where it goes, else 0."""
+        factors = np.zeros((len(events.slots), 1 + len(self._sets)), np.int64)
+        factors[:, 0] = events.signs
+        for number, (place, bag) in enumerate(self._sets.values(), 1):
             column = events.values[place].take(pa.array(events.rows))
             pairs = bag.pairs(events.slots, column)
-            known = np.flatnonzero(pairs >= 0)
-            if not len(known):
-                continue
-            slots, times = pairs[known], events.times[known]
-            order = argsort_code_time(slots, times)
-            event, step = np.empty(len(known), np.int64), np.empty(len(known), np.int64)
-            count = int(transitions(slots, times, order, events.weights[known], bag.integers[0], event, step))
-            bag.touch(slots)
-            rows = known[event[:count]]
-            integers, floats = value_lanes(argument, column.take(pa.array(rows)), step[:count])
-            lanes = (np.zeros((count, self._plan.integers), np.int64), np.zeros((count, self._plan.floats)))
-            for i, lane in enumerate(integers):
-                lanes[0][:, argument.integers + i] = lane
-            for i, values in enumerate(floats):
-                lanes[1][:, argument.floats + i] = values
-            nothing = tuple(pa.nulls(count, v.type) for v in events.values)
-            told = (events.slots[rows], events.times[rows], np.arange(count), np.ones(count, np.int64))
-            parts.append(Events(*told, *lanes, nothing, events.times[rows]))
-        return join(parts)
+            comings(events.slots, events.times, order, pairs, events.weights, bag.integers, factors[:, number])
+            bag.touch(pairs[pairs >= 0])
+        return factors
 
     def _results(self, b: _Bag, found: Found) -> dict[int, pa.Array]:
         return {call: _result(self._plan.calls[call], b.bag, found, q) for q, call in enumerate(b.calls)}
@@ -152,15 +147,15 @@ def _parameter(call: AggregateCall) -> float:
     return float(last.value) if call.function in ("QUANTILE", "TOP_K") else 0.0  # type: ignore[union-attr]
 
 
-def _result(call: AggregateCall, bag: OrderedBag, found: Found, question: int) -> pa.Array:
+def _result(call: AggregateCall, bag: LinkedBag, found: Found, question: int) -> pa.Array:
     """The values of a call from the slots that answer it."""
     one, other = found.found[question, :, 0], found.found[question, :, 1]
     if call.function == "QUANTILE":
-        low, high = (bag.key_columns(slots)[0] for slots in (one, other))
+        low, high = (bag.values(slots) for slots in (one, other))
         return _between(low, high, found.between[question])
     if call.function in ("ARRAY_AGG", "TOP_K"):
         return _lists(call, bag, found, one, other)
-    values = bag.key_columns(one)[0]
+    values = bag.values(one)
     return values.flatten()[1] if call.function in ("FIRST", "LAST") else values
 
 
@@ -172,12 +167,12 @@ def _between(low: pa.Array, high: pa.Array, share: np.ndarray[tuple[int], np.dty
     return pa.array(mixed, pa.float64(), mask=pc.is_null(low).to_numpy(zero_copy_only=False))
 
 
-def _lists(call: AggregateCall, bag: OrderedBag, found: Found, starts: Int64s, stops: Int64s) -> pa.Array:
+def _lists(call: AggregateCall, bag: LinkedBag, found: Found, starts: Int64s, stops: Int64s) -> pa.Array:
     """An array for each row: the members between starts and stops, NULL where they are -1."""
     lengths = np.where(starts < 0, 0, stops - starts)
     ends = np.cumsum(lengths)
     places = np.repeat(starts - (ends - lengths), lengths) + np.arange(int(ends[-1]) if len(ends) else 0)
-    members: pa.Array = bag.key_columns(found.members[places])[0]
+    members: pa.Array = bag.values(found.members[places])
     if call.function == "TOP_K":
         counts = pa.array(found.counts[places])
         members = pa.StructArray.from_arrays([members, counts], fields=list(call.type.value_type))

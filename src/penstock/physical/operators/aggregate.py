@@ -42,9 +42,12 @@ class Aggregation(Operator):
         self._groups = SlotTable(plan.integers, plan.floats, spec.input_types[: self._keys])
         self._early = Early()
         self._live: FifoQueue | CalendarQueue = FifoQueue() if spec.fifo else CalendarQueue()
-        value_types = spec.input_types[self._keys + plan.integers + plan.floats :]
-        self._values = Values(plan, self._groups, value_types)
+        self._value_types = spec.input_types[self._keys + plan.integers + plan.floats :]
+        self._values = Values(plan, self._groups, self._value_types)
         self._guards = np.array([a.integers for a in plan.arguments for _ in range(a.float_lanes // 2)], np.int64)
+        self._factor_of = np.zeros(plan.integers, np.int64)
+        for number, argument in enumerate((plan.arguments[i] for i in plan.distincts), 1):
+            self._factor_of[argument.integers : argument.integers + argument.integer_lanes] = number
         self._started = False
 
     def synopses(self) -> Mapping[str, Synopsis]:
@@ -69,7 +72,7 @@ class Aggregation(Operator):
         if begun and not self._grouped and not self._started and moment.shard == 0:
             result += self._first_row(events)
         if events is not None and len(events.slots):
-            result += self._changes(self._values.with_distinct(events))
+            result += self._changes(events)
         self._groups.shrink()
         self._values.shrink()
         return result
@@ -108,7 +111,9 @@ class Aggregation(Operator):
             )
         ]
         if later.any():
-            columns = [c.filter(pa.array(later)) for c in arrived.columns[self._keys :]]
+            chosen = pa.array(later)
+            kept = [True] * (self._plan.integers + self._plan.floats) + list(self._values.lasting)
+            columns = [c.filter(chosen) for c, k in zip(arrived.columns[self._keys :], kept, strict=True) if k]
             head = [arrived.exp[later], first[later].view(np.int64), second[later].view(np.int64)]
             arrays = [pa.array(a) for a in head] + columns
             self._live.push(pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))]))
@@ -119,8 +124,13 @@ class Aggregation(Operator):
         first, second = int64s(arrays[1]).view(np.uint64), int64s(arrays[2]).view(np.uint64)
         codes, heads = group_codes(first, second)
         slots = self._groups.slots(first[heads], second[heads])[codes]
-        lanes, values = self._lanes(arrays[3:])
         size = len(slots)
+        lanes, lasting = self._lanes(arrays[3:])
+        told = iter(lasting)
+        values = tuple(
+            next(told) if kept else pa.nulls(size, type_)
+            for kept, type_ in zip(self._values.lasting, self._value_types, strict=True)
+        )
         due = int64s(arrays[0])
         return Events(slots, due, np.arange(size), np.full(size, -1, np.int64), *lanes, values, due)
 
@@ -152,6 +162,7 @@ class Aggregation(Operator):
         before = finish(self._plan, *self._state(touched), self._values.now(touched))
         was_live = self._groups.integers[0, touched] > 0
         order = argsort_code_time(events.slots, events.times)
+        factors = self._values.factors(events, order)
         count = len(order)
         out_integers = np.empty((self._plan.integers, count), np.int64)
         out_floats = np.empty((self._plan.floats, count), np.float64)
@@ -159,8 +170,8 @@ class Aggregation(Operator):
         groups = self._groups
         count = int(
             sweep(
-                events.slots, events.times, events.rows, events.signs, order, events.integers, events.floats,
-                groups.integers, groups.floats, self._guards, out_integers, out_floats, out_event,
+                events.slots, events.times, events.rows, factors, self._factor_of, order, events.integers,
+                events.floats, groups.integers, groups.floats, self._guards, out_integers, out_floats, out_event,
             )
         )  # fmt: skip
         groups.touch(touched)

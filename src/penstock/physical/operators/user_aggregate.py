@@ -176,10 +176,7 @@ class UserAggregation(Operator):
         tokens = list(zip(first.tolist(), second.tolist(), strict=True))
         now: dict[int, int] = {number: place for place, (number, _) in enumerate(said)}  # group -> its row
         opened: dict[int, int] = {}  # group -> the output that is open
-        places: list[int] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        signs: list[int] = []
+        told: list[list[int]] = []  # [row, from, until, sign] of each output
         following = len(said)
         for owner, time in zip(owners.tolist(), times.tolist(), strict=True):
             number, row = (owner, following) if owner >= 0 else (-1 - owner, None)
@@ -188,15 +185,15 @@ class UserAggregation(Operator):
             if (before is None) == (row is None) and (before is None or row is None or tokens[before] == tokens[row]):
                 continue
             if number in opened:
-                ends[opened.pop(number)] = time
+                told[opened.pop(number)][2] = time
             elif before is not None:
-                places, starts, ends, signs = [*places, before], [*starts, time], [*ends, END], [*signs, -1]
+                told.append([before, time, END, -1])
             if row is None:
                 now.pop(number, None)
                 continue
             now[number] = row
-            opened[number] = len(places)
-            places, starts, ends, signs = [*places, row], [*starts, time], [*ends, END], [*signs, 1]
+            opened[number] = len(told)
+            told.append([row, time, END, 1])
         whole = pa.RecordBatch.from_arrays(columns, names=names)
         for number, (key, group) in enumerate(groups):
             # Copies: a slice would keep all rows of the round in memory.
@@ -206,11 +203,11 @@ class UserAggregation(Operator):
                 self._groups.remove(key)
             else:
                 self._groups.put(key, group)
-        if not places:
+        if not told:
             return []
+        places, starts, ends, signs = np.array(told, np.int64).T.copy()
         chosen = pa.array(places)
-        made = tuple(c.take(chosen) for c in columns)
-        return [Elements(made, np.array(starts), np.array(ends), np.array(signs))]
+        return [Elements(tuple(c.take(chosen) for c in columns), starts, ends, signs)]
 
     # -- a group -----------------------------------------------------------------------------------------------
 

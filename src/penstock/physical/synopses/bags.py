@@ -2,7 +2,7 @@
 
 Contract: `pairs` gives every (group, value) a slot; integer lane 0 counts it and operators change it in place. A group
 is a slot of the table of groups, whose numbers a bag follows when that table drops slots. What is durable is the table;
-the trees of `OrderedBag` are made anew from it after a restore.
+what is linked (`ordered.py`) is made anew from it after a restore.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from penstock.physical import trees
 from penstock.physical.elements import Int64s
+from penstock.physical.extremes import from_order_keys
 from penstock.physical.fingerprints import _mix, fingerprints
 from penstock.physical.sortkeys import Bytes, is_wide, sort_keys
 from penstock.physical.synopses.contract import Chunks
@@ -33,10 +34,10 @@ def _with_group(group_first, group_second, slots, first, second):  # type: ignor
 
 
 class ValueBag(SlotTable):
-    """Integer lanes: count, and the fingerprint of the group."""
+    """Integer lanes: count, the fingerprint of the group, whether the value was live when it was last looked at."""
 
     def __init__(self, groups: SlotTable, type_: pa.DataType) -> None:
-        super().__init__(3, 0, [type_])
+        super().__init__(4, 0, [type_])
         self._groups = groups
 
     def pairs(self, slots: Int64s, column: pa.Array) -> Int64s:
@@ -80,45 +81,51 @@ class Found:
     counts: Int64s
 
 
-class OrderedBag(ValueBag):
-    """A bag whose values stand in order. distinct: every value counts once."""
+class LinkedBag(ValueBag):
+    """A bag whose values stand in a structure of nodes, one per group, that answers `questions`. A node lies at the
+    value's slot + 1; what a structure is made of is not durable, but made anew from the table."""
 
-    def __init__(self, groups: SlotTable, type_: pa.DataType, distinct: bool, questions: Questions) -> None:
+    def __init__(self, groups: SlotTable, type_: pa.DataType, questions: Questions) -> None:
         super().__init__(groups, type_)
         self._wide = is_wide(type_)
-        self._distinct = distinct
         self._questions = questions
         self._nodes = np.zeros((1, trees.WIDTH), np.int64)
         self._spans = np.zeros((1, 2), np.int64)
         self._data: Bytes = np.empty(64, np.uint8)
         self._used = 0
-        self._roots = np.zeros(16, np.int64)
+        #: By group: where its structure begins.
+        self._roots = self._no_roots(16)
         #: Slots below this have their node.
         self._made = 0
         self._stale = True
         groups.followers.append(self._groups_moved)
 
+    def _no_roots(self, size: int) -> Int64s:
+        return np.zeros(size, np.int64)
+
+    def _plant(self, groups: Int64s, slots: Int64s) -> None:
+        """Put the live values in `slots` into the structures of their groups."""
+        raise NotImplementedError
+
+    def _uproot(self, groups: Int64s) -> None:
+        """Take the structures of `groups` apart."""
+        raise NotImplementedError
+
     def ask(self, groups: Int64s) -> Found:
         """The answers for `groups` as they stand."""
-        self._refresh()
-        found, between = self._room(len(groups))
-        members, counts = trees.ask(
-            self._nodes, self._roots, groups, self._questions.asked, self._questions.parameters, found, between
-        )
-        return Found(found, between, members, counts)
+        raise NotImplementedError
 
     def follow(
         self, slots: Int64s, times: Int64s, order: Int64s, pairs: Int64s, weights: Int64s, outputs: int
     ) -> Found:
-        """Carry out events as `trees.follow` says; there are `outputs` of (group, time)."""
-        self._refresh()
-        found, between = self._room(outputs)
-        members, counts = trees.follow(
-            slots, times, order, pairs, weights, self.integers[0], self._distinct, self._nodes, self._roots,
-            self._wide, self._spans, self._data, self._questions.asked, self._questions.parameters, found, between,
-        )  # fmt: skip
-        self.touch(pairs[pairs >= 0])
-        return Found(found, between, members, counts)
+        """Carry out events, which are sorted by `order`; the answers after each of the `outputs` (group, time)."""
+        raise NotImplementedError
+
+    def values(self, slots: Int64s) -> pa.Array:
+        """The values at `slots`; NULL where one is -1."""
+        if self._wide:
+            return self.key_columns(slots)[0]
+        return from_order_keys(self._nodes[slots + 1, trees.KEY], slots >= 0, self._types[0])
 
     def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
         super().restore(manifest, chunks)
@@ -132,13 +139,13 @@ class OrderedBag(ValueBag):
         questions = len(self._questions.asked)
         return np.empty((questions, rows, 2), np.int64), np.empty((questions, rows), np.float64)
 
-    # -- trees -------------------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
         """Every slot has its node, every live value its place in a tree."""
         if self._stale:
             self._made, self._used = 0, 0
-            self._roots[:] = 0
+            self._roots = self._no_roots(len(self._roots))
         self._grow_roots()
         self._add_nodes()
         if self._stale:
@@ -147,14 +154,11 @@ class OrderedBag(ValueBag):
             first, second = (self.integers[i, live].view(np.uint64) for i in (1, 2))
             groups = self._groups.slots(first, second)
             self._grow_roots()
-            trees.plant(
-                self._nodes, self._roots, groups, live, self.integers[0], self._distinct, self._wide, self._spans,
-                self._data,
-            )  # fmt: skip
+            self._plant(groups, live)
 
     def _grow_roots(self) -> None:
         if len(self._roots) < self._groups.count:
-            grown = np.zeros(max(2 * len(self._roots), self._groups.count), np.int64)
+            grown = self._no_roots(max(2 * len(self._roots), self._groups.count))
             grown[: len(self._roots)] = self._roots
             self._roots = grown
 
@@ -166,7 +170,7 @@ class OrderedBag(ValueBag):
             size = max(2 * len(self._nodes), self.count + 1)
             self._nodes = _longer(self._nodes, size)
             self._spans = _longer(self._spans, size)
-        keys = sort_keys(self.key_columns(fresh)[0])
+        keys = sort_keys(self.last_keys(self._made)[0])
         rows = slice(self._made + 1, self.count + 1)
         self._nodes[rows] = 0
         self._nodes[rows, trees.PARENT] = -1
@@ -190,8 +194,8 @@ class OrderedBag(ValueBag):
         self._grow_roots()
         gone = np.ones(len(self._roots), np.bool_)
         gone[kept] = False
-        trees.uproot(self._nodes, self._roots, np.flatnonzero(gone & (self._roots > 0)))
-        roots = np.zeros(len(self._roots), np.int64)
+        self._uproot(np.flatnonzero(gone))
+        roots = self._no_roots(len(self._roots))
         roots[: len(kept)] = self._roots[kept]
         self._roots = roots
 

@@ -91,8 +91,9 @@ class SlotTable(Synopsis):
         self._table = np.full(64, -1, np.int64)
         self._first = np.empty(16, np.uint64)
         self._second = np.empty(16, np.uint64)
-        self.integers = np.zeros((integers, 16), np.int64)
-        self.floats = np.zeros((floats, 16), np.float64)
+        # By (lane, slot); in memory the lanes of a slot lie together.
+        self.integers = np.zeros((16, integers), np.int64).T
+        self.floats = np.zeros((16, floats), np.float64).T
         self._columns: list[list[pa.Array]] = [[] for _ in self._types]
         self._touched = np.zeros(16, np.bool_)
         self._log: dict[int, pa.RecordBatch] = {}
@@ -134,6 +135,17 @@ class SlotTable(Synopsis):
             if len(held) != 1:
                 held[:] = [concat_arrays(held)] if held else [pa.array([], self._types[i])]
             result.append(held[0].take(chosen))
+        return result
+
+    def last_keys(self, start: int) -> list[pa.Array]:
+        """The key's columns of the slots from `start` on; touches only what came since about then."""
+        result = []
+        for held in self._columns:
+            first, place = len(held), self.count
+            while place > start:
+                first -= 1
+                place -= len(held[first])
+            result.append(concat_arrays(held[first:]).slice(start - place))
         return result
 
     def live(self) -> Int64s:
@@ -233,6 +245,6 @@ class SlotTable(Synopsis):
 
 
 def _grow(lanes: Any, size: int) -> Any:
-    grown = np.zeros((lanes.shape[0], size), lanes.dtype)
-    grown[:, : lanes.shape[1]] = lanes
-    return grown
+    grown = np.zeros((size, lanes.shape[0]), lanes.dtype)
+    grown[: lanes.shape[1]] = lanes.T
+    return grown.T

@@ -12,6 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -326,13 +327,19 @@ _HINT = re.compile(r"^\s*hint: (.*)$", re.MULTILINE)
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.*)$", re.MULTILINE)
 
 
+def _message(first: str, rest: str) -> str:
+    """A message of several lines: the further ones are set in."""
+    further = takewhile(lambda line: line.startswith("  ") and not _HINT.match(line), rest.split("\n")[1:])
+    return "\n".join([first.strip(), *(line.rstrip() for line in further)])
+
+
 def translate(failure: Any) -> PenstockError:
     """A failure as Spark tells it, as one of ours: an error of Penstock that a worker raised keeps its code."""
     text = str(failure)
     own = _OWN_ERROR.search(text)
     if own and own[1] in CODES:
         hint = _HINT.search(text, own.end())
-        return PenstockError(own[1], own[2].strip(), hint=hint[1].strip() if hint else None)
+        return PenstockError(own[1], _message(own[2], text[own.end() :]), hint=hint[1].strip() if hint else None)
     if "No space left on device" in text:
         return PenstockError("P0601", "the disk is full", hint="free space and start again with the same --checkpoint")
     python = _PYTHON_ERROR.findall(text)
