@@ -21,6 +21,8 @@ from penstock.algebra import (
     Intersect,
     Join,
     NRRJoin,
+    OuterJoin,
+    OuterKind,
     Project,
     RelationScan,
     RelationToStream,
@@ -28,6 +30,8 @@ from penstock.algebra import (
     RowWindow,
     Sample,
     Select,
+    SemiJoin,
+    SemiKind,
     SortKey,
     Source,
     StreamKind,
@@ -82,6 +86,11 @@ class Maker:
             scan = Sample(scan, Fraction(self.draw.choice([50, 80])), self.draw.randint(0, 9), "S")
         return self.select(scan) if self.draw.random() < 0.2 else scan
 
+    def view(self, depth: int) -> Algebra:
+        """A stream that a view makes of another, by selection and projection mostly."""
+        kind = self.draw.choice([WindowKind.UNBOUNDED, WindowKind.UNBOUNDED, WindowKind.NOW])
+        return RelationToStream(self.project(Window(self.stream(depth), kind)), StreamKind.ISTREAM)
+
     def leaf(self, depth: int) -> Algebra:
         chance = self.draw.random()
         if chance < 0.1:
@@ -113,8 +122,10 @@ class Maker:
             lambda d: self.select(self.join(d)),
             self.join,
             lambda d: self.select(self.nrr_join(d)),
+            lambda d: self.draw.choice([self.select, self.project])(self.matched(d)),
             lambda d: self.project(self.select(Distinct(self.relation(d)))),
             lambda d: self.project(self.window(RelationToStream(self.relation(d), self.draw.choice(list(StreamKind))))),
+            lambda d: self.select(self.window(self.view(d))),
             lambda d: self.select(self.union(d)),
             lambda d: self.select(self.set_operation(d)),
             lambda d: self.select(self.first(self.relation(d))),
@@ -186,6 +197,15 @@ class Maker:
         joined = NRRJoin(left, right, equal)
         return NRRJoin(left, right, equal, self.condition(joined)) if self.draw.random() < 0.5 else joined
 
+    def matched(self, depth: int) -> Algebra:
+        """An outer or semi-join under the condition of a join."""
+        joined = self.join(depth)
+        assert isinstance(joined, Join)
+        parts = (joined.left, joined.right, joined.equal, joined.residual)
+        if self.draw.random() < 0.5:
+            return OuterJoin(*parts, self.draw.choice(list(OuterKind)))
+        return SemiJoin(*parts, self.draw.choice(list(SemiKind)))
+
     def union(self, depth: int) -> Algebra:
         def member() -> Algebra:
             below = self.relation(depth)
@@ -246,7 +266,7 @@ def seeds(case_count: int | None, case_seed: int | None, usual: int) -> range:
 
 def test_optimized_plans_mean_the_same(case_count: int | None, case_seed: int | None) -> None:
     fired: set[str] = set()
-    for seed in seeds(case_count, case_seed, 200):
+    for seed in seeds(case_count, case_seed, 300):
         query, inputs = case(seed)
         trace: list[TraceStep] = []
         after = optimize(query.root, trace, check=True)

@@ -17,6 +17,8 @@ from penstock.algebra import (
     Intersect,
     Join,
     NRRJoin,
+    OuterJoin,
+    OuterKind,
     Pattern,
     Project,
     RelationScan,
@@ -26,6 +28,8 @@ from penstock.algebra import (
     RowWindow,
     Sample,
     Select,
+    SemiJoin,
+    SemiKind,
     Source,
     StreamKind,
     StreamScan,
@@ -65,6 +69,14 @@ def join(left: Algebra, right: Algebra) -> Algebra:
 
 def nrr_join(left: Algebra) -> Algebra:
     return NRRJoin(left, RelationScan(replace(UPDATED.source, non_retroactive=True), (0, 1)), ((0, 0),))
+
+
+def semi(left: Algebra, right: Algebra, kind: SemiKind = SemiKind.SEMI) -> Algebra:
+    return SemiJoin(left, right, ((0, 0),), None, kind)
+
+
+def outer(left: Algebra, right: Algebra, kind: OuterKind = OuterKind.LEFT) -> Algebra:
+    return OuterJoin(left, right, ((0, 0),), None, kind)
 
 
 def union(*members: Algebra) -> Algebra:
@@ -119,6 +131,20 @@ TABLE = [
     ("nrr join WKS", nrr_join(WKS), "WKS"),
     ("nrr join MON", nrr_join(MON), "MON"),
     ("group of an nrr join", group(nrr_join(WKS)), "STR"),
+    # a semi-join is as the join; what has to go when a partner comes is strict, unless partners never change
+    ("semi-join MON MON", semi(MON, MON), "MON"),
+    ("semi-join WKS WKS", semi(WKS, WKS), "WK"),
+    ("semi-join WKS STR", semi(WKS, STR), "STR"),
+    ("semi-join WKS static", semi(WKS, STATIC), "WKS"),
+    ("anti-join MON MON", semi(MON, MON, SemiKind.ANTI), "STR"),
+    ("anti-join WKS static", semi(WKS, STATIC, SemiKind.ANTI), "WKS"),
+    ("anti-join static WKS", semi(STATIC, WKS, SemiKind.ANTI), "STR"),
+    ("mark MON MON", semi(MON, MON, SemiKind.MARK), "STR"),
+    ("mark MON static", semi(MON, STATIC, SemiKind.MARK), "MON"),
+    ("left join WKS WKS", outer(WKS, WKS), "STR"),
+    ("left join WKS static", outer(WKS, STATIC), "WKS"),
+    ("left join static WKS", outer(STATIC, WKS), "STR"),
+    ("full join WKS static", outer(WKS, STATIC, OuterKind.FULL), "STR"),
     # duplicate elimination
     ("distinct MON", Distinct(MON), "MON"),
     ("distinct WKS", Distinct(WKS), "WK"),

@@ -4,6 +4,7 @@ from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.announced import Announced
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
+from penstock.algebra.matching import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, is_static, leaves
 from penstock.algebra.nonretroactive import NRRJoin, is_elementwise, is_nrr, unjoined
@@ -19,8 +20,8 @@ from penstock.algebra.windows import RowWindow, Window, WindowKind
 
 __all__ = [
     "Aggregate", "Algebra", "Announced", "Distinct", "Except", "Internal", "Intersect", "Join", "MultiJoin",
-    "NRRJoin", "OnError", "Pattern", "Project", "RelationScan", "RelationToStream", "Restored", "Results",
-    "RowWindow", "Sample", "Scan", "Select", "SortKey", "Source", "StreamKind", "StreamScan", "TopK", "UnionAll",
-    "Window", "WindowKind", "evaluation_period", "is_elementwise", "is_nrr", "is_static", "leaves", "own_windows",
-    "unjoined",
+    "NRRJoin", "OnError", "OuterJoin", "OuterKind", "Pattern", "Project", "RelationScan", "RelationToStream",
+    "Restored", "Results", "RowWindow", "Sample", "Scan", "Select", "SemiJoin", "SemiKind", "SortKey", "Source",
+    "StreamKind", "StreamScan", "TopK", "UnionAll", "Window", "WindowKind", "evaluation_period", "is_elementwise",
+    "is_nrr", "is_static", "leaves", "own_windows", "unjoined",
 ]  # fmt: skip

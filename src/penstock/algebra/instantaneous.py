@@ -17,6 +17,7 @@ from functools import singledispatch
 
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.join import Join
+from penstock.algebra.matching import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.nonretroactive import NRRJoin
@@ -68,6 +69,9 @@ def _register(holds: Callable[[Algebra], bool], register: Callable[..., object])
     # The joined tuple lives within both sides, so one side is enough.
     register(Join, lambda node: holds(node.left) or holds(node.right))
     register(NRRJoin, lambda node: holds(node.left))
+    # A tuple of the left side lives within its own window; that of a semi-join also within its partner's.
+    register(SemiJoin, lambda node: holds(node.left) or (node.kind is SemiKind.SEMI and holds(node.right)))
+    register(OuterJoin, lambda node: holds(node.left) and (node.kind is OuterKind.LEFT or holds(node.right)))
     register(MultiJoin, lambda node: any(holds(member) for member in node.members))
     register(Except, lambda node: holds(node.left))
     register(Intersect, lambda node: holds(node.left) or holds(node.right))

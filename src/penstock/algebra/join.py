@@ -11,6 +11,9 @@ from penstock.expressions.nodes import Call, Expression, conjuncts
 from penstock.expressions.text import to_sql
 from penstock.types import Schema
 
+#: Columns that must be equal: (position in the left input, position in the right one).
+Pairs = tuple[tuple[int, int], ...]
+
 
 @dataclass(frozen=True, eq=False)
 class Join(Algebra):
@@ -22,7 +25,7 @@ class Join(Algebra):
 
     left: Algebra
     right: Algebra
-    equal: tuple[tuple[int, int], ...]
+    equal: Pairs
     residual: Expression | None = None
 
     @property
@@ -31,14 +34,7 @@ class Join(Algebra):
 
     @property
     def pattern(self) -> Pattern:
-        inputs = (self.left.pattern, self.right.pattern)
-        if Pattern.STRICT in inputs:
-            return Pattern.STRICT
-        # LANGUAGE 5: join of MON and MON is MON, else WK. What never changes does not add to the other's pattern.
-        for side, other in ((self.left, self.right), (self.right, self.left)):
-            if is_static(side):
-                return other.pattern
-        return Pattern.MONOTONIC if max(inputs) is Pattern.MONOTONIC else Pattern.WEAK
+        return joined_pattern(self.left, self.right)
 
     @property
     def keys(self) -> Keys:
@@ -48,14 +44,30 @@ class Join(Algebra):
         )
 
     def describe(self) -> Mapping[str, str]:
-        names = self.schema.names
-        width = len(self.left.schema)
-        labels = [
-            name if names.count(name) == 1 else f"{'left' if i < width else 'right'}.{name}"
-            for i, name in enumerate(names)
-        ]
-        parts = [f"{labels[left]} = {labels[width + right]}" for left, right in self.equal]
-        for part in () if self.residual is None else conjuncts(self.residual):
-            text = to_sql(part, labels)
-            parts.append(f"({text})" if isinstance(part, Call) and part.function == "OR" else text)
-        return {"on": " AND ".join(parts) or "every pair"}
+        return {"on": condition_text(self.left, self.right, self.equal, self.residual)}
+
+
+def condition_text(left: Algebra, right: Algebra, equal: Pairs, residual: Expression | None) -> str:
+    """The condition under which two relations are joined, as SQL."""
+    names = left.schema.names + right.schema.names
+    width = len(left.schema)
+    labels = [
+        name if names.count(name) == 1 else f"{'left' if i < width else 'right'}.{name}" for i, name in enumerate(names)
+    ]
+    parts = [f"{labels[i]} = {labels[width + j]}" for i, j in equal]
+    for part in () if residual is None else conjuncts(residual):
+        text = to_sql(part, labels)
+        parts.append(f"({text})" if isinstance(part, Call) and part.function == "OR" else text)
+    return " AND ".join(parts) or "every pair"
+
+
+def joined_pattern(left: Algebra, right: Algebra) -> Pattern:
+    """The pattern of what lives as long as a tuple of either side does (LANGUAGE 5): MON of MON and MON, else WK."""
+    inputs = (left.pattern, right.pattern)
+    if Pattern.STRICT in inputs:
+        return Pattern.STRICT
+    # What never changes does not add to the other's pattern.
+    for side, other in ((left, right), (right, left)):
+        if is_static(side):
+            return other.pattern
+    return Pattern.MONOTONIC if max(inputs) is Pattern.MONOTONIC else Pattern.WEAK

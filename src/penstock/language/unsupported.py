@@ -18,10 +18,10 @@ from penstock.language.queries import (
     Count,
     DerivedSource,
     Duration,
+    EmbeddedQuery,
     Extent,
     Item,
     JoinedSource,
-    JoinKind,
     LocalView,
     Mark,
     Name,
@@ -76,7 +76,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Sample: "percent",
         NamedSource: "name window sample alias",
         DerivedSource: "query window alias columns",
-        JoinedSource: "left right kind on using",
+        JoinedSource: "left right kind on using natural",
         Select: "items source distinct wrapped where group having",
         SetQuery: "left right kind all",
         StreamQuery: "operator query",
@@ -129,7 +129,6 @@ def _span(value: Any) -> Span:
 #: Fields that are refused by name; any other field outside CARRIED_OUT is refused by its field name.
 REFUSED: dict[tuple[type, str], Clause] = {
     (WindowSpec, "frequency"): Clause("FREQUENCY", _own("frequency")),
-    (JoinedSource, "natural"): Clause("NATURAL JOIN", _own("natural")),
     (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
 }
 
@@ -142,6 +141,8 @@ def refusals(statement: object) -> list[Refusal]:
 def _refusals(node: object) -> Iterator[Refusal]:
     if isinstance(node, exp.Expr):
         yield from scalar_refusals(node)
+        for embedded in node.find_all(EmbeddedQuery):
+            yield from _refusals(embedded.tree)
     elif isinstance(node, tuple):
         for part in node:
             yield from _refusals(part)
@@ -170,5 +171,3 @@ def _values(node: object) -> Iterator[Refusal]:
             yield not_yet("RANGE in tuples", node.length.span)
         if node.extent is not Extent.ROWS and isinstance(node.slide, Count):
             yield not_yet("SLIDE in rows without ROWS", node.slide.span)
-    elif isinstance(node, JoinedSource) and node.kind not in (JoinKind.INNER, JoinKind.CROSS):
-        yield not_yet(f"{node.kind.value} JOIN", node.kind_span)

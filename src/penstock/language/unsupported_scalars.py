@@ -29,7 +29,10 @@ ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Is: _TWO | {"negate"},
     exp.Like: _TWO | {"negate"},
     exp.ILike: _TWO | {"negate"},
-    exp.In: frozenset({"this", "expressions"}),
+    exp.In: frozenset({"this", "expressions", "query"}),
+    exp.Exists: frozenset({"this"}),
+    exp.Subquery: frozenset({"this"}),
+    EmbeddedQuery: frozenset({"cql"}),
     exp.Between: frozenset({"this", "low", "high"}),
     exp.Case: frozenset({"this", "ifs", "default"}),
     exp.If: frozenset({"this", "true"}),
@@ -47,7 +50,6 @@ ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Var: frozenset({"this"}),
 }
 _PARTS = frozenset({exp.DataType, exp.Identifier, exp.If, exp.Distinct, exp.Star, exp.Where, exp.Var})
-_QUERIES = (EmbeddedQuery, exp.Subquery, exp.Exists, exp.Any, exp.All)
 _NAMES: dict[type[exp.Expr], str] = {
     exp.Window: "a window function (OVER)",
     exp.WithinGroup: "WITHIN GROUP",
@@ -71,7 +73,6 @@ _NAMES: dict[type[exp.Expr], str] = {
 }
 _SHOWN_ARGUMENTS: dict[tuple[type[exp.Expr], str], str] = {
     (exp.Column, "db"): "a name of more than two parts",
-    (exp.In, "query"): "a subquery in an expression",
     (exp.In, "field"): "IN without brackets",
 }
 
@@ -100,8 +101,6 @@ def scalar_refusals(root: exp.Expr) -> Iterator[Refusal]:
 def _node_refusal(node: exp.Expr) -> Refusal | None:
     """The refusal of the node as such, whatever its arguments."""
     kind = type(node)
-    if isinstance(node, _QUERIES) and node.find(EmbeddedQuery) is not None:
-        return not_yet("a subquery in an expression", _query_span(node))
     if kind not in BINDERS and kind not in _PARTS:
         return not_yet(_NAMES.get(kind, "this expression"), span_of(node))
     misplaced = _misplaced(node)
@@ -110,15 +109,8 @@ def _node_refusal(node: exp.Expr) -> Refusal | None:
 
 def _argument_refusal(node: exp.Expr, key: str, value: object) -> Refusal:
     name = _SHOWN_ARGUMENTS.get((type(node), key), "this form of the expression")
-    if key == "query" and isinstance(value, exp.Expr):
-        return not_yet(name, _query_span(value))
     place = value if isinstance(value, exp.Expr) and key != "db" else node
     return not_yet(name, span_of(place))
-
-
-def _query_span(node: exp.Expr) -> Span:
-    found = node.find(EmbeddedQuery)
-    return span_of(found if found is not None else node)
 
 
 def _misplaced(node: exp.Expr) -> PenstockError | None:

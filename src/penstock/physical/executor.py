@@ -73,12 +73,12 @@ def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter 
 
 @contextmanager
 def _told(step: Step) -> Iterator[None]:
-    """An error of user-defined code tells which queries it stops."""
+    """An error of user-defined code, or of a value that is not one, tells which queries it stops."""
     try:
         yield
     except PenstockError as error:
         queries = ", ".join(sorted(filter(None, step.queries)))
-        if error.code == "P0621" and queries:
+        if error.code in ("P0612", "P0621") and queries:
             first, *rest = error.message.split("\n")
             message = "\n".join([f"query {queries}: {first}", *rest])
             raise PenstockError(error.code, message, hint=error.hint, cause=error.cause) from error.cause
@@ -204,6 +204,8 @@ class StageExecutor:
 
 def cut(elements: Elements, exchange: Exchange, shards: int, sender: int) -> list[tuple[int, Elements]]:
     """`elements` by receiving shard. Rows that lie anyhow go to a shard that the sender's number names."""
+    if exchange.everywhere:
+        return [(shard, elements) for shard in range(shards)]
     if exchange.key is None:
         return [(sender % shards, elements)]
     if not exchange.key or shards == 1:

@@ -20,6 +20,7 @@ from penstock.algebra.scans import Source
 from penstock.algebra.topk import SortKey
 from penstock.expressions.nodes import Expression
 from penstock.physical.lane_plan import LanePlan
+from penstock.types import CALENDAR, TimeDomain
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,8 @@ class TopKSpec(Spec):
 
 @dataclass(frozen=True)
 class JoinSpec(Spec):
-    """left_key, right_key: positions of the equi-join columns; strict: (left, right) may bring negative tuples."""
+    """left_key, right_key: positions of the equi-join columns; strict: (left, right) may bring negative tuples;
+    null_safe: a NULL key joins a NULL key."""
 
     left_key: tuple[int, ...]
     right_key: tuple[int, ...]
@@ -252,6 +254,7 @@ class JoinSpec(Spec):
     note: str = field(default="", compare=False)
     """why the plan has this join, for explain"""
     listed: bool = False
+    null_safe: bool = False
 
     def describe(self) -> dict[str, str]:
         return {"state": join_state(self.strict, self.listed), "chosen": self.note}
@@ -312,6 +315,49 @@ class LookupSpec(Spec):
 
     def describe(self) -> dict[str, str]:
         return {"table": self.table}
+
+
+class Keep(enum.Enum):
+    """What becomes of a tuple that has a partner, and of one that has none."""
+
+    MATCHED = "with a partner"
+    LONE = "without a partner"
+    MARKED = "marked"
+    PADDED = "pairs, or padded"
+
+
+@dataclass(frozen=True)
+class MatchSpec(Spec):
+    """Port 0: tuples; port 1: the same tuples once per partner they have. LONE passes on those without a partner,
+    MARKED all, with a last column that says which. types: of a tuple; single: the scalar subquery that must not have
+    two partners for one tuple, or empty; domain: what its error tells the instant in."""
+
+    types: tuple[pa.DataType, ...]
+    keep: Keep
+    single: str = ""
+    domain: TimeDomain = CALENDAR
+    listed: bool = False
+
+    def describe(self) -> dict[str, str]:
+        return {"keeps": self.keep.value, "state": "copies and partners by tuple"}
+
+
+@dataclass(frozen=True)
+class LookupMatchSpec(Spec):
+    """The partners of a tuple in a static relation that every task holds whole; nothing is stored of the tuples.
+    table_types: of the static relation, whose columns PADDED appends."""
+
+    table: str
+    table_types: tuple[pa.DataType, ...]
+    key: tuple[int, ...]
+    table_key: tuple[int, ...]
+    residual: Expression | None
+    keep: Keep
+    single: str = ""
+    domain: TimeDomain = CALENDAR
+
+    def describe(self) -> dict[str, str]:
+        return {"table": self.table, "keeps": self.keep.value}
 
 
 class StreamMode(enum.Enum):
@@ -389,9 +435,11 @@ class Exchange:
     """How the rows of an edge are cut over the shards of the receiving stage.
 
     key: columns hashed; () sends all to shard 0; None leaves rows where the sender's task number puts them.
+    everywhere: a copy goes to every shard, which only a join with a relation of one row asks for.
     """
 
     key: tuple[int, ...] | None
+    everywhere: bool = False
 
 
 @dataclass(frozen=True)

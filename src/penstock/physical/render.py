@@ -73,6 +73,8 @@ def _edge(step: Step, edge: Input | None) -> tuple[tuple[str, str], ...]:
 
 
 def _key(step: Step, exchange: Exchange) -> str:
+    if exchange.everywhere:
+        return "every shard"
     if exchange.key is None:
         return "any shard"
     return "shuffle by (" + ", ".join(step.names[i] for i in exchange.key) + ")" if exchange.key else "one shard"

@@ -16,6 +16,7 @@ from penstock.testing.choices import Choices, seeded_choices
 from penstock.testing.flavours import FLAVOURS, Flavour
 from penstock.testing.generated_relations import Column, Relations, Table
 from penstock.testing.random_aggregates import ordered_aggregate, plain_aggregate
+from penstock.testing.random_matching import Matching
 from penstock.testing.random_windows import row_window, time_window
 from penstock.testing.samples import STATEMENTS as SAMPLES
 from penstock.testing.set_queries import first_rows, set_operations
@@ -174,7 +175,7 @@ class _Maker(Relations):
             text = f"{text} UNION ALL {other}"
         elif self.choices.chance(self.flavour.sets) and not any(c.type == ROUGH for c in columns):
             text = set_operations(self.choices, text, lambda: self.select(columns, False, depth)[0])
-        elif r2s and self.choices.chance(20):
+        elif r2s and self.choices.chance(20) and "SELECT" not in text.removeprefix("SELECT").partition(" FROM ")[0]:
             verb = "SELECT DISTINCT " if text.startswith("SELECT DISTINCT ") else "SELECT "
             items, _, rest = text.removeprefix(verb).partition(" FROM ")
             return f"{verb}{r2s}({items}) FROM {rest}", columns, True
@@ -213,7 +214,9 @@ class _Maker(Relations):
         if not many and self.choices.chance(self.flavour.join):
             more, right = source()
             condition = self.join_condition(scope, more)
-            if condition and self.choices.chance(50):
+            if self.choices.chance(self.flavour.outer):
+                from_text = f"{from_text} {Matching(self).outer_join(scope, more, right, condition)}"
+            elif condition and self.choices.chance(50):
                 from_text = f"{from_text} JOIN {right} ON {condition}"
             else:
                 from_text, where = f"{from_text}, {right}", where + ([condition] if condition else [])
@@ -221,6 +224,8 @@ class _Maker(Relations):
         scope = scope + beside
         if self.choices.chance(30):
             where.append(self.predicate(scope))
+        if self.choices.chance(self.flavour.subquery):
+            where.append(Matching(self).condition(scope, depth))
         tail = f" WHERE {' AND '.join(where)}" if where else ""
         if wanted is None and self.choices.chance(self.flavour.group):
             items, columns, group = self.grouped(scope, rough)
@@ -319,6 +324,8 @@ class _Maker(Relations):
         if wanted is None:
             count = self.choices.integer(1, 3)
             chosen = [self.expression(scope) for _ in range(count)]
+            if self.choices.chance(self.flavour.subquery // 3):
+                chosen.append(Matching(self).value(scope))
         else:
             chosen = [self.of_type(scope, column.type) for column in wanted]
         columns = tuple(Column(f"c{i}", type_) for i, (_, type_) in enumerate(chosen))
@@ -347,6 +354,10 @@ class _Maker(Relations):
         tail = f" GROUP BY {', '.join(text for text, _ in keys)}" if keys else ""
         if self.choices.chance(20):
             tail += f" HAVING COUNT(*) {self.choices.pick(('> 1', '< 2', '= 0'))}"
+        elif (plain := tuple(Column(*key) for key in keys if key in [(c.name, c.type) for c in scope])) and (
+            self.choices.chance(self.flavour.subquery // 2)
+        ):
+            tail += f" HAVING {Matching(self).condition(plain, 1)}"
         return [f"{text} AS c{i}" for i, (text, _) in enumerate(chosen)], columns, tail
 
     def aggregate(self, scope: tuple[Column, ...], rough: bool) -> tuple[str, str]:
@@ -360,6 +371,10 @@ class _Maker(Relations):
         else:
             return plain_aggregate(self.choices, scope, loose, lambda: self.predicate(scope))
         return (f"{call} FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else call), type_
+
+    def comparable(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> list[tuple[str, str]]:
+        """Names of two columns, one of each side, that have one type with an order."""
+        return [(a.name, b.name) for a in left for b in right if a.type == b.type and a.type in COMPARED]
 
     def predicate(self, scope: tuple[Column, ...]) -> str:
         column = self.choices.pick(scope)

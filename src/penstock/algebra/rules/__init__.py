@@ -17,9 +17,11 @@ from penstock.algebra.rules.fold_constants import fold_constants
 from penstock.algebra.rules.form_multi_joins import form_multi_joins
 from penstock.algebra.rules.merge_projections import merge_projections
 from penstock.algebra.rules.merge_selections import merge_selections
+from penstock.algebra.rules.outer_join_to_join import outer_join_to_join
 from penstock.algebra.rules.prune_columns import prune_columns
 from penstock.algebra.rules.push_selection_below_window import push_selection_below_window
 from penstock.algebra.rules.push_selection_into_nrr_join import push_selection_into_nrr_join
+from penstock.algebra.rules.push_selection_into_preserved_side import push_selection_into_preserved_side
 from penstock.algebra.rules.push_selection_through_aggregate import push_selection_through_aggregate
 from penstock.algebra.rules.push_selection_through_distinct import push_selection_through_distinct
 from penstock.algebra.rules.push_selection_through_except_intersect import push_selection_through_except_intersect
@@ -71,6 +73,8 @@ RULES: tuple[Rule, ...] = (
     Rule("push_selection_through_distinct", push_selection_through_distinct),
     Rule("push_selection_through_except_intersect", push_selection_through_except_intersect),
     Rule("push_selection_through_aggregate", push_selection_through_aggregate),
+    Rule("outer_join_to_join", outer_join_to_join),
+    Rule("push_selection_into_preserved_side", push_selection_into_preserved_side),
     Rule("selection_into_join", selection_into_join),
     Rule("split_join_condition", split_join_condition),
     Rule("compute_join_keys", compute_join_keys),

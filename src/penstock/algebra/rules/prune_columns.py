@@ -12,6 +12,7 @@ from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.arrival import in_arrival_order
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
+from penstock.algebra.matching import OuterJoin, SemiJoin
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.nonretroactive import NRRJoin
@@ -162,6 +163,37 @@ def _join(node: Join | NRRJoin, needed: frozenset[int]) -> _Pruned:
     equal = tuple((left.place[i], right.place[j]) for i, j in node.equal)
     residual = None if node.residual is None else remap(node.residual, lambda i: place[i])
     return _Pruned(replace(node, left=left.node, right=right.node, equal=equal, residual=residual), place)
+
+
+@_prune.register
+def _semi_join(node: SemiJoin, needed: frozenset[int]) -> _Pruned:
+    width = len(node.left.schema)
+    read = columns_of(node.residual) if node.residual is not None else frozenset()
+    left = _narrow(node.left, frozenset(i for i in needed | read if i < width) | {i for i, _ in node.equal})
+    right = _narrow(node.right, frozenset(i - width for i in read if i >= width) | {j for _, j in node.equal})
+    made = _rejoined(node, left, right)
+    return _Pruned(made, dict(left.place) | {width: len(left.node.schema)})  # the mark stands last
+
+
+@_prune.register
+def _outer_join(node: OuterJoin, needed: frozenset[int]) -> _Pruned:
+    width = len(node.left.schema)
+    read = needed | (columns_of(node.residual) if node.residual is not None else frozenset())
+    left = _narrow(node.left, frozenset(i for i in read if i < width) | {i for i, _ in node.equal})
+    right = _narrow(node.right, frozenset(i - width for i in read if i >= width) | {j for _, j in node.equal})
+    offset = len(left.node.schema)
+    place = dict(left.place) | {width + i: offset + new for i, new in right.place.items()}
+    return _Pruned(_rejoined(node, left, right), place)
+
+
+def _rejoined(node: SemiJoin | OuterJoin, left: _Pruned, right: _Pruned) -> SemiJoin | OuterJoin:
+    """`node` over pruned inputs."""
+    width, offset = len(node.left.schema), len(left.node.schema)
+    equal = tuple((left.place[i], right.place[j]) for i, j in node.equal)
+    residual = node.residual
+    if residual is not None:
+        residual = remap(residual, lambda i: left.place[i] if i < width else offset + right.place[i - width])
+    return replace(node, left=left.node, right=right.node, equal=equal, residual=residual)
 
 
 @_prune.register

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TypeAlias
 
+from sqlglot import exp
+
 from penstock.algebra.query import Query, SinkSpec
 from penstock.errors import PenstockError, nearest
 from penstock.expressions.user import REGISTERED, signature
@@ -16,7 +18,7 @@ from penstock.language.binder.functions import bind_function, check_volatile
 from penstock.language.binder.nonretroactive import refuse_unjoined
 from penstock.language.binder.queries import QueryBinder
 from penstock.language.catalog import Catalog, Row, View
-from penstock.language.queries import Name, NamedSource, QueryTree
+from penstock.language.queries import EmbeddedQuery, Name, NamedSource, QueryTree
 from penstock.language.statements import (
     BareQuery,
     CreateFunction,
@@ -269,5 +271,7 @@ def _names_read(tree: QueryTree) -> Iterator[Name]:
             yield part.name
         elif isinstance(part, tuple):
             todo.extend(part)
+        elif isinstance(part, exp.Expr):
+            todo.extend(embedded.tree for embedded in part.find_all(EmbeddedQuery))
         elif is_dataclass(part):
             todo.extend(getattr(part, f.name) for f in fields(part))

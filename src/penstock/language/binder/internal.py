@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from penstock.algebra import Algebra, Internal
-from penstock.algebra.internal import what_forbids_internal
+from penstock.algebra import Algebra, Internal, OuterJoin, SemiJoin
+from penstock.algebra.internal import reaches_internal, what_forbids_internal
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.results import has_lives
 from penstock.language.binder.context import Context
-from penstock.language.binder.sources import Inputs
+from penstock.language.binder.inputs import Inputs
 from penstock.language.text import Span
+from penstock.tree import walk
 
 _HINT = "make a view of the SELECT with the INTERNAL window: it is a stream, which can take a window of its own"
 
@@ -37,3 +38,11 @@ def refuse_internal(operator: str, inputs: Inputs | None, span: Span, context: C
     members = inputs.members if inputs is not None else ()
     place = next((member.internal for member in members if member.internal is not None), span)
     context.fail("P0310", f"INTERNAL under {operator}: its results would have to expire", place, _HINT)
+
+
+def refuse_partners(node: Algebra, inputs: Inputs, span: Span, context: Context) -> None:
+    """Fails with P0310 where an outer join, IN or EXISTS has results of INTERNAL windows on a side."""
+    for found in walk(node):
+        if isinstance(found, SemiJoin | OuterJoin) and any(reaches_internal(side) for side in found.inputs):
+            what = "an outer join" if isinstance(found, OuterJoin) else "IN or EXISTS"
+            refuse_internal(what, inputs, span, context)

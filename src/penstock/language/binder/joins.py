@@ -2,22 +2,34 @@
 
 An equality of one expression of the left with one of the right becomes a pair of the equi-join; a side that is no plain
 column is computed by a projection below. Everything else that spans two inputs is the join's residual; what spans one
-stays above, for the optimizer's push-down.
+stays above, for the optimizer's push-down. Outer and semi-joins take their own conditions apart in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from penstock.algebra import Algebra, Join, NRRJoin, Project, Select, is_nrr
+from penstock.algebra import (
+    Algebra,
+    Join,
+    NRRJoin,
+    OuterJoin,
+    OuterKind,
+    Project,
+    Select,
+    SemiJoin,
+    SemiKind,
+    is_nrr,
+)  # fmt: skip
+from penstock.algebra.join import Pairs
 from penstock.algebra.nodes import common_domain
-from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjunction, conjuncts, remap
+from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjunction, conjuncts, remap
 from penstock.expressions.text import to_sql
 from penstock.language.binder.context import Context
+from penstock.language.binder.inputs import Input, Inputs
 from penstock.language.binder.nonretroactive import attach
-from penstock.language.binder.sources import Input, Inputs
 from penstock.types import Field
 
 
@@ -28,7 +40,7 @@ def build_joins(inputs: Inputs, where: Expression | None, context: Context) -> A
         found = attach(inputs.members, conditions, partial(join_two, kind=NRRJoin), context)
         node = _left_deep(found.members, found.conditions, context)
         fields = tuple(f for member in inputs.members for f in member.node.schema)
-        return node if found.place == sorted(found.place) else Project(node, _columns(node, found.place), fields)
+        return node if found.place == sorted(found.place) else Project(node, columns(node, found.place), fields)
     return _left_deep(inputs.members, conditions, context)
 
 
@@ -75,19 +87,79 @@ class _Side:
             return self.node
         names = self.node.schema.names
         fields = tuple(Field(to_sql(e, names), e.type) for e in self.computed)
-        columns = _columns(self.node, range(self.width))
-        return Project(self.node, (*columns, *self.computed), self.node.schema.fields + fields)
+        kept = columns(self.node, range(self.width))
+        return Project(self.node, (*kept, *self.computed), self.node.schema.fields + fields)
 
 
 def join_two(
     left: Algebra, right: Algebra, conditions: list[Expression], kind: type[Join] | type[NRRJoin] = Join
 ) -> Algebra:
     """The join of two inputs over the columns of both, the right ones behind the left ones."""
+    keyed = _keyed(left, right, conditions)
+    node: Algebra = kind(keyed.left, keyed.right, keyed.equal, keyed.residual)
+    return keyed.without_keys(node, [*range(keyed.width), *keyed.right_places])
+
+
+def outer_join(
+    left: Algebra, right: Algebra, conditions: tuple[Expression, ...], kind: OuterKind, single: str = ""
+) -> Algebra:
+    """The outer join under all `conditions`, over the columns of left and right. single: as in `OuterJoin`."""
+    if kind is OuterKind.LEFT:
+        right, conditions = _pushed_right(left, right, conditions)
+    keyed = _keyed(left, right, conditions)
+    if single and any(key <= {j for _, j in keyed.equal} for key in keyed.right.keys):
+        single = ""  # a key says that there is one partner at most
+    node = OuterJoin(keyed.left, keyed.right, keyed.equal, keyed.residual, kind, single)
+    return keyed.without_keys(node, [*range(keyed.width), *keyed.right_places])
+
+
+def semi_join(left: Algebra, right: Algebra, conditions: tuple[Expression, ...], kind: SemiKind) -> Algebra:
+    """The semi-join under all `conditions`, over the columns of left, and the mark."""
+    right, conditions = _pushed_right(left, right, conditions)
+    keyed = _keyed(left, right, conditions)
+    node = SemiJoin(keyed.left, keyed.right, keyed.equal, keyed.residual, kind)
+    mark = [len(keyed.left.schema)] if kind is SemiKind.MARK else []
+    return keyed.without_keys(node, [*range(keyed.width), *mark])
+
+
+def _pushed_right(
+    left: Algebra, right: Algebra, conditions: tuple[Expression, ...]
+) -> tuple[Algebra, tuple[Expression, ...]]:
+    """What only the right side decides, decides who may be a partner."""
+    width = len(left.schema)
+    mine = tuple(c for c in conditions if columns_of(c) and min(columns_of(c)) >= width)
+    predicate = conjunction(tuple(remap(c, lambda i: i - width) for c in mine))
+    rest = tuple(c for c in conditions if c not in mine)
+    return (Select(right, predicate) if predicate is not None else right), rest
+
+
+@dataclass(frozen=True)
+class _Keyed:
+    """Two inputs with their key columns computed. width: of the left input without them."""
+
+    left: Algebra
+    right: Algebra
+    equal: Pairs
+    residual: Expression | None
+    width: int
+    right_places: range
+    """where the right input's own columns stand in left + right"""
+
+    def without_keys(self, node: Algebra, kept: list[int]) -> Algebra:
+        """`node` with its columns `kept` only."""
+        if kept == list(range(len(node.schema))):
+            return node
+        return Project(node, columns(node, kept), tuple(node.schema[i] for i in kept))
+
+
+def _keyed(left: Algebra, right: Algebra, conditions: Iterable[Expression]) -> _Keyed:
     one, other = _Side(left, []), _Side(right, [])
     equal: list[tuple[int, int]] = []
     residual: list[Expression] = []
     for condition in conditions:
         pair = _equality(condition, one.width)
+        if isinstance(condition, Literal) and condition.value is True:
+            continue
         if pair is None:
             residual.append(condition)
         elif (keys := (one.key(pair[0]), other.key(pair[1]))) not in equal:
@@ -95,11 +167,8 @@ def join_two(
     extra = len(one.computed)
     width = one.width
     moved = [remap(c, lambda i: i if i < width else i + extra) for c in residual]
-    node: Algebra = kind(one.projected(), other.projected(), tuple(equal), conjunction(tuple(moved)))
-    if not extra and not other.computed:
-        return node
-    kept = [*range(width), *range(width + extra, width + extra + other.width)]
-    return Project(node, _columns(node, kept), tuple(node.schema[i] for i in kept))
+    places = range(width + extra, width + extra + other.width)
+    return _Keyed(one.projected(), other.projected(), tuple(equal), conjunction(tuple(moved)), width, places)
 
 
 def _equality(condition: Expression, width: int) -> tuple[Expression, Expression] | None:
@@ -117,5 +186,5 @@ def _equality(condition: Expression, width: int) -> tuple[Expression, Expression
     return first, remap(second, lambda i: i - width)
 
 
-def _columns(node: Algebra, positions: range | list[int]) -> tuple[Column, ...]:
+def columns(node: Algebra, positions: Iterable[int]) -> tuple[Column, ...]:
     return tuple(Column(node.schema[i].type, i, node.schema[i].name) for i in positions)

@@ -9,7 +9,7 @@ from penstock.algebra import Algebra, is_elementwise, is_nrr, unjoined
 from penstock.algebra.nodes import common_domain
 from penstock.expressions.nodes import Expression, columns_of, remap
 from penstock.language.binder.context import Context
-from penstock.language.binder.sources import Input
+from penstock.language.binder.inputs import Input
 from penstock.language.text import Span
 
 _HINT = "declare it without NON RETROACTIVE to use it as any other relation"

@@ -10,10 +10,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from penstock.expressions.functions import build_cast
-from penstock.expressions.nodes import Expression, Literal
+from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Refused
 from penstock.language.binder.scalars import Binding, ScalarBinder, name_of
+from penstock.language.binder.subqueries import Subqueries, embedded_tree
 from penstock.language.dialect import Cql, span_of
+from penstock.language.queries import EmbeddedQuery
+from penstock.language.text import Span
 from penstock.types import parse_type
 
 
@@ -30,7 +33,8 @@ def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
         return replace(binder, aliases={}).bind(aliased)
     entry = binder.scope.resolve(name, qualifier, binder.context)
     column = entry.column()
-    binder.places.append((column, span_of(node)))
+    if isinstance(column, Column):
+        binder.places.append((column, span_of(node)))
     return column
 
 
@@ -127,10 +131,29 @@ def _not_same(binder: ScalarBinder, node: exp.Expr) -> Expression:
 
 
 def _in(binder: ScalarBinder, node: exp.Expr) -> Expression:
-    if node.args.get("query") is not None:
-        binder.bind(node.this)
-        raise Refused  # unsupported.py has said why
+    query = node.args.get("query")
+    if query is not None:
+        operand = binder.bind(node.this)
+        tree, span = embedded_tree(query), span_of(query)
+        found = _subqueries(binder, span)
+        return found.contains(operand, tree, span, lambda one, other: binder.call("EQ", node, [one, other]))
     return binder.call("IN", node, binder.bind_all([node.this, *node.expressions]))
+
+
+def _exists(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    return _subqueries(binder, span_of(node)).exists(embedded_tree(node), span_of(node))
+
+
+def _scalar_subquery(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    return _subqueries(binder, span_of(node)).scalar(embedded_tree(node), span_of(node))
+
+
+def _subqueries(binder: ScalarBinder, span: Span) -> Subqueries:
+    found = binder.inner_subqueries if binder.inside else binder.subqueries
+    if found is None:
+        hint = "it stands in WHERE, HAVING and the select list; a view or a query in FROM may compute the value"
+        binder.context.fail("P0312", "a subquery may not stand here", span, hint)
+    return found
 
 
 def _between(binder: ScalarBinder, node: exp.Expr) -> Expression:
@@ -193,6 +216,9 @@ OPERATORS: Mapping[type[exp.Expr], Binding] = {
     exp.Or: _chain("OR"),
     exp.Is: _is,
     exp.In: _in,
+    exp.Exists: _exists,
+    exp.Subquery: _scalar_subquery,
+    EmbeddedQuery: _scalar_subquery,
     exp.Between: _between,
     exp.Like: _like("LIKE"),
     exp.ILike: _like("ILIKE"),

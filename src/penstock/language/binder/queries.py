@@ -5,21 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.algebra import Algebra, Distinct, Project
-from penstock.algebra import Select as Selection
+from penstock.algebra import Algebra, Distinct, Project, Window, WindowKind
 from penstock.algebra.internal import reaches_internal
 from penstock.expressions.coercion import cast_to
-from penstock.expressions.nodes import Column, Expression
+from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
 from penstock.language.binder.calls import called_aggregate
+from penstock.language.binder.clauses import Clauses, Correlated, Output
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
-from penstock.language.binder.grouping import Grouping
-from penstock.language.binder.internal import collected, refuse_internal
+from penstock.language.binder.inputs import Inputs
+from penstock.language.binder.internal import collected, refuse_internal, refuse_partners
 from penstock.language.binder.joins import build_joins
+from penstock.language.binder.placeholders import attached_in, reads_outer
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.setops import bind_set
 from penstock.language.binder.sorting import (
@@ -34,6 +36,7 @@ from penstock.language.binder.sorting import (
 )
 from penstock.language.binder.sources import SourceBinder, as_stream
 from penstock.language.binder.streams import to_stream
+from penstock.language.binder.subqueries import Applied, Inner, Subqueries
 from penstock.language.catalog import Catalog, View
 from penstock.language.dialect import span_of
 from penstock.language.printer import scalar_text
@@ -51,24 +54,19 @@ from penstock.language.queries import (
 from penstock.language.text import Span
 from penstock.types import Field
 
-
-@dataclass(frozen=True)
-class _Output:
-    """A column of a select list; places: where the columns it reads stand."""
-
-    name: str
-    expression: Expression
-    span: Span
-    places: list[tuple[Column, Span]]
+#: A select list, the sort keys over its columns, and how many of these are not there for the keys alone.
+Projected: TypeAlias = tuple[Algebra, list[Expression], int]
 
 
 @dataclass(frozen=True)
 class QueryBinder:
-    """Binds query trees. views: those of WITH clauses around; outer: the columns of an enclosing query."""
+    """Binds query trees. views: those of WITH clauses around; enclosing: the columns of the query around a subquery,
+    which it may read; outer: those further out or beside, which it may not."""
 
     context: Context
     views: dict[str, View] = field(default_factory=dict)
     outer: tuple[Entry, ...] = ()
+    enclosing: tuple[Entry, ...] = ()
 
     def root(self, tree: QueryTree) -> Algebra:
         """A whole query, with the default of LANGUAGE 4.3. Raises Refused with the errors noted."""
@@ -110,19 +108,23 @@ class QueryBinder:
 
     def _select(self, tree: Select, order: SortedQuery | None = None, limits: Limits | None = None) -> Algebra:
         """order: the ORDER BY ... LIMIT around, which sees the columns of FROM; limits: what it comes to."""
-        if tree.source is None:
-            raise Refused
-        inputs = SourceBinder(self.context, self._nested, self.views, self.outer).bind(tree.source)
-        scope = Scope(inputs.entries, self.outer)
-        context = self.context
+        inputs, scope = self._inputs(tree)
         # Every clause is bound, so that each tells its errors; then the first Refused counts.
-        condition = tree.where
-        where = context.attempt(lambda: self._where(condition, scope, tree))
-        node = context.attempt(lambda: build_joins(inputs, where, context))
-        projected, keys, width = self._project(tree, scope, node if node is not None else inputs.members[0].node, order)
-        if node is None or (where is None and condition is not None):
+        rows = self.context.attempt(lambda: self._rows(tree, inputs, scope))
+        clauses = self._clauses(tree, scope, order)
+        projected = self._project(tree, clauses, rows[0] if rows else inputs.members[0].node, order)
+        if rows is None:
             raise Refused
+        return self._finished(tree, inputs, projected, order, limits)
+
+    def _finished(
+        self, tree: Select, inputs: Inputs, made: Projected, order: SortedQuery | None = None,
+        limits: Limits | None = None,
+    ) -> Algebra:  # fmt: skip
+        context = self.context
+        projected, keys, width = made
         projected = collected(projected, inputs, context)
+        refuse_partners(projected, inputs, tree.span, context)
         if tree.distinct:
             if reaches_internal(projected):
                 refuse_internal("DISTINCT", inputs, tree.span, context)
@@ -131,63 +133,117 @@ class QueryBinder:
             projected = first_rows(order, projected, keys, width, limits or NO_LIMITS)
         return self._to_stream(tree.wrapped, projected) if tree.wrapped is not None else projected
 
-    def _where(self, condition: exp.Expr | None, scope: Scope, tree: Select) -> Expression | None:
+    def _inputs(self, tree: Select) -> tuple[Inputs, Scope]:
+        if tree.source is None:
+            raise Refused
+        beside = self.enclosing + self.outer
+        inputs = SourceBinder(self.context, self._nested, self.views, beside).bind(tree.source)
+        return inputs, Scope(inputs.entries, self.outer, self.enclosing)
+
+    def _subqueries(self, scope: Scope) -> Subqueries:
+        """A collector for the subqueries of one clause; they may read this query's columns, not those around it."""
+        beside = self.enclosing + self.outer
+
+        def bind(nested: QueryTree, entries: tuple[Entry, ...]) -> Inner:
+            return QueryBinder(self.context, self.views, beside, entries).subquery(nested)
+
+        return Subqueries(self.context, scope.entries, bind)
+
+    def _rows(self, tree: Select, inputs: Inputs, scope: Scope) -> tuple[Algebra, tuple[Expression, ...]]:
+        """The relation that FROM and WHERE give, and the conditions that also read the query around it."""
+        subqueries = self._subqueries(scope)
+        condition = tree.where
+        where = self.context.attempt(lambda: self._where(condition, scope, subqueries))
+        parts = () if where is None else conjuncts(where)
+        plain = conjunction(tuple(p for p in parts if not attached_in(p) and not reads_outer(p)))
+        node = self.context.attempt(lambda: build_joins(inputs, plain, self.context))
+        if node is None or (where is None and condition is not None):
+            raise Refused
+        applied = Applied(node, subqueries)
+        applied.keep([p for p in parts if attached_in(p) and not reads_outer(p)])
+        correlated = tuple(applied.resolved(p) for p in parts if reads_outer(p))
+        return applied.node, correlated
+
+    def _where(self, condition: exp.Expr | None, scope: Scope, subqueries: Subqueries) -> Expression | None:
         if condition is None:
             return None
-        return ExpressionBinder(scope, self.context, "WHERE").predicate(condition, "WHERE")
+        binder = ExpressionBinder(scope, self.context, "WHERE", subqueries=subqueries)
+        return binder.predicate(condition, "WHERE")
 
-    def _project(
-        self, tree: Select, scope: Scope, node: Algebra, order: SortedQuery | None
-    ) -> tuple[Algebra, list[Expression], int]:
-        """The select list over `node`, grouped where the query is; the sort keys over its columns, of which those
-        behind the given number are there for the keys alone."""
+    def _clauses(self, tree: Select, scope: Scope, order: SortedQuery | None = None) -> Clauses:
+        """The select list, GROUP BY, HAVING and ORDER BY, bound."""
         context = self.context
-        items = context.attempt(lambda: self._items(tree.items, scope))
+        within, behind = self._subqueries(scope), self._subqueries(scope)
+        items = context.attempt(lambda: self._items(tree.items, scope, within, behind))
         aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
         grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order, context.catalog)
-        binder = ExpressionBinder(scope, context, None, aliases)
+        binder = ExpressionBinder(scope, context, None, aliases, subqueries=behind, inner_subqueries=within)
         group = context.attempt(lambda: self._group(tree, scope, aliases, binder.places))
         having_tree = tree.having
         having = context.attempt(lambda: binder.predicate(having_tree, "HAVING")) if having_tree is not None else None
         if items is None or group is None or (having_tree is not None and having is None):
             raise Refused
         outputs = [(item.name, item.expression) for item in items]
-        sorter = ExpressionBinder(scope, context, None, outputs=outputs, places=binder.places)
+        sorter = ExpressionBinder(
+            scope, context, None, outputs=outputs, places=binder.places, subqueries=behind, inner_subqueries=within
+        )
         keys = [] if order is None else bind_keys(order, outputs, sorter)
         binder.places.extend(place for item in items for place in item.places)
-        expressions = [item.expression for item in items]
-        if grouped:
-            grouping = Grouping(binder, group)
-            lifted = context.attempt(
-                lambda: context.each(lambda item: grouping.lift(item.expression, item.span), items)
-            )
-            condition = None
-            if having is not None and having_tree is not None:
-                condition = grouping.lift(having, span_of(having_tree))
-            if lifted is None:
-                raise Refused
-            expressions = lifted
-            spans = [] if order is None else [span_of(key.value) for key in order.order]
-            keys = context.each(lambda pair: grouping.lift(*pair), zip(keys, spans, strict=True))
-            node = grouping.build(node)
-            if condition is not None:
-                node = Selection(node, condition)
-        fields = tuple(Field(item.name, e.type) for item, e in zip(items, expressions, strict=True))
-        width = len(fields)
-        keys, hidden = place_keys(keys, expressions, order if tree.distinct else None, context)
+        span = tree.span if having_tree is None else span_of(having_tree)
+        return Clauses(binder, items, group if grouped else None, having, span, within, behind, keys)
+
+    def _project(self, tree: Select, clauses: Clauses, node: Algebra, order: SortedQuery | None = None) -> Projected:
+        """The select list over `node`, grouped where the query is; the sort keys over its columns, of which those
+        behind the given number are there for the keys alone."""
+        if clauses.group is None:
+            applied = Applied(node, clauses.behind)
+            items, keys = [item.expression for item in clauses.items], clauses.keys
+        else:
+            grouped = clauses.grouped(node, ())
+            applied = Applied(grouped.node, clauses.behind, grouped.lift)
+            applied.keep(grouped.having)
+            items, keys = grouped.items, grouped.keys
+        expressions = [applied.resolved(item) for item in items]
+        resolved = [applied.resolved(key) for key in keys]
+        fields = clauses.fields()
+        placed, hidden = place_keys(resolved, expressions, order if tree.distinct else None, self.context)
         extra = tuple(Field(f"order {i + 1}", e.type) for i, e in enumerate(hidden))
-        return Project(node, (*expressions, *hidden), fields + extra), keys, width
+        return Project(applied.node, (*expressions, *hidden), fields + extra), placed, len(fields)
 
-    def _items(self, items: Iterable[Item], scope: Scope) -> list[_Output]:
-        return [output for found in self.context.each(lambda i: self._item(i, scope), items) for output in found]
+    # --- subqueries
 
-    def _item(self, item: Item, scope: Scope) -> list[_Output]:
+    def subquery(self, tree: QueryTree) -> Inner:
+        """A query in an expression, as rows that the query around is joined with."""
+        if not isinstance(tree, Select):
+            beside = self.enclosing + self.outer
+            return _uncorrelated(QueryBinder(self.context, self.views, beside).bind(tree))
+        inputs, scope = self._inputs(tree)
+        rows = self.context.attempt(lambda: self._rows(tree, inputs, scope))
+        clauses = self._clauses(tree, scope)
+        if rows is None:
+            raise Refused
+        node, conditions = rows
+        if not conditions and not clauses.read_outer():
+            return _uncorrelated(self._finished(tree, inputs, self._project(tree, clauses, node)))
+        if tree.wrapped is not None:
+            hint = "leave it out: the subquery is a relation at every instant"
+            message = f"{tree.wrapped.operator.value} in a subquery that reads the query around it"
+            self.context.fail("P0312", message, tree.wrapped.span, hint)
+        if any(member.internal is not None for member in inputs.members):
+            refuse_internal("a subquery that reads the query around it", inputs, tree.span, self.context)
+        return Correlated(self.context, tree, clauses).bind(node, conditions)
+
+    def _items(self, items: Iterable[Item], scope: Scope, within: Subqueries, behind: Subqueries) -> list[Output]:
+        bind = lambda item: self._item(item, scope, within, behind)  # noqa: E731
+        return [output for found in self.context.each(bind, items) for output in found]
+
+    def _item(self, item: Item, scope: Scope, within: Subqueries, behind: Subqueries) -> list[Output]:
         value = item.value
         if isinstance(value, Star):
             entries = scope.star(value.qualifier, value.span, self.context)
-            columns = [(e.name, e.column()) for e in entries]
-            return [_Output(name, column, value.span, [(column, value.span)]) for name, column in columns]
-        binder = ExpressionBinder(scope, self.context)
+            columns = [(e.name, Column(e.type, e.index, e.name)) for e in entries]
+            return [Output(name, column, value.span, [(column, value.span)]) for name, column in columns]
+        binder = ExpressionBinder(scope, self.context, subqueries=behind, inner_subqueries=within)
         bound = binder.bind(value)
         if pa.types.is_null(bound.type):
             bound = cast_to(bound, pa.string())  # a bare NULL is a column too
@@ -195,7 +251,7 @@ class QueryBinder:
             name = item.alias.text
         else:
             name = bound.name if isinstance(bound, Column) and isinstance(value, exp.Column) else display_name(value)
-        return [_Output(name, bound, span_of(value), binder.places)]
+        return [Output(name, bound, span_of(value), binder.places)]
 
     def _group(
         self, tree: Select, scope: Scope, aliases: dict[str, exp.Expr], places: list[tuple[Column, Span]]
@@ -237,6 +293,12 @@ class QueryBinder:
         if limits is None:
             raise Refused
         return node
+
+
+def _uncorrelated(node: Algebra) -> Inner:
+    if node.is_stream:
+        node = Window(node, WindowKind.UNBOUNDED)
+    return Inner(node, tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema)))
 
 
 def _has_aggregate(tree: Select, order: SortedQuery | None, catalog: Catalog) -> bool:

@@ -13,6 +13,7 @@ from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.scope import Scope
+from penstock.language.binder.subqueries import Subqueries
 from penstock.language.dialect import span_of
 from penstock.language.queries import Name
 from penstock.language.text import Span
@@ -27,6 +28,7 @@ class ScalarBinder:
 
     aggregates: where an aggregate may stand, None; else where we are, for the message (`WHERE`).
     aliases: select-list expressions that a name may mean when no column has it (GROUP BY, HAVING).
+    subqueries: collects those in the expression; None where none may stand; inner_subqueries: those inside aggregates.
     outputs: bound select-list columns that a name means before any column of the scope (ORDER BY).
     places: where each bound Column stands, by identity, so that grouping can point at it; inside: within an aggregate.
     """
@@ -37,6 +39,8 @@ class ScalarBinder:
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
     places: list[tuple[Column, Span]] = field(default_factory=list)
     inside: bool = False
+    subqueries: Subqueries | None = None
+    inner_subqueries: Subqueries | None = None
     outputs: Sequence[tuple[str, Expression]] = ()
     #: kind of node -> how it is bound; filled in by `expressions.py`.
     table: ClassVar[Mapping[type[exp.Expr], Binding]] = {}

@@ -10,8 +10,9 @@ from typing import NoReturn
 import pyarrow as pa
 
 from penstock.errors import nearest
-from penstock.expressions.nodes import Column
+from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.context import Context
+from penstock.language.binder.placeholders import OuterColumn
 from penstock.language.queries import Name
 from penstock.language.text import Span
 
@@ -28,7 +29,7 @@ class Role(enum.Enum):
 class Entry:
     """A column in sight: its position in the row, and the alias of the source it comes from.
 
-    merged: the right-hand column of a USING join: seen by its qualified name only.
+    merged: the right-hand column of a USING join: seen by its qualified name only; outer: of the query around.
     """
 
     index: int
@@ -36,19 +37,22 @@ class Entry:
     type: pa.DataType
     qualifier: str | None = None
     merged: bool = False
+    outer: bool = False
     role: Role = Role.RELATION
 
-    def column(self) -> Column:
-        return Column(self.type, self.index, self.name)
+    def column(self) -> Expression:
+        kind = OuterColumn if self.outer else Column
+        return kind(self.type, self.index, self.name)
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The columns in sight, in the order `*` gives them. outer: those of the enclosing query, which a correlated
-    query could mean."""
+    """The columns in sight, in the order `*` gives them. enclosing: those of the query around, which a subquery may
+    read; outer: those further out or beside, which it may not."""
 
     entries: tuple[Entry, ...]
     outer: tuple[Entry, ...] = ()
+    enclosing: tuple[Entry, ...] = ()
 
     def shifted(self, by: int) -> tuple[Entry, ...]:
         return tuple(replace(e, index=e.index + by) for e in self.entries)
@@ -68,6 +72,8 @@ class Scope:
     def resolve(self, name: Name, qualifier: Name | None, context: Context) -> Entry:
         """The one column that the name means. Fails with P0201, P0202 or P0205."""
         found = _matching(self.entries, name, qualifier)
+        if not found and not (qualifier is not None and any(qualifier.matches(q) for q in self.qualifiers())):
+            found = [replace(e, outer=True) for e in _matching(self.enclosing, name, qualifier)]
         if len(found) != 1:
             self._refuse(found, name, qualifier, context)
         return found[0]
@@ -79,7 +85,8 @@ class Scope:
             hint = "say " + " or ".join(owners) if len(set(owners)) > 1 else "give the columns different names with AS"
             context.fail("P0205", f"{name.text} can mean several columns", span, hint)
         if _matching(self.outer, name, qualifier):
-            context.fail("P0901", "a correlated query in FROM is not supported yet", span)
+            hint = "a subquery reads the query right around it, in its WHERE; a query in FROM reads no other"
+            context.fail("P0312", f"{name.text} of an outer query cannot be read here", span, hint)
         if qualifier is not None and not any(qualifier.matches(q) for q in self.qualifiers()):
             self._unknown_qualifier(qualifier, context)
         known = [e.name for e in self.entries if qualifier is None or qualifier.matches(e.qualifier or "")]

@@ -124,7 +124,7 @@ def _over_outputs(expression: Expression, outputs: Sequence[Expression]) -> Expr
 def sorted_relation(tree: SortedQuery, node: Algebra, limits: Limits, context: Context) -> Algebra:
     """The first rows of the relation `node`, whose columns are all that the keys can name."""
     entries = tuple(Entry(i, f.name, f.type) for i, f in enumerate(node.schema))
-    outputs = [(e.name, cast(Expression, e.column())) for e in entries]
+    outputs = [(e.name, e.column()) for e in entries]
     keys = bind_keys(tree, outputs, ExpressionBinder(Scope(entries), context, "ORDER BY"))
     return first_rows(tree, node, keys, len(entries), limits)
 

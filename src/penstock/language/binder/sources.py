@@ -1,7 +1,7 @@
 """FROM: declared sources, views, nested queries and joins, each with the window that makes it a relation.
 
-Inner joins of any number of inputs are kept flat while they are read, with their conditions over the columns of all of
-them; `joins.py` then builds the binary joins.
+Inner joins of any number of inputs are kept flat while they are read (`from_joins.py`), with their conditions over the
+columns of all of them; `joins.py` then builds the binary joins.
 """
 
 from __future__ import annotations
@@ -10,53 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from sqlglot import exp
-
 from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan, unjoined
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.timestamps import timestamp_column
 from penstock.errors import nearest
-from penstock.expressions.nodes import Expression, remap
 from penstock.language.binder.context import Context, Refused
-from penstock.language.binder.expressions import ExpressionBinder
-from penstock.language.binder.scope import Entry, Role, Scope
+from penstock.language.binder.from_joins import join_sources
+from penstock.language.binder.inputs import Input, Inputs
+from penstock.language.binder.scope import Entry, Role
 from penstock.language.binder.windows import bind_window
 from penstock.language.catalog import View
-from penstock.language.queries import (
-    DerivedSource,
-    FromSource,
-    JoinedSource,
-    Name,
-    NamedSource,
-    QueryTree,
-    WindowSpec,
-)
+from penstock.language.queries import DerivedSource, FromSource, JoinedSource, Name, NamedSource, QueryTree, WindowSpec
 from penstock.language.queries import Sample as SampleTree
-from penstock.language.text import Span
-
-
-@dataclass(frozen=True)
-class Input:
-    """One relation of a FROM clause, and where it stands. internal: the place of the INTERNAL of its window."""
-
-    node: Algebra
-    span: Span
-    internal: Span | None = None
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """The relations of a FROM clause. The columns of all, one after the other, are what `entries` and `conditions`
-    count."""
-
-    members: tuple[Input, ...]
-    entries: tuple[Entry, ...]
-    conditions: tuple[Expression, ...] = ()
-
-    @property
-    def width(self) -> int:
-        return sum(len(m.node.schema) for m in self.members)
-
 
 #: Binds a nested query: (tree, columns of the enclosing query) -> (algebra, column names).
 NestedBinder = Callable[[QueryTree, tuple[Entry, ...]], tuple[Algebra, tuple[str, ...]]]
@@ -174,34 +139,7 @@ class SourceBinder:
         right = self._bind(join.right, seen)
         if left is None:
             raise Refused
-        shifted = tuple(replace(e, index=e.index + left.width) for e in right.entries)
-        offset = left.width
-        conditions = left.conditions + tuple(remap(c, lambda i: i + offset) for c in right.conditions)
-        both = Inputs(left.members + right.members, left.entries + shifted, conditions)
-        if join.using or join.natural:
-            return self._using(join, both, left, shifted)
-        if join.on is not None:
-            on = join.on
-            binder = ExpressionBinder(Scope(both.entries, self.outer), self.context, "ON")
-            return replace(both, conditions=(*both.conditions, binder.predicate(on, "ON")))
-        return both
-
-    def _using(self, join: JoinedSource, both: Inputs, left: Inputs, right: tuple[Entry, ...]) -> Inputs:
-        context = self.context
-        ones = context.attempt(
-            lambda: context.each(lambda n: Scope(left.entries).resolve(n, None, context), join.using)
-        )
-        others = context.each(lambda n: Scope(right).resolve(n, None, context), join.using)
-        if ones is None:
-            raise Refused
-        binder = ExpressionBinder(Scope(both.entries), context)
-        equal = [
-            binder.call("EQ", exp.Null(), [one.column(), other.column()], name.span)
-            for one, other, name in zip(ones, others, join.using, strict=True)
-        ]
-        hidden = {other.index for other in others}
-        rest = [replace(e, merged=True) if e.index in hidden else e for e in both.entries if e not in ones]
-        return Inputs(both.members, (*ones, *rest), (*both.conditions, *equal))
+        return join_sources(join, left, right, self.outer, self.context)
 
     def _check_aliases(self, source: FromSource) -> None:
         seen: dict[str, Name] = {}

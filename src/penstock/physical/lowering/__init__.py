@@ -3,6 +3,7 @@
 from penstock.physical.lowering import (
     aggregates,
     joins,
+    matching,
     multi_join,
     nonretroactive,
     results,
@@ -14,6 +15,6 @@ from penstock.physical.lowering import (
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.lowering.streams import lower_changes
 
-FAMILIES = (aggregates, joins, multi_join, nonretroactive, results, rowwindow, rowwise, sets, streams)
+FAMILIES = (aggregates, joins, matching, multi_join, nonretroactive, results, rowwindow, rowwise, sets, streams)
 
 __all__ = ["FAMILIES", "Builder", "Lowered", "lower", "lower_changes"]

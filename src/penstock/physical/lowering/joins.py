@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from penstock.algebra import (
     Algebra,
+    Distinct,
     Join,
     Pattern,
+    Project,
     is_static,
 )
-from penstock.physical.lowering.builder import Builder, Lowered, lower, moved_partitions
+from penstock.expressions.nodes import columns_of
+from penstock.physical.lowering.builder import Builder, Lowered, Partitions, lower, moved_partitions
 from penstock.physical.plan import (
     Exchange,
     Input,
@@ -27,15 +30,41 @@ def _join(node: Join, builder: Builder) -> Lowered:
             return _lookup(node, builder, node.right, node.left)
     left, right = builder.lower(node.left), builder.lower(node.right)
     left_key, right_key = tuple(pair[0] for pair in node.equal), tuple(pair[1] for pair in node.equal)
-    stage, edges, parts = meet(left, right, left_key, right_key)
+    if not node.equal and (_one_row(node.left) or _one_row(node.right)):
+        stage, edges, lie = _spread(node, left, right)
+    else:
+        stage, edges, parts = meet(left, right, left_key, right_key)
+        lie = frozenset({parts[0], tuple(width + c for c in parts[1])})
     spec = JoinSpec(
         left_key, right_key, node.left.schema.types, node.right.schema.types, node.residual,
         (node.left.pattern is Pattern.STRICT, node.right.pattern is Pattern.STRICT),
         builder.notes.get(node.fingerprint, ""),
     )  # fmt: skip
     step = builder.add(spec, edges, stage, node)
-    both = frozenset({parts[0], tuple(width + c for c in parts[1])})
-    return Lowered(step, stage, both)
+    return Lowered(step, stage, lie)
+
+
+def _one_row(node: Algebra) -> bool:
+    """Whether the relation never has two rows: a key says so, or DISTINCT over constants."""
+    if isinstance(node, Distinct) and isinstance(node.input, Project):
+        return not any(columns_of(e) for e in node.input.expressions)
+    return frozenset() in node.keys
+
+
+def _spread(node: Join, left: Lowered, right: Lowered) -> tuple[int, list[Input], Partitions]:
+    """A relation of one row goes to every shard, and the other input stays cut over them."""
+    one_left = not _one_row(node.right)
+    one, other, spread = (left, right, node.right) if one_left else (right, left, node.left)
+    start = len(node.left.schema) if one_left else 0
+    if other.stage > one.stage and other.partitions is not None:
+        stage, edge, lie = other.stage, Input(other.step), other.partitions
+    else:
+        # Negative tuples must go where their tuples went, so all columns decide.
+        every = tuple(range(len(spread.schema)))
+        stage, edge, lie = max(one.stage, other.stage) + 1, Input(other.step, Exchange(every)), frozenset({every})
+    single = Input(one.step, Exchange((), everywhere=True))
+    moved = frozenset(tuple(start + c for c in part) for part in lie)
+    return stage, [single, edge] if one_left else [edge, single], moved
 
 
 def meet(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.algebra import (
@@ -96,7 +97,11 @@ def _announced(node: Announced, builder: Builder) -> Lowered:
 
 @lower.register
 def _union(node: UnionAll, builder: Builder) -> Lowered:
-    members = [builder.lower(member) for member in node.members]
+    return unite(builder, [builder.lower(member) for member in node.members], node)
+
+
+def unite(builder: Builder, members: Sequence[Lowered], node: Algebra) -> Lowered:
+    """The rows of all `members`, in the stage of the last of them."""
     stage = max(m.stage for m in members)
     edges = [Input(m.step, None if m.stage == stage else Exchange(None)) for m in members]
     partitions: Partitions = None

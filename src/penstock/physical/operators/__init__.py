@@ -10,6 +10,7 @@ from penstock.physical.operators.changes import Changes
 from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.operators.distinct import make_distinct
 from penstock.physical.operators.join import Join, Lookup
+from penstock.physical.operators.match import LookupMatch, Match
 from penstock.physical.operators.multi_join import MultiJoin
 from penstock.physical.operators.negative import NegativeTuples
 from penstock.physical.operators.nonretroactive import NRRJoin
@@ -30,7 +31,9 @@ from penstock.physical.plan import (
     FilterSpec,
     JoinSpec,
     LanesSpec,
+    LookupMatchSpec,
     LookupSpec,
+    MatchSpec,
     MultiJoinSpec,
     NegativeTuplesSpec,
     NRRJoinSpec,
@@ -77,6 +80,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
     NRRJoinSpec: lambda spec, tables, shards: NRRJoin(spec),
+    MatchSpec: lambda spec, tables, shards: Match(spec),
+    LookupMatchSpec: lambda spec, tables, shards: LookupMatch(spec, tables[spec.table]),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
     RStreamSpec: lambda spec, tables, shards: RStream(spec),
     ResultsSpec: lambda spec, tables, shards: Results(spec),

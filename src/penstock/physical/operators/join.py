@@ -41,7 +41,8 @@ class Join(Operator):
         return {"left": self._sides[0], "right": self._sides[1]}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        elements = elements.filter(keyed(elements, self._keys[port]))
+        if not self._spec.null_safe:
+            elements = elements.filter(keyed(elements, self._keys[port]))
         if len(elements):
             self._fresh[port].append(elements)
         return []

@@ -1,0 +1,116 @@
+"""JOIN in a FROM clause: inner joins stay flat, an outer or semi-join makes one relation of its two sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from penstock.algebra import Algebra, OuterKind, Project, SemiKind
+from penstock.algebra.nodes import common_domain
+from penstock.expressions.functions import build_call
+from penstock.expressions.nodes import Expression, conjuncts, remap
+from penstock.language.binder.context import Context, Refused
+from penstock.language.binder.expressions import ExpressionBinder
+from penstock.language.binder.inputs import Input, Inputs
+from penstock.language.binder.joins import build_joins, columns, outer_join, semi_join
+from penstock.language.binder.scope import Entry, Role, Scope
+from penstock.language.queries import JoinedSource, JoinKind, Name
+from penstock.types import Field
+
+_FLAT = (JoinKind.INNER, JoinKind.CROSS)
+_SEMI = {JoinKind.SEMI: SemiKind.SEMI, JoinKind.ANTI: SemiKind.ANTI}
+
+
+def join_sources(join: JoinedSource, left: Inputs, right: Inputs, outer: tuple[Entry, ...], context: Context) -> Inputs:
+    """Both sides of `join` as one. outer: columns around, which ON may not read. Raises Refused with errors noted."""
+    width = left.width
+    others = tuple(replace(e, index=e.index + width) for e in right.entries)
+    moved = tuple(remap(c, lambda i: i + width) for c in right.conditions)
+    both = Inputs(left.members + right.members, left.entries + others, left.conditions + moved)
+    names = _common_names(left.entries, others) if join.natural is not None else join.using
+    pairs = _using(names, left.entries, others, context)
+    conditions = tuple(
+        ExpressionBinder(Scope(both.entries), context).call("EQ", exp.Null(), [a.column(), b.column()], name.span)
+        for (a, b), name in zip(pairs, names, strict=True)
+    )
+    if join.on is not None:
+        conditions += (ExpressionBinder(Scope(both.entries, outer), context, "ON").predicate(join.on, "ON"),)
+    if join.kind in _FLAT:
+        return Inputs(both.members, _merged(both.entries, pairs), both.conditions + conditions)
+    one, other = build_joins(left, None, context), build_joins(right, None, context)
+    context.guard(join.right.span, lambda: common_domain((one, other)))
+    parts = tuple(part for condition in conditions for part in conjuncts(condition))
+    internal = next((m.internal for m in both.members if m.internal is not None), None)
+    if join.kind in _SEMI:
+        made = semi_join(one, other, parts, _SEMI[join.kind])
+        return Inputs((Input(made, join.span, internal),), left.entries)
+    padded = {JoinKind.LEFT: others, JoinKind.RIGHT: left.entries}.get(join.kind, both.entries)
+    # A padded tuple has no timestamp, by which FIRST and LAST could go.
+    entries = tuple(replace(e, role=Role.RELATION) if e in padded else e for e in both.entries)
+    kept = {e.index: e for e in entries}
+    pairs = [(kept[a.index], kept[b.index]) for a, b in pairs]
+    found = _outer(join, one, other, parts, entries, pairs)
+    return replace(found, members=tuple(replace(m, internal=internal) for m in found.members))
+
+
+def _outer(
+    join: JoinedSource, one: Algebra, other: Algebra, parts: tuple[Expression, ...], entries: tuple[Entry, ...],
+    pairs: list[tuple[Entry, Entry]],
+) -> Inputs:  # fmt: skip
+    node: Algebra
+    if join.kind is JoinKind.RIGHT:
+        width, others = len(one.schema), len(other.schema)
+        swapped = tuple(remap(p, lambda i: i + others if i < width else i - width) for p in parts)
+        node = outer_join(other, one, swapped, OuterKind.LEFT)
+        places = [*range(others, others + width), *range(others)]
+        node = Project(node, columns(node, places), tuple(node.schema[i] for i in places))
+        pairs = [(b, a) for a, b in pairs]
+    else:
+        node = outer_join(one, other, parts, OuterKind[join.kind.name])
+    if join.kind is JoinKind.FULL and pairs:
+        return _coalesced(join, node, entries, pairs)
+    return Inputs((Input(node, join.span),), _merged(entries, pairs))
+
+
+def _coalesced(
+    join: JoinedSource, node: Algebra, entries: tuple[Entry, ...], pairs: list[tuple[Entry, Entry]]
+) -> Inputs:
+    """FULL JOIN USING: the column is the one of the side that has it."""
+    width = len(node.schema)
+    values = tuple(_either(a.column(), b.column()) for a, b in pairs)
+    fields = tuple(Field(a.name, v.type) for (a, _), v in zip(pairs, values, strict=True))
+    made = Project(node, (*columns(node, range(width)), *values), node.schema.fields + fields)
+    fresh = tuple(Entry(width + i, f.name, f.type) for i, f in enumerate(fields))
+    hidden = {e for pair in pairs for e in pair}
+    rest = tuple(replace(e, merged=True) if e in hidden else e for e in entries)
+    return Inputs((Input(made, join.span),), fresh + rest)
+
+
+def _either(one: Expression, other: Expression) -> Expression:
+    return build_call("COALESCE", (one, other))
+
+
+def _common_names(left: Sequence[Entry], right: Sequence[Entry]) -> tuple[Name, ...]:
+    """NATURAL: the columns that both sides have, in the order of the left."""
+    names = [e.name for e in left if not e.merged]
+    known = {e.name.lower() for e in right if not e.merged}
+    return tuple(Name(n) for n in dict.fromkeys(names) if n.lower() in known)
+
+
+def _using(
+    names: Sequence[Name], left: tuple[Entry, ...], right: tuple[Entry, ...], context: Context
+) -> list[tuple[Entry, Entry]]:
+    ones = context.attempt(lambda: context.each(lambda n: Scope(left).resolve(n, None, context), names))
+    others = context.each(lambda n: Scope(right).resolve(n, None, context), names)
+    if ones is None:
+        raise Refused
+    return list(zip(ones, others, strict=True))
+
+
+def _merged(entries: tuple[Entry, ...], pairs: list[tuple[Entry, Entry]]) -> tuple[Entry, ...]:
+    """USING: the first column of each pair stands before all others, the second is seen by its qualified name only."""
+    shown, hidden = [a for a, _ in pairs], [b for _, b in pairs]
+    rest = [replace(e, merged=True) if e in hidden else e for e in entries if e not in shown]
+    return (*shown, *rest)

@@ -1,0 +1,54 @@
+"""What stands in a bound expression for something outside the row it is over, until the query around is put together.
+
+None of them outlives the binder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.expressions.nodes import Column, Expression
+from penstock.tree import Node, transform_up, walk
+
+#: The index of an OuterColumn that stands for the left operand of IN.
+OPERAND = -1
+
+
+@dataclass(frozen=True, eq=False)
+class OuterColumn(Expression):
+    """In a subquery: a column of the row of the query around it."""
+
+    index: int
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Attached(Expression):
+    """The value of subquery `number` of this query."""
+
+    number: int
+
+
+def reads_outer(expression: Expression) -> bool:
+    return any(isinstance(node, OuterColumn) for node in walk(expression))
+
+
+def attached_in(expression: Expression) -> list[int]:
+    """The numbers of the subqueries whose values `expression` reads."""
+    return [node.number for node in walk(expression) if isinstance(node, Attached)]
+
+
+def replace_attached(expression: Expression, value: Callable[[int], Expression]) -> Expression:
+    return transform_up(expression, lambda node: value(node.number) if isinstance(node, Attached) else node)
+
+
+def over_both(expression: Expression, width: int, outer: Callable[[OuterColumn], Expression]) -> Expression:
+    """`expression` over the inner row as one over the outer row (of `width` columns), then the inner one."""
+
+    def move(node: Node) -> Node:
+        if isinstance(node, Column):
+            return Column(node.type, node.index + width, node.name)
+        return outer(node) if isinstance(node, OuterColumn) else node
+
+    return transform_up(expression, move)

@@ -1,0 +1,275 @@
+"""Subqueries in expressions, taken out of their place: semi-joins, marks and outer joins (LANGUAGE 4).
+
+While an expression is bound, a subquery in it is an `Attached`, a stand-in by number; `Subqueries` keeps what it means.
+When the relation below is known, `Applied` puts the subqueries to it: one that is a condition of its own keeps or drops
+tuples, any other adds a column. SQL's NULL rules: `x IN S` is TRUE where a row equals x, else NULL where x or a row is
+NULL (and S is not empty), else FALSE; so it is told by three questions that are each a plain EXISTS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.algebra import Algebra, OuterKind, Project, Select, SemiKind
+from penstock.algebra.nodes import common_domain
+from penstock.expressions.functions import build_call
+from penstock.expressions.nodes import AggregateCall, Call, Column, Expression, Literal, conjunction
+from penstock.language.binder.context import Context
+from penstock.language.binder.joins import columns, outer_join, semi_join
+from penstock.language.binder.placeholders import (
+    OPERAND,
+    Attached,
+    OuterColumn,
+    attached_in,
+    over_both,
+    reads_outer,
+    replace_attached,
+)
+from penstock.language.binder.scope import Entry
+from penstock.language.printer import print_tree
+from penstock.language.queries import EmbeddedQuery, QueryTree
+from penstock.language.text import Span
+from penstock.tree import walk
+from penstock.types import Field
+
+_TRUE, _FALSE = Literal(pa.bool_(), True), Literal(pa.bool_(), False)
+_UNKNOWN = Literal(pa.bool_(), None)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A subquery's rows. conditions: those of its WHERE that read the query around; items: its select list; both over
+    `node` and, as OuterColumns, over the row around. always: it is an ungrouped aggregate, whose one row is there also
+    where `node` has none for the row around; having: its HAVING, then."""
+
+    node: Algebra
+    items: tuple[Expression, ...]
+    conditions: tuple[Expression, ...] = ()
+    always: bool = False
+    having: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Subquery:
+    """One occurrence. operand: x of `x IN (...)`, over the query around; equality: `operand = item`."""
+
+    inner: Inner
+    kind: str
+    type: pa.DataType
+    span: Span
+    text: str
+    operand: Expression | None = None
+    equality: Expression | None = None
+
+
+@dataclass
+class Subqueries:
+    """The subqueries of one clause. bind: binds the tree of one, given the columns around."""
+
+    context: Context
+    entries: tuple[Entry, ...]
+    bind: Callable[[QueryTree, tuple[Entry, ...]], Inner]
+    found: list[Subquery] = field(default_factory=list)
+
+    def exists(self, tree: QueryTree, span: Span) -> Expression:
+        return self._add(tree, "EXISTS", self.bind(tree, self.entries), span, pa.bool_())
+
+    def scalar(self, tree: QueryTree, span: Span) -> Expression:
+        inner = self.bind(tree, self.entries)
+        self._one_column(inner, span)
+        return self._add(tree, "SCALAR", inner, span, inner.items[0].type)
+
+    def contains(
+        self, operand: Expression, tree: QueryTree, span: Span, equal: Callable[[Expression, Expression], Expression]
+    ) -> Expression:
+        if reads_outer(operand):
+            hint = "compare with a column of the query that IN stands in"
+            self.context.fail("P0312", "IN over a value of an outer query cannot be taken apart", span, hint)
+        inner = self.bind(tree, self.entries)
+        self._one_column(inner, span)
+        equality = equal(OuterColumn(operand.type, OPERAND, ""), inner.items[0])
+        return self._add(tree, "IN", inner, span, pa.bool_(), operand, equality)
+
+    def _one_column(self, inner: Inner, span: Span) -> None:
+        if len(inner.items) != 1:
+            self.context.fail("P0305", f"this subquery has {len(inner.items)} columns, one is needed", span)
+
+    def _add(
+        self, tree: QueryTree, kind: str, inner: Inner, span: Span, type_: pa.DataType,
+        operand: Expression | None = None, equality: Expression | None = None,
+    ) -> Attached:  # fmt: skip
+        self.found.append(Subquery(inner, kind, type_, span, f"({print_tree(tree)})", operand, equality))
+        return Attached(type_, len(self.found) - 1)
+
+
+@dataclass
+class Applied:
+    """`node` with subqueries put to it: its own columns first, then what they added.
+
+    lift: turns an expression over the columns around, as the subqueries were bound, into one over `node` (behind a
+    GROUP BY these differ)."""
+
+    node: Algebra
+    subqueries: Subqueries
+    lift: Callable[[Expression, Span], Expression] = lambda expression, _: expression
+    values: dict[int, Expression] = field(default_factory=dict)
+
+    def keep(self, conditions: Sequence[Expression]) -> None:
+        """Only the tuples for which all `conditions` are TRUE."""
+        rest: list[Expression] = []
+        for condition in conditions:
+            negated = isinstance(condition, Call) and condition.function == "NOT"
+            asked = condition.arguments[0] if negated and isinstance(condition, Call) else condition
+            if isinstance(asked, Attached) and self._questions(self.subqueries.found[asked.number]) is not None:
+                self._keep(self.subqueries.found[asked.number], negated)
+            else:
+                rest.append(self.resolved(condition))
+        predicate = conjunction(tuple(rest))
+        if predicate is not None:
+            self.node = Select(self.node, predicate)
+
+    def resolved(self, expression: Expression) -> Expression:
+        """`expression` with the values of the subqueries in it, which become columns of `node`."""
+        if not attached_in(expression):
+            return expression
+        return replace_attached(expression, self._value)
+
+    # --- what a subquery says of a tuple
+
+    def _value(self, number: int) -> Expression:
+        if number not in self.values:
+            subquery = self.subqueries.found[number]
+            questions = self._questions(subquery)
+            self.values[number] = self._scalar(subquery) if questions is None else self._answer(subquery, *questions)
+        return self.values[number]
+
+    def _questions(self, subquery: Subquery) -> tuple[list[Expression], list[Expression], list[Expression]] | None:
+        """The conditions, beside the correlation, under which a row makes the answer TRUE, and under which, two ways,
+        it makes it NULL where it is not TRUE. None where the answer is computed from the one row of an aggregate."""
+        if subquery.inner.always or subquery.kind == "SCALAR":
+            return None
+        if subquery.operand is None or subquery.equality is None:
+            return [_TRUE], [], []
+        nothing = [_is_null(i) for i in subquery.inner.items if _may_be_null(i)]
+        unknown = [_is_null(OuterColumn(subquery.operand.type, OPERAND, ""))] if _may_be_null(subquery.operand) else []
+        return [subquery.equality], nothing, unknown
+
+    def _keep(self, subquery: Subquery, negated: bool) -> None:
+        questions = self._questions(subquery)
+        assert questions is not None
+        sure, nothing, unknown = questions
+        if not negated:
+            self._ask(subquery, sure[0], SemiKind.SEMI)
+            return
+        for condition in (*sure, *nothing, *unknown):  # NOT IN is TRUE only where no row makes IN TRUE or NULL
+            self._ask(subquery, condition, SemiKind.ANTI)
+
+    def _answer(
+        self, subquery: Subquery, sure: list[Expression], nothing: list[Expression], unknown: list[Expression]
+    ) -> Expression:
+        marks = [self._mark(subquery, condition) for condition in (*sure, *nothing, *unknown)]
+        if len(marks) == 1:
+            return marks[0]
+        vague = marks[1] if len(marks) == 2 else build_call("OR", marks[1:])
+        return build_call("CASE", [marks[0], _TRUE, vague, _UNKNOWN, _FALSE])
+
+    def _mark(self, subquery: Subquery, condition: Expression) -> Expression:
+        self._ask(subquery, condition, SemiKind.MARK)
+        return Column(pa.bool_(), len(self.node.schema) - 1, "matched")
+
+    def _ask(self, subquery: Subquery, condition: Expression, kind: SemiKind) -> None:
+        conditions = self._over_both(subquery, (*subquery.inner.conditions, condition))
+        right = self._beside(subquery)
+        self.node = semi_join(self.node, right, tuple(c for c in conditions if c != _TRUE), kind)
+
+    def _scalar(self, subquery: Subquery) -> Expression:
+        """The value of the subquery's one row, as columns of an outer join."""
+        inner = subquery.inner
+        item = self._result(subquery)
+        right = self._beside(subquery)
+        computed = not inner.always and not isinstance(item, Column) and not reads_outer(item)
+        if computed:
+            kept = columns(right, range(len(right.schema)))
+            right = Project(right, (*kept, item), (*right.schema.fields, Field("value", item.type)))
+            item = Column(item.type, len(right.schema) - 1, "value")
+        elif not inner.always and not isinstance(item, Column):
+            kept = columns(right, range(len(right.schema)))
+            right = Project(right, (*kept, _TRUE), (*right.schema.fields, Field("there", pa.bool_())))
+            there = Column(pa.bool_(), len(right.schema) - 1, "there")
+            item = build_call("CASE", [there, item])
+        conditions = self._over_both(subquery, inner.conditions)
+        width = len(self.node.schema)
+        value = over_both(item, width, lambda column: self._outer(subquery, column))
+        single = "" if frozenset() in right.keys else subquery.text
+        self.node = outer_join(self.node, right, conditions, OuterKind.LEFT, single)
+        return value
+
+    def _result(self, subquery: Subquery) -> Expression:
+        """What the row of the subquery says, over it and the row around."""
+        inner = subquery.inner
+        if subquery.kind == "SCALAR":
+            return inner.items[0] if inner.having is None else build_call("CASE", [inner.having, inner.items[0]])
+        sure = subquery.equality if subquery.equality is not None else _TRUE
+        return sure if inner.having is None else build_call("CASE", [inner.having, sure, _FALSE])
+
+    def _beside(self, subquery: Subquery) -> Algebra:
+        context, right = self.subqueries.context, subquery.inner.node
+        context.guard(subquery.span, lambda: common_domain((self.node, right)))
+        return right
+
+    def _over_both(self, subquery: Subquery, conditions: Sequence[Expression]) -> tuple[Expression, ...]:
+        """Conditions over the subquery's rows as conditions over pairs. What they read of other subqueries is put to
+        `node` first, so that its width is settled."""
+        if subquery.operand is not None:
+            self.resolved(subquery.operand)
+        width = len(self.node.schema)
+        return tuple(over_both(c, width, lambda column: self._outer(subquery, column)) for c in conditions)
+
+    def _outer(self, subquery: Subquery, column: OuterColumn) -> Expression:
+        if column.index != OPERAND:
+            return self.lift(Column(column.type, column.index, column.name), subquery.span)
+        assert subquery.operand is not None
+        return self.resolved(self.lift(subquery.operand, subquery.span))
+
+
+def without_rows(expression: Expression, calls: Sequence[AggregateCall], start: int) -> Expression:
+    """`expression` over the columns of an outer join with a grouped aggregate, as it is for no rows too: its COUNTs,
+    which stand from column `start` on, are then 0."""
+    counts = {start + n for n, call in enumerate(calls) if call.function == "COUNT"}
+
+    def rewrite(node: Expression) -> Expression:
+        if isinstance(node, Column):
+            return build_call("COALESCE", [node, Literal(node.type, 0)]) if node.index in counts else node
+        return node.with_children(tuple(rewrite(c) for c in node.children if isinstance(c, Expression)))
+
+    return rewrite(expression)
+
+
+def key_of_correlation(condition: Expression) -> tuple[Expression, Expression] | None:
+    """(inner side, side of the query around) of an equality between the two."""
+    if not (isinstance(condition, Call) and condition.function == "EQ"):
+        return None
+    for inner, outer in (condition.arguments, reversed(condition.arguments)):
+        reads_inner = any(isinstance(n, Column | Attached) for n in walk(outer))
+        if not reads_outer(inner) and reads_outer(outer) and not reads_inner and inner.type == outer.type:
+            return inner, outer
+    return None
+
+
+def embedded_tree(node: exp.Expr) -> QueryTree:
+    """The query inside a node of sqlglot that holds one."""
+    found = node if isinstance(node, EmbeddedQuery) else node.find(EmbeddedQuery)
+    assert isinstance(found, EmbeddedQuery)
+    return found.tree
+
+
+def _is_null(expression: Expression) -> Expression:
+    return build_call("IS_NULL", [expression])
+
+
+def _may_be_null(expression: Expression) -> bool:
+    return not (isinstance(expression, Literal) and expression.value is not None)

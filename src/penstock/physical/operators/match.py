@@ -1,0 +1,200 @@
+"""Which tuples have a partner: what anti-joins, marks and outer joins need beyond the pairs of a join.
+
+`Match` is given every tuple, and the same tuple once per partner. Equal tuples have the same partners, so per distinct
+tuple two numbers tell all: how many copies live, and how many pairs. Where there are copies but no pairs, the copies
+are lone. As in a grouped aggregate the numbers change at the ends of validity intervals; between two changes one
+stretch is said, the last of a round with its end open. `LookupMatch` asks a static relation and stores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.expressions.evaluate import mask
+from penstock.physical.elements import Bools, Elements, Int64s, int64s
+from penstock.physical.fingerprints import fingerprints
+from penstock.physical.kernels import argsort_code_time, group_codes
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.join import PROBES_AT_ONCE, keyed
+from penstock.physical.operators.pending import Early
+from penstock.physical.plan import Keep, LookupMatchSpec, MatchSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues import make_queue
+from penstock.physical.synopses.runs import Run, probe_run
+from penstock.physical.synopses.slots import SlotTable
+from penstock.types import END
+
+
+@nb.njit(cache=True)
+def _sweep(slots, times, ports, weights, order, state, out_event, out_copies, out_pairs):  # type: ignore[no-untyped-def]
+    """Apply events, sorted by (slot, time), to state[port, slot]; one output per (slot, time): an event of it, and the
+    copies and pairs from then on. Returns the number of outputs."""
+    n = order.shape[0]
+    i = 0
+    k = 0
+    while i < n:
+        event = order[i]
+        slot, time = slots[event], times[event]
+        while i < n and slots[order[i]] == slot and times[order[i]] == time:
+            event = order[i]
+            state[ports[event], slot] += weights[event]
+            i += 1
+        out_event[k] = event
+        out_copies[k], out_pairs[k] = state[0, slot], state[1, slot]
+        k += 1
+    return k
+
+
+class Match(Operator):
+    """State: per tuple, integer lanes [copies, pairs]; the ends to come; elements ahead of the heartbeat."""
+
+    def __init__(self, spec: MatchSpec) -> None:
+        self._spec = spec
+        self._tuples = SlotTable(2, 0, spec.types)
+        self._early = (Early(), Early())
+        self._live = make_queue(False, spec.listed)
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        early = {f"early{port}": early.queue for port, early in enumerate(self._early)}
+        return {"tuples": self._tuples, "live": self._live, **early}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early[port].add(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        events = [self._ended(batch) for batch in self._live.pop_until(moment.heartbeat)]
+        for port, early in enumerate(self._early):
+            arrived = early.until(moment.heartbeat)
+            if arrived is not None:
+                events += self._arrive(port, arrived, moment.heartbeat)
+        if not events:
+            return []
+        slots, times, ports, weights = (np.concatenate(part) for part in zip(*events, strict=True))
+        result = self._changes(slots, times, ports, weights, moment)
+        self._tuples.shrink()
+        return result
+
+    def _ended(self, batch: pa.RecordBatch) -> tuple[Int64s, ...]:
+        due, first, second, port, sign = (int64s(c) for c in batch.columns)
+        one, two = first.view(np.uint64), second.view(np.uint64)
+        codes, heads = group_codes(one, two)
+        return self._tuples.slots(one[heads], two[heads])[codes], due, port, -sign
+
+    def _arrive(self, port: int, arrived: Elements, heartbeat: int) -> list[tuple[Int64s, ...]]:
+        first, second = fingerprints(arrived.columns, len(arrived))
+        codes, heads = group_codes(first, second)
+        chosen = pa.array(heads)
+        found = self._tuples.slots(first[heads], second[heads], [c.take(chosen) for c in arrived.columns])[codes]
+        signs, ports = arrived.signs, np.full(len(arrived), port, np.int64)
+        gone = arrived.exp <= heartbeat
+        later = ~gone & (arrived.exp < END)
+        if later.any():
+            rows = [arrived.exp, first.view(np.int64), second.view(np.int64), ports, signs]
+            names = ["due", "first", "second", "port", "sign"]
+            self._live.push(pa.RecordBatch.from_arrays([pa.array(r[later]) for r in rows], names=names))
+        return [(found, arrived.ts, ports, signs), (found[gone], arrived.exp[gone], ports[gone], -signs[gone])]
+
+    def _changes(self, slots: Int64s, times: Int64s, ports: Int64s, weights: Int64s, moment: Moment) -> list[Elements]:
+        touched = np.flatnonzero(np.bincount(slots, minlength=self._tuples.count))
+        old_copies, old_pairs = self._tuples.integers[:, touched]
+        order = argsort_code_time(slots, times)
+        event, copies, pairs = (np.empty(len(order), np.int64) for _ in range(3))
+        count = int(_sweep(slots, times, ports, weights, order, self._tuples.integers, event, copies, pairs))
+        self._tuples.touch(touched)
+        event, copies, pairs = event[:count], copies[:count], pairs[:count]
+        slots, times = slots[event], times[event]
+        if self._spec.single:
+            since = times if moment.start is None else np.maximum(times, moment.start)
+            _check_single(self._spec, pairs > copies, since, pairs, copies)
+        place = np.searchsorted(touched, slots)
+        result: list[Elements] = []
+        for matched in (False, True) if self._spec.keep is Keep.MARKED else (False,):
+            now = np.where((pairs > 0) == matched, copies, 0)
+            old = np.where((old_pairs > 0) == matched, old_copies, 0)[place]
+            for told in self._tell(slots, times, now, old):
+                if self._spec.keep is Keep.MARKED:
+                    told = told.with_columns([*told.columns, pa.repeat(pa.scalar(matched), len(told))])
+                result.append(told)
+        return result
+
+    def _tell(self, slots: Int64s, times: Int64s, now: Int64s, old: Int64s) -> list[Elements]:
+        """Stretches of equal multiplicity, by (slot, time); old: what was said of the slot in earlier rounds."""
+        leads = np.concatenate([[True], slots[1:] != slots[:-1]])
+        before = np.where(leads, old, np.concatenate([[0], now[:-1]]))
+        chosen = np.flatnonzero(now != before)
+        if not len(chosen):
+            return []
+        slots, times, now, old = slots[chosen], times[chosen], now[chosen], old[chosen]
+        same = slots[1:] == slots[:-1]
+        ends = np.concatenate([np.where(same, times[1:], END), [END]])
+        shown = np.flatnonzero(now)
+        taken = np.flatnonzero(np.concatenate([[True], ~same]) & (old != 0))
+        rows = np.concatenate([shown, taken])
+        columns = tuple(self._tuples.key_columns(slots[rows]))
+        until = np.concatenate([ends[shown], np.full(len(taken), END)])
+        return [Elements(columns, times[rows], until, np.concatenate([now[shown], -old[taken]]))]
+
+
+class LookupMatch(Operator):
+    """The same against a static relation, held whole."""
+
+    def __init__(self, spec: LookupMatchSpec, table: Elements) -> None:
+        self._spec = spec
+        usable = table.filter(keyed(table, spec.table_key))
+        self._run = Run.build(0, usable, spec.table_key) if len(usable) else None
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        result: list[Elements] = []
+        for start in range(0, len(elements), PROBES_AT_ONCE):
+            part = elements.slice(start, min(start + PROBES_AT_ONCE, len(elements)))
+            result += self._answer(part, *self._partners(part))
+        return result
+
+    def _partners(self, elements: Elements) -> tuple[Int64s, list[pa.Array]]:
+        """Rows that have a partner, once per partner, and the partners' columns."""
+        spec = self._spec
+        if self._run is None:
+            return np.empty(0, np.int64), [pa.nulls(0, t) for t in spec.table_types]
+        rows = np.flatnonzero(keyed(elements, spec.key))
+        askers = elements.take(rows)
+        first, second = fingerprints([askers.columns[i] for i in spec.key], len(askers))
+        probe, found = probe_run(self._run, askers, first, second)
+        other = self._run.elements.take(found)
+        if spec.residual is not None:
+            kept = mask(spec.residual, (*askers.take(probe).columns, *other.columns), len(probe))
+            probe, other = probe[kept], other.filter(kept)
+        return rows[probe], list(other.columns)
+
+    def _answer(self, elements: Elements, rows: Int64s, partners: list[pa.Array]) -> list[Elements]:
+        spec = self._spec
+        counts = np.bincount(rows, minlength=len(elements))
+        if spec.single:
+            _check_single(spec, counts > 1, elements.ts, counts, np.ones_like(counts))
+        matched = counts > 0
+        if spec.keep is Keep.MARKED:
+            return [elements.with_columns([*elements.columns, pa.array(matched)])]
+        made: list[Elements] = []
+        if spec.keep is Keep.PADDED:
+            pairs = elements.take(rows)
+            made.append(pairs.with_columns([*pairs.columns, *partners]))
+            lone = elements.filter(~matched)
+            made.append(lone.with_columns([*lone.columns, *(pa.nulls(len(lone), t) for t in spec.table_types)]))
+        else:
+            made.append(elements.filter(matched == (spec.keep is Keep.MATCHED)))
+        return [part for part in made if len(part)]
+
+
+def _check_single(
+    spec: MatchSpec | LookupMatchSpec, wrong: Bools, times: Int64s, pairs: Int64s, copies: Int64s
+) -> None:
+    """Raises P0612 for the first instant at which a tuple has more than one partner."""
+    if wrong.any():
+        first = np.flatnonzero(wrong)[np.argmin(times[wrong])]
+        most, when = int(pairs[first] // copies[first]), spec.domain.show(int(times[first]))
+        raise PenstockError("P0612", f"{spec.single} has {most} rows at {when} where one is needed")
