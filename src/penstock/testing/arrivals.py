@@ -40,7 +40,8 @@ def idle_beats(
     wall clock at which a row of any source comes.
 
     A stream that was silent for longer than its timeout does not hold time back: it is given the least heartbeat of the
-    live sources, or where there are none the largest timestamp of all."""
+    live sources, or where there are none the largest timestamp of all. A live stream of SYSTEM TIME has come as far as
+    the clock when it was read last."""
     timed = {name: source for name, source in sources.items() if not source.is_static}
     if all(source.idle is None for source in timed.values()):
         return {}
@@ -50,8 +51,11 @@ def idle_beats(
     high: dict[str, int] = {}
     beat: dict[str, int] = {}
     told: dict[str, dict[int, int]] = {name: {} for name in timed}
+    read = BEGIN - 1
 
     def known(name: str) -> int:
+        if timed[name].system_time:
+            return read
         by_rows = high[name] - timed[name].slack - 1 if name in high else BEGIN - 1
         return max(by_rows, beat.get(name, BEGIN - 1))
 
@@ -69,4 +73,5 @@ def idle_beats(
                 heard[name] = now
             for ts in (ts for ts, _, at in rows[name] if at == now):
                 high[name] = max(high.get(name, ts), ts)
+        read = now
     return told
