@@ -49,7 +49,7 @@ def test_driver_killed_often(tmp_path: Path) -> None:
 
 
 def test_worker_killed(spark: Any, tmp_path: Path) -> None:
-    write_stream(tmp_path / "data", 12)
+    write_stream(tmp_path / "data", 20)
     text = "SET max_batch_bytes = 1;" + SCRIPT.format(data=tmp_path / "data").replace(
         "demo-results", str(tmp_path / "out")
     )
@@ -57,7 +57,7 @@ def test_worker_killed(spark: Any, tmp_path: Path) -> None:
     session.execute(text)
     run = session.start(checkpoint=str(tmp_path / "checkpoint"))
     killed = 0
-    while not run.wait(0.5):
+    while not run.wait(0.1):
         if killed < 2 and run.progress().batches > 1 + 2 * killed:
             killed += _kill_a_worker()
     assert killed == 2
@@ -70,7 +70,7 @@ def test_worker_killed(spark: Any, tmp_path: Path) -> None:
 
 def _kill_a_worker() -> int:
     """Kill one of the Python workers of this process's Spark; how many were killed."""
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
     parents = {int(pid): int(ppid) for pid, ppid, _ in rows}
     daemons = {int(pid) for pid, _, args in rows if "pyspark.worker" in args and _descends(int(pid), parents)}
