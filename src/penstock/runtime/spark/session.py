@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import PenstockError
 from penstock.runtime.java import require_java
 from penstock.runtime.spark.archive import archive_options, cache_folder
+from penstock.runtime.spark.tasks import wake
 
 _JOB = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -89,14 +90,16 @@ def start_spark(
         spark = builder.getOrCreate()
     except Exception as error:
         raise PenstockError("P0601", f"Spark does not start: {first_line(error)}", cause=error) from error
-    threading.Thread(target=_wake, args=(spark.sparkContext,), name="penstock-wake", daemon=True).start()
+    threading.Thread(target=_wake, args=(spark,), name="penstock-wake", daemon=True).start()
     return spark
 
 
-def _wake(context: SparkContext) -> None:
-    """Start the Python daemon while the first query is still being prepared; the answer does not matter."""
+def _wake(spark: SparkSession) -> None:
+    """While the first query is still being prepared: start the Python daemon and its workers, and run what a batch
+    runs, so that its classes are loaded. The answer does not matter."""
     with suppress(Exception):
-        context.parallelize([0], 1).count()
+        rows = job_session(spark, 2).range(0, 2, 1, 2)
+        rows.mapInArrow(wake, "id long").repartition(2, "id").mapInArrow(wake, "id long").toArrow()
 
 
 def job_session(spark: SparkSession, partitions: int) -> SparkSession:
