@@ -120,6 +120,11 @@ def concat_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
+def unnamed(arrays: Sequence[pa.Array]) -> pa.RecordBatch:
+    """Arrays of one length as a record batch whose columns go by position: what state and packets are made of."""
+    return pa.RecordBatch.from_arrays(list(arrays), names=[f"c{i}" for i in range(len(arrays))])
+
+
 def forever(columns: Sequence[pa.Array], length: int) -> Elements:
     """Elements that hold from the beginning of time for good."""
     return Elements(tuple(columns), np.full(length, BEGIN, np.int64), np.full(length, END, np.int64))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.physical.aggregation.events import Events, join, sweep
 from penstock.physical.aggregation.rows import Course, told
 from penstock.physical.aggregation.values import Values
-from penstock.physical.elements import Elements, Int64s, int64s
+from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.finish import finish
 from penstock.physical.kernels import argsort_code_time, group_codes
@@ -116,7 +116,7 @@ class Aggregation(Operator):
             columns = [c.filter(chosen) for c, k in zip(arrived.columns[self._keys :], kept, strict=True) if k]
             head = [arrived.exp[later], first[later].view(np.int64), second[later].view(np.int64)]
             arrays = [pa.array(a) for a in head] + columns
-            self._live.push(pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))]))
+            self._live.push(unnamed(arrays))
         return parts
 
     def _expirations(self, batch: pa.RecordBatch) -> Events:

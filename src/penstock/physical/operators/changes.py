@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.r2s import StreamKind
-from penstock.physical.elements import Bools, Elements, Int64s, concat, int64s
+from penstock.physical.elements import Bools, Elements, Int64s, concat, int64s, unnamed
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_time, group_codes, sum_by_code, with_time
 from penstock.physical.operators.contract import Moment, Operator
@@ -64,7 +64,7 @@ class Changes(Operator):
         if later.any():
             kept = arrived.filter(later)
             rows = [pa.array(kept.exp), pa.array(kept.signs), *kept.columns]
-            self._live.push(pa.RecordBatch.from_arrays(rows, names=[f"c{i}" for i in range(len(rows))]))
+            self._live.push(unnamed(rows))
         ended = arrived.filter(gone)
         return [_told_at(ended, ended.exp, -ended.signs)] if len(ended) else []
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels import group_codes, sum_by_code, with_time
+from penstock.physical.operators.contract import Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues import make_queue
@@ -105,3 +106,17 @@ class CountedTuples:
         exp[:-1][paired] = times[1:][paired]
         shown = np.concatenate([[True], ~paired])
         return [Elements(tuple(self.tuples.key_columns(slots[shown])), times[shown], exp[shown], steps[shown])]
+
+
+class CountedOperator(Operator):
+    """An operator whose whole state is counted tuples. lanes, ports, listed: as for `CountedTuples`."""
+
+    def __init__(self, types: Sequence[pa.DataType], lanes: int, ports: int = 1, listed: bool = False) -> None:
+        self._counted = CountedTuples(types, lanes, ports, listed)
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return self._counted.synopses()
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._counted.add(port, elements)
+        return []

@@ -13,12 +13,12 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, Int64s, int64s
+from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.extremes import transitions
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.counted import CountedTuples
+from penstock.physical.operators.counted import CountedOperator
 from penstock.physical.operators.pending import Early
 from penstock.physical.plan import DistinctSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -119,7 +119,7 @@ class DistinctOverList(DistinctStar):
     def _arrive(self, arrived: Elements) -> list[Elements]:
         result = super()._arrive(arrived)
         rows = [pa.array(arrived.exp), *arrived.columns]
-        self._input.push(pa.RecordBatch.from_arrays(rows, names=[f"c{i}" for i in range(len(rows))]))
+        self._input.push(unnamed(rows))
         return result
 
     def _continue(self, heartbeat: int) -> list[Elements]:
@@ -133,18 +133,11 @@ class DistinctOverList(DistinctStar):
         return super()._continue(heartbeat)
 
 
-class CountedDistinct(Operator):
+class CountedDistinct(CountedOperator):
     """State: per tuple, integer lanes [copies]; the ends to come of elements that expire by themselves."""
 
     def __init__(self, spec: DistinctSpec) -> None:
-        self._counted = CountedTuples(spec.types, 1, listed=spec.listed)
-
-    def synopses(self) -> Mapping[str, Synopsis]:
-        return self._counted.synopses()
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._counted.add(port, elements)
-        return []
+        super().__init__(spec.types, 1, listed=spec.listed)
 
     def advance(self, moment: Moment) -> list[Elements]:
         found = self._counted.events(moment.heartbeat)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, Int64s, int64s
+from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.plan import NegativeTuplesSpec
@@ -35,7 +35,7 @@ class NegativeTuples(Operator):
         if arrived is not None:
             kept = arrived.filter(arrived.exp < END)
             rows = [pa.array(kept.exp), pa.array(kept.signs), *kept.columns]
-            self._live.push(pa.RecordBatch.from_arrays(rows, names=[f"c{i}" for i in range(len(rows))]))
+            self._live.push(unnamed(rows))
         result = [] if arrived is None else [_endless(arrived.columns, arrived.ts, arrived.sign)]
         for batch in self._live.pop_until(moment.heartbeat):
             due, signs = (int64s(c) for c in batch.columns[:2])

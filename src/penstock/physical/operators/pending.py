@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, concat
+from penstock.physical.elements import Elements, concat, unnamed
 from penstock.physical.synopses.queues import CalendarQueue
 from penstock.types import BEGIN
 
@@ -42,7 +42,7 @@ class Early:
 def _pack(elements: Elements) -> pa.RecordBatch:
     """Queue rows: due time (ts), exp, sign, columns. The sign stays, so that all chunks have one schema."""
     arrays = [pa.array(elements.ts), pa.array(elements.exp), pa.array(elements.signs), *elements.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
+    return unnamed(arrays)
 
 
 def _unpack(batch: pa.RecordBatch) -> Elements:

@@ -6,17 +6,14 @@ told as the difference. The work is per event, whatever the windows hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numba as nb
 import numpy as np
 
 from penstock.physical.elements import Elements
 from penstock.physical.kernels import argsort_code_time
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.counted import CountedTuples
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.counted import CountedOperator
 from penstock.physical.plan import SetKind, SetOperationSpec
-from penstock.physical.synopses.contract import Synopsis
 
 _NUMBER = {kind: number for number, kind in enumerate(SetKind)}
 
@@ -58,19 +55,12 @@ def _sweep(kind, slots, times, weights, ports, order, both, right, event, step):
     return k
 
 
-class SetOperation(Operator):
+class SetOperation(CountedOperator):
     """State: per tuple, integer lanes [copies on both sides, copies on the right]; the ends to come."""
 
     def __init__(self, spec: SetOperationSpec) -> None:
         self._kind = _NUMBER[spec.kind]
-        self._counted = CountedTuples(spec.types, 2, ports=2, listed=spec.listed)
-
-    def synopses(self) -> Mapping[str, Synopsis]:
-        return self._counted.synopses()
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._counted.add(port, elements)
-        return []
+        super().__init__(spec.types, 2, ports=2, listed=spec.listed)
 
     def advance(self, moment: Moment) -> list[Elements]:
         found = self._counted.events(moment.heartbeat)

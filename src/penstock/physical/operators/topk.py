@@ -8,18 +8,15 @@ the candidates. These are sorted exactly, and events are swept by time over a Fe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numba as nb
 import numpy as np
 
 from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels import argsort_code_time, argsort_time
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.counted import CountedTuples, Events
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.counted import CountedOperator, Events
 from penstock.physical.plan import TopKSpec
 from penstock.physical.sort_keys import coarse_keys, sort_order
-from penstock.physical.synopses.contract import Synopsis
 
 
 @nb.njit(cache=True)
@@ -135,19 +132,12 @@ def _sweep(ranks, times, weights, order, copies, low, high, most):  # type: igno
     return found[:, :k]
 
 
-class TopK(Operator):
+class TopK(CountedOperator):
     """State: per tuple, integer lanes [copies, coarse key]; the ends to come."""
 
     def __init__(self, spec: TopKSpec) -> None:
         self._spec = spec
-        self._counted = CountedTuples(spec.types, 2, listed=spec.listed)
-
-    def synopses(self) -> Mapping[str, Synopsis]:
-        return self._counted.synopses()
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._counted.add(port, elements)
-        return []
+        super().__init__(spec.types, 2, listed=spec.listed)
 
     def advance(self, moment: Moment) -> list[Elements]:
         tuples = self._counted.tuples

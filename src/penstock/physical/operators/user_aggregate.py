@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expressions.user_calls import expire, final, final_values, merge, start, update
-from penstock.physical.elements import Elements, Int64s, concat_arrays, decode, encode, int64s
+from penstock.physical.elements import Elements, Int64s, concat_arrays, decode, encode, int64s, unnamed
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import group_codes
 from penstock.physical.operators.contract import Moment, Operator
@@ -92,7 +92,7 @@ class UserAggregation(Operator):
         if arrived is None:
             return
         first, second = fingerprints(arrived.columns[: self._spec.keys], len(arrived))
-        whole = pa.RecordBatch.from_arrays(list(arrived.columns), names=[f"c{i}" for i in range(len(arrived.columns))])
+        whole = unnamed(arrived.columns)
         keys = zip(first.view(np.int64).tolist(), second.view(np.int64).tolist(), strict=True)
         told = zip(keys, arrived.ts.tolist(), arrived.signs.tolist(), strict=True)
         for row, (key, time, sign) in enumerate(told):
@@ -131,7 +131,7 @@ class UserAggregation(Operator):
             # Only that the group changes then is to be known.
             _, heads = group_codes(*fingerprints(kept[:3], len(kept[0])))
             kept = [a.take(pa.array(heads)) for a in kept]
-        self._ends.push(pa.RecordBatch.from_arrays(kept, names=[f"c{i}" for i in range(len(kept))]))
+        self._ends.push(unnamed(kept))
 
     # -- what is said ------------------------------------------------------------------------------------------
 

@@ -19,11 +19,11 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Bools, Int64s, concat_arrays, int64s
+from penstock.physical.elements import Bools, Int64s, concat_arrays, int64s, unnamed
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_uint64
 from penstock.physical.synopses.contract import Chunks, Synopsis
-from penstock.physical.synopses.slots import _find, _index
+from penstock.physical.synopses.slots import find_slots, index_slots
 from penstock.types import END
 
 _MERGE_AT = 8
@@ -217,7 +217,7 @@ class Sequences(Synopsis):
 
     def _batch(self, columns: Sequence[pa.Array], ts: Int64s, numbers: Int64s) -> pa.RecordBatch:
         arrays = [pa.array(ts), pa.array(numbers), *columns]
-        return pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
+        return unnamed(arrays)
 
     def _add_chunk(self, batch: pa.RecordBatch) -> None:
         self._next_id += 1
@@ -287,7 +287,7 @@ class Sequences(Synopsis):
         slots = np.empty(length, np.int64)
         # There is room for all, so the search stops nowhere; where the new ones stand does not matter.
         heads, known = np.empty(length, np.int64), self._partitions
-        count, _ = _find(self._table, self._first, self._second, known, first, second, 0, slots, heads)
+        count, _ = find_slots(self._table, self._first, self._second, known, first, second, 0, slots, heads)
         self._partitions = int(count)
         return slots
 
@@ -304,7 +304,7 @@ class Sequences(Synopsis):
             )
         if 2 * capacity > len(self._table):
             self._table = np.full(1 << int(2 * capacity).bit_length(), -1, np.int64)
-            _index(self._table, self._first, self._partitions)
+            index_slots(self._table, self._first, self._partitions)
 
     # -- durability --------------------------------------------------------------------------------------------
 

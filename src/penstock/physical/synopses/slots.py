@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.physical.elements import Int64s, concat_arrays, int64s
+from penstock.physical.elements import Int64s, concat_arrays, int64s, unnamed
 from penstock.physical.fingerprints import UInt64s
 from penstock.physical.synopses.contract import Chunks, Synopsis
 
@@ -25,7 +25,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @nb.njit(cache=True)
-def _find(table, first, second, count, new_first, new_second, start, slots, heads):  # type: ignore[no-untyped-def]
+def find_slots(table, first, second, count, new_first, new_second, start, slots, heads):  # type: ignore[no-untyped-def]
     """Slots of keys from `start` on; unknown ones get the next free slot, and heads[slot - old count] the row. Stops
     where there is no room for another key. Returns (count, the row where it stopped)."""
     mask = np.uint64(table.shape[0] - 1)
@@ -66,7 +66,7 @@ def _look(table, first, second, wanted_first, wanted_second, slots):  # type: ig
 
 
 @nb.njit(cache=True)
-def _index(table, first, count):  # type: ignore[no-untyped-def]
+def index_slots(table, first, count):  # type: ignore[no-untyped-def]
     mask = np.uint64(table.shape[0] - 1)
     for slot in range(count):
         place = (first[slot] * _GOLDEN >> np.uint64(20)) & mask
@@ -108,7 +108,9 @@ class SlotTable(Synopsis):
         while True:
             before = self.count
             heads = np.empty(min(len(first) - done, len(self._first)), np.int64)
-            self.count, done = _find(self._table, self._first, self._second, before, first, second, done, found, heads)
+            self.count, done = find_slots(
+                self._table, self._first, self._second, before, first, second, done, found, heads
+            )
             if self.count > before and self._types:
                 fresh = pa.array(heads[: self.count - before])
                 for held, column in zip(self._columns, columns, strict=True):
@@ -209,7 +211,7 @@ class SlotTable(Synopsis):
         arrays += [pa.array(lane[slots]) for lane in self.integers]
         arrays += [pa.array(lane[slots]) for lane in self.floats]
         arrays += self.key_columns(slots)
-        return pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
+        return unnamed(arrays)
 
     def _keep(self, slots: Int64s) -> None:
         for follower in self.followers:
@@ -241,7 +243,7 @@ class SlotTable(Synopsis):
 
     def _rebuild(self, size: int) -> None:
         self._table = np.full(size, -1, np.int64)
-        _index(self._table, self._first, self.count)
+        index_slots(self._table, self._first, self.count)
 
 
 def _grow(lanes: Any, size: int) -> Any:
