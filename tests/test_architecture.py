@@ -17,6 +17,7 @@ SOURCES = sorted((ROOT / "src" / "penstock").rglob("*.py"))
 
 #: Lowest first. A module may import its own layer and those before it.
 LAYERS = (
+    ("redaction",),
     ("errors",),
     ("types", "settings", "tree", "explain"),
     ("expressions",),
@@ -32,7 +33,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 #: Narrower than their rank: folder or module -> all it may import of the project.
 ONLY = {
-    "connectors": {"connectors", "errors", "types", "settings", "tree", "expressions", "algebra"},
+    "connectors": {"connectors", "redaction", "errors", "types", "settings", "tree", "expressions", "algebra"},
     "runtime.java": {"errors"},
 }
 

@@ -29,6 +29,7 @@ from penstock.language import Bound, Catalog, Explain, bind_query, bind_script
 from penstock.physical.planner import plan_queries
 from penstock.physical.render import render_plan
 from penstock.physical.strategies import Strategy
+from penstock.redaction import redacted_text
 from penstock.settings import Settings
 from penstock.types import CALENDAR, Interval, Schema, TimeDomain, Unit
 
@@ -186,7 +187,7 @@ class Session:
             known = self.statistics(action.query, bound.catalog, bound.settings)
             ran = self._analyzed(action.query, action.memory, action.settings, known) if action.analyze else None
             return explain(action.query, "text", known, ran, Strategy.of(action.settings))
-        return "\n".join(text or name for name, text in action.entries)
+        return "\n".join(redacted_text(text or name) for name, text in action.entries)
 
     # -- running -----------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from penstock.physical.answers import answer_schema
 from penstock.physical.planner import plan_queries
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import peers_of
+from penstock.redaction import redacted
 from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen
 from penstock.runtime.spark.frames import spark_schema, write_frame
 from penstock.runtime.spark.job import SparkRun, answers_only, assemble
@@ -64,7 +65,8 @@ class Work:
     @property
     def identity(self) -> dict[str, Any]:
         """What must be the same when a checkpoint is resumed."""
-        queries = {q.name: [optimize(q.root).fingerprint, str(q.sink)] for q in self.queries}
+        sinks = {q.name: str(replace(q.sink, options=redacted(q.sink.options))) for q in self.queries}
+        queries = {q.name: [optimize(q.root).fingerprint, sinks[q.name]] for q in self.queries}
         rows = {n: repr(self.rows.get(n.lower())) for n, s in sorted(self.sources.items()) if s.connector == "MEMORY"}
         digest = hashlib.sha256(repr(rows).encode()).hexdigest()
         return {"queries": queries, "drain": self.drain, "rows": digest, "strategy": self.strategy.value}
