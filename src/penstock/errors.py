@@ -61,6 +61,8 @@ CODES: dict[str, str] = {
     "P0612": "a scalar subquery with more than one row",
     "P0621": "a user-defined function or aggregate failed",
     "P0622": "EXPLAIN ANALYZE of inputs without an end",
+    "P0631": "metrics that cannot be served or written",
+    "P0632": "more state than state_limit allows",
     "P0901": "described by the language, not supported yet",
 }
 

@@ -32,9 +32,11 @@ from penstock.physical.planner import plan_queries
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import peers_of
 from penstock.redaction import redacted
+from penstock.runtime.reporting import Wanted
 from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen
 from penstock.runtime.spark.frames import spark_schema, write_frame
 from penstock.runtime.spark.job import SparkRun, answers_only, assemble
+from penstock.runtime.spark.pace import Pace
 from penstock.runtime.spark.session import shard_keys
 from penstock.runtime.statics import read_statics
 from penstock.settings import Settings
@@ -100,7 +102,7 @@ def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkR
         sink.open(folder.has_job, overwrite)
     spark = work.spark()
     job = prepare(work, folder)
-    return SparkRun(spark, place, job, sinks, work.streaming, ephemeral)
+    return SparkRun(spark, place, job, sinks, work.streaming, ephemeral, Wanted.of(work.settings))
 
 
 def answer_frame(work: Work, place: Path) -> DataFrame:
@@ -125,11 +127,13 @@ def _same_script(work: Work, folder: Folder) -> None:
 def prepare(work: Work, folder: Folder) -> Job:
     """Everything that workers need, written to `folder`; on a restart, what was written before."""
     parallelism = work.spark().sparkContext.defaultParallelism
-    limit = work.settings.get_int("max_batch_bytes")
+    pace = Pace.of(work.settings)
     if folder.has_job:
         # How much a round reads may change between starts; what it means may not.
         job = folder.read_job()
-        job = replace(job, intake=replace(job.intake, max_batch_bytes=limit, parallelism=parallelism))
+        job = replace(
+            job, intake=replace(job.intake, max_batch_bytes=pace.max_bytes, parallelism=parallelism, pace=pace)
+        )
         folder.write_intake(job.intake)
         return job
     streaming = work.streaming
@@ -144,7 +148,8 @@ def prepare(work: Work, folder: Folder) -> Job:
     shards = work.settings.get_int("shards") or parallelism
     own = tuple(source for name, source in plan.sources.items() if name not in streaming)
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
-    intake = Intake(own, frozenset(streaming), limit, parallelism, frames, peers_of(q.root for q in ready))
+    peers = peers_of(q.root for q in ready)
+    intake = Intake(own, frozenset(streaming), pace.max_bytes, parallelism, frames, peers, pace)
     job = Job(plan, shards, tuple(shard_keys(shards)), work.drain, intake, str(work.settings["state_store"]))
     folder.write_mark("identity", work.identity)
     folder.write_job(job, statics)
