@@ -156,12 +156,15 @@ def run(
 def check(context: typer.Context, script: Script, set_: Set = None) -> None:
     """Read and bind a script, show all its errors, run nothing."""
     with errors_shown(context):
-        from penstock.language import bind_script
+        from penstock.cli.checking import said_of_queries
+        from penstock.session import Session
 
         text, name = read_script(script)
-        bound = bind_script(text, settings=read_settings(set_), file=name)
-        count = len(bound.queries)
+        session = Session(settings=read_settings(set_))
+        count = len(session.declare(text, file=name))
         typer.echo(f"{name}: correct, {count} {'query' if count == 1 else 'queries'}")
+        for line in said_of_queries(session, text, name):
+            typer.echo(line)
 
 
 @app.command()

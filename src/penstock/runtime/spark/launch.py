@@ -29,6 +29,7 @@ from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
 from penstock.physical.answers import answer_schema
 from penstock.physical.planner import plan_queries
+from penstock.physical.said_of_state import horizons
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import peers_of
 from penstock.redaction import redacted
@@ -102,7 +103,13 @@ def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkR
         sink.open(folder.has_job, overwrite)
     spark = work.spark()
     job = prepare(work, folder)
-    return SparkRun(spark, place, job, sinks, work.streaming, ephemeral, Wanted.of(work.settings))
+    return SparkRun(spark, place, job, sinks, work.streaming, ephemeral, Wanted.of(work.settings, _horizons(work)))
+
+
+def _horizons(work: Work) -> dict[str, float]:
+    """How long the states of `work` take to fill, to tell growth from that."""
+    statistics = known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"])
+    return horizons(work.queries, statistics, work.strategy)
 
 
 def answer_frame(work: Work, place: Path) -> DataFrame:
