@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 
 import pyarrow as pa
@@ -24,8 +24,9 @@ from penstock.algebra.statistics import Estimate, Statistics, estimate, seconds
 from penstock.algebra.windows import WindowKind
 from penstock.expressions.nodes import Expression, columns_of
 from penstock.physical import plan as specs
-from penstock.physical.lane_plan import Kind
-from penstock.physical.plan import Plan, Spec, Step
+from penstock.physical.lane_plan import Kind, LanePlan
+from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
+from penstock.physical.plan import LanesSpec, Plan, Spec, Step
 from penstock.physical.user_plan import UserAggregateSpec, UserState
 from penstock.tree import walk
 
@@ -39,12 +40,13 @@ OBJECT = 200
 
 @dataclass(frozen=True)
 class Given:
-    """An input of an operator."""
+    """An input of an operator. lanes: of lane rows that are panes, their plan."""
 
     node: Algebra
     content: Content
     expected: Estimate
     types: tuple[pa.DataType, ...]
+    lanes: LanePlan | None = None
 
     @property
     def size(self) -> float:
@@ -104,7 +106,7 @@ def state_of(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> tu
     found = []
     for step in plan.steps:
         inputs = tuple(given[edge.step] for edge in step.inputs)
-        made = _given(step, nodes[step.id], statistics)
+        made = _given(step, nodes[step.id], inputs, statistics)
         given[step.id] = made
         parts = [*held(step.spec, inputs, made)]
         if any(plan.steps[edge.step].stage == 0 for edge in step.inputs) and isinstance(step.spec, _WAITING):
@@ -115,15 +117,25 @@ def state_of(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> tu
     return tuple(found)
 
 
-def _given(step: Step, node: Algebra, statistics: Statistics) -> Given:
-    expected = estimate(node, statistics)
-    made = Given(node, content(node), expected, step.types)
-    if isinstance(step.spec, specs.LanesSpec) and step.spec.pre_aggregate and node.domain is not None:
-        # Elements that share group and interval are one: at most one a group and boundary.
-        period = max(seconds(w.slide or 0, node.domain) for w in walk(node) if isinstance(w, Window))
-        rate = min(expected.rate, made.values(step.spec.plan.group) / period) if period else expected.rate
-        made = Given(node, made.content, Estimate(rate, expected.length, expected.distinct), step.types)
-    return made
+def _given(step: Step, node: Algebra, inputs: tuple[Given, ...], statistics: Statistics) -> Given:
+    made = Given(node, content(node), estimate(node, statistics), step.types)
+    lanes = _panes(step.spec, inputs)
+    if lanes is None or node.domain is None:
+        return made
+    # Elements that share group and interval are one: at most one a group and boundary.
+    period = max(seconds(w.slide or 0, node.domain) for w in walk(node) if isinstance(w, Window))
+    expected = made.expected
+    rate = min(expected.rate, made.values(lanes.group) / period) if period else expected.rate
+    return replace(made, expected=Estimate(rate, expected.length, expected.distinct), lanes=lanes)
+
+
+def _panes(spec: Spec, inputs: tuple[Given, ...]) -> LanePlan | None:
+    if isinstance(spec, LanesSpec):
+        return spec.plan if spec.pre_aggregate else None
+    if isinstance(spec, PanesSpec):
+        return spec.plan
+    # Panes of a finer window that several share, on their way to one of them.
+    return inputs[0].lanes if isinstance(spec, specs.UnionSpec | specs.WindowSpec) else None
 
 
 def _ahead(step: Step, inputs: Sequence[Given], plan: Plan) -> Part:
@@ -199,7 +211,8 @@ def held(spec: Spec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
 @held.register(specs.UnionSpec)
 @held.register(specs.WindowSpec)
 @held.register(specs.SampleSpec)
-@held.register(specs.LanesSpec)
+@held.register(LanesSpec)
+@held.register(PanesSpec)
 @held.register(specs.LookupSpec)
 @held.register(specs.LookupMatchSpec)
 @held.register(specs.ResultsSpec)
@@ -251,8 +264,11 @@ def _row_window(spec: specs.RowWindowSpec, inputs: tuple[Given, ...], made: Give
     yield Part("the last rows", rows, rows * (32 + _width(made.types)) + 48 * partitions, made.content)
 
 
-@held.register
-def _aggregate(spec: specs.AggregateSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
+@held.register(specs.AggregateSpec)
+@held.register(BoundaryAggregateSpec)
+def _aggregate(
+    spec: specs.AggregateSpec | BoundaryAggregateSpec, inputs: tuple[Given, ...], made: Given
+) -> Iterable[Part]:
     (rows,) = inputs
     plan = spec.plan
     groups = rows.values(plan.group)
@@ -370,7 +386,7 @@ def _short_changes(spec: specs.ShortChangesSpec, inputs: tuple[Given, ...], made
 
 #: Operators that let elements ahead of the heartbeat wait; joins let them through.
 _WAITING = (
-    specs.UpdatesSpec, specs.NegativeTuplesSpec, specs.RowWindowSpec, specs.AggregateSpec, UserAggregateSpec,
-    specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec, specs.NRRJoinSpec, specs.MatchSpec,
+    specs.UpdatesSpec, specs.NegativeTuplesSpec, specs.RowWindowSpec, specs.AggregateSpec, BoundaryAggregateSpec,
+    UserAggregateSpec,    specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec, specs.NRRJoinSpec, specs.MatchSpec,
     specs.ChangesSpec, specs.RStreamSpec,
 )  # fmt: skip
