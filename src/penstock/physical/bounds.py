@@ -387,6 +387,6 @@ def _short_changes(spec: specs.ShortChangesSpec, inputs: tuple[Given, ...], made
 #: Operators that let elements ahead of the heartbeat wait; joins let them through.
 _WAITING = (
     specs.UpdatesSpec, specs.NegativeTuplesSpec, specs.RowWindowSpec, specs.AggregateSpec, BoundaryAggregateSpec,
-    UserAggregateSpec,    specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec, specs.NRRJoinSpec, specs.MatchSpec,
+    UserAggregateSpec, specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec, specs.NRRJoinSpec, specs.MatchSpec,
     specs.ChangesSpec, specs.RStreamSpec,
 )  # fmt: skip
