@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra import Algebra
-from penstock.algebra.optimizer import optimize
-from penstock.algebra.query import Query
+from penstock.algebra.optimizer import Planning, optimize
+from penstock.algebra.statistics import observe
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.ingest import read_columns, stamp
 from penstock.physical.kernels import group_codes
 from penstock.physical.planner import plan_queries
-from penstock.physical.progress import SourceProgress
+from penstock.physical.progress import SourceProgress, timed_sources
 from penstock.physical.strategies import Strategy
 from penstock.physical.synopses.slots import SlotTable
 from penstock.runtime.local import LocalJob, compute_statics
@@ -55,13 +54,15 @@ def measure(
     warm: int,
     strategy: Strategy = Strategy.PATTERN,
     view: bool = False,
-    rewrite: Callable[[Algebra], Algebra] = optimize,
+    as_written: bool = False,
 ) -> Measured:
     """The one query of `script` over `inputs` (first column: the integer timestamp, in order), in rounds of `step`
-    ticks. warm: the tick from which on it is measured; view: also keep the result, as a hash
-    table that the told changes update; rewrite: the optimizer."""
+    ticks. warm: the tick from which on it is measured; view: also keep the result, as a hash table that the told
+    changes update; as_written: without choices by cost."""
     (query,) = bind_script(script).queries
-    plan = plan_queries([Query(query.name, rewrite(query.root), query.sink, query.text)], strategy=strategy)
+    known = observe(timed_sources(query.root), inputs)
+    planning = Planning(known, by_pattern=False) if as_written else strategy.planning(known)
+    plan = plan_queries([replace(query, root=optimize(query.root, planning=planning))], known, strategy)
     job = LocalJob(plan, compute_statics(plan, inputs))
     feeds = {name: _Feed(job, name, inputs[name]) for name in plan.sources}
     last = max(int(feed.ticks[-1]) for feed in feeds.values())
@@ -113,7 +114,7 @@ class _Feed:
 
     def stamp(self, piece: pa.RecordBatch) -> Elements:
         chosen = pa.RecordBatch.from_arrays([piece.column(c) for c in self._columns], [str(c) for c in self._columns])
-        return stamp(self._source, chosen, self._columns, self._ingest.columns, None).elements
+        return stamp(self._source, chosen, self._columns, self._ingest.columns, SourceProgress()).elements
 
 
 def _keep(view: SlotTable, part: Elements) -> None:
