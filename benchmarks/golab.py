@@ -1,7 +1,7 @@
 """`python -m benchmarks.golab`: Queries 1 to 4 of `[golab 3.6]` under the three state strategies.
 
     python -m benchmarks.golab [--windows 2000,10000,50000] [--measured 20000] [--step 1000] [--queries 1a,2a]
-        [--out FILE]
+        [--write]
 
 The trace is generated (`traces.py`), about one connection a tick on each link, and windows are in ticks, as in the
 thesis. Each query runs until its windows are full and is then measured for `measured` ticks, in rounds of `step`. The
@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.local_harness import Measured, markdown, measure
+from benchmarks.local_harness import Measured, markdown, measure, write_table
 from benchmarks.traces import COLUMNS, link
 from penstock.physical.strategies import Strategy
 
@@ -118,7 +118,11 @@ def run(query: GolabQuery, window: int, measured: int, step: int) -> dict[str, M
     return found
 
 
-def report(query: GolabQuery, found: dict[int, dict[str, Measured]]) -> str:
+#: Where `--write` puts the tables.
+PAGE = Path(__file__).parent.parent / "docs" / "decisions" / "golab.md"
+
+
+def table(found: dict[int, dict[str, Measured]]) -> str:
     ways = list(next(iter(found.values())))
     header = ["window", *(f"{n} µs" for n in ways), *(f"{n} KiB" for n in ways), "changes"]
     rows = [
@@ -130,7 +134,7 @@ def report(query: GolabQuery, found: dict[int, dict[str, Measured]]) -> str:
         ]
         for window, figures in found.items()
     ]
-    return f"### {query.title}\n\nThe thesis: {query.finding}.\n\n{markdown(header, rows)}\n"
+    return markdown(header, rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -139,18 +143,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--measured", type=int, default=20_000)
     parser.add_argument("--step", type=int, default=1000)
     parser.add_argument("--queries", default=",".join(q.key for q in QUERIES))
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.name}")
     chosen = parser.parse_args(arguments)
     pa.set_cpu_count(1)
     wanted = chosen.queries.split(",")
-    parts = []
     for query in (q for q in QUERIES if q.key in wanted):
         run(query, 300, 300, 100)  # compiles
         found = {int(w): run(query, int(w), chosen.measured, chosen.step) for w in chosen.windows.split(",")}
-        parts.append(report(query, found))
-        print(parts[-1], flush=True)
-    if chosen.out is not None:
-        chosen.out.write_text("\n".join(parts), encoding="utf-8")
+        made = table(found)
+        print(f"### {query.title}\n\nThe thesis: {query.finding}.\n\n{made}\n", flush=True)
+        if chosen.write:
+            write_table(PAGE, f"### {query.title}", made)
     return 0
 
 

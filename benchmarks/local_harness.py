@@ -10,6 +10,7 @@ import gc
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -143,3 +144,16 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table, its first column to the left."""
     lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write_table(page: Path, heading: str, table: str) -> None:
+    """Put `table` in the place of the first table below `heading` in a Markdown page, or below a new heading at its
+    end."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    if heading not in lines:
+        lines += ["", heading, ""]
+    start = lines.index(heading) + 1
+    end = next((i for i in range(start, len(lines)) if lines[i].startswith("#")), len(lines))
+    old = [i for i in range(start, end) if lines[i].startswith("|")]
+    first, last = (old[0], old[-1] + 1) if old else (end, end)
+    page.write_text("\n".join([*lines[:first], *table.splitlines(), *lines[last:]]).rstrip() + "\n", encoding="utf-8")
