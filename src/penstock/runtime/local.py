@@ -205,9 +205,11 @@ def run_local(
     `clock` is read once a round. statistics: what is known of the sources, observed of the inputs themselves for None.
     strategy: how operators keep state. watcher: is told the metrics after every round.
     """
-    ready = [replace(q, root=optimize(q.root)) if optimized else q for q in queries]
-    sources = {name: source for q in ready for name, source in timed_sources(q.root).items()}
-    plan = plan_queries(ready, statistics or observe(sources, inputs), strategy)
+    sources = {name: source for q in queries for name, source in timed_sources(q.root).items()}
+    known = statistics or observe(sources, inputs)
+    planning = strategy.planning(known)
+    ready = [replace(q, root=optimize(q.root, planning=planning)) if optimized else q for q in queries]
+    plan = plan_queries(ready, known, strategy)
     result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
     statics = compute_statics(plan, _static_rows(plan, inputs, result))
     job = LocalJob(plan, statics, shards, drain)
