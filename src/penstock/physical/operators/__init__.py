@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from penstock.physical.elements import Elements
 from penstock.physical.operators.aggregate import Aggregation
+from penstock.physical.operators.cells import Cells
 from penstock.physical.operators.changes import Changes
 from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.operators.distinct import make_distinct
@@ -54,6 +55,7 @@ from penstock.physical.plan import (
     UpdatesSpec,
     WindowSpec,
 )
+from penstock.physical.range_plan import CellsSpec
 from penstock.physical.user_plan import UserAggregateSpec
 
 #: Static relations by name, and the number of shards: what some operators need beside their spec.
@@ -76,6 +78,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     DistinctSpec: lambda spec, tables, shards: make_distinct(spec),
     SetOperationSpec: lambda spec, tables, shards: SetOperation(spec),
     TopKSpec: lambda spec, tables, shards: TopK(spec),
+    CellsSpec: lambda spec, tables, shards: Cells(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
     MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
