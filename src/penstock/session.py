@@ -264,7 +264,7 @@ def explain(
     if ran is None:
         physical = render_plan(plan_queries([replace(query, root=root)], statistics, strategy), query.name)
     else:
-        physical = render_plan(ran.plan, query.name, ran.meter)
+        physical = render_plan(ran.plan, query.name, ran.meter, ran.statics)
     if format == "json":
         return (
             f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"physical": {to_json(physical)}}}\n'
