@@ -295,18 +295,6 @@ class MultiJoinSpec(Spec):
 
 
 @dataclass(frozen=True)
-class NRRJoinSpec(Spec):
-    """Join of stream elements (port 0) with a NON RETROACTIVE relation (port 1) as of the elements' timestamps."""
-
-    left_key: tuple[int, ...]
-    right_key: tuple[int, ...]
-    residual: Expression | None
-
-    def describe(self) -> dict[str, str]:
-        return {"state": "the relation, nothing of the stream"}
-
-
-@dataclass(frozen=True)
 class LookupSpec(Spec):
     """Join with a static relation that every task holds whole. `static_left`: the table's columns come first."""
 

@@ -48,7 +48,7 @@ FLAVOURS = (
     Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60, multi=10, rows=20),
     Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
     Flavour("clock", join=40, group=30, nested=10, static=10, updates=20, clock=100, disorder=30, calendar=50),
-    Flavour("nrr", join=20, group=30, nested=20, updates=10, static=10, nrr=100, disorder=20),
+    Flavour("nrr", join=20, group=30, nested=20, updates=10, static=10, nrr=100, disorder=20, rows=25),
     Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
     Flavour(

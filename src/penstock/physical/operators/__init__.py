@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from penstock.physical.elements import Elements
+from penstock.physical.nrr_plan import NRRJoinSpec, StampSpec
 from penstock.physical.operators.aggregate import Aggregation
 from penstock.physical.operators.cells import Cells
 from penstock.physical.operators.changes import Changes
@@ -14,7 +15,7 @@ from penstock.physical.operators.join import Join, Lookup
 from penstock.physical.operators.match import LookupMatch, Match
 from penstock.physical.operators.multi_join import MultiJoin
 from penstock.physical.operators.negative import NegativeTuples
-from penstock.physical.operators.nonretroactive import NRRJoin
+from penstock.physical.operators.nonretroactive import Stamp, make_nrr_join
 from penstock.physical.operators.results import Results, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
@@ -37,7 +38,6 @@ from penstock.physical.plan import (
     MatchSpec,
     MultiJoinSpec,
     NegativeTuplesSpec,
-    NRRJoinSpec,
     OutputSpec,
     ProjectSpec,
     ResultsSpec,
@@ -82,7 +82,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     JoinSpec: lambda spec, tables, shards: Join(spec),
     MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
-    NRRJoinSpec: lambda spec, tables, shards: NRRJoin(spec),
+    NRRJoinSpec: lambda spec, tables, shards: make_nrr_join(spec),
+    StampSpec: lambda spec, tables, shards: Stamp(spec),
     MatchSpec: lambda spec, tables, shards: Match(spec),
     LookupMatchSpec: lambda spec, tables, shards: LookupMatch(spec, tables[spec.table]),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
