@@ -296,7 +296,7 @@ def explain(
     if ran is None:
         physical = render_plan(plan_queries([replace(query, root=root)], statistics, strategy), query.name)
     else:
-        physical = render_plan(ran.plan, query.name, ran.meter)
+        physical = render_plan(ran.plan, query.name, ran.meter, ran.statics)
     state = query_state(query, statistics or Statistics(), strategy)
     if format == "json":
         choices = json.dumps([_choice(step, costs) for step in trace if (costs := step.costs)])
