@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.algebra.nodes import leaves
-from penstock.algebra.optimizer import optimize
+from penstock.algebra.optimizer import TraceStep, optimize
 from penstock.algebra.query import Query
 from penstock.algebra.render import render
 from penstock.algebra.scans import Scan, Source
@@ -276,24 +276,40 @@ def explain(
     of it, whose figures are shown."""
     if format not in FORMATS:
         raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
-    root = optimize(query.root)
+    trace: list[TraceStep] = []
+    root = optimize(query.root, trace, planning=strategy.planning(statistics))
     logical = render(root)
     if ran is None:
         physical = render_plan(plan_queries([replace(query, root=root)], statistics, strategy), query.name)
     else:
-        physical = render_plan(ran.plan, query.name, ran.meter)
+        physical = render_plan(ran.plan, query.name, ran.meter, ran.statics)
     state = query_state(query, statistics or Statistics(), strategy)
     if format == "json":
+        choices = json.dumps([_choice(step, costs) for step in trace if (costs := step.costs)])
         return (
-            f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"physical": {to_json(physical)},\n'
-            f'"state": {json.dumps(state.as_json(), indent=2)}}}\n'
+            f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"choices": {choices},\n'
+            f'"physical": {to_json(physical)},\n"state": {json.dumps(state.as_json(), indent=2)}}}\n'
         )
     parts = [("logical plan", logical), ("physical plan" if ran is None else _ran(ran), physical)]
     if format == "mermaid":
         return to_mermaid_side_by_side([(f"{query.name}: {title}", tree) for title, tree in parts])
     texts = [(title, to_text(tree)) for title, tree in parts]
+    # The same move may have been thought of again once columns were pruned.
+    told = dict.fromkeys(_choice_text(step, costs) for step in trace if (costs := step.costs))
+    if told:
+        texts.insert(1, ("choices by cost", "".join(f"{line}\n" for line in told)))
     texts.append(("state", state.text()))
     return "\n".join(f"-- {query.name}: {title}\n{text}" for title, text in texts)
+
+
+def _choice(step: TraceStep, costs: tuple[float, float]) -> dict[str, Any]:
+    return {"rule": step.rule, "taken": step.taken, "cost_before": costs[0], "cost_after": costs[1]}
+
+
+def _choice_text(step: TraceStep, costs: tuple[float, float]) -> str:
+    """A plan that was thought of: what it costs, and the plan that it would replace."""
+    verdict = "taken" if step.taken else "left"
+    return f"{step.rule}: {verdict}, {costs[1]:.4g} elements/s handled instead of {costs[0]:.4g}"
 
 
 def _ran(ran: Analysis) -> str:

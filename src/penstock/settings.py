@@ -143,7 +143,7 @@ TABLE: tuple[Setting, ...] = (
         "statistics",
         (),
         _statistics,
-        "what is known of sources, for the order of joins: 'S(rate 10, k 50), T(rate 0.5)' (tuples a second, distinct "
+        "what is known of sources, for choices by cost: 'S(rate 10, k 50), T(rate 0.5)' (tuples a second, distinct "
         "values of columns)",
     ),
     Setting(

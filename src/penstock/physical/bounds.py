@@ -17,16 +17,19 @@ import pyarrow as pa
 
 from penstock.algebra import Aggregate, Announced, Distinct, Except, Internal, Intersect, RowWindow, TopK, Window
 from penstock.algebra.content import Content, Grade, by_keys, content, together
+from penstock.algebra.estimates import Estimate, estimate
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import StreamKind
-from penstock.algebra.statistics import Estimate, Statistics, estimate, seconds
+from penstock.algebra.statistics import Statistics, seconds
 from penstock.algebra.windows import WindowKind
 from penstock.expressions.nodes import Expression, columns_of
 from penstock.physical import plan as specs
 from penstock.physical.lane_plan import Kind, LanePlan
+from penstock.physical.nrr_plan import NRRJoinSpec, StampSpec
 from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
 from penstock.physical.plan import LanesSpec, Plan, Spec, Step
+from penstock.physical.range_plan import CellsSpec
 from penstock.physical.user_plan import UserAggregateSpec, UserState
 from penstock.tree import walk
 
@@ -213,6 +216,8 @@ def held(spec: Spec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
 @held.register(specs.SampleSpec)
 @held.register(LanesSpec)
 @held.register(PanesSpec)
+@held.register(CellsSpec)
+@held.register(StampSpec)
 @held.register(specs.LookupSpec)
 @held.register(specs.LookupMatchSpec)
 @held.register(specs.ResultsSpec)
@@ -319,6 +324,11 @@ def _distinct(spec: specs.DistinctSpec, inputs: tuple[Given, ...], made: Given) 
 
 
 @held.register
+def _distinct_changes(spec: specs.DistinctChangesSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
+    return [_slots(inputs[0], 2, "different rows")]
+
+
+@held.register
 def _set_operation(spec: specs.SetOperationSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
     for one in inputs:
         yield _slots(one, 4, "different rows with counts")
@@ -345,8 +355,10 @@ def _multi_join(spec: specs.MultiJoinSpec, inputs: tuple[Given, ...], made: Give
 
 
 @held.register
-def _nrr_join(spec: specs.NRRJoinSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
-    return [_rows(inputs[1], "the relation")]
+def _nrr_join(spec: NRRJoinSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
+    yield _rows(inputs[1], "the relation")
+    if spec.strict:
+        yield _rows(made, "results that may be taken back", TIMES + SIGN)
 
 
 @held.register
@@ -387,6 +399,6 @@ def _short_changes(spec: specs.ShortChangesSpec, inputs: tuple[Given, ...], made
 #: Operators that let elements ahead of the heartbeat wait; joins let them through.
 _WAITING = (
     specs.UpdatesSpec, specs.NegativeTuplesSpec, specs.RowWindowSpec, specs.AggregateSpec, BoundaryAggregateSpec,
-    UserAggregateSpec, specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec, specs.NRRJoinSpec, specs.MatchSpec,
+    UserAggregateSpec, specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec, NRRJoinSpec, specs.MatchSpec,
     specs.ChangesSpec, specs.RStreamSpec,
 )  # fmt: skip

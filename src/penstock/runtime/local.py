@@ -27,7 +27,7 @@ from penstock.physical.ingest import NULL_KEY, read_columns, stamp
 from penstock.physical.keys import keyed_rows
 from penstock.physical.meter import Meter
 from penstock.physical.operators import Rejection, Tables
-from penstock.physical.plan import Plan
+from penstock.physical.plan import Plan, ScanSpec
 from penstock.physical.planner import plan_queries
 from penstock.physical.progress import SourceProgress, timed_sources
 from penstock.physical.strategies import Strategy
@@ -162,18 +162,27 @@ def static_sources(plan: Plan) -> dict[str, Source]:
     return {name: source for sub in plan.statics.values() for name, source in sub.sources.items()}
 
 
-def compute_statics(plan: Plan, relations: Mapping[str, pa.Table]) -> dict[str, Elements]:
-    """The static relations of a plan as elements; relations: the declared ones, with all their columns."""
-    return {name: _compute_static(sub, relations) for name, sub in plan.statics.items()}
+def compute_statics(
+    plan: Plan, relations: Mapping[str, pa.Table], meters: Mapping[str, Meter] | None = None
+) -> dict[str, Elements]:
+    """The static relations of a plan as elements; relations: the declared ones, with all their columns; meters: count
+    what the steps of each do."""
+    return {name: _compute_static(sub, relations, (meters or {}).get(name)) for name, sub in plan.statics.items()}
 
 
-def _compute_static(plan: Plan, relations: Mapping[str, pa.Table]) -> Elements:
-    job = LocalJob(plan, {})
+def _compute_static(plan: Plan, relations: Mapping[str, pa.Table], meter: Meter | None) -> Elements:
+    job = LocalJob(plan, {}, meter=meter)
     stamped: dict[str, list[Elements]] = {}
     for name, ingest in job.ingests.items():
         batches = relations[name].combine_chunks().to_batches()
         stamped[name] = [forever([b.column(c) for c in ingest.columns], b.num_rows) for b in batches]
     parts = job.round(stamped, {}).get("", [])
+    if meter is not None:
+        meter.sample()
+        for step in plan.steps:
+            if isinstance(step.spec, ScanSpec):
+                scan = meter.of(step.id)
+                scan.rows_in = scan.rows_out = relations[step.spec.source.name].num_rows
     query = plan.queries[""]
     if not parts:
         return empty(query.root.schema.types)
@@ -205,9 +214,11 @@ def run_local(
     `clock` is read once a round. statistics: what is known of the sources, observed of the inputs themselves for None.
     strategy: how operators keep state. watcher: is told the metrics after every round.
     """
-    ready = [replace(q, root=optimize(q.root)) if optimized else q for q in queries]
-    sources = {name: source for q in ready for name, source in timed_sources(q.root).items()}
-    plan = plan_queries(ready, statistics or observe(sources, inputs), strategy)
+    sources = {name: source for q in queries for name, source in timed_sources(q.root).items()}
+    known = statistics or observe(sources, inputs)
+    planning = strategy.planning(known)
+    ready = [replace(q, root=optimize(q.root, planning=planning)) if optimized else q for q in queries]
+    plan = plan_queries(ready, known, strategy)
     result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
     statics = compute_statics(plan, _static_rows(plan, inputs, result))
     job = LocalJob(plan, statics, shards, drain)

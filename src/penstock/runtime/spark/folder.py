@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     # Only the processes that compute load the compiled operators: importing them takes most of a second.
     from penstock.physical.elements import Elements
     from penstock.physical.plan import Plan
+    from penstock.physical.wallclock import Peers
 
 
 #: The round under which the static relations, read before the start, are accounted for.
@@ -52,7 +53,7 @@ class Intake:
     max_batch_bytes: int
     parallelism: int
     frames: Mapping[str, Source] = field(default_factory=dict)
-    peers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    peers: Peers = field(default_factory=dict)
     pace: Pace = field(default_factory=Pace)
 
 

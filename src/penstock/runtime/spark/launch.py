@@ -153,8 +153,9 @@ def prepare(work: Work, folder: Folder) -> Job:
     streaming = work.streaming
     to_spool = {n: s for n, s in work.sources.items() if s.connector in ("MEMORY", "DATAFRAME") and n not in streaming}
     spooled = {n: _spooled(work, s, folder.root) for n, s in to_spool.items()}
-    ready = [replace(q, root=optimize(_with_sources(q.root, spooled))) for q in work.queries]
     statistics = known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"])
+    planning = work.strategy.planning(statistics)
+    ready = [replace(q, root=optimize(_with_sources(q.root, spooled), planning=planning)) for q in work.queries]
     plan, nodes = planned(ready, statistics, work.strategy)
     _foresee(folder, job_state(plan, nodes, statistics))
     statics, read = read_statics(plan, folder.dead_letters)
