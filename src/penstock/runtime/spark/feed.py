@@ -9,6 +9,7 @@ for it (DESIGN 3).
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +26,9 @@ Offset = dict[str, Any]
 
 #: Seconds between two looks for new files of a watched source.
 _LOOK_EVERY = 0.25
+
+#: Rounds after whose delivery what was read may go: Spark may ask for the last ones again.
+_KEPT = 4
 
 #: Microseconds between two rounds that only tell the time of SYSTEM TIME streams.
 _BEAT_EVERY = 500_000
@@ -68,8 +72,11 @@ class Feed:
         self._known = {source.name: _Known(source, open_source(source)) for source in intake.sources}
         self._clock = clock
         self._look_again = 0.0
+        self._delivered: deque[Offset] = deque()
+        self._forgotten: dict[str, int] = {}
         for name, known in self._known.items():
             known.splits = folder.read_splits(name)
+            known.connector.keep_in(folder.root / "kept" / name)
 
     def start(self) -> Offset:
         """The offset before the first round."""
@@ -77,6 +84,7 @@ class Feed:
 
     def next(self, start: Offset) -> Offset:
         """The offset after the next round; `start` itself when there is nothing to do."""
+        self._forget(start)
         self._discover(first=start["round"] == 0)
         high = self._highs(start)
         done = self._choose(start["done"], high)
@@ -153,6 +161,17 @@ class Feed:
             if fresh:
                 known.splits += fresh
                 self._folder.write_splits(name, known.splits)
+
+    def _forget(self, start: Offset) -> None:
+        """Tell the connectors what rounds long delivered have read: `start` comes after all that is."""
+        if not self._delivered or self._delivered[-1]["round"] < start["round"]:
+            self._delivered.append(start)
+        while len(self._delivered) > _KEPT:
+            done = self._delivered.popleft()["done"]
+            for name, known in self._known.items():
+                read = {s.path for s in known.splits[self._forgotten.get(name, 0) : done.get(name, 0)]}
+                known.connector.forget(sorted(read - {s.path for s in known.splits[done.get(name, 0) :]}))
+                self._forgotten[name] = done.get(name, 0)
 
     def _highs(self, start: Offset) -> dict[str, int | None]:
         """The largest timestamps seen up to and with the round of `start`."""
