@@ -13,6 +13,7 @@ SINKS: dict[str, str] = {
     "CONSOLE": "sinks.console:ConsoleSink",
     "MEMORY": "sinks.memory:MemorySink",
     "DELTA": "sinks.delta:DeltaSink",
+    "POSTGRES": "sinks.postgres:PostgresSink",
 }
 
 

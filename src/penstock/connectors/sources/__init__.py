@@ -15,6 +15,7 @@ SOURCES: dict[str, str] = {
     "MEMORY": "sources.memory:SpooledSource",
     "DATAFRAME": "sources.memory:SpooledSource",
     "DELTA": "sources.delta:DeltaSource",
+    "POSTGRES": "sources.postgres:PostgresSource",
 }
 
 

@@ -128,7 +128,7 @@ class DeltaSource(SourceConnector):
             self._fits(delta_log.arrow_schema(commit.schema), f"version {version}", partial=True)
             self._fits(delta_log.arrow_schema(self._open().schema()), f"version {version}")
         if self._changes:
-            return [Split(path, bytes=commit.bytes, note=json.dumps({"version": version}))]
+            return [Split(path, bytes=commit.bytes, detail=json.dumps({"version": version}))]
         if commit.removed and (self._skip_changes or (self._ignore_deletes and not commit.added)):
             return [Split(path, 0, 0, 0, 0)]
         if commit.removed:
@@ -145,10 +145,10 @@ class DeltaSource(SourceConnector):
         found: list[Split] = []
         for file in files:
             self._there(file.path)
-            note = json.dumps({"file": file.path, "partition": dict(file.partition)})
+            detail = json.dumps({"file": file.path, "partition": dict(file.partition)})
             shown = f"{path}/{os.path.relpath(file.path, self._path)}"
             pieces = _FileOfTable(self.source, partition=file.partition).splits(file.path)
-            found += [replace(piece, path=shown, note=note) for piece in pieces]
+            found += [replace(piece, path=shown, detail=detail) for piece in pieces]
         return found
 
     def _files_of(self, table: Any) -> list[DataFile]:
@@ -162,15 +162,15 @@ class DeltaSource(SourceConnector):
     # -- reading -----------------------------------------------------------------------------------------------
 
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
-        if not split.note:
+        if not split.detail:
             return
-        note = json.loads(split.note)
-        if "version" in note:
-            yield from self._read_changes(split.path, note["version"], columns)
+        detail = json.loads(split.detail)
+        if "version" in detail:
+            yield from self._read_changes(split.path, detail["version"], columns)
             return
-        self._there(note["file"])
-        format_ = _FileOfTable(self.source, partition=note["partition"])
-        yield from format_.read(replace(split, path=note["file"]), columns)
+        self._there(detail["file"])
+        format_ = _FileOfTable(self.source, partition=detail["partition"])
+        yield from format_.read(replace(split, path=detail["file"]), columns)
 
     def _read_changes(self, place: str, version: int, columns: tuple[int, ...]) -> Iterator[Parsed]:
         table = self._open()

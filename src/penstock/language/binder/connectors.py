@@ -13,7 +13,7 @@ from penstock.language.binder.rules import boolean as _boolean
 from penstock.language.binder.rules import character as _character
 from penstock.language.binder.rules import one_of as _one_of
 from penstock.language.binder.rules import text as _text
-from penstock.language.binder.tables import DELTA_SINK, DELTA_SOURCE
+from penstock.language.binder.tables import DELTA_SINK, DELTA_SOURCE, POSTGRES_SINK, POSTGRES_SOURCE
 from penstock.language.statements import Connector
 from penstock.redaction import BLOT, is_secret, redacted_text
 
@@ -33,12 +33,14 @@ SOURCES: Mapping[str, ConnectorRule] = {
     ),
     "MEMORY": ConnectorRule({}),
     "DELTA": DELTA_SOURCE,
+    "POSTGRES": POSTGRES_SOURCE,
 }
 SINKS: Mapping[str, ConnectorRule] = {
     "FILES": ConnectorRule({"path": _text, "format": _one_of("csv", "json", "parquet")}, ("path",)),
     "CONSOLE": ConnectorRule({}),
     "MEMORY": ConnectorRule({}),
     "DELTA": DELTA_SINK,
+    "POSTGRES": POSTGRES_SINK,
 }
 _SUFFIXES = {
     ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet", ".arrow": "arrow",
