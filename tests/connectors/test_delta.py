@@ -17,6 +17,7 @@ from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.inprocess import answer_here
+from penstock.session import Session
 
 SCHEMA = pa.schema([("at", pa.int64()), ("k", pa.int32()), ("v", pa.string())])
 STREAM = "CREATE STREAM s (at BIGINT, k INT, v STRING) FROM DELTA (path '{path}'{options}) TIMESTAMP BY at;"
@@ -157,6 +158,9 @@ def test_the_change_feed_is_the_updates_of_a_relation(tmp_path: Path) -> None:
     source(FEED, path).check()
     script = FEED.format(path=path) + f"CREATE QUERY q INTO DELTA (path '{tmp_path}/out') AS SELECT k, v FROM c;"
     answer = answer_here(bind_script(script).catalog.queries.values()).tables["q"]
+    session = Session()
+    session.execute(script)
+    assert "rows out: 6" in session.explain("q", analyze=True)
     assert answer.to_pydict() == {
         "ts": [0, 0, 0, 1, 1, 2], "op": ["+", "+", "+", "-", "+", "-"], "k": [1, 2, 3, 2, 2, 3],
         "v": ["a", "b", "c", "b", "B", "c"],

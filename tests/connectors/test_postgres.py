@@ -480,3 +480,39 @@ def test_a_password_that_was_lost_on_the_way_is_asked_for(db: Server) -> None:
     bound = bind_script(f"CREATE RELATION r (a INT) FROM POSTGRES (url '{db.url}', password '{PASSWORD}', table 't');")
     again = pickle.loads(pickle.dumps(bound.catalog.sources["r"]))
     assert "password_env" in (refused("P0409", open_source(again).check).hint or "")
+
+
+# --- time
+
+
+def test_polls_by_time_wait_until_changes_have_settled(db: Server, tmp_path: Path) -> None:
+    db.execute(
+        "CREATE TABLE c (id int PRIMARY KEY, at timestamptz); INSERT INTO c VALUES (1, '2024-01-01'), (2, now())"
+    )
+    polled = "table 'c', version 'at', poll '1 ms', settle '10 minutes'"
+    connector = source(f"CREATE STREAM s (id INT, at TIMESTAMP) FROM {options(db, polled)} TIMESTAMP BY at;")
+    connector.keep_in(tmp_path)
+    assert connector.reached() is None
+    (first,) = connector.discover(frozenset())
+    assert read(connector, first) == [(1,)]
+    told = connector.reached()
+    now = time.time_ns() // 1000
+    assert told is not None and now - 1_200_000_000 < told < now - 590_000_000
+    time.sleep(0.01)
+    assert connector.discover(frozenset([first])) == []
+    assert (connector.reached() or 0) > told
+    db.execute("UPDATE c SET at = now() - interval '11 minutes' WHERE id = 2")
+    time.sleep(0.01)
+    assert read(connector, connector.discover(frozenset([first]))[0]) == [(2,)]
+
+
+def test_polls_by_number_know_time_up_to_the_highest(db: Server, tmp_path: Path) -> None:
+    db.execute("CREATE TABLE c (id int PRIMARY KEY, name text, changed bigint); INSERT INTO c VALUES (1, 'a', 5)")
+    connector = polling(db)
+    connector.keep_in(tmp_path)
+    connector.discover(frozenset())
+    assert connector.reached() == 5
+    settled = (
+        "CREATE STREAM s (c BIGINT) FROM POSTGRES (table 'c', version 'c', poll '1 s', settle '1 s') TIMESTAMP BY c;"
+    )
+    assert "by time" in refused("P0208", lambda: source(settled)).message

@@ -75,6 +75,11 @@ class SourceConnector(ABC):
     def forget(self, paths: Sequence[str]) -> None:  # noqa: B027 - what is not kept need not be forgotten
         """These paths are not read again: what is kept of them may go."""
 
+    def reached(self) -> int | None:
+        """Beyond the paths discovered so far nothing comes with this timestamp, in ticks, or one below; None where that
+        is not known."""
+        return None
+
     @abstractmethod
     def check(self) -> None:
         """Refuse before the start what cannot work: raises PenstockError P0401, P0402, P0404 or P0409."""

@@ -3,8 +3,10 @@
 Contract: a relation without TIMESTAMP BY is what one statement sees. With a timestamp the rows come in its order; with
 `poll` rows whose `version` is above the highest seen come again and again, as rows of a stream or as updates by primary
 key, and with `deleted` a flag says which of them are deletions: it becomes the column of OPERATION BY. What the server
-said is kept in a file before any of it is used (`keep_in`), so a replay reads what was read. Rows come by COPY as csv,
-so the readers of csv files convert and reject them; the server is asked by the driver alone.
+said is kept in a file before any of it is used (`keep_in`), so a replay reads what was read. Where the version is the
+timestamp, a poll also tells how far time is known: to the highest version, or for a TIMESTAMP to the server's clock
+less `settle`, the time that a change may take from its stamp to its commit. Rows come by COPY as csv, so the readers of
+csv files convert and reject them; the server is asked by the driver alone.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from penstock.connectors.sources.formats.csv import CsvFormat
 from penstock.errors import PenstockError, nearest
 from penstock.types import type_name
 
-_KNOWN = (*SERVER_OPTIONS, "table", "query", "version", "poll", "deleted")
+_KNOWN = (*SERVER_OPTIONS, "table", "query", "version", "poll", "settle", "deleted")
 _POLL = re.compile(r"^poll-(\d{8})\.json$")
 #: A csv line of one NULL is an empty line, which is no record; another cell makes it one.
 _FILLER = "penstock_row"
@@ -75,6 +77,11 @@ class PostgresSource(SourceConnector):
         if self._every is not None and not self._version:
             hint = "version 'column': a column that grows with every change of a row"
             raise PenstockError("P0208", f"{options.owner}: the option poll needs the option version", hint=hint)
+        self._settle = options.seconds("settle", "1 second")
+        if options.has("settle") and not (self._by_version and self._calendar):
+            hint = "the option version then names the column of TIMESTAMP BY, a TIMESTAMP"
+            raise PenstockError("P0208", f"{options.owner}: the option settle is for polls by time", hint=hint)
+        self._reached: int | None = None
         self._folder: Path | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._next_poll = 0.0
@@ -94,6 +101,9 @@ class PostgresSource(SourceConnector):
 
     def keep_in(self, folder: Path) -> None:
         self._folder = folder
+
+    def reached(self) -> int | None:
+        return self._reached
 
     def check(self) -> None:
         self._server.do(lambda cursor: self._columns(cursor), read_only=True)
@@ -115,7 +125,8 @@ class PostgresSource(SourceConnector):
                 raise gone.error from None
             return []
         self._gone_since = None
-        return [str(found)] if found is not None else []
+        path, self._reached = found
+        return [str(path)] if path is not None else []
 
     def forget(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -125,21 +136,39 @@ class PostgresSource(SourceConnector):
             if not self._csv(number).exists():
                 self._json(number).unlink(missing_ok=True)
 
-    def _poll(self, cursor: Any, polls: Sequence[int]) -> Path | None:
-        """Ask once; the file with what came, None where nothing did."""
+    @property
+    def _by_version(self) -> bool:
+        """Whether polls go by the timestamps themselves, so that they tell how far time is known."""
+        stamp = self.source.timestamp
+        polled = self._every is not None and stamp is not None
+        return polled and self.source.columns[stamp or 0].name.lower() == self._version.lower()
+
+    @property
+    def _calendar(self) -> bool:
+        return self.source.domain is not None and self.source.domain.calendar
+
+    def _poll(self, cursor: Any, polls: Sequence[int]) -> tuple[Path | None, int | None]:
+        """Ask once: the file with what came, None where nothing did, and up to which tick all has come."""
         columns = self._columns(cursor)
         last = json.loads(self._json(polls[-1]).read_text())["version"] if polls else None
         where: list[Any] = []
-        upto = None
+        upto = reached = None
         if self._version:
             version = sql.Identifier(self._column(columns, self._version).name)
             if last is not None:
                 where.append(sql.SQL("{} > {}").format(version, sql.Literal(last)))
-            above = self._where(where)
-            cursor.execute(sql.SQL("SELECT max({})::text FROM ").format(version) + self._relation + above)
-            upto = cursor.fetchone()[0]
+            if self._by_version and self._calendar:
+                where.append(
+                    sql.SQL("{} <= now() - make_interval(secs => {})").format(version, sql.Literal(self._settle))
+                )
+            cursor.execute(
+                sql.SQL("SELECT max({0})::text, {1} FROM ").format(version, self._tick(version))
+                + self._relation
+                + self._where(where)
+            )
+            upto, reached = cursor.fetchone()
             if upto is None and polls:
-                return None
+                return None, reached or self._reached
             where.append(sql.SQL("{} <= {}").format(version, sql.Literal(upto)))
         if self._deleted and not polls:
             where.append(sql.SQL("{} IS NOT TRUE").format(sql.Identifier(self._column(columns, self._deleted).name)))
@@ -157,7 +186,16 @@ class PostgresSource(SourceConnector):
             os.fsync(file.fileno())
         temporary.replace(place)
         _write(self._json(number), json.dumps({"version": upto}))
-        return place
+        return place, reached
+
+    def _tick(self, version: Any) -> Any:
+        """SQL for the tick up to which all has come: by the clock of the server, or the highest version."""
+        if not self._by_version:
+            return sql.SQL("NULL::bigint")
+        if not self._calendar:
+            return sql.SQL("max({})").format(version)
+        ago = sql.SQL("now() - make_interval(secs => {})").format(sql.Literal(self._settle))
+        return sql.SQL("(extract(epoch FROM {}) * 1000000)::bigint").format(ago)
 
     def _polls(self) -> list[int]:
         """The numbers of the polls that are kept whole, and of the last one."""

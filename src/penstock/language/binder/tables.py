@@ -52,7 +52,7 @@ _OF_COMMITS: dict[str, Check] = {
     "starting": _start, "watch": boolean, "changes": boolean, "ignore_deletes": boolean, "skip_changes": boolean,
 }  # fmt: skip
 _OF_SNAPSHOTS: dict[str, Check] = {"version": _whole, "timestamp": text}
-_OF_POLLS: dict[str, Check] = {"version": text, "poll": _duration, "deleted": text}
+_OF_POLLS: dict[str, Check] = {"version": text, "poll": _duration, "settle": _duration, "deleted": text}
 
 DELTA_SOURCE = ConnectorRule(
     {"path": text, **_OF_SNAPSHOTS, **_OF_COMMITS},

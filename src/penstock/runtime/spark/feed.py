@@ -1,9 +1,9 @@
 """What each round of a job reads: splits of all sources, chosen by timestamp and bytes, deterministic from the offset.
 
-The offset of a round names, per source, how many splits are done and the largest timestamp seen before the round, and
-what the wall clock said when it was planned (SYSTEM TIME, IDLE TIMEOUT), so a replay after a crash reads the same
-splits with the same knowledge. The source that is behind in event time is read first, so that nothing piles up waiting
-for it (DESIGN 3).
+The offset of a round names, per source, how many splits are done and the largest timestamp seen before the round, what
+the wall clock said when it was planned (SYSTEM TIME, IDLE TIMEOUT) and what sources knew of their own time, so a replay
+after a crash reads the same splits with the same knowledge. The source that is behind in event time is read first, so
+that nothing piles up waiting for it (DESIGN 3).
 """
 
 from __future__ import annotations
@@ -89,15 +89,28 @@ class Feed:
         high = self._highs(start)
         done = self._choose(start["done"], high)
         ended = self._ended(done)
+        told = self._told(start, done)
         quiet = done == start["done"] and ended == start["ended"] and start["round"] > 0
+        quiet = quiet and told == start.get("told", {})
         wall = self._wall(start, high, ended) if self._by_clock else None
         if quiet and (wall is None or not self._worth_a_round(start, wall)):
             return start
         after: Offset = {"round": start["round"] + 1, "done": done, "high": high, "ended": ended}
+        if told:
+            after["told"] = told
         if wall is not None:
             spoken = [name for name in self._known if done[name] > start["done"].get(name, 0)]
             after["wall"] = wall.spoken(spoken).as_json()
         return after
+
+    def _told(self, start: Offset, done: Mapping[str, int]) -> dict[str, int]:
+        """How far sources know their own time, of those that are read as far as they are known."""
+        told = dict(start.get("told", {}))
+        for name, known in self._known.items():
+            reached = known.connector.reached()
+            if reached is not None and done[name] == len(known.splits):
+                told[name] = max(reached, told.get(name, BEGIN))
+        return told
 
     @property
     def _by_clock(self) -> bool:
@@ -134,13 +147,17 @@ class Feed:
         found: list[Piece] = []
         number = round_name(end["round"])
         wall = WallClock(**end["wall"]) if "wall" in end else WallClock(0)
-        beats = tuple(sorted(wall.beats.items()))
+        before = start.get("told", {})
+        told = end.get("told", {})
+        beats = tuple(sorted((told | {n: max(b, told.get(n, BEGIN)) for n, b in wall.beats.items()}).items()))
         for name, known in self._known.items():
             todo = known.splits[start["done"].get(name, 0) : end["done"][name]]
             high = end["high"][name]
             for run in chunks_of(todo, self._intake.parallelism if known.statistics else 1) if todo else ():
                 now = wall.now if known.source.system_time else None
-                found.append(Piece(number, len(found), name, tuple(run), high, (), now, wall.beats.get(name)))
+                # What a source has told before holds for the rows of this round; what it tells now comes after them.
+                beat = max((b for b in (wall.beats.get(name), before.get(name)) if b is not None), default=None)
+                found.append(Piece(number, len(found), name, tuple(run), high, (), now, beat))
                 highs = [s.high for s in run if s.high is not None]
                 high = max([h for h in (high, *highs) if h is not None], default=None)
         ended = tuple(end["ended"])
