@@ -408,6 +408,16 @@ def test_without_permission(db: Server) -> None:
     assert "permission denied" in error.message and "grant" in (error.hint or "")
     query = bind_script(f"{IN} CREATE QUERY q INTO {as_guest} AS {CHANGES};").catalog.queries["q"]
     assert "permission denied" in refused("P0502", lambda: open_sink(query).open(False, False)).message
+    # A writer needs no more than the rows of what is there.
+    db.execute("""CREATE TABLE r (ts bigint, op text, k int, n bigint);
+        CREATE TABLE penstock_batches (query text, target text, run bigint, batch bigint, PRIMARY KEY (query, target));
+        GRANT SELECT, INSERT, UPDATE ON r, penstock_batches TO guest""")
+    into = as_guest.replace("table 't'", "table 'r'")
+    query = bind_script(f"{IN} CREATE QUERY q INTO {into} AS {CHANGES};").catalog.queries["q"]
+    target = open_sink(query)
+    target.open(False, False)
+    target.write(0, changes((1, "+", 1, 1)))
+    assert db.execute("SELECT * FROM r") == [(1, "+", 1, 1)]
 
 
 def test_a_server_that_is_not_there(running: Server, db: Server) -> None:

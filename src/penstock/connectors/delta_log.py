@@ -21,18 +21,22 @@ from penstock.errors import PenstockError
 
 try:
     import deltalake
-    from deltalake.exceptions import DeltaError, TableNotFoundError
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 except ImportError:  # the extra `delta` is not installed: `needed` says so
     deltalake = None  # type: ignore[assignment]
-    DeltaError = TableNotFoundError = OSError  # type: ignore[misc,assignment]
+    CommitFailedError = DeltaError = TableNotFoundError = OSError  # type: ignore[misc,assignment]
 
 __all__ = [
-    "Commit", "DataFile", "DeltaError", "arrow_schema", "commit", "deletion_vectors", "deltalake", "needed", "one_line",
-    "open_table", "readable", "table_path",
+    "Commit", "CommitFailedError", "DataFile", "DeltaError", "arrow_schema", "commit", "deletion_vectors", "deltalake",
+    "needed", "one_line", "open_table", "readable", "table_path",
 ]  # fmt: skip
 
-#: Features of a table that a reader may leave to the library or that do not touch data files.
-_READABLE = frozenset({"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint", "deletionVectors", "columnMapping"})
+#: Features of a table that its data files can be read without knowing, or that are looked at one by one. Columns of a
+#: type that we do not have fit no declaration, and files of a narrower type than the table's are widened as they come.
+_READABLE = frozenset({
+    "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint", "deletionVectors", "columnMapping", "variantType",
+    "variantType-preview", "variantShredding-preview", "typeWidening", "typeWidening-preview",
+})  # fmt: skip
 _COMMIT = re.compile(r"^\d{20}\.json$")
 
 

@@ -9,6 +9,7 @@ found in the table's log and left out. A run takes a new number, so a run that w
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from penstock.types import type_name
 
 _KNOWN = ("path", "mode", "partition_by", "key")
 _RUN = 32
+_TRIES, _PAUSE = 6, 0.05
 _OP = "_penstock_op"
 _FAILURES = (delta_log.DeltaError, OSError, ValueError, pa.ArrowException)
 
@@ -73,22 +75,34 @@ class DeltaSink(Sink):
     def write(self, batch: int, table: pa.Table) -> None:
         if not table.num_rows:
             return
-        try:
-            target = delta_log.open_table(f"query {self.query.name}", self._path)
-            last = target.transaction_version(self._app)
-            if last is None or last >> _RUN != self._run:
-                raise self._not_ours()
-            if last & ((1 << _RUN) - 1) > batch:
+        changes = net(self.query, self._key, table) if self._key else None
+        for again in range(_TRIES):
+            try:
+                self._write(batch, table, changes)
                 return
-            if self._key:
-                self._merge(target, net(self.query, self._key, table), batch)
-            else:
-                rows = self._typed(table)
-                delta_log.deltalake.write_deltalake(
-                    target, rows, mode="append", schema_mode="merge", commit_properties=self._commit(batch + 1)
-                )
-        except _FAILURES as error:
-            raise self._failed(error) from error
+            except delta_log.CommitFailedError as error:
+                # Somebody else, who compacts the table perhaps, was faster: look again, and do it again.
+                if again == _TRIES - 1:
+                    raise self._failed(error) from error
+                time.sleep(_PAUSE * 2**again)
+            except _FAILURES as error:
+                raise self._failed(error) from error
+
+    def _write(self, batch: int, table: pa.Table, changes: Net | None) -> None:
+        target = delta_log.open_table(f"query {self.query.name}", self._path)
+        last = target.transaction_version(self._app)
+        if last is None or last >> _RUN != self._run:
+            raise self._not_ours()
+        if last & ((1 << _RUN) - 1) > batch:
+            return
+        commit = self._commit(batch + 1)
+        if changes is not None:
+            self._merge(target, changes, commit)
+        else:
+            rows = self._typed(table)
+            delta_log.deltalake.write_deltalake(
+                target, rows, mode="append", schema_mode="merge", commit_properties=commit
+            )
 
     # -- the beginning -----------------------------------------------------------------------------------------
 
@@ -152,13 +166,13 @@ class DeltaSink(Sink):
 
     # -- batches -----------------------------------------------------------------------------------------------
 
-    def _merge(self, target: Any, changes: Net, batch: int) -> None:
+    def _merge(self, target: Any, changes: Net, commit: Any) -> None:
         rows = self._typed(changes.rows)
         self._no_key_twice(target, rows, changes)
         source = rows.append_column(_OP, pa.array(changes.stays))
         on = " AND ".join(f"t.{_name(k)} IS NOT DISTINCT FROM s.{_name(k)}" for k in self._key)
         values = {_name(name): f"s.{_name(name)}" for name in rows.column_names}
-        merge = target.merge(source, on, source_alias="s", target_alias="t", commit_properties=self._commit(batch + 1))
+        merge = target.merge(source, on, source_alias="s", target_alias="t", commit_properties=commit)
         merge = merge.when_matched_delete(f"NOT s.{_OP}").when_matched_update(values, f"s.{_OP}")
         merge.when_not_matched_insert(values, f"s.{_OP}").execute()
 

@@ -75,16 +75,17 @@ class PostgresSink(Sink):
 
     def _open(self, cursor: Any, resume: bool, overwrite: bool) -> int:
         """Make ready; gives the number of this run."""
-        cursor.execute(sql.SQL(
-            "CREATE TABLE IF NOT EXISTS {} (query text, target text, run bigint NOT NULL, batch bigint NOT NULL, "
-            "PRIMARY KEY (query, target))"
-        ).format(self._notes))  # fmt: skip
+        if not self._exists(cursor, self._notes):
+            columns = (
+                "(query text, target text, run bigint NOT NULL, batch bigint NOT NULL, PRIMARY KEY (query, target))"
+            )
+            cursor.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} ").format(self._notes) + sql.SQL(columns))
         noted = self._noted(cursor)
         if resume:
-            if noted is None or not self._exists(cursor):
+            if noted is None or not self._exists(cursor, self._target):
                 raise self._not_ours()
             return noted[0]
-        if not self._exists(cursor):
+        if not self._exists(cursor, self._target):
             self._create(cursor)
         else:
             self._make_room(cursor, overwrite, noted is not None)
@@ -111,8 +112,8 @@ class PostgresSink(Sink):
         found: tuple[int, int] | None = cursor.fetchone()
         return found
 
-    def _exists(self, cursor: Any) -> bool:
-        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", (identifier(self._table).as_string(cursor),))
+    def _exists(self, cursor: Any, table: Any) -> bool:
+        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", (table.as_string(cursor),))
         return bool(cursor.fetchone()[0])
 
     def _create(self, cursor: Any) -> None:
@@ -154,7 +155,7 @@ class PostgresSink(Sink):
             "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND "
             "a.attnum = ANY(i.indkey) WHERE i.indrelid = %s::regclass AND i.indisunique AND i.indpred IS NULL "
             "AND i.indexprs IS NULL GROUP BY i.indexrelid",
-            (identifier(self._table).as_string(cursor),),
+            (self._target.as_string(cursor),),
         )
         if not any(set(names) == set(self._key) for (names,) in cursor.fetchall()):
             shown = ", ".join(self._key)
