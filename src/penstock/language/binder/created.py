@@ -13,7 +13,7 @@ from penstock.errors import nearest
 from penstock.expressions.evaluate import constant, evaluate
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Call, Column, Expression, Literal
-from penstock.language.binder.connectors import bind_connector
+from penstock.language.binder.connectors import bind_connector, options_fit
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.scope import Scope
@@ -41,6 +41,7 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
     elif statement.is_stream:
         hint = "add TIMESTAMP BY column, or SYSTEM TIME to stamp its elements as they come"
         context.fail("P0209", f"stream {statement.name.text} has no timestamp", statement.name.span, hint)
+    options_fit(statement.connector, domain is not None, context)
     operation = None
     if statement.operation is not None:
         operation = _find(statement.operation, columns, context)
@@ -64,7 +65,19 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
     return Source(
         statement.name.text, statement.is_stream, columns, connector, options, timestamp, domain, slack, on_error,
         operation, primary_key, statement.non_retroactive is not None, statement.system_time is not None, idle,
+        _upserts(statement, connector, options, context),
     )  # fmt: skip
+
+
+def _upserts(statement: CreateSource, connector: str, options: tuple[tuple[str, str], ...], context: Context) -> bool:
+    """Whether the connector tells the rows of a table as they are now, not what happened to them."""
+    if connector != "POSTGRES" or "deleted" not in dict(options):
+        return False
+    if statement.operation is None or not statement.primary_key:
+        hint = "the flag becomes the operation: declare a column for it, and PRIMARY KEY (...)"
+        message = "option deleted needs OPERATION BY and a PRIMARY KEY"
+        context.fail("P0208", message, statement.connector.span, hint)
+    return True
 
 
 def _system_time_alone(statement: CreateSource, context: Context) -> None:

@@ -34,6 +34,7 @@ from penstock.language.statements import (
 )
 from penstock.language.text import SourceText
 from penstock.language.unsupported import refusals
+from penstock.redaction import redacted_text
 from penstock.settings import Settings
 
 
@@ -197,7 +198,8 @@ class ScriptBinder:
         refuse_unjoined(root, statement.query.span, context)
         check_volatile(root, statement.query.span, context)
         if declare and not context.errors and sink is not None:
-            query = Query(name, root, SinkSpec(*sink), self.source.slice(statement.span))
+            text = redacted_text(self.source.slice(statement.span))
+            query = Query(name, root, SinkSpec(*sink), text)
             self.catalog = self.catalog.with_query(query).with_reads(name, _read(statement.query))
             self.queries.append(name.lower())
 
