@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import pyarrow as pa
 from sqlglot import exp
 
 from penstock.algebra import Algebra, Distinct, Project, Window, WindowKind
+from penstock.algebra import Select as AlgebraSelect
 from penstock.algebra.internal import reaches_internal
 from penstock.expressions.coercion import cast_to
 from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
@@ -60,13 +61,13 @@ Projected: TypeAlias = tuple[Algebra, list[Expression], int]
 
 @dataclass(frozen=True)
 class QueryBinder:
-    """Binds query trees. views: those of WITH clauses around; enclosing: the columns of the query around a subquery,
-    which it may read; outer: those further out or beside, which it may not."""
+    """Binds query trees. views: those of WITH clauses around; enclosing: the columns of the queries around a subquery,
+    the nearest first, which it may read; outer: those beside it, which it may not."""
 
     context: Context
     views: dict[str, View] = field(default_factory=dict)
     outer: tuple[Entry, ...] = ()
-    enclosing: tuple[Entry, ...] = ()
+    enclosing: tuple[tuple[Entry, ...], ...] = ()
 
     def root(self, tree: QueryTree) -> Algebra:
         """A whole query, with the default of LANGUAGE 4.3. Raises Refused with the errors noted."""
@@ -86,20 +87,21 @@ class QueryBinder:
         return self._sorted(tree)
 
     def _nested(self, tree: QueryTree, outer: tuple[Entry, ...]) -> tuple[Algebra, tuple[str, ...]]:
-        node = QueryBinder(self.context, self.views, outer).bind(tree)
+        node = QueryBinder(self.context, self.views, outer, self.enclosing).bind(tree)
         return node, node.schema.names
 
     def _with(self, tree: WithQuery) -> Algebra:
         views = dict(self.views)
         for local in tree.views:
-            root = QueryBinder(self.context, views, self.outer).root(local.query)
+            beside = (*self.outer, *(entry for entries in self.enclosing for entry in entries))
+            root = QueryBinder(self.context, views, beside).root(local.query)
             names = root.schema.names
             if local.columns:
                 if len(local.columns) != len(names):
                     self.context.fail("P0305", f"{len(local.columns)} names for {len(names)} columns", local.name.span)
                 names = tuple(c.text for c in local.columns)
             views[local.name.key] = View(local.name.text, root, names, "")
-        return QueryBinder(self.context, views, self.outer).bind(tree.query)
+        return replace(self, views=views).bind(tree.query)
 
     def _to_stream(self, operator: ToStream, node: Algebra) -> Algebra:
         return to_stream(operator, node, self.context)
@@ -112,7 +114,7 @@ class QueryBinder:
         # Every clause is bound, so that each tells its errors; then the first Refused counts.
         rows = self.context.attempt(lambda: self._rows(tree, inputs, scope))
         clauses = self._clauses(tree, scope, order)
-        projected = self._project(tree, clauses, rows[0] if rows else inputs.members[0].node, order)
+        projected = self._project(tree, clauses, _selected(*rows) if rows else inputs.members[0].node, order)
         if rows is None:
             raise Refused
         return self._finished(tree, inputs, projected, order, limits)
@@ -136,16 +138,16 @@ class QueryBinder:
     def _inputs(self, tree: Select) -> tuple[Inputs, Scope]:
         if tree.source is None:
             raise Refused
-        beside = self.enclosing + self.outer
-        inputs = SourceBinder(self.context, self._nested, self.views, beside).bind(tree.source)
+        binder = SourceBinder(self.context, self._nested, self.views, self._subqueries, self.outer, self.enclosing)
+        inputs = binder.bind(tree.source)
         return inputs, Scope(inputs.entries, self.outer, self.enclosing)
 
     def _subqueries(self, scope: Scope) -> Subqueries:
-        """A collector for the subqueries of one clause; they may read this query's columns, not those around it."""
-        beside = self.enclosing + self.outer
+        """A collector for the subqueries of one clause; they may read this query's columns, and those around it."""
 
         def bind(nested: QueryTree, entries: tuple[Entry, ...]) -> Inner:
-            return QueryBinder(self.context, self.views, beside, entries).subquery(nested)
+            enclosing = (entries, *self.enclosing)
+            return QueryBinder(self.context, self.views, self.outer, enclosing).subquery(nested)
 
         return Subqueries(self.context, scope.entries, bind)
 
@@ -215,23 +217,25 @@ class QueryBinder:
     def subquery(self, tree: QueryTree) -> Inner:
         """A query in an expression, as rows that the query around is joined with."""
         if not isinstance(tree, Select):
-            beside = self.enclosing + self.outer
-            return _uncorrelated(QueryBinder(self.context, self.views, beside).bind(tree))
+            return _whole(self.bind(tree))
         inputs, scope = self._inputs(tree)
         rows = self.context.attempt(lambda: self._rows(tree, inputs, scope))
         clauses = self._clauses(tree, scope)
         if rows is None:
             raise Refused
         node, conditions = rows
-        if not conditions and not clauses.read_outer():
-            return _uncorrelated(self._finished(tree, inputs, self._project(tree, clauses, node)))
-        if tree.wrapped is not None:
-            hint = "leave it out: the subquery is a relation at every instant"
-            message = f"{tree.wrapped.operator.value} in a subquery that reads the query around it"
-            self.context.fail("P0312", message, tree.wrapped.span, hint)
-        if any(member.internal is not None for member in inputs.members):
-            refuse_internal("a subquery that reads the query around it", inputs, tree.span, self.context)
-        return Correlated(self.context, tree, clauses).bind(node, conditions)
+        found = None
+        if conditions or clauses.read_outer():
+            if tree.wrapped is not None:
+                hint = "leave it out: the subquery is a relation at every instant"
+                message = f"{tree.wrapped.operator.value} in a subquery that reads the query around it"
+                self.context.fail("P0312", message, tree.wrapped.span, hint)
+            if any(member.internal is not None for member in inputs.members):
+                refuse_internal("a subquery that reads the query around it", inputs, tree.span, self.context)
+            found = Correlated(tree, clauses).bind(node, conditions)
+        if found is None:
+            found = _whole(self._finished(tree, inputs, self._project(tree, clauses, _selected(node, conditions))))
+        return found
 
     def _items(self, items: Iterable[Item], scope: Scope, within: Subqueries, behind: Subqueries) -> list[Output]:
         bind = lambda item: self._item(item, scope, within, behind)  # noqa: E731
@@ -295,7 +299,13 @@ class QueryBinder:
         return node
 
 
-def _uncorrelated(node: Algebra) -> Inner:
+def _selected(node: Algebra, conditions: tuple[Expression, ...]) -> Algebra:
+    predicate = conjunction(conditions)
+    return node if predicate is None else AlgebraSelect(node, predicate)
+
+
+def _whole(node: Algebra) -> Inner:
+    """All of a query, as rows."""
     if node.is_stream:
         node = Window(node, WindowKind.UNBOUNDED)
     return Inner(node, tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema)))

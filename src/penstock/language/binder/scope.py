@@ -10,9 +10,8 @@ from typing import NoReturn
 import pyarrow as pa
 
 from penstock.errors import nearest
-from penstock.expressions.nodes import Column, Expression
+from penstock.expressions.nodes import Column, Expression, OuterColumn
 from penstock.language.binder.context import Context
-from penstock.language.binder.placeholders import OuterColumn
 from penstock.language.queries import Name
 from penstock.language.text import Span
 
@@ -29,7 +28,7 @@ class Role(enum.Enum):
 class Entry:
     """A column in sight: its position in the row, and the alias of the source it comes from.
 
-    merged: the right-hand column of a USING join: seen by its qualified name only; outer: of the query around.
+    merged: the right-hand column of a USING join: seen by its qualified name only; depth: how many queries out.
     """
 
     index: int
@@ -37,22 +36,23 @@ class Entry:
     type: pa.DataType
     qualifier: str | None = None
     merged: bool = False
-    outer: bool = False
+    depth: int = 0
     role: Role = Role.RELATION
 
     def column(self) -> Expression:
-        kind = OuterColumn if self.outer else Column
-        return kind(self.type, self.index, self.name)
+        if self.depth:
+            return OuterColumn(self.type, self.index, self.name, self.depth)
+        return Column(self.type, self.index, self.name)
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The columns in sight, in the order `*` gives them. enclosing: those of the query around, which a subquery may
-    read; outer: those further out or beside, which it may not."""
+    """The columns in sight, in the order `*` gives them. enclosing: those of the queries around, the nearest first,
+    which a subquery may read; outer: those beside it, which it may not."""
 
     entries: tuple[Entry, ...]
     outer: tuple[Entry, ...] = ()
-    enclosing: tuple[Entry, ...] = ()
+    enclosing: tuple[tuple[Entry, ...], ...] = ()
 
     def shifted(self, by: int) -> tuple[Entry, ...]:
         return tuple(replace(e, index=e.index + by) for e in self.entries)
@@ -73,10 +73,18 @@ class Scope:
         """The one column that the name means. Fails with P0201, P0202 or P0205."""
         found = _matching(self.entries, name, qualifier)
         if not found and not (qualifier is not None and any(qualifier.matches(q) for q in self.qualifiers())):
-            found = [replace(e, outer=True) for e in _matching(self.enclosing, name, qualifier)]
+            found = self._around(name, qualifier)
         if len(found) != 1:
             self._refuse(found, name, qualifier, context)
         return found[0]
+
+    def _around(self, name: Name, qualifier: Name | None) -> list[Entry]:
+        """What the nearest query around that knows the name means by it."""
+        for depth, entries in enumerate(self.enclosing, 1):
+            found = _matching(entries, name, qualifier)
+            if found:
+                return [replace(e, depth=depth) for e in found]
+        return []
 
     def _refuse(self, found: list[Entry], name: Name, qualifier: Name | None, context: Context) -> NoReturn:
         span = qualifier.span.to(name.span) if qualifier else name.span
@@ -85,8 +93,8 @@ class Scope:
             hint = "say " + " or ".join(owners) if len(set(owners)) > 1 else "give the columns different names with AS"
             context.fail("P0205", f"{name.text} can mean several columns", span, hint)
         if _matching(self.outer, name, qualifier):
-            hint = "a subquery reads the query right around it, in its WHERE; a query in FROM reads no other"
-            context.fail("P0312", f"{name.text} of an outer query cannot be read here", span, hint)
+            hint = "a query in FROM or WITH does not read what stands beside it; join it, and give the condition there"
+            context.fail("P0312", f"{name.text} cannot be read in this query", span, hint)
         if qualifier is not None and not any(qualifier.matches(q) for q in self.qualifiers()):
             self._unknown_qualifier(qualifier, context)
         known = [e.name for e in self.entries if qualifier is None or qualifier.matches(e.qualifier or "")]

@@ -15,9 +15,10 @@ from penstock.algebra.pattern import Pattern
 from penstock.algebra.timestamps import timestamp_column
 from penstock.errors import nearest
 from penstock.language.binder.context import Context, Refused
-from penstock.language.binder.from_joins import join_sources
+from penstock.language.binder.from_joins import Around, join_sources
 from penstock.language.binder.inputs import Input, Inputs
-from penstock.language.binder.scope import Entry, Role
+from penstock.language.binder.scope import Entry, Role, Scope
+from penstock.language.binder.subqueries import Subqueries
 from penstock.language.binder.windows import bind_window
 from penstock.language.catalog import View
 from penstock.language.queries import DerivedSource, FromSource, JoinedSource, Name, NamedSource, QueryTree, WindowSpec
@@ -29,12 +30,14 @@ NestedBinder = Callable[[QueryTree, tuple[Entry, ...]], tuple[Algebra, tuple[str
 
 @dataclass(frozen=True)
 class SourceBinder:
-    """views: those of WITH, by lower-case name."""
+    """views: those of WITH, by lower-case name; subqueries, outer, enclosing: as in `Around`."""
 
     context: Context
     nested: NestedBinder
     views: dict[str, View]
+    subqueries: Callable[[Scope], Subqueries]
     outer: tuple[Entry, ...] = ()
+    enclosing: tuple[tuple[Entry, ...], ...] = ()
 
     def bind(self, source: FromSource) -> Inputs:
         """All relations of a FROM clause. Raises Refused with the errors noted."""
@@ -139,7 +142,7 @@ class SourceBinder:
         right = self._bind(join.right, seen)
         if left is None:
             raise Refused
-        return join_sources(join, left, right, self.outer, self.context)
+        return join_sources(join, left, right, Around(self.outer, self.enclosing, self.subqueries), self.context)
 
     def _check_aliases(self, source: FromSource) -> None:
         seen: dict[str, Name] = {}
