@@ -18,6 +18,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.language.text import Span
+from penstock.types import unknown_type_hint
 
 E = TypeVar("E", bound=exp.Expr)
 _NOTHING = Token(TokenType.SENTINEL, "")
@@ -115,6 +116,10 @@ class ExpressionParser(SparkParser):
     ADD_JOIN_ON_TRUE: ClassVar[bool] = False
 
     def raise_error(self, message: str, token: Token = _NOTHING) -> None:
+        here = token or self._curr or None
+        if message.startswith("Expected TYPE after") and here is not None:
+            hint = unknown_type_hint(here.text)
+            raise Fault("a type", here, "P0207", f"unknown type {here.text}", hint)
         raise Fault(_expected(message), token or self._curr or None)
 
     def expression(self, instance: E, token: Token | None = None, comments: list[str] | None = None) -> E:

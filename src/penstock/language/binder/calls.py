@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from penstock.expressions.fold import fold as fold_constant
-from penstock.expressions.functions import build_aggregate, build_call, is_aggregate
+from penstock.expressions.functions import build_aggregate, build_call, function, is_aggregate
 from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
 from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
 from penstock.language.binder.context import Refused
@@ -100,8 +100,15 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if node.expressions and isinstance(node.expressions[0], exp.Distinct):
         message = "DISTINCT stands behind SELECT or first in an aggregate"
         binder.context.fail("P0304", message, span_of(node.expressions[0]))
-    arguments = binder.bind_all(node.expressions)
     user = binder.context.catalog.function(name)
+    known = (
+        isinstance(user, UserFunction)
+        or name.lower() in binder.context.failed
+        or bool(binder.context.attempt(lambda: binder.context.guard(name_span(node), lambda: function(name))))
+    )
+    arguments = binder.bind_all(node.expressions)
+    if not known:
+        raise Refused
     if isinstance(user, UserFunction):
         return binder.context.guard(name_span(node), lambda: build_user_call(user, arguments))
     if name.lower() in binder.context.failed:

@@ -50,7 +50,7 @@ class Grouped:
 @dataclass(frozen=True)
 class Clauses:
     """group: None for a query without grouping; keys: those of ORDER BY; within: subqueries inside aggregates,
-    put to the rows; behind: all others, put to the groups where there are any."""
+    put to the rows; behind: all others, put to the groups where there are any; sure: GROUP BY could be bound."""
 
     binder: ExpressionBinder
     items: list[Output]
@@ -60,6 +60,17 @@ class Clauses:
     within: Subqueries
     behind: Subqueries
     keys: list[Expression]
+    sure: bool = True
+
+    def check(self) -> None:
+        """Tell what is neither grouped nor aggregated, where there is no relation to be grouped."""
+        if self.group is None or not self.sure:
+            return
+        grouping, context = Grouping(self.binder, self.group), self.binder.context
+        asked = [(item.expression, item.span) for item in self.items]
+        asked += [(part, self.having_span) for part in (() if self.having is None else conjuncts(self.having))]
+        for expression, span in asked:
+            context.attempt(lambda: grouping.lift(expression, span))  # noqa: B023
 
     def fields(self) -> tuple[Field, ...]:
         return tuple(Field(item.name, item.expression.type) for item in self.items)

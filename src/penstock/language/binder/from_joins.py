@@ -37,11 +37,21 @@ class Around:
 
 
 def join_sources(join: JoinedSource, left: Inputs, right: Inputs, around: Around, context: Context) -> Inputs:
-    """Both sides of `join` as one. Raises Refused with errors noted."""
+    """Both sides of `join` as one; where they or its conditions cannot be bound, with errors noted."""
     width = left.width
     others = tuple(replace(e, index=e.index + width) for e in right.entries)
     moved = tuple(remap(c, lambda i: i + width) for c in right.conditions)
-    both = Inputs(left.members + right.members, left.entries + others, left.conditions + moved)
+    failed = left.failed or right.failed
+    both = Inputs(left.members + right.members, left.entries + others, left.conditions + moved, failed)
+    return context.attempt(lambda: _joined(join, left, right, both, others, around, context)) or replace(
+        both, members=(), conditions=(), failed=True
+    )
+
+
+def _joined(
+    join: JoinedSource, left: Inputs, right: Inputs, both: Inputs, others: tuple[Entry, ...], around: Around,
+    context: Context,
+) -> Inputs:  # fmt: skip
     names = _common_names(left.entries, others) if join.natural is not None else join.using
     pairs = _using(names, left.entries, others, context)
     conditions = tuple(
@@ -52,6 +62,8 @@ def join_sources(join: JoinedSource, left: Inputs, right: Inputs, around: Around
     subqueries = around.subqueries(scope)
     if join.on is not None:
         conditions += (ExpressionBinder(scope, context, "ON", subqueries=subqueries).predicate(join.on, "ON"),)
+    if both.failed:
+        raise Refused
     parts = tuple(part for condition in conditions for part in conjuncts(condition))
     asking = any(attached_in(part) for part in parts)
     if join.kind in _FLAT and asking:

@@ -155,7 +155,8 @@ def _in(binder: ScalarBinder, node: exp.Expr) -> Expression:
 
 def _compared(binder: ScalarBinder, node: exp.Expr, left: exp.Expr, query: exp.Expr, comparison: str) -> Expression:
     """Whether a row of `query` compares with `left`, a value or a row of values."""
-    operands = binder.bind_all(left.expressions if isinstance(left, exp.Tuple) else [left])
+    values = left.expressions if isinstance(left, exp.Tuple) else [left]
+    operands = binder.context.attempt(lambda: binder.bind_all(values))
     tree, span = embedded_tree(query), span_of(query)
     found = _subqueries(binder, span)
     return found.contains(operands, tree, span, lambda one, other: binder.call(comparison, node, [one, other]))

@@ -28,7 +28,8 @@ class Role(enum.Enum):
 class Entry:
     """A column in sight: its position in the row, and the alias of the source it comes from.
 
-    merged: the right-hand column of a USING join: seen by its qualified name only; depth: how many queries out.
+    merged: the right-hand column of a USING join: seen by its qualified name only; depth: how many queries out; lost:
+    no column, but what stands for all those of a source that could not be bound: nobody knows their names.
     """
 
     index: int
@@ -37,6 +38,7 @@ class Entry:
     qualifier: str | None = None
     merged: bool = False
     depth: int = 0
+    lost: bool = False
     role: Role = Role.RELATION
 
     def column(self) -> Expression:
@@ -63,8 +65,12 @@ class Scope:
     def star(self, qualifier: Name | None, span: Span, context: Context) -> list[Entry]:
         """What `*` or `qualifier.*` stands for. Fails with P0201 for an unknown qualifier."""
         if qualifier is None:
+            if any(e.lost for e in self.entries):
+                context.fail_silently()
             return [e for e in self.entries if not e.merged]
         found = [e for e in self.entries if e.qualifier is not None and qualifier.matches(e.qualifier)]
+        if any(e.lost for e in found):
+            context.fail_silently()
         if not found:
             self._unknown_qualifier(qualifier, context)
         return found
@@ -88,6 +94,8 @@ class Scope:
 
     def _refuse(self, found: list[Entry], name: Name, qualifier: Name | None, context: Context) -> NoReturn:
         span = qualifier.span.to(name.span) if qualifier else name.span
+        if self._may_be_lost(qualifier):
+            context.fail_silently()
         if found:
             owners = [f"{e.qualifier}.{e.name}" for e in found if e.qualifier]
             hint = "say " + " or ".join(owners) if len(set(owners)) > 1 else "give the columns different names with AS"
@@ -95,9 +103,10 @@ class Scope:
         if _matching(self.outer, name, qualifier):
             hint = "a query in FROM or WITH does not read what stands beside it; join it, and give the condition there"
             context.fail("P0312", f"{name.text} cannot be read in this query", span, hint)
-        if qualifier is not None and not any(qualifier.matches(q) for q in self.qualifiers()):
+        if qualifier is not None and not any(_owns(entries, qualifier) for entries in self._levels()):
             self._unknown_qualifier(qualifier, context)
-        known = [e.name for e in self.entries if qualifier is None or qualifier.matches(e.qualifier or "")]
+        level = next((es for es in self._levels() if qualifier is None or _owns(es, qualifier)), self.entries)
+        known = [e.name for e in level if qualifier is None or qualifier.matches(e.qualifier or "")]
         shown = f"{qualifier.text}.{name.text}" if qualifier else name.text
         context.fail("P0202", f"unknown column {shown}", name.span, nearest(name.text, known))
 
@@ -105,14 +114,36 @@ class Scope:
         return bool(_matching(self.entries, name, None))
 
     def _unknown_qualifier(self, qualifier: Name, context: Context) -> NoReturn:
-        hint = nearest(qualifier.text, self.qualifiers())
+        found = dict.fromkeys(e.qualifier for entries in self._levels() for e in entries if e.qualifier is not None)
+        hint = nearest(qualifier.text, found)
         context.fail("P0201", f"{qualifier.text} is not a source of this query", qualifier.span, hint)
+
+    def _levels(self) -> tuple[tuple[Entry, ...], ...]:
+        return (self.entries, *self.enclosing)
+
+    def _may_be_lost(self, qualifier: Name | None) -> bool:
+        """Whether the name may be one of a source that has failed, which has been told."""
+        return any(
+            e.lost and (qualifier is None or (e.qualifier is not None and qualifier.matches(e.qualifier)))
+            for entries in (*self._levels(), self.outer)
+            for e in entries
+        )
 
 
 def _matching(entries: Sequence[Entry], name: Name, qualifier: Name | None) -> list[Entry]:
     return [
         e
         for e in entries
-        if name.matches(e.name)
+        if not e.lost
+        and name.matches(e.name)
         and (not e.merged if qualifier is None else e.qualifier is not None and qualifier.matches(e.qualifier))
     ]
+
+
+def _owns(entries: Sequence[Entry], qualifier: Name) -> bool:
+    return any(e.qualifier is not None and qualifier.matches(e.qualifier) for e in entries)
+
+
+def lost(qualifier: str | None) -> Entry:
+    """What stands for the columns of a source that could not be bound."""
+    return Entry(0, "", pa.null(), qualifier, lost=True)

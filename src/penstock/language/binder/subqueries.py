@@ -21,7 +21,7 @@ from penstock.algebra.nodes import common_domain
 from penstock.algebra.rules.support import is_volatile
 from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import AggregateCall, Call, Column, Expression, Literal, OuterColumn, conjunction, remap
-from penstock.language.binder.context import Context
+from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.joins import columns, outer_join, semi_join
 from penstock.language.binder.placeholders import (
     OPERAND,
@@ -93,11 +93,14 @@ class Subqueries:
         return self._add(tree, "SCALAR", inner, span, inner.items[0].type)
 
     def contains(
-        self, operands: Sequence[Expression], tree: QueryTree, span: Span,
+        self, operands: Sequence[Expression] | None, tree: QueryTree, span: Span,
         compare: Callable[[Expression, Expression], Expression],
     ) -> Expression:  # fmt: skip
-        """Whether a row of the subquery compares with the operands, column by column."""
+        """Whether a row of the subquery compares with the operands, column by column; None for operands that could not
+        be bound."""
         inner = self.bind(tree, self.entries)
+        if operands is None:
+            raise Refused
         if len(inner.items) != len(operands):
             has = "one column" if len(inner.items) == 1 else f"{len(inner.items)} columns"
             needed = "one is" if len(operands) == 1 else f"{len(operands)} are"
