@@ -12,7 +12,6 @@ from penstock.language.unsupported import CARRIED_OUT, REFUSED
 
 #: (statement, the words marked, the name in the message)
 CASES = [
-    ("SELECT a FROM s [RANGE 5 SECOND SLIDE 2 ROWS]", "2 ROWS", "SLIDE in rows without ROWS"),
     ("SELECT a FROM s [RANGE 5 TUPLES]", "5 TUPLES", "RANGE in tuples"),
     ("SELECT a FROM s [FREQUENCY 5 TUPLES]", "FREQUENCY 5 TUPLES", "FREQUENCY"),
     ("SELECT a FROM s [RANGE 5 SECOND, FREQUENCY 5 SECOND]", "FREQUENCY 5 SECOND", "FREQUENCY"),

@@ -58,6 +58,15 @@ def _over(spec: WindowSpec, stream: Algebra, partition: tuple[int, ...], context
         limit = None if spec.span_limit is None else ticks(spec.span_limit, domain, context)
         return RowWindow(stream, rows, step, partition, limit, slide, align)
     length = spec.length if spec.span_limit is None else spec.span_limit
+    if isinstance(spec.slide, Count):
+        step = _rows(spec.slide, context)
+        if partition:
+            message = (
+                "SLIDE in rows behind PARTITION BY needs ROWS: a RANGE is of all partitions, and counts none of them"
+            )
+            context.fail("P0102", message, spec.slide.span, "leave out PARTITION BY, or write PARTITION BY c ROWS n")
+        span = ticks(length, domain, context) if isinstance(length, Duration) else None
+        return RowWindow(stream, None, step, (), 1 if spec.extent is Extent.NOW else span, None, align)
     if isinstance(length, Duration):
         return Window(stream, WindowKind.RANGE, ticks(length, domain, context), slide, align)
     # A RANGE in tuples has been refused.

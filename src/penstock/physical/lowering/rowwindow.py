@@ -8,6 +8,7 @@ from penstock.algebra import Internal, RelationToStream, Results, RowWindow, Sam
 from penstock.algebra.arrival import in_arrival_order
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.plan import Input, RowWindowSpec, SampleSpec
+from penstock.physical.step_plan import StepWindowSpec
 
 
 @lower.register
@@ -17,6 +18,9 @@ def _row_window(node: RowWindow, builder: Builder) -> Lowered:
     plain = in_arrival_order(node.input)
     child = builder.lower(node.input if plain is None else plain)
     edge, stage, partitions = builder.keyed(child, node.partition)
+    if node.rows is None:
+        moved = StepWindowSpec(node.schema.types, node.length, node.step or 1, plain is not None)
+        return Lowered(builder.add(moved, [edge], stage, node), stage, partitions)
     spec = RowWindowSpec(
         node.schema.types, node.rows, node.step or 1, node.partition, node.length, node.slide, node.align,
         plain is not None,
