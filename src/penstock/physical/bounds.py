@@ -30,6 +30,7 @@ from penstock.physical.nrr_plan import NRRJoinSpec, StampSpec
 from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
 from penstock.physical.plan import LanesSpec, Plan, Spec, Step
 from penstock.physical.range_plan import CellsSpec
+from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.user_plan import UserAggregateSpec, UserState
 from penstock.tree import walk
 
@@ -269,6 +270,11 @@ def _row_window(spec: specs.RowWindowSpec, inputs: tuple[Given, ...], made: Give
     yield Part("the last rows", rows, rows * (32 + _width(made.types)) + 48 * partitions, made.content)
 
 
+@held.register
+def _step_window(spec: StepWindowSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
+    yield _rows(made, "rows of the window", TIMES + SIGN)
+
+
 @held.register(specs.AggregateSpec)
 @held.register(BoundaryAggregateSpec)
 def _aggregate(
@@ -398,7 +404,7 @@ def _short_changes(spec: specs.ShortChangesSpec, inputs: tuple[Given, ...], made
 
 #: Operators that let elements ahead of the heartbeat wait; joins let them through.
 _WAITING = (
-    specs.UpdatesSpec, specs.NegativeTuplesSpec, specs.RowWindowSpec, specs.AggregateSpec, BoundaryAggregateSpec,
-    UserAggregateSpec, specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec, NRRJoinSpec, specs.MatchSpec,
-    specs.ChangesSpec, specs.RStreamSpec,
+    specs.UpdatesSpec, specs.NegativeTuplesSpec, specs.RowWindowSpec, StepWindowSpec, specs.AggregateSpec,
+    BoundaryAggregateSpec, UserAggregateSpec, specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec, NRRJoinSpec,
+    specs.MatchSpec, specs.ChangesSpec, specs.RStreamSpec,
 )  # fmt: skip

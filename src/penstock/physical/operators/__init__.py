@@ -25,6 +25,7 @@ from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.sample import Sample
 from penstock.physical.operators.sets import SetOperation
 from penstock.physical.operators.static import Output, Static
+from penstock.physical.operators.stepwindow import StepWindow
 from penstock.physical.operators.topk import TopK
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.user_aggregate import UserAggregation
@@ -60,6 +61,7 @@ from penstock.physical.plan import (
     WindowSpec,
 )
 from penstock.physical.range_plan import CellsSpec
+from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.user_plan import UserAggregateSpec
 
 #: Static relations by name, and the number of shards: what some operators need beside their spec.
@@ -75,6 +77,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     WindowSpec: lambda spec, tables, shards: TimeWindow(spec),
     NegativeTuplesSpec: lambda spec, tables, shards: NegativeTuples(spec),
     RowWindowSpec: lambda spec, tables, shards: RowWindow(spec),
+    StepWindowSpec: lambda spec, tables, shards: StepWindow(spec),
     SampleSpec: lambda spec, tables, shards: Sample(spec),
     LanesSpec: lambda spec, tables, shards: Lanes(spec),
     PanesSpec: lambda spec, tables, shards: Panes(spec),
