@@ -120,6 +120,8 @@ def _misplaced(node: exp.Expr) -> PenstockError | None:
     parent = node.parent
     alone = isinstance(parent, exp.Anonymous) and len(parent.expressions) == 1
     name = function_name(parent).upper() if isinstance(parent, exp.Anonymous) else ""
+    if isinstance(node, exp.Star) and any(node.args.values()):
+        return PenstockError("P0901", "* with EXCEPT is not supported", hint="name the columns")
     if isinstance(node, exp.Star):
         fits = alone and name == "COUNT"
         return None if fits else PenstockError("P0304", "* stands in a select list or in COUNT(*)")

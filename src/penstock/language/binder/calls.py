@@ -133,7 +133,8 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     context = binder.context
     name = function_name(node).upper()
     if binder.inside:
-        context.fail("P0304", f"{name} inside another aggregate", name_span(node))
+        other = "make the inner one a column of a query in FROM, and aggregate that"
+        context.fail("P0304", f"{name} inside another aggregate", name_span(node), other)
     if binder.aggregates is not None:
         hint = "a condition over groups goes into HAVING" if binder.aggregates == "WHERE" else None
         context.fail("P0304", f"{name} is an aggregate and may not stand in {binder.aggregates}", name_span(node), hint)

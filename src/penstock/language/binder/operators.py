@@ -31,6 +31,9 @@ def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if qualifier is None and not binder.scope.can_resolve(name) and name.key in binder.aliases:
         aliased = binder.aliases[name.key]
         return replace(binder, aliases={}).bind(aliased)
+    if qualifier is None and name.key in binder.unseen and not binder.scope.knows(name):
+        hint = "WHERE comes before the select list: repeat the expression, or select from a query in FROM"
+        binder.context.fail("P0202", f"{name.text} is named in the select list only", name.span, hint)
     entry = binder.scope.resolve(name, qualifier, binder.context)
     column = entry.column()
     if isinstance(column, Column):

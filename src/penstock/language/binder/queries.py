@@ -175,7 +175,8 @@ class QueryBinder:
         """The relation that FROM and WHERE give, and the conditions that also read the query around it."""
         subqueries = self._subqueries(scope)
         condition = tree.where
-        where = self.context.attempt(lambda: self._where(condition, scope, subqueries))
+        unseen = frozenset(item.alias.key for item in tree.items if item.alias is not None)
+        where = self.context.attempt(lambda: self._where(condition, scope, subqueries, unseen))
         parts = () if where is None else conjuncts(where)
         plain = conjunction(tuple(p for p in parts if not attached_in(p) and not reads_outer(p)))
         if inputs.failed:
@@ -188,10 +189,12 @@ class QueryBinder:
         correlated = tuple(applied.resolved(p) for p in parts if reads_outer(p))
         return applied.node, correlated
 
-    def _where(self, condition: exp.Expr | None, scope: Scope, subqueries: Subqueries) -> Expression | None:
+    def _where(
+        self, condition: exp.Expr | None, scope: Scope, subqueries: Subqueries, unseen: frozenset[str]
+    ) -> Expression | None:
         if condition is None:
             return None
-        binder = ExpressionBinder(scope, self.context, "WHERE", subqueries=subqueries)
+        binder = ExpressionBinder(scope, self.context, "WHERE", subqueries=subqueries, unseen=unseen)
         return binder.predicate(condition, "WHERE")
 
     def _clauses(self, tree: Select, scope: Scope, order: SortedQuery | None = None) -> tuple[Clauses, bool]:

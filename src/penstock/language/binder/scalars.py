@@ -30,7 +30,7 @@ class ScalarBinder:
     aliases: select-list expressions that a name may mean when no column has it (GROUP BY, HAVING).
     subqueries: collects those in the expression; None where none may stand; inner_subqueries: those inside aggregates.
     outputs: bound select-list columns that a name means before any column of the scope (ORDER BY); lost: names of those
-    that could not be bound.
+    that could not be bound; unseen: names of the select list, which this clause does not see, for the hint.
     places: where each bound Column stands, by identity, so that grouping can point at it; inside: within an aggregate.
     """
 
@@ -44,6 +44,7 @@ class ScalarBinder:
     inner_subqueries: Subqueries | None = None
     outputs: Sequence[tuple[str, Expression]] = ()
     lost: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
     #: kind of node -> how it is bound; filled in by `expressions.py`.
     table: ClassVar[Mapping[type[exp.Expr], Binding]] = {}
 

@@ -110,6 +110,11 @@ class Scope:
         shown = f"{qualifier.text}.{name.text}" if qualifier else name.text
         context.fail("P0202", f"unknown column {shown}", name.span, nearest(name.text, known))
 
+    def knows(self, name: Name) -> bool:
+        """Whether the name means something here, or may, or may not be read here."""
+        every = (*self._levels(), self.outer)
+        return self._may_be_lost(None) or any(_matching(entries, name, None) for entries in every)
+
     def can_resolve(self, name: Name) -> bool:
         return bool(_matching(self.entries, name, None))
 
