@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from penstock.errors import PenstockError
 from penstock.physical.said_of_state import size_text
+from penstock.runtime.spark.folder import Folder
+from penstock.runtime.spark.launch import prepare
 from penstock.session import Session
 
 SCRIPT = """CREATE STREAM S (ts BIGINT, k INT) FROM MEMORY () TIMESTAMP BY ts;
@@ -46,18 +49,26 @@ def test_json_says_the_same(session: Session) -> None:
     assert more["bytes"] == pytest.approx(10 * state["bytes"], rel=0.01)
 
 
-def test_a_start_warns_of_what_has_no_bound(
-    session: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    started: list[Any] = []
-    monkeypatch.setattr("penstock.runtime.spark.launch.launch", lambda *given: started.append(given))
-    session.start(queries=["counts"])
+def test_a_start_warns_of_what_has_no_bound(session: Session, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    def prepared(*names: str) -> None:
+        queries = [session.catalog.queries[name] for name in names]
+        spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+        session._spark = spark  # type: ignore[assignment]
+        folder = Folder(tmp_path / "-".join(names))
+        work = session._work(queries, False)
+        prepare(work, folder)
+        prepare(work, folder)
+        horizons = folder.read_mark("horizons")
+        assert 10.0 in [length for name, length in horizons.items() if "Aggregate" in name]
+        assert not any("Join" in name for name in horizons)
+
+    prepared("counts")
     assert caplog.records == []
-    session.start()
-    assert len(started) == 2
+    prepared("counts", "pairs")
     (record,) = caplog.records
-    assert (record.levelno, record.name) == (logging.WARNING, "penstock.session")
+    assert (record.levelno, record.name) == (logging.WARNING, "penstock.runtime")
     assert (record.event, record.fields["query"]) == ("unbounded", "pairs")  # type: ignore[attr-defined]
+    assert "give T a window" in caplog.messages[0]
 
 
 def test_a_query_that_nobody_knows(session: Session) -> None:

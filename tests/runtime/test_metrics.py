@@ -18,10 +18,9 @@ from penstock.algebra.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.meter import StateGauge
-from penstock.physical.planner import plan_queries
+from penstock.physical.planner import plan_queries, planned
 from penstock.physical.progress import timed_sources
-from penstock.physical.said_of_state import horizons
-from penstock.physical.strategies import Strategy
+from penstock.physical.said_of_state import job_state
 from penstock.runtime.local import run_local
 from penstock.runtime.metrics import METRICS, OperatorMetrics, QueryMetrics, RunMetrics, SourceMetrics
 from penstock.runtime.prometheus import Endpoint
@@ -258,6 +257,6 @@ def test_growth_without_bound_is_told_once(caplog: pytest.LogCaptureFixture) -> 
 
 def test_a_window_has_time_to_fill() -> None:
     queries = bind_script(SCRIPT).queries
-    found = horizons(queries, Statistics(), Strategy.PATTERN)
+    found = job_state(*planned(queries), Statistics()).horizons
     (seconds,) = (length for name, length in found.items() if "Aggregate" in name)
     assert seconds == 10
