@@ -423,6 +423,14 @@ class ShortLivesSpec(Spec):
 
 
 @dataclass(frozen=True)
+class RoundedSpec(Spec):
+    """The elements with both ends put off to the next boundary align + k·slide."""
+
+    slide: int
+    align: int
+
+
+@dataclass(frozen=True)
 class ShortChangesSpec(Spec):
     """As ShortLives, of a relation's netted changes."""
 
