@@ -384,17 +384,6 @@ class ChangesSpec(Spec):
 
 
 @dataclass(frozen=True)
-class DistinctChangesSpec(Spec):
-    """ISTREAM, DSTREAM or (kind None) all changes of a DISTINCT whose input's expirations are known."""
-
-    kind: StreamKind | None
-    types: tuple[pa.DataType, ...]
-
-    def describe(self) -> dict[str, str]:
-        return {"kind": self.kind.value if self.kind else "changes", "state": "δ*"}
-
-
-@dataclass(frozen=True)
 class RStreamSpec(Spec):
     """RSTREAM. Port 0 is the relation; in mode `instants`, further ports bring the elements whose arrival is an
     evaluation instant."""
@@ -417,14 +406,6 @@ class ResultsSpec(Spec):
 @dataclass(frozen=True)
 class ShortLivesSpec(Spec):
     """The elements without a boundary align + k·slide in their validity, at the boundary behind them."""
-
-    slide: int
-    align: int
-
-
-@dataclass(frozen=True)
-class RoundedSpec(Spec):
-    """The elements with both ends put off to the next boundary align + k·slide."""
 
     slide: int
     align: int

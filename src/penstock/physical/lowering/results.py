@@ -12,11 +12,11 @@ from penstock.physical.plan import (
     Exchange,
     Input,
     ResultsSpec,
-    RoundedSpec,
     ShortChangesSpec,
     ShortLivesSpec,
     UnionSpec,
 )
+from penstock.physical.rounded_plan import RoundedSpec
 
 
 @lower.register

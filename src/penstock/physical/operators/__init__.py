@@ -30,7 +30,6 @@ from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
 from penstock.physical.plan import (
     AggregateSpec,
     ChangesSpec,
-    DistinctChangesSpec,
     DistinctSpec,
     FilterSpec,
     JoinSpec,
@@ -44,7 +43,6 @@ from penstock.physical.plan import (
     OutputSpec,
     ProjectSpec,
     ResultsSpec,
-    RoundedSpec,
     RowWindowSpec,
     RStreamSpec,
     SampleSpec,
@@ -59,6 +57,7 @@ from penstock.physical.plan import (
     UpdatesSpec,
     WindowSpec,
 )
+from penstock.physical.rounded_plan import DistinctChangesSpec, RoundedSpec
 from penstock.physical.user_plan import UserAggregateSpec
 
 #: Static relations by name, and the number of shards: what some operators need beside their spec.
