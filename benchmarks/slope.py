@@ -37,6 +37,8 @@ OPERATORS: dict[str, tuple[int, str]] = {
     "DISTINCT (δ*)": (1, "SELECT DISTINCT v FROM S {w}"),
     "DISTINCT of updates (counts)": (1, "SELECT DISTINCT n FROM (SELECT v, COUNT(*) AS n FROM S {w} GROUP BY v) AS g"),
     "join": (2, "SELECT S.k, S.v, T.v AS u FROM S {w}, T {w} WHERE S.k = T.k"),
+    "band join": (2, "SELECT S.k, S.v, T.v AS u FROM S {w}, T {w} WHERE S.k BETWEEN T.k - 1 AND T.k + 1"),
+    "join by key and range": (2, "SELECT S.k, S.v, T.v AS u FROM S {w}, T {w} WHERE S.k = T.k AND S.v < T.v"),
     "join of a strict input": (
         2, "SELECT S.k, n FROM S {w}, (SELECT k, COUNT(*) AS n FROM T {w} GROUP BY k) AS g WHERE S.k = g.k",
     ),
@@ -50,6 +52,9 @@ OPERATORS: dict[str, tuple[int, str]] = {
     "EXCEPT ALL": (2, "SELECT v FROM S {w} EXCEPT ALL SELECT v FROM T {w}"),
     "INTERSECT": (2, "SELECT v FROM S {w} INTERSECT SELECT v FROM T {w}"),
     "NOT EXISTS": (2, "SELECT k, v FROM S {w} WHERE NOT EXISTS (SELECT * FROM T {w} WHERE T.k = S.k)"),
+    "LEFT JOIN in a band": (
+        2, "SELECT S.k, S.v, T.v AS u FROM S {w} LEFT JOIN T {w} ON S.k BETWEEN T.k - 1 AND T.k + 1",
+    ),
     "LEFT JOIN": (2, "SELECT S.k, S.v, T.v AS u FROM S {w} LEFT JOIN T {w} ON S.k = T.k"),
 }  # fmt: skip
 

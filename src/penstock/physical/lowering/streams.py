@@ -27,13 +27,13 @@ from penstock.physical.lowering.aggregates import can_tell_rows, lower_at_bounda
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.plan import (
     ChangesSpec,
+    DistinctChangesSpec,
     Exchange,
     Input,
     ProjectSpec,
     RStreamSpec,
     StreamMode,
 )
-from penstock.physical.rounded_plan import DistinctChangesSpec
 from penstock.physical.strategies import Strategy
 from penstock.tree import walk
 

@@ -20,7 +20,7 @@ from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.operators.changes import from_start, wanted
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
-from penstock.physical.rounded_plan import DistinctChangesSpec
+from penstock.physical.plan import DistinctChangesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.slots import SlotTable
 from penstock.types import END
