@@ -30,6 +30,7 @@ from penstock.physical.nrr_plan import NRRJoinSpec, StampSpec
 from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
 from penstock.physical.plan import LanesSpec, Plan, Spec, Step
 from penstock.physical.range_plan import CellsSpec
+from penstock.physical.rounded_plan import RoundedSpec
 from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.user_plan import UserAggregateSpec, UserState
 from penstock.tree import walk
@@ -214,6 +215,7 @@ def held(spec: Spec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
 @held.register(specs.ProjectSpec)
 @held.register(specs.UnionSpec)
 @held.register(specs.WindowSpec)
+@held.register(RoundedSpec)
 @held.register(specs.SampleSpec)
 @held.register(LanesSpec)
 @held.register(PanesSpec)

@@ -18,7 +18,7 @@ from penstock.physical.operators.match import LookupMatch, Match
 from penstock.physical.operators.multi_join import MultiJoin
 from penstock.physical.operators.negative import NegativeTuples
 from penstock.physical.operators.nonretroactive import Stamp, make_nrr_join
-from penstock.physical.operators.results import Results, ShortChanges, ShortLives
+from penstock.physical.operators.results import Results, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
 from penstock.physical.operators.rowwise import Filter, Lanes, Panes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
@@ -61,6 +61,7 @@ from penstock.physical.plan import (
     WindowSpec,
 )
 from penstock.physical.range_plan import CellsSpec
+from penstock.physical.rounded_plan import RoundedSpec
 from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.user_plan import UserAggregateSpec
 
@@ -99,6 +100,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
     RStreamSpec: lambda spec, tables, shards: RStream(spec),
     ResultsSpec: lambda spec, tables, shards: Results(spec),
+    RoundedSpec: lambda spec, tables, shards: Rounded(spec),
     ShortLivesSpec: lambda spec, tables, shards: ShortLives(spec),
     ShortChangesSpec: lambda spec, tables, shards: ShortChanges(spec),
     OutputSpec: lambda spec, tables, shards: Output(spec),
