@@ -170,7 +170,7 @@ def _told(end: Expression | None) -> str:
     inner, constant = _offset(end)
     name = next((n.name for n in walk(inner) if isinstance(n, Column)), "value")
     shown = name if isinstance(inner, Column | Cast) else f"f({name})"
-    return shown + (f" {'-' if constant < 0 else '+'} {abs(constant):g}" if constant else "")
+    return shown + (f" {'-' if constant < 0 else '+'} {abs(constant):.15g}" if constant else "")
 
 
 def span_keys(span: Span, elements: Elements) -> tuple[Int64s, Int64s]:
