@@ -378,6 +378,17 @@ class ChangesSpec(Spec):
 
 
 @dataclass(frozen=True)
+class DistinctChangesSpec(Spec):
+    """ISTREAM, DSTREAM or (kind None) all changes of a DISTINCT whose input's expirations are known."""
+
+    kind: StreamKind | None
+    types: tuple[pa.DataType, ...]
+
+    def describe(self) -> dict[str, str]:
+        return {"kind": self.kind.value if self.kind else "changes", "state": "δ*"}
+
+
+@dataclass(frozen=True)
 class RStreamSpec(Spec):
     """RSTREAM. Port 0 is the relation; in mode `instants`, further ports bring the elements whose arrival is an
     evaluation instant."""

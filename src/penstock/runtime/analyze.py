@@ -71,7 +71,8 @@ def analyze(
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         spooled = {name: _spooled(s, rows, frames, Path(folder)) for name, s in sources.items()}
-        ready = [replace(q, root=optimize(_with_sources(q.root, spooled))) for q in queries]
+        planning = strategy.planning(statistics)
+        ready = [replace(q, root=optimize(_with_sources(q.root, spooled), planning=planning)) for q in queries]
         plan = plan_queries(ready, statistics, strategy)
         meters = {table: Meter() for table in plan.statics}
         statics, read = read_statics(plan, f"{folder}/dead-letters", meters)

@@ -9,6 +9,7 @@ by the heuristic of `algebra/join_order.py`, and explain shows what was chosen a
 from __future__ import annotations
 
 from penstock.algebra import Algebra, Join, MultiJoin, Pattern, Project
+from penstock.algebra.estimates import estimate, kept
 from penstock.algebra.join_order import (
     JoinGraph,
     Member,
@@ -19,7 +20,7 @@ from penstock.algebra.join_order import (
     tree_cost,
 )
 from penstock.algebra.rules.support import column, is_volatile
-from penstock.algebra.statistics import Statistics, estimate, kept
+from penstock.algebra.statistics import Statistics
 from penstock.expressions.nodes import Column, Expression, columns_of, conjunction, conjuncts, remap
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.plan import Exchange, Input, MultiJoinSpec

@@ -12,6 +12,7 @@ from penstock.physical.operators.cells import Cells
 from penstock.physical.operators.changes import Changes
 from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.operators.distinct import make_distinct
+from penstock.physical.operators.distinct_changes import DistinctChanges
 from penstock.physical.operators.join import Join, Lookup
 from penstock.physical.operators.match import LookupMatch, Match
 from penstock.physical.operators.multi_join import MultiJoin
@@ -31,6 +32,7 @@ from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
 from penstock.physical.plan import (
     AggregateSpec,
     ChangesSpec,
+    DistinctChangesSpec,
     DistinctSpec,
     FilterSpec,
     JoinSpec,
@@ -90,6 +92,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     StampSpec: lambda spec, tables, shards: Stamp(spec),
     MatchSpec: lambda spec, tables, shards: Match(spec),
     LookupMatchSpec: lambda spec, tables, shards: LookupMatch(spec, tables[spec.table]),
+    DistinctChangesSpec: lambda spec, tables, shards: DistinctChanges(spec),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
     RStreamSpec: lambda spec, tables, shards: RStream(spec),
     ResultsSpec: lambda spec, tables, shards: Results(spec),
