@@ -238,6 +238,8 @@ class SparkRun:
     @property
     def error(self) -> PenstockError | None:
         """Why the run failed, None while it has not."""
+        if self._failure is None and self._rounds is not None:
+            self._failure = self._rounds.failure
         if self._failure is None and self._query is not None:
             failure = self._query.exception()
             if failure is not None:
@@ -260,6 +262,9 @@ class SparkRun:
             if self._query is None or self._committed():
                 self.close()
                 return True
+            if self._rounds is not None and self._rounds.failure is not None:
+                self.stop()
+                raise self._rounds.failure
             if not self._query.isActive:
                 error = self.error
                 self.close()

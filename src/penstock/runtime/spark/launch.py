@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.algebra import Algebra
+from penstock.algebra.hidden import hidden
 from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan, Source
@@ -98,7 +99,7 @@ def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkR
     folder = Folder(place / "penstock")
     _same_script(work, folder)
     for source in work.sources.values():
-        if source.connector == "FILES":
+        if source.connector not in ("MEMORY", "DATAFRAME"):
             open_source(source).check()
     sinks = {query.name: open_sink(query) for query in work.queries}
     for sink in sinks.values():
@@ -145,9 +146,10 @@ def prepare(work: Work, folder: Folder) -> Job:
     if folder.has_job:
         # How much a round reads may change between starts; what it means may not.
         job = folder.read_job()
-        job = replace(
-            job, intake=replace(job.intake, max_batch_bytes=pace.max_bytes, parallelism=parallelism, pace=pace)
-        )
+        # Secrets are not written down: the sources have them from the script again.
+        own = tuple(replace(s, options=work.sources[s.name].options) if hidden(s) else s for s in job.intake.sources)
+        intake = replace(job.intake, sources=own, max_batch_bytes=pace.max_bytes, parallelism=parallelism, pace=pace)
+        job = replace(job, intake=intake)
         folder.write_intake(job.intake)
         return job
     streaming = work.streaming
