@@ -158,7 +158,7 @@ def run(made: Plan, batches: list[dict[str, pa.RecordBatch]]) -> Measured:
                 ingest: IngestExecutor = job.ingests[name]
                 source = made.sources[name]
                 columns = read_columns(source, ingest.columns)
-                taken = stamp(source, rows, columns, ingest.columns, seen[name].high)
+                taken = stamp(source, rows, columns, ingest.columns, seen[name])
                 high = (number + 1) * BATCH - 1
                 seen[name] = seen[name].merge(taken.progress).merge(SourceProgress(0, high, number + 1 == len(batches)))
                 stamped[name] = [taken.elements]

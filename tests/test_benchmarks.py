@@ -1,0 +1,71 @@
+"""The benches still run: each over inputs so small that its figures mean nothing, its own checks of the answers do."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks import answers, data, standing
+from benchmarks.queries import QUERIES, STREAM
+from penstock.language import bind_script
+from penstock.runtime.local import run_local
+
+RUNS = {
+    "golab": "--windows 200 --measured 400 --step 200 --queries 2a",
+    "slope": "--windows 1,2 --rate 20 --measured 4 --operators join",
+    "aggregates": "--rows 2000 --batch 500 --windows 1",
+    "multijoin": "--rows 300 --repetitions 1",
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_bench_of_operators_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, *RUNS[name].split()])
+    try:
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+    except SystemExit as end:
+        assert not end.code
+    assert capsys.readouterr().out.strip()
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """2,000 rows, slower than the bench's, so that windows end, and between few hosts, so that they meet."""
+    folder = tmp_path_factory.mktemp("data")
+    for number, table in enumerate(data._tables(2_000)):
+        ts = data.START_MS + (table["ts"].to_numpy() - data.START_MS) * 400
+        slow = table.set_column(0, "ts", [ts]).set_column(2, "dst", [table["dst"].to_numpy() % np.int32(50)])
+        pq.write_table(slow, folder / f"part-{number:02d}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_both_answers_of_a_query_of_the_bench_agree(name: str, rows: Path, tmp_path: Path) -> None:
+    query = QUERIES[name]
+    table = pq.read_table(rows)
+    last = max(table["ts"].to_pylist())
+    bound = bind_script(query.script(rows, tmp_path)).queries
+    pq.write_table(run_local(bound, {"C": table}).tables[name], tmp_path / "answer.parquet")
+    found = answers.result_checksum(tmp_path, query, last)
+    assert found.rows > 0
+    assert found == answers.reference_checksum(rows, query, last)
+
+
+def test_standing_sums_agree_with_their_reference(rows: Path, tmp_path: Path) -> None:
+    queries = standing.standing(12)
+    table = pq.read_table(rows)
+    last = max(table["ts"].to_pylist())
+    text = STREAM.format(data=rows) + "".join(query.cql(tmp_path) for query in queries)
+    told = run_local(bind_script(text).queries, {"C": table}).tables
+    for name, answer in told.items():
+        pq.write_table(answer, tmp_path / f"{name}.parquet")
+    found = answers.result_checksum(tmp_path, standing.PROBE, last)
+    assert found.rows > 0
+    assert found == standing.reference(rows, queries, last)
