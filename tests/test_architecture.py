@@ -18,6 +18,7 @@ SOURCES = sorted((ROOT / "src" / "penstock").rglob("*.py"))
 #: Lowest first. A module may import its own layer and those before it.
 LAYERS = (
     ("redaction",),
+    ("events",),
     ("errors",),
     ("types", "settings", "tree", "explain"),
     ("expressions",),
@@ -47,6 +48,7 @@ OWNERS = {
     "pyspark": {"runtime.spark"},
     "py4j": {"runtime.spark"},
     "typer": {"cli"},
+    "prometheus_client": {"runtime.prometheus"},
 }
 
 FORBIDDEN = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b|/(?:work|tmp|root|home/\w+)/")

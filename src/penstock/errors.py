@@ -46,7 +46,7 @@ CODES: dict[str, str] = {
     "P0321": "a volatile function over rows that may be taken back",
     "P0331": "ORDER BY, LIMIT or OFFSET where it may not stand",
     "P0332": "a LIMIT or OFFSET that is no count of rows",
-    "P0340": "a NON RETROACTIVE relation that does not meet one stream",
+    "P0340": "a NON RETROACTIVE relation that meets no elements of streams",
     "P0401": "a source that cannot be read",
     "P0402": "a source whose columns do not fit its declaration",
     "P0403": "a malformed record in a source declared ON ERROR FAIL",
@@ -61,6 +61,8 @@ CODES: dict[str, str] = {
     "P0612": "a scalar subquery with more than one row",
     "P0621": "a user-defined function or aggregate failed",
     "P0622": "EXPLAIN ANALYZE of inputs without an end",
+    "P0631": "metrics that cannot be served or written",
+    "P0632": "more state than state_limit allows",
     "P0901": "described by the language, not supported yet",
 }
 

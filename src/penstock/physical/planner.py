@@ -26,6 +26,13 @@ def plan_queries(
 ) -> Plan:
     """The physical plan of a job that answers all `queries`. Their roots should be optimised already. statistics: what
     is known of their sources; plans of different statistics and strategies answer alike."""
+    return planned(queries, statistics, strategy)[0]
+
+
+def planned(
+    queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
+) -> tuple[Plan, list[Algebra]]:
+    """The plan, and of every step the relation or stream that it makes."""
     statistics = statistics or Statistics()
     queries = [strategy.prepared(query) for query in queries]
     grains = shared_grains((q.root for q in queries), statistics) if strategy is Strategy.PATTERN else {}
@@ -34,7 +41,7 @@ def plan_queries(
         _lower_query(builder, query)
     steps = _with_queries(builder.steps)
     sources = {n: s for q in queries for n, s in timed_sources(q.root).items()}
-    return Plan(steps, {q.name: q for q in queries}, sources, builder.statics)
+    return Plan(steps, {q.name: q for q in queries}, sources, builder.statics), builder.nodes
 
 
 def plan_static(node: Algebra) -> Plan:

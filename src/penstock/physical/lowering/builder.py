@@ -41,7 +41,7 @@ class Builder:
     """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
     inputs of this plan (it computes one); statistics: what is known of the inputs; notes: by fingerprint of a node, why
     it stands in the plan; strategy: how operators keep state; grains: by fingerprint of an aggregate, the panes that it
-    shares (`panes.py`)."""
+    shares (`panes.py`); nodes: of every step, what it makes."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
@@ -52,6 +52,7 @@ class Builder:
     steps: list[Step] = field(default_factory=list)
     known: dict[str, Lowered] = field(default_factory=dict)
     statics: dict[str, Plan] = field(default_factory=dict)
+    nodes: list[Algebra] = field(default_factory=list)
 
     def lower(self, node: Algebra) -> Lowered:
         found = self.known.get(node.fingerprint)
@@ -75,6 +76,7 @@ class Builder:
             tuple(node.schema.names if names is None else names),
         )  # fmt: skip
         self.steps.append(step)
+        self.nodes.append(node)
         return step.id
 
     def table(self, node: Algebra) -> str:
