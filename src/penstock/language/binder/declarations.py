@@ -225,7 +225,8 @@ class ScriptBinder:
         if kind is None:
             if name.key in self.failed:
                 context.fail_silently()
-            known = [*self.catalog.sources, *self.catalog.views, *self.catalog.queries]
+            every = (*self.catalog.sources, *self.catalog.views, *self.catalog.queries)
+            known = [key for key in every if self.catalog.kind(key) == statement.kind]
             context.fail("P0201", f"unknown {statement.kind.lower()} {name.text}", name.span, nearest(name.key, known))
         if kind != statement.kind:
             context.fail("P0201", f"{name.text} is {_a(kind)}", name.span, f"DROP {kind} {name.text}")

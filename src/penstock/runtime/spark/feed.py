@@ -29,11 +29,10 @@ Offset = dict[str, Any]
 #: Seconds between two looks for new files of a watched source.
 _LOOK_EVERY = 0.25
 
-#: Rounds after whose delivery what was read may go: Spark may ask for the last ones again.
-_KEPT = 4
-
 #: Splits of a watched source that wait to be read, at about which no further files are opened.
 MOST_WAITING = 10_000
+#: Rounds after whose delivery what was read may go: Spark may ask for the last ones again.
+_KEPT = 4
 
 #: Microseconds between two rounds that only tell the time of SYSTEM TIME streams.
 _BEAT_EVERY = 500_000

@@ -351,6 +351,7 @@ class SparkRun:
         )
 
     def progress(self) -> RunProgress:
+        backlog = self._rounds.backlog() if self._rounds is not None else {}
         with self._lock:
             totals, heartbeats = self._totals, dict(self._heartbeats)
             found = RunProgress(batches=totals["batch"] + 1)
@@ -360,7 +361,7 @@ class SparkRun:
                 malformed = sum(counts["malformed"].values())
                 found.sources[name] = SourceCounts(
                     counts["rows"], counts["late"], malformed, needed, dict(counts["malformed"]),
-                    _known_to(source, self._source_heartbeats.get(name)),
+                    _known_to(source, self._source_heartbeats.get(name)), backlog.get(name, (0, 0))[1],
                 )  # fmt: skip
             for name, query in self._job.plan.queries.items():
                 reached = heartbeats.get(name)
