@@ -263,8 +263,9 @@ class SparkRun:
                 self.close()
                 return True
             if self._rounds is not None and self._rounds.failure is not None:
+                self._failure = self._rounds.failure
                 self.stop()
-                raise self._rounds.failure
+                raise self._failure
             if not self._query.isActive:
                 error = self.error
                 self.close()
