@@ -11,6 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from penstock.algebra import Algebra, Distinct, Project, Window, WindowKind
+from penstock.algebra.frequency import answers, on_the_line
 from penstock.algebra.internal import reaches_internal
 from penstock.expressions.coercion import cast_to
 from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
@@ -18,6 +19,7 @@ from penstock.language.binder.calls import called_aggregate
 from penstock.language.binder.clauses import Clauses, Correlated, Output
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
+from penstock.language.binder.frequency import checked, in_order, items_of_partition, picked
 from penstock.language.binder.inputs import Inputs
 from penstock.language.binder.internal import collected, refuse_internal, refuse_partners
 from penstock.language.binder.joins import build_joins
@@ -70,7 +72,7 @@ class QueryBinder:
 
     def root(self, tree: QueryTree) -> Algebra:
         """A whole query, with the default of LANGUAGE 4.3. Raises Refused with the errors noted."""
-        return as_stream(self.bind(tree))
+        return as_stream(self.bind(tree), _span_of_query(tree), self.context)
 
     def bind(self, tree: QueryTree) -> Algebra:
         """A query as it stands: a stream when its outermost operator makes one, else a relation."""
@@ -115,7 +117,19 @@ class QueryBinder:
         projected = self._project(tree, clauses, rows[0] if rows else inputs.members[0].node, order)
         if rows is None:
             raise Refused
-        return self._finished(tree, inputs, projected, order, limits)
+        return self._as_often(tree, clauses, scope, self._finished(tree, inputs, projected, order, limits))
+
+    def _as_often(self, tree: Select, clauses: Clauses, scope: Scope, node: Algebra) -> Algebra:
+        """What FREQUENCY in SELECT picks of the answer stream."""
+        if tree.frequency is None:
+            return node
+        context = self.context
+        outputs = [(item.name, item.expression) for item in clauses.items]
+        partition = items_of_partition(tree.frequency, scope, outputs, context)
+        if not node.is_stream:
+            checked(node, tree.frequency.span, context)
+            node = in_order(answers(on_the_line(node)), tree.frequency.span, context)
+        return picked(tree.frequency, node, partition, context)
 
     def _finished(
         self, tree: Select, inputs: Inputs, made: Projected, order: SortedQuery | None = None,
@@ -224,7 +238,12 @@ class QueryBinder:
             raise Refused
         node, conditions = rows
         if not conditions and not clauses.read_outer():
-            return _uncorrelated(self._finished(tree, inputs, self._project(tree, clauses, node)))
+            made = self._finished(tree, inputs, self._project(tree, clauses, node))
+            return _uncorrelated(self._as_often(tree, clauses, scope, made))
+        if tree.frequency is not None:
+            hint = "write the subquery as a view"
+            message = "FREQUENCY in a subquery that reads the query around it"
+            self.context.fail("P0312", message, tree.frequency.span, hint)
         if tree.wrapped is not None:
             hint = "leave it out: the subquery is a relation at every instant"
             message = f"{tree.wrapped.operator.value} in a subquery that reads the query around it"
@@ -283,7 +302,7 @@ class QueryBinder:
     def _sorted(self, tree: SortedQuery) -> Algebra:
         context = self.context
         limits = context.attempt(lambda: limits_of(tree, context))
-        if isinstance(tree.query, Select) and tree.query.wrapped is None:
+        if isinstance(tree.query, Select) and tree.query.wrapped is None and tree.query.frequency is None:
             node = self._select(tree.query, tree, limits)
         else:
             node = self.bind(tree.query)
@@ -293,6 +312,10 @@ class QueryBinder:
         if limits is None:
             raise Refused
         return node
+
+
+def _span_of_query(tree: QueryTree) -> Span:
+    return tree.operator_span if isinstance(tree, SetQuery) else tree.span
 
 
 def _uncorrelated(node: Algebra) -> Inner:

@@ -14,6 +14,7 @@ from penstock.physical.operators.match import LookupMatch, Match
 from penstock.physical.operators.multi_join import MultiJoin
 from penstock.physical.operators.negative import NegativeTuples
 from penstock.physical.operators.nonretroactive import NRRJoin
+from penstock.physical.operators.pick import make_pick
 from penstock.physical.operators.results import Results, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
 from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
@@ -54,6 +55,7 @@ from penstock.physical.plan import (
     UpdatesSpec,
     WindowSpec,
 )
+from penstock.physical.sequence_plan import PickSpec, SequenceSpec
 from penstock.physical.user_plan import UserAggregateSpec
 
 #: Static relations by name, and the number of shards: what some operators need beside their spec.
@@ -87,8 +89,17 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     ResultsSpec: lambda spec, tables, shards: Results(spec),
     ShortLivesSpec: lambda spec, tables, shards: ShortLives(spec),
     ShortChangesSpec: lambda spec, tables, shards: ShortChanges(spec),
+    PickSpec: lambda spec, tables, shards: make_pick(spec),
+    SequenceSpec: lambda spec, tables, shards: _make_line(spec, tables),
     OutputSpec: lambda spec, tables, shards: Output(spec),
 }
+
+
+def _make_line(spec: SequenceSpec, tables: Tables) -> Operator:
+    # It runs a plan of its own by the executor, which makes its operators here.
+    from penstock.physical.operators.sequence import Line
+
+    return Line(spec, tables)
 
 
 def make_operator(spec: Spec, tables: Tables, shards: int) -> Operator:
