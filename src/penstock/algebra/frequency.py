@@ -137,6 +137,11 @@ class Sequenced(Algebra):
         return tuple(sorted(found))
 
     @property
+    def in_time(self) -> bool:
+        """Whether all its windows are evaluated at the boundaries of one frequency in time, and nowhere else."""
+        return len(self.periods) == 1 and all(w.slide is not None for w in self.windows)
+
+    @property
     def reports_all(self) -> bool:
         """Whether the body answers at instants at which nothing changes too."""
         return isinstance(self.body, AtInstants)

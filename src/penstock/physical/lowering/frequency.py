@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.algebra import Algebra, Arrivals, AtInstants, FrequencyWindow, Pattern, Pick, Sequenced
+from penstock.algebra import Algebra, Arrivals, AtInstants, FrequencyWindow, Pattern, Pick, Project, Sequenced
 from penstock.algebra.arrival import in_arrival_order
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Source
 from penstock.physical.lowering.builder import Builder, Lowered, lower, with_queries
+from penstock.physical.lowering.rowwise import projected
 from penstock.physical.plan import Exchange, Input, OutputSpec, Plan, RStreamSpec, ScanSpec, StreamMode
 from penstock.physical.sequence_plan import INSTANTS, PickSpec, SequenceSpec, SequenceWindow, Shape
 from penstock.types import Schema
@@ -22,6 +23,8 @@ ONE_SHARD = frozenset({()})
 
 def lower_answer(builder: Builder, root: Algebra) -> Lowered:
     """A stream that is the answer of a query: nobody asks in which order the elements of one instant come."""
+    if isinstance(root, Project):
+        return projected(root, lower_answer(builder, root.input), builder)
     if isinstance(root, Pick):
         return _picked(root, builder, root.partition)
     if isinstance(root, Sequenced):

@@ -145,12 +145,13 @@ class Line(Operator):
             return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
         if not self._spec.periods:
             return np.empty(0, np.int64)
-        self._note(arrived)
+        self._note(arrived if self._done is not None else [*arrived, np.array([moment.start])])
         due = self._boundaries.until(moment.heartbeat)
         return np.unique(due.ts) if due is not None else np.empty(0, np.int64)
 
     def _note(self, arrived: Sequence[Int64s]) -> None:
-        """Nothing changes but at the boundaries behind an arrival, and behind the instant that makes it too old."""
+        """Nothing changes but at the boundaries behind an arrival, and behind the instant that makes it too old; what
+        is there from the beginning is told at the first."""
         changes = [np.unique(ticks) for ticks in arrived]
         for window in self._spec.windows:
             if window.shape.length is not None:
