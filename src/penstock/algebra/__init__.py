@@ -2,6 +2,7 @@
 
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.announced import Announced
+from penstock.algebra.arrivals import Stamped
 from penstock.algebra.frequency import Arrivals, AtInstants, Pick, Sequenced
 from penstock.algebra.frequency_window import FrequencyWindow
 from penstock.algebra.internal import Internal
@@ -24,7 +25,7 @@ __all__ = [
     "Aggregate", "Algebra", "Announced", "Arrivals", "AtInstants", "Distinct", "Except", "FrequencyWindow",
     "Internal", "Intersect", "Join", "MultiJoin", "NRRJoin", "OnError", "OuterJoin", "OuterKind", "Pattern", "Pick",
     "Project", "RelationScan", "RelationToStream", "Restored", "Results", "RowWindow", "Sample", "Scan", "Select",
-    "SemiJoin", "SemiKind", "Sequenced", "SortKey", "Source", "StreamKind", "StreamScan", "TopK", "UnionAll",
-    "Window", "WindowKind", "evaluation_period", "is_elementwise", "is_nrr", "is_static", "leaves", "own_windows",
-    "unjoined",
+    "SemiJoin", "SemiKind", "Sequenced", "SortKey", "Source", "Stamped", "StreamKind", "StreamScan", "TopK",
+    "UnionAll", "Window", "WindowKind", "evaluation_period", "is_elementwise", "is_nrr", "is_static", "leaves",
+    "own_windows", "unjoined",
 ]  # fmt: skip
