@@ -12,7 +12,9 @@ _MOST = 2**60
 def count(written: Count, context: Context) -> int:
     """A positive number of rows. Raises Refused after P0102."""
     if written.value < 1:
-        context.fail("P0102", "a number of rows here is at least 1", written.span)
+        context.fail(
+            "P0102", "a number of rows here is at least 1", written.span, "write ROWS 1, or leave the clause out"
+        )
     if written.value >= _MOST:
         context.fail("P0102", "these are more rows than a stream has", written.span)
     return written.value

@@ -17,7 +17,7 @@ from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.frequency import Jumping, columns_of_partition, picked
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.dialect import span_of
-from penstock.language.queries import Align, Count, Duration, Extent, WindowSpec
+from penstock.language.queries import Align, Count, Duration, Extent, Frequency, WindowSpec
 from penstock.types import CALENDAR, Interval, TimeDomain
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -31,18 +31,37 @@ def bind_window(
     if spec is None:
         return Window(stream, WindowKind.UNBOUNDED)
     scope = Scope(tuple(entries))
-    # Both are bound, so that each tells its errors.
+    # All are bound, so that each tells its errors.
     partition = context.attempt(lambda: _partition(spec, scope, context))
-    selected = _selected(spec, stream, scope, context)
-    if partition is None:
-        raise Refused
+    selected = context.attempt(lambda: _selected(spec, stream, scope, context))
+    below, columns = selected or stream, partition or ()
+    made: Window | RowWindow | FrequencyWindow
     if spec.frequency is None:
-        return _over(spec, selected, partition, context)
+        made = _over(spec, below, columns, context)
+    else:
+        made = _often(spec, spec.frequency, below, columns, scope, context)
+    if partition is None or selected is None:
+        raise Refused
+    return made
+
+
+def check_window(spec: WindowSpec | None, context: Context) -> None:
+    """Tell what is wrong with the numbers of a window, over a query that could not be bound."""
+    lengths = () if spec is None else (spec.length, spec.slide, spec.span_limit)
+    for length in lengths:
+        if isinstance(length, Count):
+            context.attempt(lambda: count(length, context))  # noqa: B023
+
+
+def _often(
+    spec: WindowSpec, frequency: Frequency, stream: Algebra, partition: tuple[int, ...], scope: Scope, context: Context
+) -> Window | FrequencyWindow:
+    """A window that jumps, or what a frequency without one picks of the stream."""
     if spec.extent is not None:
-        return Jumping(spec, spec.frequency, partition, stream.domain or CALENDAR, context).over(selected, scope)
+        return Jumping(spec, frequency, partition, stream.domain or CALENDAR, context).over(stream, scope)
     _refuse_beside_frequency(spec, context)
-    by = columns_of_partition(spec.frequency, scope, context)
-    return Window(picked(spec.frequency, selected, by, context), WindowKind.UNBOUNDED)
+    by = columns_of_partition(frequency, scope, context)
+    return Window(picked(frequency, stream, by, context), WindowKind.UNBOUNDED)
 
 
 def _refuse_beside_frequency(spec: WindowSpec, context: Context) -> None:
@@ -61,10 +80,16 @@ def _over(spec: WindowSpec, stream: Algebra, partition: tuple[int, ...], context
         step = count(spec.slide, context) if isinstance(spec.slide, Count) else None
         limit = None if spec.span_limit is None else ticks(spec.span_limit, domain, context)
         return RowWindow(stream, rows, step, partition, limit, slide, align)
-    if isinstance(spec.slide, Count):
-        hint = f"FREQUENCY {spec.slide.value} TUPLES behind the RANGE says how often it moves"
-        context.fail("P0102", "SLIDE in rows stands behind ROWS only", spec.slide.span, hint)
     length = spec.length if spec.span_limit is None else spec.span_limit
+    if isinstance(spec.slide, Count):
+        step = count(spec.slide, context)
+        if partition:
+            message = (
+                "SLIDE in rows behind PARTITION BY needs ROWS: a RANGE is of all partitions, and counts none of them"
+            )
+            context.fail("P0102", message, spec.slide.span, "leave out PARTITION BY, or write PARTITION BY c ROWS n")
+        span = ticks(length, domain, context) if isinstance(length, Duration) else None
+        return RowWindow(stream, None, step, (), 1 if spec.extent is Extent.NOW else span, None, align)
     if isinstance(length, Duration):
         return Window(stream, WindowKind.RANGE, ticks(length, domain, context), slide, align)
     kind = WindowKind.NOW if spec.extent is Extent.NOW else WindowKind.UNBOUNDED
@@ -95,7 +120,8 @@ def _slide(spec: WindowSpec, domain: TimeDomain, context: Context) -> tuple[int 
     if spec.align is None:
         return slide, 0
     if slide is None:
-        context.fail("P0102", "ALIGN TO needs a SLIDE", spec.align.span)
+        hint = "it says where the boundaries of SLIDE lie: [RANGE 1 HOUR SLIDE 10 MINUTE ALIGN TO ...]"
+        context.fail("P0102", "ALIGN TO needs a SLIDE", spec.align.span, hint)
     return slide, _align(spec.align, domain, context) % slide
 
 

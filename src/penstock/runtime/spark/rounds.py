@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.connectors.contract import Split
+from penstock.errors import PenstockError
 from penstock.runtime.spark.feed import Feed, Piece
 from penstock.runtime.spark.folder import Folder, Intake, round_name
 
@@ -31,7 +32,7 @@ _KEPT = 4
 
 
 class Rounds:
-    """Plans the rounds of one run; lives in the driver."""
+    """Plans the rounds of one run; lives in the driver. failure: why no further round can be planned."""
 
     def __init__(self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
@@ -43,6 +44,7 @@ class Rounds:
         self._took: float | None = None
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self.failure: PenstockError | None = None
         self.place = folder.root / "rounds"
         self.place.mkdir(parents=True, exist_ok=True)
         mark = folder.read_mark("offset")
@@ -98,7 +100,15 @@ class Rounds:
     def _poll(self) -> None:
         """What appears while nothing is outstanding (new files of a watched folder) is read too."""
         while not self._stopped.wait(_LOOK_EVERY):
-            self._advance()
+            try:
+                self._advance()
+            except PenstockError as error:
+                self.failure = error
+                return
+            except Exception as error:
+                message = f"no further input can be planned: {type(error).__name__}: {error}"
+                self.failure = PenstockError("P0601", message, cause=error)
+                return
 
     def _folder_of(self, number: int) -> Path:
         return self.place / round_name(number)
