@@ -57,7 +57,7 @@ def test_all_errors_of_a_script_come_at_once(catalog: Catalog) -> None:
         CREATE QUERY three AS SELECT FROM s;
         CREATE VIEW four AS SELECT a FROM s [RANGE 1 MICROSECOND SLIDE];
         SELECT * FROM four;
-        SELECT a FROM s [RANGE 5 ROWS], missing;
+        SELECT SUM(a) OVER (ORDER BY a) FROM s, missing;
     """
     assert [(e.code, e.position.line) for e in errors_of(script, catalog) if e.position] == [
         ("P0207", 2), ("P0202", 4), ("P0202", 4), ("P0202", 4), ("P0101", 5), ("P0102", 6), ("P0901", 8), ("P0201", 8),

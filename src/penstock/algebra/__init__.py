@@ -3,6 +3,8 @@
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.announced import Announced
 from penstock.algebra.arrivals import Stamped
+from penstock.algebra.frequency import Arrivals, AtInstants, Pick, Sequenced
+from penstock.algebra.frequency_window import FrequencyWindow
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.matching import OuterJoin, OuterKind, SemiJoin, SemiKind
@@ -20,9 +22,10 @@ from penstock.algebra.topk import SortKey, TopK
 from penstock.algebra.windows import RowWindow, Window, WindowKind
 
 __all__ = [
-    "Aggregate", "Algebra", "Announced", "Distinct", "Except", "Internal", "Intersect", "Join", "MultiJoin",
-    "NRRJoin", "OnError", "OuterJoin", "OuterKind", "Pattern", "Project", "RelationScan", "RelationToStream",
-    "Restored", "Results", "RowWindow", "Sample", "Scan", "Select", "SemiJoin", "SemiKind", "SortKey", "Source",
-    "Stamped", "StreamKind", "StreamScan", "TopK", "UnionAll", "Window", "WindowKind", "evaluation_period",
-    "is_elementwise", "is_nrr", "is_static", "leaves", "own_windows", "unjoined",
+    "Aggregate", "Algebra", "Announced", "Arrivals", "AtInstants", "Distinct", "Except", "FrequencyWindow",
+    "Internal", "Intersect", "Join", "MultiJoin", "NRRJoin", "OnError", "OuterJoin", "OuterKind", "Pattern", "Pick",
+    "Project", "RelationScan", "RelationToStream", "Restored", "Results", "RowWindow", "Sample", "Scan", "Select",
+    "SemiJoin", "SemiKind", "Sequenced", "SortKey", "Source", "Stamped", "StreamKind", "StreamScan", "TopK",
+    "UnionAll", "Window", "WindowKind", "evaluation_period", "is_elementwise", "is_nrr", "is_static", "leaves",
+    "own_windows", "unjoined",
 ]  # fmt: skip

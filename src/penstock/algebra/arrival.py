@@ -2,7 +2,8 @@
 
 The elements of a declared stream arrive in a deterministic order, and selection, projection and sampling keep it. So
 does a view that only selects and projects a stream: it is the ISTREAM of a relation that loses nothing, and so that
-stream itself; likewise the results that WSTREAM windows. The elements of any other stream that is made of a relation
+stream itself; likewise the results that WSTREAM windows. What a query in the sequence model answers comes in the order
+of its instants, and a frequency operator keeps the order. The elements of any other stream that is made of a relation
 come at an instant as a bag; among them the order is that of their values (docs/decisions/meaning.md).
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.algebra.frequency import Pick, Sequenced
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.r2s import RelationToStream, StreamKind
 from penstock.algebra.results import Results
@@ -20,12 +22,12 @@ from penstock.algebra.windows import Window, WindowKind
 
 
 def in_arrival_order(stream: Algebra) -> Algebra | None:
-    """An equivalent of `stream` whose elements come as they arrived, made of its scan, selections, projections and
-    samples; None where the elements have no order of arrival."""
+    """An equivalent of `stream` whose elements come as they arrived, made of its scan, or another leaf that tells its
+    elements in order, selections, projections and samples; None where the elements have no order of arrival."""
     found = node = as_read(stream)
     while isinstance(node, Select | Project | Sample):
         node = node.input
-    return found if isinstance(node, StreamScan) else None
+    return found if isinstance(node, StreamScan | Pick | Sequenced) else None
 
 
 def as_read(stream: Algebra) -> Algebra:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from penstock.algebra.cost import plan_cost
+from penstock.algebra.frequency import Sequenced
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.render import render
@@ -181,9 +182,15 @@ def _verify(rule: Rule, before: Algebra, after: Algebra) -> None:
 
 
 def _clocks(root: Algebra) -> list[tuple[StreamKind, tuple[int, int] | None]]:
-    """The instants of every RSTREAM; the others tell changes when they are."""
-    streams = (n for n in walk(root) if isinstance(n, RelationToStream) and n.kind is StreamKind.RSTREAM)
-    return [(n.kind, evaluation_period(n)) for n in streams]
+    """The instants of every RSTREAM; the others tell changes when they are. A query in the sequence model that is
+    evaluated at the boundaries of one frequency alone has those of a SLIDE."""
+    found: list[tuple[StreamKind, tuple[int, int] | None]] = []
+    for node in walk(root):
+        if isinstance(node, RelationToStream) and node.kind is StreamKind.RSTREAM:
+            found.append((node.kind, evaluation_period(node)))
+        elif isinstance(node, Sequenced) and node.reports_all and node.in_time:
+            found.append((StreamKind.RSTREAM, node.periods[0]))
+    return found
 
 
 _INVARIANTS: dict[str, Callable[[Algebra], object]] = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from penstock.algebra.aggregate import Aggregate
+from penstock.algebra.frequency_window import FrequencyWindow
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.multi_join import MultiJoin
@@ -90,7 +91,8 @@ def _has_lives(node: Algebra) -> bool:
 
 @_has_lives.register(Window)
 @_has_lives.register(RowWindow)
-def _window(node: Window | RowWindow) -> bool:
+@_has_lives.register(FrequencyWindow)
+def _window(node: Window | RowWindow | FrequencyWindow) -> bool:
     return True
 
 
@@ -122,7 +124,9 @@ def _multi_join(node: MultiJoin) -> bool:
 
 
 #: What WSTREAM may stand over: operators whose results still answer the query when they are kept beyond their time.
-_MAY_BE_KEPT = (Aggregate, Internal, Join, MultiJoin, Project, RelationScan, RowWindow, Select, UnionAll, Window)
+_MAY_BE_KEPT = (
+    Aggregate, FrequencyWindow, Internal, Join, MultiJoin, Project, RelationScan, RowWindow, Select, UnionAll, Window,
+)  # fmt: skip
 
 
 def not_to_be_kept(node: Algebra) -> Algebra | None:

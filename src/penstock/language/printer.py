@@ -163,6 +163,9 @@ def _source(source: FromSource) -> str:
         return _join(source)
     if isinstance(source, DerivedSource):
         text = f"({print_tree(source.query)})"
+        if source.called and source.alias:
+            window = f" {window_text(source.window)}" if source.window else ""
+            return f"{text} AS {_name(source.called)} {_name(source.alias)}{window}{_columns(source.columns)}"
     else:
         text = _name(source.name)
     if source.window:

@@ -170,12 +170,13 @@ class NamedSource:
 
 @dataclass(frozen=True)
 class DerivedSource:
-    """A query in FROM."""
+    """A query in FROM. called: its own name before the alias, as CSQL writes `(query) AS PulseRate PR [window]`."""
 
     query: QueryTree
     window: WindowSpec | None = None
     alias: Name | None = None
     columns: tuple[Name, ...] = ()
+    called: Name | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 

@@ -19,7 +19,7 @@ from penstock.language.queries import (
     DerivedSource,
     Duration,
     EmbeddedQuery,
-    Extent,
+    Frequency,
     Item,
     JoinedSource,
     LocalView,
@@ -68,16 +68,17 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Duration: "interval",
         Count: "value",
         Align: "to",
-        WindowSpec: "extent length partition span_limit slide align where internal",
+        Frequency: "every partition",
+        WindowSpec: "extent length partition span_limit slide align where internal frequency",
         ToStream: "operator restore window",
         Star: "qualifier",
         Item: "value alias",
         Mark: "",
         Sample: "percent",
         NamedSource: "name window sample alias",
-        DerivedSource: "query window alias columns",
+        DerivedSource: "query window alias columns called",
         JoinedSource: "left right kind on using natural",
-        Select: "items source distinct wrapped where group having",
+        Select: "items source distinct wrapped frequency where group having",
         SetQuery: "left right kind all",
         StreamQuery: "operator query",
         SortedQuery: "query order limit offset",
@@ -127,10 +128,7 @@ def _span(value: Any) -> Span:
 
 
 #: Fields that are refused by name; any other field outside CARRIED_OUT is refused by its field name.
-REFUSED: dict[tuple[type, str], Clause] = {
-    (WindowSpec, "frequency"): Clause("FREQUENCY", _own("frequency")),
-    (Select, "frequency"): Clause("FREQUENCY", _own("frequency")),
-}
+REFUSED: dict[tuple[type, str], Clause] = {}
 
 
 def refusals(statement: object) -> list[Refusal]:
@@ -147,7 +145,6 @@ def _refusals(node: object) -> Iterator[Refusal]:
         for part in node:
             yield from _refusals(part)
     elif is_dataclass(node) and not isinstance(node, type) and type(node).__module__ in _TREES:
-        yield from _values(node)
         for field in fields(node):
             if not field.compare:
                 continue
@@ -162,9 +159,3 @@ def _refusals(node: object) -> Iterator[Refusal]:
 
 def _is_absent(value: object) -> bool:
     return value is None or value is False or value == ()
-
-
-def _values(node: object) -> Iterator[Refusal]:
-    """Values of fields that are carried out for other values only."""
-    if isinstance(node, WindowSpec) and node.extent is Extent.RANGE and isinstance(node.length, Count):
-        yield not_yet("RANGE in tuples", node.length.span)

@@ -154,7 +154,7 @@ class StageExecutor:
             operator = self._operators[step.id]
             made: list[Elements] = []
             heartbeat = max(heartbeats[query] for query in step.queries)
-            moment = Moment(heartbeat, first_instant(step.sources, self.progress), self._shard)
+            moment = Moment(heartbeat, self._start(step), self._shard)
             with _told(step):
                 for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):
@@ -167,6 +167,10 @@ class StageExecutor:
         for query, answers in result.answers.items():
             result.answers[query] = self._final(answers, heartbeats[query])
         return result
+
+    def _start(self, step: Step) -> int | None:
+        """The first instant of what `step` reads."""
+        return first_instant(step.sources, self.progress)
 
     def heartbeats(self) -> dict[str, int]:
         """Up to where each query's answer is final."""

@@ -395,13 +395,14 @@ class DistinctChangesSpec(Spec):
 @dataclass(frozen=True)
 class RStreamSpec(Spec):
     """RSTREAM. Port 0 is the relation; in mode `instants`, further ports bring the elements whose arrival is an
-    evaluation instant."""
+    evaluation instant. begins: whether what holds from the beginning is a change there."""
 
     types: tuple[pa.DataType, ...]
     mode: StreamMode
     slide: int = 1
     align: int = 0
     strict: bool = False
+    begins: bool = True
 
     def describe(self) -> dict[str, str]:
         return {"evaluated": self.mode.value}

@@ -7,16 +7,16 @@ input's stage; else an exchange opens the next one. Subplans that stand in sever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes import leaves
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Scan
 from penstock.algebra.statistics import Statistics
-from penstock.physical.lowering import Builder, lower, lower_changes
+from penstock.physical.lowering import Builder, lower, lower_answer, lower_changes
+from penstock.physical.lowering.builder import with_queries
 from penstock.physical.lowering.panes import shared_grains
-from penstock.physical.plan import Input, OutputSpec, Plan, Step
+from penstock.physical.plan import Input, OutputSpec, Plan
 from penstock.physical.progress import timed_sources
 from penstock.physical.strategies import Strategy
 
@@ -39,7 +39,7 @@ def planned(
     builder = Builder(plan_static, statistics=statistics, strategy=strategy, grains=grains)
     for query in queries:
         _lower_query(builder, query)
-    steps = _with_queries(builder.steps)
+    steps = with_queries(builder.steps)
     sources = {n: s for q in queries for n, s in timed_sources(q.root).items()}
     return Plan(steps, {q.name: q for q in queries}, sources, builder.statics), builder.nodes
 
@@ -50,27 +50,16 @@ def plan_static(node: Algebra) -> Plan:
     query = Query("", node, SinkSpec("MEMORY"))
     _lower_query(builder, query)
     sources = {leaf.source.name: leaf.source for leaf in leaves(node) if isinstance(leaf, Scan)}
-    return Plan(_with_queries(builder.steps), {"": query}, sources)
+    return Plan(with_queries(builder.steps), {"": query}, sources)
 
 
 def _lower_query(builder: Builder, query: Query) -> None:
     root = query.root
     if root.is_stream:
-        answer = builder.lower(root)
+        answer = lower_answer(builder, root)
     else:
         answer = lower_changes(builder, root, root, None)
     builder.add(OutputSpec(query.name), [Input(answer.step)], answer.stage, root)
-
-
-def _with_queries(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Every step told which queries need it."""
-    users: dict[int, set[str]] = {step.id: set() for step in steps}
-    for step in reversed(steps):
-        if isinstance(step.spec, OutputSpec):
-            users[step.id].add(step.spec.query)
-        for edge in step.inputs:
-            users[edge.step] |= users[step.id]
-    return tuple(replace(step, queries=frozenset(users[step.id])) for step in steps)
 
 
 def lowered_types() -> set[type]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 
+from penstock.algebra.frequency import Pick, Sequenced
 from penstock.algebra.nodes import Algebra, leaves
 from penstock.algebra.nonretroactive import NRRJoin
 from penstock.algebra.scans import Scan, Source
@@ -99,6 +100,23 @@ def _scan(node: Scan, progress: Progress) -> int | None:
 def _nrr_join(node: NRRJoin, progress: Progress) -> int | None:
     # An update joins nothing by itself.
     return last_end(node.left, progress)
+
+
+@last_end.register
+def _pick(node: Pick, progress: Progress) -> int | None:
+    last = last_end(node.input, progress)
+    return last if last is None or node.slot is None else round_up(last, node.slot, 0)
+
+
+@last_end.register
+def _sequence(node: Sequenced, progress: Progress) -> int | None:
+    """Without elements there are no instants but the boundaries of frequencies in time."""
+    ends = [end for end in (last_end(stream, progress) for stream in node.streams) if end is not None]
+    if not ends:
+        return None
+    last = max(ends)
+    jumped = (w for w in node.windows if w.slide is not None)
+    return max([last, *(round_up(last + (w.length or 0), w.slide or 1, w.align) for w in jumped)])
 
 
 @last_end.register(Window)

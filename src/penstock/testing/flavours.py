@@ -36,6 +36,8 @@ class Flavour:
     user: int = 0
     outer: int = 0
     subquery: int = 0
+    frequency: int = 0
+    """FREQUENCY in windows, and half as often in SELECT"""
     band: int = 0
 
 
@@ -61,5 +63,22 @@ FLAVOURS = (
     ),
     Flavour("subqueries", join=15, subquery=80, outer=10, group=30, nested=10, updates=20, static=30, rows=10),
     Flavour("user", join=20, group=70, nested=20, updates=20, rows=20, internal=8, keyed=10, user=60),
+    Flavour(
+        "frequency",
+        join=25,
+        group=40,
+        nested=35,
+        distinct=10,
+        r2s=25,
+        disorder=25,
+        frequency=50,
+        rows=20,
+        outer=5,
+        subquery=8,
+        sample=5,
+        window_where=10,
+        limit=5,
+        sets=5,
+    ),
     Flavour("sets", join=15, group=25, nested=35, union=20, distinct=15, updates=25, static=35, sets=50, limit=40),
 )

@@ -18,7 +18,7 @@ from penstock.testing.generated_relations import Column, Relations, Table
 from penstock.testing.random_aggregates import ordered_aggregate, plain_aggregate
 from penstock.testing.random_bands import range_condition
 from penstock.testing.random_matching import Matching
-from penstock.testing.random_windows import row_window, time_window
+from penstock.testing.random_windows import frequency, frequency_window, row_window, time_window
 from penstock.testing.samples import STATEMENTS as SAMPLES
 from penstock.testing.set_queries import first_rows, set_operations
 from penstock.testing.user_calls import user_aggregate
@@ -169,6 +169,8 @@ class _Maker(Relations):
         """A query's text, its columns, and whether it is surely a stream (an operator makes it one)."""
         if self.choices.chance(self.flavour.kept):
             return self.kept(depth)
+        if self.choices.chance(self.flavour.frequency // 2):
+            return self.picked(depth)
         r2s = self.choices.pick(("ISTREAM", "DSTREAM", "RSTREAM")) if self.choices.chance(self.flavour.r2s) else None
         text, columns = self.select(None, root and r2s is None, depth)
         if self.choices.chance(self.flavour.union) and not any(c.type == ROUGH for c in columns):
@@ -183,6 +185,20 @@ class _Maker(Relations):
         if self.choices.chance(self.flavour.limit) and not any(c.type == ROUGH for c in columns):
             text += first_rows(self.choices, [(c.name, c.type) for c in columns])
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
+
+    def picked(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
+        """A SELECT with FREQUENCY over its answer stream."""
+        streams = len(self.stamped)
+        text, columns = self.select(None, False, depth)
+        if len(self.stamped) == streams:
+            return text, columns, False  # relations alone have no instants
+        verb = "SELECT DISTINCT " if text.startswith("SELECT DISTINCT ") else "SELECT "
+        items, _, rest = text.removeprefix(verb).partition(" FROM ")
+        if "SELECT" in items:
+            return text, columns, False
+        if self.choices.chance(25):
+            items = f"{self.choices.pick(('ISTREAM', 'RSTREAM', 'DSTREAM'))}({items})"
+        return f"{verb}{items} [{frequency(self.choices, [c.name for c in columns])}] FROM {rest}", columns, True
 
     def kept(self, depth: int) -> tuple[str, tuple[Column, ...], bool]:
         """WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
@@ -264,6 +280,12 @@ class _Maker(Relations):
             rows = self.choices.chance(self.flavour.rows)
             extent = f"ROWS {self.choices.integer(1, 4)}" if rows else f"RANGE {self.choices.integer(1, 6)} SECOND"
             return f" [{extent}{self.slide}]"
+        if self.choices.chance(self.flavour.frequency):
+            window = frequency_window(self.choices, [c.name for c in columns])
+            if self.choices.chance(self.flavour.window_where):
+                extent, comma, rest = window[2:-1].rpartition(", FREQUENCY")
+                window = f" [{extent}{comma}{rest} WHERE {self.predicate(columns)}]"
+            return window
         counts = self.choices.chance(self.flavour.rows)
         window = row_window(self.choices, [c.name for c in columns]) if counts else time_window(self.choices)
         if window.startswith(" [") and self.choices.chance(self.flavour.window_where):

@@ -16,10 +16,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra import Algebra, NRRJoin, RowWindow, Scan, Source, Window, leaves
+from penstock.algebra import Algebra, NRRJoin, Pick, RowWindow, Scan, Sequenced, Source, Window, leaves
 from penstock.algebra.query import Query
 from penstock.testing.arrivals import Stamped, idle_beats, stamped_rows
-from penstock.testing.denotation import Stream, World, content, denote, first_instant, minus, steps, validity
+from penstock.testing.denotation import (
+    Stream,
+    World,
+    content,
+    denote,
+    first_instant,
+    frequency,
+    minus,
+    steps,
+    validity,
+)
 from penstock.testing.values import Event, Row, event_order
 from penstock.types import BEGIN, END
 
@@ -83,7 +93,10 @@ def _last_end(node: Algebra, world: World) -> int | None:
         return max((ts for ts, _ in world.rows[node.source.name] if ts != BEGIN), default=None)
     if isinstance(node, NRRJoin):
         return _last_end(node.left, world)
-    last = max((end for end in (_last_end(child, world) for child in node.inputs) if end is not None), default=None)
+    below = node.streams if isinstance(node, Sequenced) else node.inputs
+    last = max((end for end in (_last_end(child, world) for child in below) if end is not None), default=None)
+    if last is not None and isinstance(node, Pick | Sequenced):
+        return max(last, *frequency.last_boundaries(node, last))
     if last is None or not isinstance(node, Window | RowWindow):
         return last
     start, end = validity(node, last)

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.rules.compute_join_keys import compute_join_keys
+from penstock.algebra.rules.evaluate_in_time import evaluate_in_time
 from penstock.algebra.rules.fold_constants import fold_constants
 from penstock.algebra.rules.form_multi_joins import form_multi_joins
+from penstock.algebra.rules.merge_frequencies import merge_frequencies
 from penstock.algebra.rules.merge_projections import merge_projections
 from penstock.algebra.rules.merge_selections import merge_selections
 from penstock.algebra.rules.outer_join_to_join import outer_join_to_join
@@ -23,7 +25,9 @@ from penstock.algebra.rules.prune_columns import prune_columns
 from penstock.algebra.rules.pull_grouping_above_join import pull_grouping_above_join
 from penstock.algebra.rules.pull_negation_above_grouping import pull_negation_above_grouping
 from penstock.algebra.rules.pull_negation_above_join import pull_negation_above_join
+from penstock.algebra.rules.pull_projection_above_frequency import pull_projection_above_frequency
 from penstock.algebra.rules.push_negation_below_join import push_negation_below_join
+from penstock.algebra.rules.push_selection_below_frequency import push_selection_below_frequency
 from penstock.algebra.rules.push_selection_below_window import push_selection_below_window
 from penstock.algebra.rules.push_selection_into_nrr_join import push_selection_into_nrr_join
 from penstock.algebra.rules.push_selection_into_preserved_side import push_selection_into_preserved_side
@@ -32,6 +36,7 @@ from penstock.algebra.rules.push_selection_through_distinct import push_selectio
 from penstock.algebra.rules.push_selection_through_except_intersect import push_selection_through_except_intersect
 from penstock.algebra.rules.push_selection_through_projection import push_selection_through_projection
 from penstock.algebra.rules.push_selection_through_union import push_selection_through_union
+from penstock.algebra.rules.read_sequence_as_stream import read_sequence_as_stream
 from penstock.algebra.rules.read_view_as_stream import read_view_as_stream
 from penstock.algebra.rules.remove_distinct import remove_distinct
 from penstock.algebra.rules.remove_identity_projection import remove_identity_projection
@@ -83,6 +88,11 @@ RULES: tuple[Rule, ...] = (
     Rule("remove_distinct", remove_distinct),
     Rule("push_selection_into_nrr_join", push_selection_into_nrr_join),
     Rule("read_view_as_stream", read_view_as_stream),
+    Rule("read_sequence_as_stream", read_sequence_as_stream),
+    Rule("evaluate_in_time", evaluate_in_time),
+    Rule("pull_projection_above_frequency", pull_projection_above_frequency),
+    Rule("merge_frequencies", merge_frequencies),
+    Rule("push_selection_below_frequency", push_selection_below_frequency),
     Rule("push_selection_through_projection", push_selection_through_projection),
     Rule("push_selection_through_union", push_selection_through_union),
     Rule("push_selection_through_distinct", push_selection_through_distinct),

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.arrival import in_arrival_order
+from penstock.algebra.frequency import Pick
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.matching import OuterJoin, SemiJoin
@@ -36,8 +37,9 @@ def prune_columns(root: Algebra) -> Algebra:
     - a RelationToStream: if (1,a) leaves and (1,b) enters at one instant, ISTREAM emits (1,b); pruned to the first
       column, 1 leaves and 1 enters, which cancel. The root's changes are netted alike. All their columns are read;
     - group columns of an aggregate, partition columns of a row window: they make the groups;
-    - a row window over a stream without an order of arrival: elements of one instant count in the order of their
-      values, all of them; with one, ROWS 1 of (1,b) (2,a) is (2,a) also where only the letter is read;
+    - a row window or a frequency operator over a stream without an order of arrival: elements of one instant count in
+      the order of their values, all of them; with one, ROWS 1 of (1,b) (2,a) is (2,a) also where only the letter is
+      read;
     - a relation with updates: a `-` deletes a row that equals it in all columns, not in those that are read.
     An NRR's rows are told apart by columns that nobody reads too, but as of one instant it is a bag like any other.
     A relation keeps at least one column. An operator that this file does not know reads all columns of its inputs.
@@ -148,6 +150,15 @@ def _row_window(node: RowWindow, needed: frozenset[int]) -> _Pruned:
     return _Pruned(
         replace(node, input=below.node, partition=tuple(below.place[i] for i in node.partition)), below.place
     )
+
+
+@_prune.register
+def _pick(node: Pick, needed: frozenset[int]) -> _Pruned:
+    if in_arrival_order(node.input) is None:
+        return _identity(replace(node, input=_exact(_all(node.input), node.schema.fields, named=True)))
+    below = _narrow(node.input, needed.union(node.partition))
+    partition = tuple(below.place[i] for i in node.partition)
+    return _Pruned(replace(node, input=below.node, partition=partition), below.place)
 
 
 @_prune.register(Join)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.algebra.arrival import as_read
+from penstock.algebra.frequency import Pick
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.windows import RowWindow, Window
 
 
 def read_view_as_stream(node: Algebra) -> Algebra:
     """W(ISTREAM(π(σ(S [RANGE UNBOUNDED])))) = W(π(σ(S))), and so with the results of WSTREAM, over any window without
-    SLIDE.
+    SLIDE, and for a frequency operator in place of W.
 
     Law: R gains at τ the elements of S with timestamp τ and loses nothing, so nothing cancels, and R(τ) − R(τ−1) is
     what S has at τ. Of results nothing cancels in any window. Both begin at the first element of the same sources. A
@@ -22,7 +23,7 @@ def read_view_as_stream(node: Algebra) -> Algebra:
     - DISTINCT, grouping or a join on the way, which do not give one tuple for one element.
     The root stays as it is: an answer is put in order by its own operator.
     """
-    if not isinstance(node, Window | RowWindow):
+    if not isinstance(node, Window | RowWindow | Pick):
         return node
     below = as_read(node.input)
     return node if below is node.input else replace(node, input=below)

@@ -15,9 +15,9 @@ from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Call, Column, Expression, Literal
 from penstock.language.binder.connectors import bind_connector, options_fit
 from penstock.language.binder.context import Context, Refused
+from penstock.language.binder.durations import ticks
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.scope import Scope
-from penstock.language.binder.windows import ticks
 from penstock.language.catalog import Row
 from penstock.language.dialect import span_of
 from penstock.language.queries import Name

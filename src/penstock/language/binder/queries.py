@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from penstock.algebra import Algebra, Distinct, Project, Window, WindowKind
 from penstock.algebra import Select as AlgebraSelect
+from penstock.algebra.frequency import answers, on_the_line
 from penstock.algebra.internal import reaches_internal
 from penstock.expressions.coercion import cast_to
 from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
@@ -18,6 +19,7 @@ from penstock.language.binder.calls import called_aggregate
 from penstock.language.binder.clauses import Clauses, Correlated, Output
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
+from penstock.language.binder.frequency import checked, in_order, items_of_partition, picked
 from penstock.language.binder.inputs import Inputs
 from penstock.language.binder.internal import collected, refuse_internal, refuse_partners
 from penstock.language.binder.joins import build_joins
@@ -73,7 +75,7 @@ class QueryBinder:
 
     def root(self, tree: QueryTree) -> Algebra:
         """A whole query, with the default of LANGUAGE 4.3. Raises Refused with the errors noted."""
-        return as_stream(self.bind(tree))
+        return as_stream(self.bind(tree), _span_of_query(tree), self.context)
 
     def bind(self, tree: QueryTree) -> Algebra:
         """A query as it stands: a stream when its outermost operator makes one, else a relation."""
@@ -124,7 +126,19 @@ class QueryBinder:
         """order: the ORDER BY ... LIMIT around, which sees the columns of FROM; limits: what it comes to."""
         inputs, node, conditions, clauses = self._bound(tree, order)
         projected = self._project(tree, clauses, _selected(node, conditions), order)
-        return self._finished(tree, inputs, projected, order, limits)
+        return self._as_often(tree, clauses, self._finished(tree, inputs, projected, order, limits))
+
+    def _as_often(self, tree: Select, clauses: Clauses, node: Algebra) -> Algebra:
+        """What FREQUENCY in SELECT picks of the answer stream."""
+        if tree.frequency is None:
+            return node
+        context = self.context
+        outputs = [(item.name, item.expression) for item in clauses.items]
+        partition = items_of_partition(tree.frequency, clauses.binder.scope, outputs, context)
+        if not node.is_stream:
+            checked(node, tree.frequency.span, context)
+            node = in_order(answers(on_the_line(node)), tree.frequency.span, context)
+        return picked(tree.frequency, node, partition, context)
 
     def _bound(
         self, tree: Select, order: SortedQuery | None = None
@@ -252,6 +266,10 @@ class QueryBinder:
         inputs, node, conditions, clauses = self._bound(tree)
         found = None
         if conditions or clauses.read_outer():
+            if tree.frequency is not None:
+                hint = "write the subquery as a view"
+                message = "FREQUENCY in a subquery that reads the query around it"
+                self.context.fail("P0312", message, tree.frequency.span, hint)
             if tree.wrapped is not None:
                 hint = "leave it out: the subquery is a relation at every instant"
                 message = f"{tree.wrapped.operator.value} in a subquery that reads the query around it"
@@ -260,7 +278,8 @@ class QueryBinder:
                 refuse_internal("a subquery that reads the query around it", inputs, tree.span, self.context)
             found = Correlated(tree, clauses).bind(node, conditions)
         if found is None:
-            found = _whole(self._finished(tree, inputs, self._project(tree, clauses, _selected(node, conditions))))
+            made = self._finished(tree, inputs, self._project(tree, clauses, _selected(node, conditions)))
+            found = _whole(self._as_often(tree, clauses, made))
         return found
 
     def _item(self, item: Item, scope: Scope, within: Subqueries, behind: Subqueries) -> list[Output]:
@@ -309,7 +328,7 @@ class QueryBinder:
     def _sorted(self, tree: SortedQuery) -> Algebra:
         context = self.context
         limits = context.attempt(lambda: limits_of(tree, context))
-        if isinstance(tree.query, Select) and tree.query.wrapped is None:
+        if isinstance(tree.query, Select) and tree.query.wrapped is None and tree.query.frequency is None:
             node = self._select(tree.query, tree, limits)
         elif isinstance(tree.query, StreamQuery | Select):
             self.context.attempt(lambda: self.bind(tree.query))
@@ -322,6 +341,10 @@ class QueryBinder:
         if limits is None:
             raise Refused
         return node
+
+
+def _span_of_query(tree: QueryTree) -> Span:
+    return tree.operator_span if isinstance(tree, SetQuery) else tree.span
 
 
 def _selected(node: Algebra, conditions: tuple[Expression, ...]) -> Algebra:

@@ -15,6 +15,7 @@ from penstock.algebra.pattern import Pattern
 from penstock.algebra.timestamps import timestamp_column
 from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import Context
+from penstock.language.binder.frequency import answer_stream
 from penstock.language.binder.from_joins import Around, join_sources
 from penstock.language.binder.inputs import Input, Inputs
 from penstock.language.binder.scope import Entry, Role, Scope, lost
@@ -23,6 +24,7 @@ from penstock.language.binder.windows import bind_window
 from penstock.language.catalog import View
 from penstock.language.queries import DerivedSource, FromSource, JoinedSource, Name, NamedSource, QueryTree, WindowSpec
 from penstock.language.queries import Sample as SampleTree
+from penstock.language.text import Span
 
 #: Binds a nested query: (tree, columns of the enclosing query) -> (algebra, column names).
 NestedBinder = Callable[[QueryTree, tuple[Entry, ...]], tuple[Algebra, tuple[str, ...]]]
@@ -88,7 +90,7 @@ class SourceBinder:
                 self.context.fail("P0305", message, source.columns[0].span.to(source.columns[-1].span))
             names = tuple(c.text for c in source.columns)
         if source.window is not None:
-            node = as_stream(node)
+            node = as_stream(node, source.span, self.context)
         return self._relation(node, names, source.window, source.alias.text if source.alias else None, source)
 
     def _sampled(self, node: Algebra, sample: SampleTree | None, name: str) -> Algebra:
@@ -119,7 +121,8 @@ class SourceBinder:
             for i, (n, f) in enumerate(zip(names, node.schema, strict=True))
         )
         if node.is_stream:
-            own = place.text if isinstance(place, Name) else qualifier
+            called = place if isinstance(place, Name) else place.called
+            own = called.text if called is not None else qualifier
             # Behind an alias the stream's own name is still known in its window.
             other = () if own == qualifier else (replace(e, qualifier=own, merged=True) for e in entries)
             stream = node
@@ -177,8 +180,10 @@ class SourceBinder:
         return clashing
 
 
-def as_stream(node: Algebra) -> Algebra:
-    """A query's answer as LANGUAGE 4.3 has it: the ISTREAM of a relation that never loses a tuple, else as it is."""
+def as_stream(node: Algebra, span: Span, context: Context) -> Algebra:
+    """A query's answer as LANGUAGE 4.3 has it: the ISTREAM of a relation that never loses a tuple, else as it is; in
+    the sequence model its answer stream."""
+    node = answer_stream(node, span, context)
     timed = not node.is_stream and node.domain is not None
     if timed and node.pattern is Pattern.MONOTONIC and next(unjoined(node), None) is None:
         return RelationToStream(node, StreamKind.ISTREAM)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.algebra import Algebra, Pattern, RelationToStream, Restored, Results, StreamKind, TopK
+from penstock.algebra import Algebra, AtInstants, Pattern, RelationToStream, Restored, Results, StreamKind, TopK
+from penstock.algebra.frequency import in_sequence, on_the_line
 from penstock.algebra.r2s import evaluation_period
 from penstock.algebra.results import has_lives, not_to_be_kept, without_slide
 from penstock.language.binder.context import Context
+from penstock.language.binder.frequency import checked, in_order
 from penstock.language.binder.scope import Entry
 from penstock.language.binder.windows import bind_window
 from penstock.language.queries import StreamOperator, ToStream
@@ -17,15 +19,22 @@ def to_stream(operator: ToStream, node: Algebra, context: Context) -> Algebra:
     if node.is_stream:
         hint = f"leave out {kind.value}, or give the inner stream a window in FROM"
         context.fail("P0307", f"{kind.value} over a stream: it needs a relation", operator.span, hint)
+    counted = in_sequence(node)
+    if counted:
+        node = on_the_line(checked(node, operator.span, context))
     if operator.restore is not None:
-        return _restored(operator, node, context)
+        return _restored(operator, node, counted, context)
     if kind is StreamOperator.WSTREAM:
-        return _windowed(operator, node, context)
-    return RelationToStream(node, StreamKind[kind.name])
+        return _windowed(operator, node, counted, context)
+    if not counted:
+        return RelationToStream(node, StreamKind[kind.name])
+    everything = kind is StreamOperator.RSTREAM
+    told = AtInstants(node) if everything else RelationToStream(node, StreamKind[kind.name])
+    return in_order(told, operator.span, context)
 
 
-def _windowed(operator: ToStream, node: Algebra, context: Context) -> Algebra:
-    """WSTREAM(R)[w]: the window w over all results of R seen as monotonic."""
+def _windowed(operator: ToStream, node: Algebra, counted: bool, context: Context) -> Algebra:
+    """WSTREAM(R)[w]: the window w over all results of R seen as monotonic. counted: R is in the sequence model."""
     if operator.window is None:
         context.fail("P0318", "WSTREAM needs a window behind it", operator.span, "WSTREAM(...)[ROWS 10]")
     unfit = not_to_be_kept(node)
@@ -33,7 +42,9 @@ def _windowed(operator: ToStream, node: Algebra, context: Context) -> Algebra:
         shown = "ORDER BY and LIMIT" if isinstance(unfit, TopK) else type(unfit).__name__.upper()
         hint = "a result kept beyond its time would not answer the query any more; window its ISTREAM if you want that"
         context.fail("P0318", f"WSTREAM over {shown}", operator.span, hint)
-    results = Results(node) if has_lives(node) else RelationToStream(node, StreamKind.ISTREAM)
+    results: Algebra = Results(node) if has_lives(node) else RelationToStream(node, StreamKind.ISTREAM)
+    if counted:
+        results = in_order(results, operator.span, context)
     if operator.window.internal is not None:
         message = "the window of WSTREAM is what the answer is: it cannot be INTERNAL"
         context.fail(
@@ -43,14 +54,14 @@ def _windowed(operator: ToStream, node: Algebra, context: Context) -> Algebra:
     return bind_window(operator.window, results, context, entries)
 
 
-def _restored(operator: ToStream, node: Algebra, context: Context) -> Algebra:
+def _restored(operator: ToStream, node: Algebra, counted: bool, context: Context) -> Algebra:
     kind = operator.operator
     assert operator.restore is not None
     if kind not in (StreamOperator.ISTREAM, StreamOperator.RSTREAM):
         message = f"{kind.value} RESTORE: only ISTREAM and RSTREAM restore results"
         context.fail("P0319", message, operator.restore.span)
     reported = RelationToStream(node, StreamKind[kind.name])
-    period = evaluation_period(reported)
+    period = None if counted else evaluation_period(reported)
     if period is None:
         hint = "results get lost between slide boundaries only: give all windows of the query the same SLIDE"
         context.fail("P0319", "RESTORE needs one common SLIDE", operator.restore.span, hint)

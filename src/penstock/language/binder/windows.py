@@ -9,32 +9,37 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from penstock.algebra import Algebra, RowWindow, Select, Window, WindowKind
+from penstock.algebra import Algebra, FrequencyWindow, RowWindow, Select, Window, WindowKind
 from penstock.expressions.nodes import Column
 from penstock.language.binder.context import Context, Refused
+from penstock.language.binder.durations import count, ticks
 from penstock.language.binder.expressions import ExpressionBinder
+from penstock.language.binder.frequency import Jumping, columns_of_partition, picked
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.dialect import span_of
-from penstock.language.queries import Align, Count, Duration, Extent, WindowSpec
+from penstock.language.queries import Align, Count, Duration, Extent, Frequency, WindowSpec
 from penstock.types import CALENDAR, Interval, TimeDomain
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MOST = 2**60
 
 
 def bind_window(
     spec: WindowSpec | None, stream: Algebra, context: Context, entries: Sequence[Entry]
-) -> Window | RowWindow:
+) -> Window | RowWindow | FrequencyWindow:
     """The window over `stream`, whose columns are `entries`; no window written is UNBOUNDED. Raises Refused with the
     errors noted: P0102, P0303, or what is wrong in PARTITION BY and WHERE."""
-    if spec is None or spec.extent is None:
-        # [FREQUENCY] alone has been refused; the rest of the query is bound as if it were unbounded.
+    if spec is None:
         return Window(stream, WindowKind.UNBOUNDED)
     scope = Scope(tuple(entries))
     # All are bound, so that each tells its errors.
     partition = context.attempt(lambda: _partition(spec, scope, context))
     selected = context.attempt(lambda: _selected(spec, stream, scope, context))
-    made = _over(spec, selected or stream, partition or (), context)
+    below, columns = selected or stream, partition or ()
+    made: Window | RowWindow | FrequencyWindow
+    if spec.frequency is None:
+        made = _over(spec, below, columns, context)
+    else:
+        made = _often(spec, spec.frequency, below, columns, scope, context)
     if partition is None or selected is None:
         raise Refused
     return made
@@ -45,21 +50,39 @@ def check_window(spec: WindowSpec | None, context: Context) -> None:
     lengths = () if spec is None else (spec.length, spec.slide, spec.span_limit)
     for length in lengths:
         if isinstance(length, Count):
-            context.attempt(lambda: _rows(length, context))  # noqa: B023
+            context.attempt(lambda: count(length, context))  # noqa: B023
+
+
+def _often(
+    spec: WindowSpec, frequency: Frequency, stream: Algebra, partition: tuple[int, ...], scope: Scope, context: Context
+) -> Window | FrequencyWindow:
+    """A window that jumps, or what a frequency without one picks of the stream."""
+    if spec.extent is not None:
+        return Jumping(spec, frequency, partition, stream.domain or CALENDAR, context).over(stream, scope)
+    _refuse_beside_frequency(spec, context)
+    by = columns_of_partition(frequency, scope, context)
+    return Window(picked(frequency, stream, by, context), WindowKind.UNBOUNDED)
+
+
+def _refuse_beside_frequency(spec: WindowSpec, context: Context) -> None:
+    """`[FREQUENCY F]` alone is no window."""
+    for word, clause in (("SLIDE", spec.slide), ("ALIGN TO", spec.align), ("INTERNAL", spec.internal)):
+        if clause is not None:
+            message = f"{word} belongs to a window; FREQUENCY alone picks elements of the stream"
+            context.fail("P0102", message, clause.span, "write the window before it: [RANGE 1 MINUTE, FREQUENCY ...]")
 
 
 def _over(spec: WindowSpec, stream: Algebra, partition: tuple[int, ...], context: Context) -> Window | RowWindow:
     domain = stream.domain or CALENDAR
     slide, align = _slide(spec, domain, context)
-    if spec.extent is Extent.ROWS:
-        assert isinstance(spec.length, Count)
-        rows = _rows(spec.length, context)
-        step = _rows(spec.slide, context) if isinstance(spec.slide, Count) else None
+    if isinstance(spec.length, Count):
+        rows = count(spec.length, context)
+        step = count(spec.slide, context) if isinstance(spec.slide, Count) else None
         limit = None if spec.span_limit is None else ticks(spec.span_limit, domain, context)
         return RowWindow(stream, rows, step, partition, limit, slide, align)
     length = spec.length if spec.span_limit is None else spec.span_limit
     if isinstance(spec.slide, Count):
-        step = _rows(spec.slide, context)
+        step = count(spec.slide, context)
         if partition:
             message = (
                 "SLIDE in rows behind PARTITION BY needs ROWS: a RANGE is of all partitions, and counts none of them"
@@ -69,7 +92,6 @@ def _over(spec: WindowSpec, stream: Algebra, partition: tuple[int, ...], context
         return RowWindow(stream, None, step, (), 1 if spec.extent is Extent.NOW else span, None, align)
     if isinstance(length, Duration):
         return Window(stream, WindowKind.RANGE, ticks(length, domain, context), slide, align)
-    # A RANGE in tuples has been refused.
     kind = WindowKind.NOW if spec.extent is Extent.NOW else WindowKind.UNBOUNDED
     return Window(stream, kind, None, slide, align)
 
@@ -101,26 +123,6 @@ def _slide(spec: WindowSpec, domain: TimeDomain, context: Context) -> tuple[int 
         hint = "it says where the boundaries of SLIDE lie: [RANGE 1 HOUR SLIDE 10 MINUTE ALIGN TO ...]"
         context.fail("P0102", "ALIGN TO needs a SLIDE", spec.align.span, hint)
     return slide, _align(spec.align, domain, context) % slide
-
-
-def _rows(count: Count, context: Context) -> int:
-    if count.value < 1:
-        context.fail(
-            "P0102", "a number of rows here is at least 1", count.span, "write ROWS 1, or leave the clause out"
-        )
-    if count.value >= _MOST:
-        context.fail("P0102", "these are more rows than a stream has", count.span)
-    return count.value
-
-
-def ticks(duration: Duration, domain: TimeDomain, context: Context) -> int:
-    """A positive length in ticks."""
-    found = context.guard(duration.span, lambda: domain.ticks(duration.interval))
-    if found < 1:
-        context.fail("P0102", "a length of time here is at least one tick", duration.span)
-    if found >= _MOST:
-        context.fail("P0102", "this is longer than time lasts", duration.span)
-    return found
 
 
 def _align(align: Align, domain: TimeDomain, context: Context) -> int:

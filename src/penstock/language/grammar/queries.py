@@ -161,6 +161,8 @@ class QueryGrammar(SourceGrammar):
         else:
             items = self._items()
         frequency = self.frequency()
+        if frequency is not None:
+            items = self._named_behind(items)
         if not self._match(TokenType.FROM):
             self._fail("',' or FROM")
         source = self._from_sources()
@@ -177,6 +179,13 @@ class QueryGrammar(SourceGrammar):
         while self._match(TokenType.COMMA):
             found.append(self._item())
         return tuple(found)
+
+    def _named_behind(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
+        """`COUNT(*) [FREQUENCY ...] AS Rate`: the paper puts the name of the last item behind the frequency."""
+        last = items[-1]
+        if last.alias is not None or isinstance(last.value, Star) or (alias := self._alias()) is None:
+            return items
+        return (*items[:-1], Item(last.value, alias, last.span))
 
     def _item(self) -> Item:
         start = self._here()

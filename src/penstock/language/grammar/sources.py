@@ -96,10 +96,11 @@ class SourceGrammar(WindowGrammar):
                     window, sample, alias = self._decorations()
                     if sample is not None:
                         self._reject("SAMPLE stands behind the name of a stream only", code="P0103")
+                    called, (window, alias) = self._second_alias(window, alias)
                     columns = (
                         self._names("a column name") if alias and self._curr.token_type is TokenType.L_PAREN else ()
                     )
-                    return DerivedSource(tree, window, alias, columns, self._since(start))
+                    return DerivedSource(tree, window, alias, columns, called, self._since(start))
             inner = self._from_sources()
             self._need_token(TokenType.R_PAREN, ")")
             return inner
@@ -165,6 +166,17 @@ class SourceGrammar(WindowGrammar):
                 continue
             else:
                 return window, sample, alias
+
+    def _second_alias(
+        self, window: WindowSpec | None, alias: Name | None
+    ) -> tuple[Name | None, tuple[WindowSpec | None, Name | None]]:
+        """`AS PulseRate PR [window]`: the name, then the alias; `[csql 6]` puts a whole source behind AS."""
+        second = self._alias() if alias is not None else None
+        if second is None:
+            return None, (window, alias)
+        if window is None:
+            window = self.window()
+        return alias, (window, second)
 
     def _sample(self) -> Sample | None:
         if not (self._at("SAMPLE") and self._next.token_type is TokenType.L_PAREN):

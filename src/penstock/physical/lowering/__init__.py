@@ -2,6 +2,7 @@
 
 from penstock.physical.lowering import (
     aggregates,
+    frequency,
     joins,
     matching,
     multi_join,
@@ -13,8 +14,11 @@ from penstock.physical.lowering import (
     streams,
 )
 from penstock.physical.lowering.builder import Builder, Lowered, lower
+from penstock.physical.lowering.frequency import lower_answer
 from penstock.physical.lowering.streams import lower_changes
 
-FAMILIES = (aggregates, joins, matching, multi_join, nonretroactive, results, rowwindow, rowwise, sets, streams)
+FAMILIES = (
+    aggregates, frequency, joins, matching, multi_join, nonretroactive, results, rowwindow, rowwise, sets, streams,
+)  # fmt: skip
 
-__all__ = ["FAMILIES", "Builder", "Lowered", "lower", "lower_changes"]
+__all__ = ["FAMILIES", "Builder", "Lowered", "lower", "lower_answer", "lower_changes"]

@@ -7,14 +7,14 @@ registers its own in a file of this folder.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
 import pyarrow as pa
 
 from penstock.algebra import Algebra, is_static
 from penstock.algebra.statistics import Statistics
-from penstock.physical.plan import Exchange, Input, Plan, Spec, StaticSpec, Step
+from penstock.physical.plan import Exchange, Input, OutputSpec, Plan, Spec, StaticSpec, Step
 from penstock.physical.progress import timed_sources
 from penstock.physical.strategies import Strategy
 
@@ -106,6 +106,17 @@ class Builder:
 @singledispatch
 def lower(node: Algebra, builder: Builder) -> Lowered:
     raise AssertionError(f"{type(node).__name__} has no lowering")
+
+
+def with_queries(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Every step told which queries need it."""
+    users: dict[int, set[str]] = {step.id: set() for step in steps}
+    for step in reversed(steps):
+        if isinstance(step.spec, OutputSpec):
+            users[step.id].add(step.spec.query)
+        for edge in step.inputs:
+            users[edge.step] |= users[step.id]
+    return tuple(replace(step, queries=frozenset(users[step.id])) for step in steps)
 
 
 def moved_partitions(partitions: Partitions, places: dict[int, int]) -> Partitions:

@@ -18,6 +18,7 @@ from penstock.physical.operators.match import LookupMatch, Match
 from penstock.physical.operators.multi_join import MultiJoin
 from penstock.physical.operators.negative import NegativeTuples
 from penstock.physical.operators.nonretroactive import Stamp, make_nrr_join
+from penstock.physical.operators.pick import make_pick
 from penstock.physical.operators.results import Results, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
 from penstock.physical.operators.rowwise import Filter, Lanes, Panes, Projection, TimeWindow, Union
@@ -62,6 +63,7 @@ from penstock.physical.plan import (
 )
 from penstock.physical.range_plan import CellsSpec
 from penstock.physical.rounded_plan import RoundedSpec
+from penstock.physical.sequence_plan import PickSpec, SequenceSpec
 from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.user_plan import UserAggregateSpec
 
@@ -103,8 +105,17 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     RoundedSpec: lambda spec, tables, shards: Rounded(spec),
     ShortLivesSpec: lambda spec, tables, shards: ShortLives(spec),
     ShortChangesSpec: lambda spec, tables, shards: ShortChanges(spec),
+    PickSpec: lambda spec, tables, shards: make_pick(spec),
+    SequenceSpec: lambda spec, tables, shards: _make_line(spec, tables),
     OutputSpec: lambda spec, tables, shards: Output(spec),
 }
+
+
+def _make_line(spec: SequenceSpec, tables: Tables) -> Operator:
+    # It runs a plan of its own by the executor, which makes its operators here.
+    from penstock.physical.operators.sequence import Line
+
+    return Line(spec, tables)
 
 
 def make_operator(spec: Spec, tables: Tables, shards: int) -> Operator:

@@ -51,23 +51,24 @@ class RStream(Operator):
             self._early.hold()
             self._arrivals.hold()
             return []
+        begins = self._done is None
         self._done = moment.heartbeat
         parts = [e for e in (self._held.elements, self._early.until(moment.heartbeat)) if e is not None and len(e)]
         relation = cancel(concat(parts)) if parts else None
-        result = self._evaluate(relation, since, moment.heartbeat)
+        result = self._evaluate(relation, since, moment.heartbeat, begins)
         if relation is not None:
             # What ends with the next instant is kept: its end may be an instant of its own.
             self._held.replace(relation.filter(relation.exp > moment.heartbeat))
         return result
 
-    def _evaluate(self, relation: Elements | None, since: int, until: int) -> list[Elements]:
+    def _evaluate(self, relation: Elements | None, since: int, until: int, begins: bool) -> list[Elements]:
         spec = self._spec
         arrivals = self._arrivals.until(until) if spec.mode is StreamMode.INSTANTS else None
         if relation is None:
             return []
         low, high = np.maximum(relation.ts, since), np.minimum(relation.exp, until + 1)
         if spec.mode is StreamMode.INSTANTS:
-            instants = self._instants(relation, arrivals, since, until)
+            instants = self._instants(relation, arrivals, since, until, begins and not spec.begins)
             begin = np.searchsorted(instants, low)
             rows, offset = _repeat(np.searchsorted(instants, high) - begin)
             return self._told(relation, rows, instants[begin[rows] + offset])
@@ -77,8 +78,11 @@ class RStream(Operator):
         rows, offset = _repeat(-((begin - high) // step))
         return self._told(relation, rows, begin[rows] + step * offset)
 
-    def _instants(self, relation: Elements, arrivals: Elements | None, since: int, until: int) -> Int64s:
-        """Arrivals, and every instant at which the relation as a bag changes."""
+    def _instants(
+        self, relation: Elements, arrivals: Elements | None, since: int, until: int, begins: bool
+    ) -> Int64s:  # fmt: skip
+        """Arrivals, and every instant at which the relation as a bag changes. begins: at `since` it does not change,
+        it begins."""
         signs = relation.signs
         ends = relation.exp < END
         # What was held before came before; in the first evaluation, what holds from the start comes at the start.
@@ -90,6 +94,7 @@ class RStream(Operator):
             np.concatenate([np.where(old, 0, signs), -signs[ends]]),
         )
         changed = net(events.filter(events.signs != 0)).ts
+        changed = changed[changed > since] if begins else changed
         every = [changed] if arrivals is None else [changed, arrivals.ts]
         instants = np.unique(np.concatenate(every))
         return instants[(instants >= since) & (instants <= until)]

@@ -41,19 +41,32 @@ class Relation:
 
 
 @dataclass(frozen=True)
+class Line:
+    """The instants 1, 2, ... of a query in the sequence model. ticks: their timestamps; arrived: of each stream, by
+    place, the (instant, tuple) of its elements; boundaries: of each (slide, align) the instants that are boundaries."""
+
+    ticks: list[int]
+    arrived: list[list[tuple[int, Row]]]
+    boundaries: Mapping[tuple[int, int], list[int]]
+
+
+@dataclass(frozen=True)
 class World:
     """The inputs as the query sees them: per source the (timestamp, row) pairs that were not late, in arrival order.
-    A static relation's rows are there from BEGIN. `final`: the last instant of the query's time; `known`: what has
-    been worked out, by fingerprint."""
+    A static relation's rows are there from BEGIN. `final`: the last instant of the query's time; `line`: inside a
+    query in the sequence model, its instants; `known`: what has been worked out, by fingerprint."""
 
     rows: Mapping[str, list[tuple[int, Row]]]
     final: int
+    line: Line | None = None
     known: dict[str, Stream | Relation] = field(default_factory=dict, repr=False, compare=False)
 
 
 def first_instant(node: Algebra, world: World) -> int | None:
     """t0: where the time line of a query begins. The smallest timestamp of any timed input below `node`; 0 where only
-    static relations stand below; None while no timed input has any element."""
+    static relations stand below; None while no timed input has any element. In the sequence model the first instant."""
+    if world.line is not None:
+        return 1 if world.line.ticks else None
     timed = [leaf.source for leaf in leaves(node) if isinstance(leaf, Scan) and not leaf.source.is_static]
     if not timed:
         return 0

@@ -7,7 +7,7 @@ from itertools import compress
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra import Internal, RelationToStream, Results, RowWindow, Sample, StreamKind
+from penstock.algebra import Algebra, Internal, RelationToStream, Results, RowWindow, Sample, StreamKind
 from penstock.algebra.arrival import in_arrival_order
 from penstock.expressions.draws import kept
 from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, windowed
@@ -38,15 +38,20 @@ def _(node: RowWindow, world: World) -> Relation:
 
 def partitioned(node: RowWindow, world: World) -> list[list[tuple[int, Row]]]:
     """The elements of every partition in order of (timestamp, arrival), or of (timestamp, values)."""
-    below = denote(node.input, world)
-    assert isinstance(below, Stream), "a window stands on a stream"
-    elements = sorted(below.elements, key=lambda element: element[0])
-    if in_arrival_order(node.input) is None:
-        elements = sorted(elements, key=lambda element: (element[0], value_order(element[1])))
     partitions: dict[Row, list[tuple[int, Row]]] = {}
-    for ts, row in elements:
+    for ts, row in as_arrived(node.input, world):
         partitions.setdefault(key_of(tuple(row[i] for i in node.partition)), []).append((ts, row))
     return list(partitions.values())
+
+
+def as_arrived(stream: Algebra, world: World) -> list[tuple[int, Row]]:
+    """The elements of `stream` in order of (timestamp, arrival), or of (timestamp, values)."""
+    below = denote(stream, world)
+    assert isinstance(below, Stream), f"{type(stream).__name__} is no stream"
+    elements = sorted(below.elements, key=lambda element: element[0])
+    if in_arrival_order(stream) is None:
+        elements = sorted(elements, key=lambda element: (element[0], value_order(element[1])))
+    return elements
 
 
 def last_rows(node: RowWindow, members: list[tuple[int, Row]], tau: int) -> Bag:

@@ -1,0 +1,246 @@
+"""CSQL: how often a query answers, and the sequence model (LANGUAGE 6, `[csql]`).
+
+`Pick` is the frequency operator on a stream. A query with a FREQUENCY clause is evaluated in the sequence model: it
+has a time line of its own, whose *instants* are numbered 1, 2, 3, ... An instant is one arriving element, or a boundary
+of a frequency in time behind all elements up to it; several streams interleave by (timestamp, place, arrival).
+`Sequenced` is the whole query: its `body` is a relation-to-stream operator over relations on that line, whose windows
+(`FrequencyWindow`) stand on the streams' elements as they arrive there (`Arrivals`). What the body tells at an instant
+leaves with the instant's timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from penstock.algebra.frequency_window import FrequencyWindow, frequency_text
+from penstock.algebra.internal import Internal
+from penstock.algebra.join import Join
+from penstock.algebra.nodes import Algebra, common_domain, is_static
+from penstock.algebra.nonretroactive import NRRJoin
+from penstock.algebra.pattern import Pattern
+from penstock.algebra.r2s import RelationToStream, StreamKind
+from penstock.algebra.results import Results, has_lives
+from penstock.algebra.rowwise import Project, Select
+from penstock.algebra.scans import RelationScan
+from penstock.algebra.setops import UnionAll
+from penstock.algebra.windows import RowWindow, Window
+from penstock.types import Schema, TimeDomain
+
+
+@dataclass(frozen=True, eq=False)
+class Pick(Algebra):
+    """The frequency operator: of every partition of a stream the elements number n, 2n, 3n, ... (`rows` = n), or of
+    each slot ((j-1)t, jt] of time the last one, stamped jt (`slot` = t). One of the two is None."""
+
+    input: Algebra
+    rows: int | None = None
+    slot: int | None = None
+    partition: tuple[int, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def is_stream(self) -> bool:
+        return True
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.MONOTONIC
+
+    def describe(self) -> Mapping[str, str]:
+        return {"frequency": frequency_text(self.rows, self.slot, 0, self.partition, self)}
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals(Algebra):
+    """The elements of stream number `place` of the `Sequenced` around, each at its instant."""
+
+    place: int
+    columns: Schema
+    time: TimeDomain | None
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+    @property
+    def is_stream(self) -> bool:
+        return True
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.MONOTONIC
+
+    @property
+    def domain(self) -> TimeDomain | None:
+        return self.time
+
+    def describe(self) -> Mapping[str, str]:
+        return {"stream": str(self.place + 1)}
+
+
+@dataclass(frozen=True, eq=False)
+class AtInstants(Algebra):
+    """All of R at every instant of the sequence at which one of its windows is evaluated, or at which R changes."""
+
+    input: Algebra
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def is_stream(self) -> bool:
+        return True
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.MONOTONIC
+
+
+@dataclass(frozen=True, eq=False)
+class Sequenced(Algebra):
+    """A query in the sequence model: what `body` tells on the line of instants of `streams`, with the timestamps of the
+    instants. Elements come in the order of the instants, those of one instant in that of their values."""
+
+    body: Algebra
+    streams: tuple[Algebra, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.body.schema
+
+    @property
+    def is_stream(self) -> bool:
+        return True
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.MONOTONIC
+
+    @property
+    def domain(self) -> TimeDomain | None:
+        return common_domain(self.streams)
+
+    @property
+    def windows(self) -> tuple[FrequencyWindow, ...]:
+        """The windows of the body."""
+        return tuple(dict.fromkeys(w for w in own_frequency_windows(self.body)))
+
+    @property
+    def periods(self) -> tuple[tuple[int, int], ...]:
+        """The (slide, align) of its frequencies in time: whose boundaries are instants."""
+        found = {(w.slide, w.align) for w in self.windows if w.slide is not None}
+        return tuple(sorted(found))
+
+    @property
+    def in_time(self) -> bool:
+        """Whether all its windows are evaluated at the boundaries of one frequency in time, and nowhere else."""
+        return len(self.periods) == 1 and all(w.slide is not None for w in self.windows)
+
+    @property
+    def reports_all(self) -> bool:
+        """Whether the body answers at instants at which nothing changes too."""
+        return isinstance(self.body, AtInstants)
+
+    def describe(self) -> Mapping[str, str]:
+        return {"model": "sequence", "instants": "arrivals" + (", boundaries" if self.periods else "")}
+
+
+def own_frequency_windows(node: Algebra) -> Iterator[FrequencyWindow]:
+    """The frequency windows of the query itself: those not inside a stream below."""
+    for child in (node, *node.inputs) if not node.is_stream else node.inputs:
+        if isinstance(child, FrequencyWindow):
+            yield child
+        elif child is not node and not child.is_stream:
+            yield from own_frequency_windows(child)
+
+
+def in_sequence(node: Algebra) -> bool:
+    """Whether the relation `node` belongs to a query that is evaluated in the sequence model: a frequency stands on one
+    of its windows or on the stream below one."""
+    if node.is_stream:
+        return False
+    if isinstance(node, FrequencyWindow):
+        return True
+    if isinstance(node, Window | RowWindow):
+        below = node.input
+        while isinstance(below, Select):
+            below = below.input
+        return isinstance(below, Pick)
+    return any(in_sequence(child) for child in node.inputs)
+
+
+def not_in_sequence(node: Algebra) -> Algebra | None:
+    """The first part of the relation `node` that the sequence model has no place for yet, None for none."""
+    if node.is_stream:
+        return None
+    if isinstance(node, Internal | NRRJoin) or (isinstance(node, RelationScan) and not node.source.is_static):
+        return node
+    return next((found for found in map(not_in_sequence, node.inputs) if found is not None), None)
+
+
+def answers(relation: Algebra) -> Algebra:
+    """The answer stream of a query in the sequence model that names no operator.
+
+    Where its windows slide and its results are rows of their own, each result once, at the instant it comes. Where a
+    window jumps, or a result is the state of a group, all of R at every instant of evaluation."""
+    windows = list(own_frequency_windows(relation))
+    if any(w.jumps for w in windows) or not _rows_of_their_own(relation):
+        return AtInstants(relation)
+    return Results(relation) if has_lives(relation) else RelationToStream(relation, StreamKind.ISTREAM)
+
+
+def _rows_of_their_own(node: Algebra) -> bool:
+    """Whether every result is made of rows of the streams, none of the state of several."""
+    if is_static(node) or isinstance(node, FrequencyWindow | Window | RowWindow):
+        return True
+    return isinstance(node, Select | Project | Join | UnionAll) and all(map(_rows_of_their_own, node.inputs))
+
+
+def on_the_line(relation: Algebra) -> Algebra:
+    """`relation` with each of its own windows as a window of the sequence model."""
+    if relation.is_stream or isinstance(relation, FrequencyWindow):
+        return relation
+    if isinstance(relation, Window):
+        return FrequencyWindow(
+            relation.input, None, relation.lifetime, slide=relation.slide, align=relation.align
+        )  # fmt: skip
+    if isinstance(relation, RowWindow):
+        stepped = relation.step is not None
+        return FrequencyWindow(
+            relation.input, relation.rows, relation.length, relation.partition, relation.step,
+            relation.partition if stepped else (), relation.slide, relation.align,
+        )  # fmt: skip
+    children = tuple(on_the_line(c) if isinstance(c, Algebra) else c for c in relation.children)
+    return relation.with_children(children)
+
+
+def sequenced(answer: Algebra, rank: Callable[[Algebra], int]) -> Sequenced:
+    """The query `answer`, a relation-to-stream operator over a relation whose windows are all `on_the_line`, whole.
+    rank: the place of a stream among those of the script; at equal ones the order in the query decides."""
+    streams: dict[Algebra, None] = {}
+    for window in _each_window(answer):
+        streams.setdefault(window.input, None)
+    ordered = sorted(streams, key=rank)
+
+    def placed(node: Algebra) -> Algebra:
+        if isinstance(node, FrequencyWindow):
+            arrivals = Arrivals(ordered.index(node.input), node.input.schema, node.input.domain)
+            return replace(node, input=arrivals)
+        if node.is_stream and node is not answer:
+            return node
+        return node.with_children(tuple(placed(c) if isinstance(c, Algebra) else c for c in node.children))
+
+    return Sequenced(placed(answer), tuple(ordered))
+
+
+def _each_window(answer: Algebra) -> Iterator[FrequencyWindow]:
+    for child in answer.inputs:
+        if isinstance(child, FrequencyWindow):
+            yield child
+        elif not child.is_stream:
+            yield from _each_window(child)

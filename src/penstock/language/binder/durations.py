@@ -1,0 +1,30 @@
+"""Lengths as written, in ticks of a stream's domain or in rows (LANGUAGE 1)."""
+
+from __future__ import annotations
+
+from penstock.language.binder.context import Context
+from penstock.language.queries import Count, Duration
+from penstock.types import TimeDomain
+
+_MOST = 2**60
+
+
+def count(written: Count, context: Context) -> int:
+    """A positive number of rows. Raises Refused after P0102."""
+    if written.value < 1:
+        context.fail(
+            "P0102", "a number of rows here is at least 1", written.span, "write ROWS 1, or leave the clause out"
+        )
+    if written.value >= _MOST:
+        context.fail("P0102", "these are more rows than a stream has", written.span)
+    return written.value
+
+
+def ticks(duration: Duration, domain: TimeDomain, context: Context) -> int:
+    """A positive length in ticks. Raises Refused after P0102 or P0303."""
+    found = context.guard(duration.span, lambda: domain.ticks(duration.interval))
+    if found < 1:
+        context.fail("P0102", "a length of time here is at least one tick", duration.span)
+    if found >= _MOST:
+        context.fail("P0102", "this is longer than time lasts", duration.span)
+    return found

@@ -1,0 +1,141 @@
+"""FREQUENCY, and queries in the sequence model (LANGUAGE 6; `algebra/frequency.py` says what they become)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.algebra import Algebra, FrequencyWindow, Internal, Pick, leaves
+from penstock.algebra.frequency import answers, in_sequence, not_in_sequence, on_the_line, sequenced
+from penstock.algebra.scans import Scan
+from penstock.expressions.nodes import Column, Expression
+from penstock.language.binder.context import Context
+from penstock.language.binder.durations import count, ticks
+from penstock.language.binder.expressions import ExpressionBinder
+from penstock.language.binder.scope import Scope
+from penstock.language.dialect import span_of
+from penstock.language.queries import Count, Duration, Extent, Frequency, WindowSpec
+from penstock.language.text import Span
+from penstock.types import CALENDAR, TimeDomain
+
+#: Something given in tuples, in ticks, or not at all.
+Measure = tuple[int | None, int | None]
+
+
+def answer_stream(node: Algebra, span: Span, context: Context) -> Algebra:
+    """What a query answers that names no operator: in the sequence model always a stream, else `node` itself."""
+    return in_order(answers(on_the_line(checked(node, span, context))), span, context) if in_sequence(node) else node
+
+
+def checked(node: Algebra, span: Span, context: Context) -> Algebra:
+    """`node`, which the sequence model has a place for. Raises Refused after P0901."""
+    unfit = not_in_sequence(node)
+    if unfit is not None:
+        what = "INTERNAL windows" if isinstance(unfit, Internal) else "relations with updates"
+        hint = "write the part with FREQUENCY as a view; the view is a stream"
+        context.fail("P0901", f"{what} in a query with FREQUENCY are not supported yet", span, hint)
+    return node
+
+
+def in_order(answer: Algebra, span: Span, context: Context) -> Algebra:
+    """The query `answer` in the sequence model: streams interleave in the order in which the script declares them.
+    Raises Refused after P0102 where no stream is read."""
+    declared = [source.name for source in context.catalog.sources.values()]
+
+    def rank(stream: Algebra) -> int:
+        names = (leaf.source.name for leaf in leaves(stream) if isinstance(leaf, Scan))
+        return min((declared.index(name) for name in names if name in declared), default=len(declared))
+
+    found = sequenced(answer, rank)
+    if not found.streams:
+        message = "a query with FREQUENCY needs a stream: its instants are elements that arrive"
+        context.fail("P0102", message, span)
+    return found
+
+
+def picked(frequency: Frequency, stream: Algebra, partition: tuple[int, ...], context: Context) -> Algebra:
+    """The frequency operator over `stream`."""
+    rows, slot = measure(frequency.every, stream.domain or CALENDAR, context)
+    return Pick(stream, rows, slot, partition)
+
+
+def measure(length: Duration | Count | None, domain: TimeDomain, context: Context) -> Measure:
+    if length is None:
+        return None, None
+    if isinstance(length, Count):
+        return count(length, context), None
+    return None, ticks(length, domain, context)
+
+
+def columns_of_partition(frequency: Frequency, scope: Scope, context: Context) -> tuple[int, ...]:
+    """The positions of the PARTITIONED BY columns of a stream in FROM."""
+    binder = ExpressionBinder(scope, context, "PARTITIONED BY")
+    found: dict[int, None] = {}
+    for bound, node in zip(context.each(binder.bind, frequency.partition), frequency.partition, strict=True):
+        if not isinstance(bound, Column):
+            context.fail("P0102", "PARTITIONED BY takes columns of the stream", span_of(node))
+        found[bound.index] = None
+    return tuple(found)
+
+
+def items_of_partition(
+    frequency: Frequency, scope: Scope, outputs: Sequence[tuple[str, Expression]], context: Context
+) -> tuple[int, ...]:
+    """The positions of the PARTITIONED BY columns among the items of a SELECT."""
+    binder = ExpressionBinder(scope, context, "PARTITIONED BY", outputs=list(outputs))
+    found: dict[int, None] = {}
+    for bound, node in zip(context.each(binder.bind, frequency.partition), frequency.partition, strict=True):
+        place = next((i for i, (_, item) in enumerate(outputs) if item == bound), None)
+        if place is None:
+            message = "PARTITIONED BY takes items of the select list here: they tell the answers apart"
+            context.fail("P0102", message, span_of(node), "add the column to the select list")
+        found[place] = None
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Jumping:
+    """`[RANGE W, FREQUENCY F]` over a stream of `domain`. partition: the columns of PARTITION BY in the window."""
+
+    spec: WindowSpec
+    frequency: Frequency
+    partition: tuple[int, ...]
+    domain: TimeDomain
+    context: Context
+
+    def over(self, stream: Algebra, scope: Scope) -> FrequencyWindow:
+        """The window. Raises Refused after P0102 where the clauses have no meaning together."""
+        self._refuse_other_clauses()
+        by = columns_of_partition(self.frequency, scope, self.context)
+        every, slide = measure(self.frequency.every, self.domain, self.context)
+        rows, length = self._content()
+        partition = self.partition
+        if rows is not None and by and partition and set(by) != set(partition):
+            message = "PARTITION BY and PARTITIONED BY name different columns: elements are counted in one way"
+            self.context.fail("P0102", message, self.frequency.span, "leave one of them out")
+        if rows is None:
+            partition = ()  # a window in time is the same of every partition and of the whole
+        elif not partition:
+            partition = by
+        # A boundary in time is one for all substreams.
+        return FrequencyWindow(stream, rows, length, partition, every, by if every is not None else (), slide)
+
+    def _content(self) -> Measure:
+        spec, context = self.spec, self.context
+        rows, length = measure(spec.length, self.domain, context)
+        if spec.extent is Extent.NOW:
+            return None, 1
+        if spec.span_limit is not None:
+            length = ticks(spec.span_limit, self.domain, context)
+        return rows, length
+
+    def _refuse_other_clauses(self) -> None:
+        spec, context = self.spec, self.context
+        if spec.slide is not None:
+            message = "SLIDE and FREQUENCY both say how often the window moves"
+            context.fail("P0102", message, spec.slide.span, "leave out one of them: FREQUENCY in time is SLIDE")
+        if spec.align is not None:
+            context.fail("P0102", "ALIGN TO needs a SLIDE", spec.align.span)
+        if spec.internal is not None:
+            message = "a window that jumps cannot be INTERNAL"
+            context.fail("P0102", message, spec.internal.span, "leave out INTERNAL: FREQUENCY bounds the state")

@@ -1,0 +1,122 @@
+"""The frequency operator and queries in the sequence model (LANGUAGE 6).
+
+Both need their input in order of arrival and give their answer in order, so they stand in one shard; an operator of
+frequency that is the answer itself need not tell its substreams in one order, and is cut over the shards by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.algebra import Algebra, Arrivals, AtInstants, FrequencyWindow, Pattern, Pick, Project, Sequenced
+from penstock.algebra.arrival import in_arrival_order
+from penstock.algebra.query import Query, SinkSpec
+from penstock.algebra.scans import Source
+from penstock.physical.lowering.builder import Builder, Lowered, lower, with_queries
+from penstock.physical.lowering.rowwise import projected
+from penstock.physical.plan import Exchange, Input, OutputSpec, Plan, RStreamSpec, ScanSpec, StreamMode
+from penstock.physical.sequence_plan import INSTANTS, PickSpec, SequenceSpec, SequenceWindow, Shape
+from penstock.types import Schema
+
+ONE_SHARD = frozenset({()})
+
+
+def lower_answer(builder: Builder, root: Algebra) -> Lowered:
+    """A stream that is the answer of a query: nobody asks in which order the elements of one instant come."""
+    if isinstance(root, Project):
+        return projected(root, lower_answer(builder, root.input), builder)
+    if isinstance(root, Pick):
+        return _picked(root, builder, root.partition)
+    if isinstance(root, Sequenced):
+        return _sequenced(root, builder, ordered=False)
+    return builder.lower(root)
+
+
+@lower.register
+def _pick(node: Pick, builder: Builder) -> Lowered:
+    return _picked(node, builder, ())
+
+
+def _picked(node: Pick, builder: Builder, key: tuple[int, ...]) -> Lowered:
+    plain = in_arrival_order(node.input)
+    edge, stage, partitions = builder.keyed(builder.lower(node.input if plain is None else plain), key)
+    spec = PickSpec(node.schema.types, node.rows, node.slot, node.partition, plain is not None)
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _sequence(node: Sequenced, builder: Builder) -> Lowered:
+    return _sequenced(node, builder, ordered=True)
+
+
+def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
+    plain = [in_arrival_order(stream) for stream in node.streams]
+    streams = [
+        builder.lower(stream if known is None else known) for stream, known in zip(node.streams, plain, strict=True)
+    ]
+    stage = max(s.stage if s.stage and s.partitions == ONE_SHARD else s.stage + 1 for s in streams)
+    edges = [Input(s.step, None if s.stage == stage else Exchange(())) for s in streams]
+    inner, windows = _inner(node, builder)
+    spec = SequenceSpec(
+        tuple(stream.schema.types for stream in node.streams), tuple(known is not None for known in plain),
+        windows, node.periods, node.reports_all, inner, ordered, asked(node.windows),
+    )  # fmt: skip
+    return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
+
+
+def asked(windows: Sequence[FrequencyWindow]) -> tuple[tuple[int, int, int], ...]:
+    """How often the windows are to be evaluated: (tuples, ticks, align) of each frequency, 0 for none."""
+    found = {(w.every or 0, w.slide or 0, w.align) for w in windows if w.every is not None or w.slide is not None}
+    return tuple(sorted(found))
+
+
+def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindow, ...]]:
+    """The plan of the body. Its sources are the windows, whose elements come with their lives, and the instants."""
+    inside = Builder(
+        builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
+        statics=builder.statics,
+    )  # fmt: skip
+    answer = inside.lower(node.body)
+    inside.add(OutputSpec(""), [Input(answer.step)], answer.stage, node.body)
+    query = Query("", node.body, SinkSpec("MEMORY"))
+    plan = Plan(with_queries(inside.steps), {"": query}, {})
+    used = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
+    windows = tuple(
+        SequenceWindow(window.fingerprint, _place(window), Shape.of(window))
+        for window in node.windows
+        if window.fingerprint in used
+    )
+    return plan, windows
+
+
+def _place(window: FrequencyWindow) -> int:
+    assert isinstance(window.input, Arrivals)
+    return window.input.place
+
+
+@lower.register
+def _window(node: FrequencyWindow, builder: Builder) -> Lowered:
+    return _scan(node.fingerprint, node, builder)
+
+
+@lower.register
+def _arrivals(node: Arrivals, builder: Builder) -> Lowered:
+    raise AssertionError("elements on the line of instants stand below a window only")
+
+
+def _scan(name: str, node: Algebra, builder: Builder) -> Lowered:
+    schema = node.schema if name != INSTANTS else Schema(())
+    columns = tuple(range(len(schema)))
+    spec = ScanSpec(Source(name, True, schema, ""), columns)
+    return Lowered(builder.add(spec, (), 0, node, schema.types, schema.names), 0)
+
+
+@lower.register
+def _at_instants(node: AtInstants, builder: Builder) -> Lowered:
+    child, instants = builder.lower(node.input), _scan(INSTANTS, node.input, builder)
+    alone = child.stage > 0 and child.partitions == ONE_SHARD
+    stage = child.stage if alone else child.stage + 1
+    edges = [Input(child.step, None if alone else Exchange(())), Input(instants.step, Exchange(()))]
+    strict = node.input.pattern is Pattern.STRICT
+    spec = RStreamSpec(node.schema.types, StreamMode.INSTANTS, strict=strict, begins=False)
+    return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)

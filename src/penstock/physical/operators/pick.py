@@ -1,0 +1,114 @@
+"""The frequency operator: every n-th element of a stream, or the last of each slot of time (`[csql 4.3]`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numba as nb
+import numpy as np
+
+from penstock.physical.elements import Elements, Int64s, concat, round_up
+from penstock.physical.fingerprints import fingerprints
+from penstock.physical.kernels import argsort_time, group_codes, with_time
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.pending import Early
+from penstock.physical.order import argsort_values
+from penstock.physical.sequence_plan import PickSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.held import Held
+from penstock.physical.synopses.slots import SlotTable
+from penstock.types import END
+
+
+def in_order(elements: Elements, arrival: bool) -> Elements:
+    """`elements`, given as they arrived or in no order, by (timestamp, arrival) or (timestamp, values), one by one."""
+    if elements.sign is not None:  # equal elements of one instant, told as one
+        elements = elements.take(np.repeat(np.arange(len(elements)), elements.sign))
+        elements = Elements(elements.columns, elements.ts, elements.exp)
+    return elements.take(argsort_time(elements.ts) if arrival else argsort_values(elements))
+
+
+class EveryNth(Operator):
+    """State: how many elements of each substream have come since one was picked; elements ahead of the heartbeat."""
+
+    def __init__(self, spec: PickSpec) -> None:
+        assert spec.rows is not None
+        self._spec, self._rows = spec, spec.rows
+        self._early = Early()
+        self._counts = SlotTable(1, 0)
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"early": self._early.queue, "counts": self._counts}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early.add(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        arrived = self._early.until(moment.heartbeat)
+        if arrived is None or not len(arrived):
+            return []
+        arrived = in_order(arrived, self._spec.arrival)
+        first, second = fingerprints([arrived.columns[i] for i in self._spec.partition], len(arrived))
+        slots = self._counts.slots(first, second)
+        picked = np.zeros(len(arrived), np.bool_)
+        _count(slots, self._counts.integers, self._rows, picked)
+        self._counts.touch(np.unique(slots))
+        self._counts.shrink()
+        return [arrived.filter(picked)] if picked.any() else []
+
+
+@nb.njit(cache=True)
+def _count(slots, counts, rows, picked):  # type: ignore[no-untyped-def]
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        counts[0, slot] += 1
+        if counts[0, slot] == rows:
+            counts[0, slot] = 0
+            picked[i] = True
+
+
+class LastOfSlot(Operator):
+    """State: the last element so far of each substream in the slots that are not over; elements ahead of the
+    heartbeat."""
+
+    def __init__(self, spec: PickSpec) -> None:
+        assert spec.slot is not None
+        self._spec, self._slot = spec, spec.slot
+        self._early = Early()
+        self._last = Held()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"early": self._early.queue, "last": self._last}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early.add(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        arrived = self._early.until(moment.heartbeat)
+        # What is held came before all that arrives now.
+        parts = [] if self._last.elements is None else [self._last.elements]
+        if arrived is not None and len(arrived):
+            parts.append(in_order(arrived, self._spec.arrival))
+        if not sum(map(len, parts)):
+            return []
+        every = concat([part for part in parts if len(part)])
+        stamps = round_up(every.ts, self._slot, 0)
+        last = self._last_ones(every, stamps)
+        over = stamps[last] <= moment.heartbeat
+        self._last.replace(every.take(last[~over]))
+        told, when = every.take(last[over]), stamps[last[over]]
+        return [Elements(told.columns, when, np.full(len(told), END)).take(argsort_time(when))] if len(told) else []
+
+    def _last_ones(self, every: Elements, stamps: Int64s) -> Int64s:
+        """The place of the last element of every (substream, slot), in order."""
+        first, second = fingerprints([every.columns[i] for i in self._spec.partition], len(every))
+        codes, heads = group_codes(*with_time(first, second, stamps))
+        last = np.empty(len(heads), np.int64)
+        last[codes] = np.arange(len(every))  # of equal codes the last one is written last
+        return np.sort(last)
+
+
+def make_pick(spec: PickSpec) -> Operator:
+    return EveryNth(spec) if spec.slot is None else LastOfSlot(spec)

@@ -1,0 +1,198 @@
+"""CSQL: the frequency operator and the sequence model (LANGUAGE 6), by definition.
+
+A query in the sequence model is denoted on its own line of instants, where the operators mean what they mean on ticks:
+only its windows and its evaluation are told apart here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.algebra import Algebra, Arrivals, AtInstants, FrequencyWindow, Pick, Sequenced
+from penstock.testing.denotation.base import (
+    Bag,
+    Line,
+    Relation,
+    Stream,
+    World,
+    denote,
+    first_instant,
+    minus,
+    relation,
+    steps,
+)
+from penstock.testing.denotation.core import boundary
+from penstock.testing.denotation.results import Life, _lives
+from penstock.testing.denotation.rowwindow import as_arrived
+from penstock.testing.values import Row, key_of, value_order
+from penstock.types import END
+
+
+@denote.register
+def _(node: Pick, world: World) -> Stream:
+    elements = [(ts, row) for ts, row in as_arrived(node.input, world) if ts <= world.final]
+    if node.slot is not None:
+        last: dict[tuple[int, Row], tuple[int, Row]] = {}
+        for number, (ts, row) in enumerate(elements):
+            last[boundary(ts, node.slot, 0), part(row, node.partition)] = (number, row)
+        return Stream([(slot, row) for (slot, _), (_, row) in sorted(last.items(), key=lambda e: (e[0][0], e[1][0]))])
+    assert node.rows is not None
+    count: dict[Row, int] = {}
+    picked = []
+    for ts, row in elements:
+        substream = part(row, node.partition)
+        count[substream] = count.get(substream, 0) + 1
+        if count[substream] % node.rows == 0:
+            picked.append((ts, row))
+    return Stream(picked)
+
+
+def part(row: Row, columns: tuple[int, ...]) -> Row:
+    """The substream that a row belongs to."""
+    return key_of(tuple(row[i] for i in columns))
+
+
+@denote.register
+def _(node: Sequenced, world: World) -> Stream:
+    line = line_of(node, world)
+    inner = World(world.rows, len(line.ticks), line)
+    told = denote(node.body, inner)
+    assert isinstance(told, Stream)
+    ordered = sorted(told.elements, key=lambda element: (element[0], value_order(element[1])))
+    return Stream([(line.ticks[instant - 1], row) for instant, row in ordered])
+
+
+def line_of(node: Sequenced, world: World) -> Line:
+    """All elements and boundaries up to the end of time: a boundary behind the elements of its tick."""
+    found: list[tuple[int, int, int, Row | None]] = []
+    for place, stream in enumerate(node.streams):
+        found += [(ts, 0, place, row) for ts, row in as_arrived(stream, world) if ts <= world.final]
+    start = first_instant(node, world)
+    ticks = {
+        tick
+        for slide, align in node.periods
+        for tick in (range(boundary(start, slide, align), world.final + 1, slide) if start is not None else ())
+    }
+    found += [(tick, 1, 0, None) for tick in ticks]
+    found.sort(key=lambda event: event[:3])
+    arrived: list[list[tuple[int, Row]]] = [[] for _ in node.streams]
+    boundaries: dict[tuple[int, int], list[int]] = {period: [] for period in node.periods}
+    for instant, (ts, _, place, row) in enumerate(found, 1):
+        if row is not None:
+            arrived[place].append((instant, row))
+        else:
+            for slide, align in node.periods:
+                if boundary(ts, slide, align) == ts:
+                    boundaries[slide, align].append(instant)
+    return Line([event[0] for event in found], arrived, boundaries)
+
+
+def line_around(world: World) -> Line:
+    assert world.line is not None, "stands inside a query in the sequence model only"
+    return world.line
+
+
+@denote.register
+def _(node: Arrivals, world: World) -> Stream:
+    return Stream(line_around(world).arrived[node.place])
+
+
+@denote.register
+def _(node: FrequencyWindow, world: World) -> Relation:
+    line = line_around(world)
+    below = denote(node.input, world)
+    assert isinstance(below, Stream)
+    elements = below.elements
+    substreams = {part(row, node.by) for _, row in elements}
+    evaluated = {s: list(evaluations(node, s, elements, line)) for s in substreams}
+
+    def at(instant: int) -> Bag:
+        return [row for s in substreams for _, row in content(node, s, elements, last_of(evaluated[s], instant), line)]
+
+    return Relation(frozenset(range(1, len(line.ticks) + 1)), at)
+
+
+def evaluations(node: FrequencyWindow, substream: Row, elements: list[tuple[int, Row]], line: Line) -> Iterator[int]:
+    """The evaluation instants of the window, or of its `substream`."""
+    if node.every is not None:
+        own = [instant for instant, row in elements if part(row, node.by) == substream]
+        yield from own[node.every - 1 :: node.every]
+    elif node.slide is not None:
+        yield from line.boundaries[node.slide, node.align]
+    else:
+        yield from range(1, len(line.ticks) + 1)
+
+
+def last_of(instants: list[int], instant: int) -> int:
+    """The last of `instants` up to `instant`; 0, where nothing has arrived, for none."""
+    return max((e for e in instants if e <= instant), default=0)
+
+
+def content(
+    node: FrequencyWindow, substream: Row, elements: list[tuple[int, Row]], instant: int, line: Line
+) -> list[tuple[int, Row]]:
+    """What the window holds of `substream` as of the evaluation instant `instant`."""
+    arrived = [(i, row) for i, row in elements if i <= instant and part(row, node.by) == substream]
+    if node.rows is not None:
+        partitions: dict[Row, list[tuple[int, Row]]] = {}
+        for i, row in elements:
+            if i <= instant:
+                partitions.setdefault(part(row, node.partition), []).append((i, row))
+        last = {i for members in partitions.values() for i, _ in members[-node.rows :]}
+        arrived = [(i, row) for i, row in arrived if i in last]
+    if node.length is not None:
+        arrived = [(i, row) for i, row in arrived if line.ticks[i - 1] + node.length > line.ticks[instant - 1]]
+    return arrived
+
+
+@_lives.register
+def _(node: FrequencyWindow, world: World) -> list[Life]:
+    """The instants at which an element is there follow one another."""
+    line = line_around(world)
+    below = denote(node.input, world)
+    assert isinstance(below, Stream)
+    there: dict[int, list[int]] = {}
+    rows = dict(below.elements)
+    for substream in {part(row, node.by) for _, row in below.elements}:
+        evaluated = list(evaluations(node, substream, below.elements, line))
+        for instant in range(1, len(line.ticks) + 1):
+            for i, _ in content(node, substream, below.elements, last_of(evaluated, instant), line):
+                there.setdefault(i, []).append(instant)
+    final = len(line.ticks)
+    return [(seen[0], END if seen[-1] == final else seen[-1] + 1, rows[i]) for i, seen in there.items()]
+
+
+@denote.register
+def _(node: AtInstants, world: World) -> Stream:
+    below = relation(node.input, world)
+    start = first_instant(node, world)
+    course = steps(below, start)
+    # What is there from the beginning has not changed.
+    changed = {tau for tau, before, now in course if tau != start and (minus(now, before) or minus(before, now))}
+    told = changed | set(_evaluated(node.input, world))
+    return Stream([(instant, row) for instant in sorted(told) for row in below.at(instant)])
+
+
+def _evaluated(node: Algebra, world: World) -> Iterator[int]:
+    """The evaluation instants of the windows below. One without a frequency is evaluated wherever its stream has an
+    element: elsewhere only what changes counts."""
+    line = line_around(world)
+    if isinstance(node, FrequencyWindow):
+        below = denote(node.input, world)
+        assert isinstance(below, Stream)
+        if node.every is None and node.slide is None:
+            yield from (instant for instant, _ in below.elements)
+        else:
+            for substream in {part(row, node.by) for _, row in below.elements} | {()}:
+                yield from evaluations(node, substream, below.elements, line)
+    else:
+        for child in node.inputs:
+            yield from _evaluated(child, world)
+
+
+def last_boundaries(node: Pick | Sequenced, last: int) -> list[int]:
+    """Where the frequencies in time of `node` are last evaluated when the last element came at `last`."""
+    if isinstance(node, Pick):
+        return [last if node.slot is None else boundary(last, node.slot, 0)]
+    ends = [(last + (w.length or 0), w.slide, w.align) for w in node.windows]
+    return [last, *(boundary(end, slide, align) for end, slide, align in ends if slide is not None)]

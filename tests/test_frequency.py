@@ -1,0 +1,199 @@
+"""CSQL beyond the text cases: rules on and off, what windows store, the paper's own queries, explain, many cuts."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.algebra import Sequenced
+from penstock.algebra.optimizer import optimize
+from penstock.algebra.rules import RULES
+from penstock.language import bind_script
+from penstock.physical.elements import Elements
+from penstock.physical.operators import Moment
+from penstock.physical.operators.sequence import Line
+from penstock.physical.plan import Plan
+from penstock.physical.planner import plan_queries
+from penstock.physical.sequence_plan import PickSpec, SequenceSpec
+from penstock.runtime.local import run_local
+from penstock.testing.cases import case_inputs, parse_case
+from penstock.testing.compare import assert_same, first_difference
+from penstock.testing.generators import FLAVOURS, random_case, seeded_choices
+from penstock.testing.oracle import run_oracle
+from penstock.tree import walk
+from penstock.types import END
+
+FLAVOUR = next(flavour for flavour in FLAVOURS if flavour.name == "frequency")
+STREAM = "CREATE STREAM S (ts BIGINT, k INT, v INT) FROM MEMORY () TIMESTAMP BY ts;"
+LAWS = [
+    "evaluate_in_time", "merge_frequencies", "pull_projection_above_frequency", "push_selection_below_frequency",
+    "read_sequence_as_stream",
+]  # fmt: skip
+CASES = 25
+
+
+def plan_of(query: str) -> Plan:
+    (bound,) = bind_script(f"{STREAM} CREATE QUERY q AS {query};").queries
+    return plan_queries([bound])
+
+
+def spec_of(query: str) -> SequenceSpec:
+    (found,) = (step.spec for step in plan_of(query).steps if isinstance(step.spec, SequenceSpec))
+    return found
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_each_law_on_and_off(law: str, case_count: int | None, case_seed: int | None) -> None:
+    """The oracle's answer is that of the plan as it was written, with that law alone and with all rules but it."""
+    alone = tuple(rule for rule in RULES if rule.name == law)
+    others = tuple(rule for rule in RULES if rule.name != law)
+    assert len(alone) == 1
+    for seed in range(case_count or CASES):
+        case = random_case(seeded_choices(seed + 1000 * (case_seed or 0)), FLAVOUR)
+        bound = bind_script("\n".join(case.statements))
+        inputs = case_inputs(parse_case(case.render()), bound)
+        for query in bound.queries:
+            plans = [optimize(query.root, check=True, rules=rules) for rules in (alone, others)]
+            if all(plan == query.root for plan in plans):
+                continue
+            written = run_oracle(query, inputs).events
+            for plan in plans:
+                found = run_oracle(query, inputs, optimized_root=plan).events
+                assert first_difference(written, found) is None, case.render()
+
+
+# --- what is stored
+
+Row = tuple[int, int, int]
+
+
+def rows(count: int, keys: int = 3, step: int = 1) -> list[Row]:
+    return [(i * step, i % keys, i) for i in range(count)]
+
+
+def feed(line: Line, given: list[Row]) -> int:
+    """The largest number of elements that the windows of `line` held after a round of one element."""
+    most = 0
+    for row in given:
+        columns = tuple(
+            pa.array([value], kind) for value, kind in zip(row, (pa.int64(), pa.int32(), pa.int32()), strict=True)
+        )
+        line.process(0, Elements(columns, np.array([row[0]]), np.array([END])))
+        line.advance(Moment(row[0], given[0][0]))
+        held = [s for name, s in line.synopses().items() if name.startswith("window")]
+        most = max(most, sum(s.rows for s in held))
+    return most
+
+
+@pytest.mark.parametrize(
+    ("window", "most"),
+    [
+        ("RANGE 3 TUPLES, FREQUENCY 50 TUPLES", 6),
+        ("RANGE 3 TUPLES, FREQUENCY 50 TUPLES PARTITIONED BY k", 18),
+        ("RANGE 3 SECOND, FREQUENCY 50 TUPLES", 6),
+        ("RANGE 3 SECOND, FREQUENCY 50 SECOND", 6),
+        ("RANGE 3 TUPLES, FREQUENCY 50 SECOND", 6),
+        ("RANGE 3 TUPLES, FREQUENCY 50 SECOND PARTITIONED BY k", 18),
+        ("RANGE UNBOUNDED, FREQUENCY 5 TUPLES", 5),
+        ("RANGE 120 TUPLES, FREQUENCY 50 TUPLES", 171),
+        ("RANGE 120 SECOND, FREQUENCY 50 TUPLES", 171),
+    ],
+)
+def test_a_window_stores_what_an_evaluation_needs(window: str, most: int) -> None:
+    """What it holds since the last evaluation, and what it may show at the next: never the elements between."""
+    spec = spec_of(f"SELECT ISTREAM(k, v) FROM S [{window}]")
+    assert feed(Line(spec, {}), rows(180)) <= most
+
+
+def test_elements_that_no_evaluation_needs_are_not_stored_at_all() -> None:
+    """Not for a round either: a window of 2 of every 100."""
+    line = Line(spec_of("SELECT COUNT(*) FROM S [RANGE 2 TUPLES, FREQUENCY 100 TUPLES]"), {})
+    assert feed(line, rows(98)) == 0
+    chunks = [s.snapshot()[1] for name, s in line.synopses().items() if name.startswith("window")]
+    assert chunks == [{}]
+
+
+def test_a_log_is_rewritten_when_most_of_it_is_gone() -> None:
+    """In bytes too, and a restored line goes on as the one that was saved."""
+    query = "SELECT ISTREAM(k, SUM(v)) FROM S [RANGE 500 SECOND, FREQUENCY 7 TUPLES PARTITIONED BY k] GROUP BY k"
+    (bound,) = bind_script(f"{STREAM} CREATE QUERY q AS {query};").queries
+    draw = random.Random(5)
+    given = sorted((draw.randrange(15_000), draw.randrange(3), draw.randrange(9)) for _ in range(12_000))
+    types = (pa.int64(), pa.int32(), pa.int32())
+    table = pa.table(
+        {n: pa.array(c, t) for n, c, t in zip(["ts", "k", "v"], zip(*given, strict=True), types, strict=True)}
+    )
+    whole = run_local([bound], {"S": table})
+    assert whole.tables["q"].num_rows > 1000
+    cut = run_local([bound], {"S": table}, batch_rows=800, reload=True)
+    assert whole.tables["q"].sort_by([("ts", "ascending"), ("k", "ascending"), ("sum(v)", "ascending")]) == cut.tables[
+        "q"
+    ].sort_by([("ts", "ascending"), ("k", "ascending"), ("sum(v)", "ascending")])
+
+
+# --- plans
+
+
+def test_the_plan_tells_how_often_it_is_to_be_evaluated() -> None:
+    spec = spec_of(
+        "SELECT a.k FROM S [RANGE 5 TUPLES, FREQUENCY 20 TUPLES] a, S [NOW, FREQUENCY 3 SECOND] b WHERE a.k = b.k"
+    )
+    assert spec.asked == ((0, 3, 0), (20, 0, 0))
+    assert spec.describe()["evaluated"] == "3 ticks, 20 tuples"
+
+
+def test_a_frequency_that_is_the_answer_is_cut_over_shards() -> None:
+    def exchange(query: str) -> list[object]:
+        (bound,) = bind_script(f"{STREAM} CREATE QUERY q AS {query};").queries
+        plan = plan_queries([type(bound)(bound.name, optimize(bound.root), bound.sink)])
+        (step,) = (step for step in plan.steps if isinstance(step.spec, PickSpec))
+        return [edge.exchange.key for edge in step.inputs if edge.exchange is not None]
+
+    assert exchange("SELECT k, v [FREQUENCY 2 TUPLES PARTITIONED BY k] FROM S") == [(0,)]
+    assert exchange("SELECT k, v [FREQUENCY 2 TUPLES] FROM S") == [()]
+
+
+def test_explain_says_that_a_query_is_in_the_sequence_model() -> None:
+    (bound,) = bind_script(
+        f"{STREAM} CREATE QUERY q AS SELECT COUNT(*) FROM S [RANGE 2 TUPLES, FREQUENCY 3 TUPLES];"
+    ).queries
+    (found,) = (node for node in walk(bound.root) if isinstance(node, Sequenced))
+    assert found.describe()["model"] == "sequence"
+    assert json.dumps(dict(found.describe()))
+
+
+# --- many cuts of longer inputs
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, SUM(v) AS s FROM S [RANGE 7 TUPLES, FREQUENCY 3 TUPLES PARTITIONED BY k] GROUP BY k",
+        "SELECT SUM(v) AS s, COUNT(*) AS n FROM S [RANGE 20 SECOND, FREQUENCY 5 TUPLES]",
+        "SELECT COUNT(*) AS n [FREQUENCY 5 TUPLES] FROM S [RANGE 7 TUPLES, FREQUENCY 9 SECOND]",
+        "SELECT k, COUNT(*) AS n [FREQUENCY 3 TUPLES PARTITIONED BY k] FROM S [RANGE 9 SECOND] GROUP BY k",
+    ],
+)
+def test_long_inputs_however_cut(query: str) -> None:
+    draw = random.Random(query)
+    tick, given = 0, []
+    for number in range(150):
+        tick += draw.choice([0, 0, 1, 2, 7])
+        given.append((tick, draw.randrange(4), number % 11))
+    columns = zip(*given, strict=True)
+    table = pa.table(
+        {
+            n: pa.array(c, t)
+            for n, c, t in zip(["ts", "k", "v"], columns, (pa.int64(), pa.int32(), pa.int32()), strict=True)
+        }
+    )
+    (bound,) = bind_script(f"{STREAM} CREATE QUERY q AS {query};").queries
+    expected = run_oracle(bound, {"S": table}, drain=True)
+    assert expected.events
+    for seed in range(3):
+        found = run_local([bound], {"S": table}, seed=seed, shards=1 + seed, drain=True, reload=seed == 1)
+        assert_same(bound, found.tables["q"], expected)
