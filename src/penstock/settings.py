@@ -122,6 +122,14 @@ TABLE: tuple[Setting, ...] = (
 )
 _BY_NAME = {s.name: s for s in TABLE}
 _SPARK = "spark."
+_SECRET = re.compile(r"password|passphrase|secret|jaas|\.key\.pem$|oauthbearer\.config$")
+#: What refers to a secret instead of being one.
+REFERENCE = re.compile(r"^(env|file):(.+)$", re.DOTALL)
+
+
+def is_bare_secret(key: str, value: str) -> bool:
+    """Whether an option of a connector's client holds, in the script itself, what nobody may read."""
+    return bool(_SECRET.search(key.lower())) and not REFERENCE.match(value)
 
 
 class Settings:

@@ -8,8 +8,9 @@ A *sink* takes the finished batches of one query; writing the same batch twice l
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,7 +24,8 @@ class Split:
 
     path: the file; start, stop: the format's own range inside it (row groups of parquet, record batches of arrow;
     0 and -1 mean the whole file); bytes: its stored size; rows: how many, when the file says so;
-    low, high: smallest and largest value of the timestamp column in ticks, when the file's statistics say so.
+    low, high: smallest and largest value of the timestamp column in ticks, when the file's statistics say so;
+    detail: what else the connector wants to know when it reads it, in its own words.
     """
 
     path: str
@@ -33,6 +35,7 @@ class Split:
     rows: int | None = None
     low: int | None = None
     high: int | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,13 @@ class Rejected:
 @dataclass(frozen=True)
 class Parsed:
     """Some records of a split, in order. batch: the asked columns with their declared types, named by the declaration;
-    rejected: the records among them that did not parse."""
+    rejected: the records among them that did not parse; where: tells where a row of the batch stands, for dead letters,
+    where that is more than the split's path; positions: of a log, how far it is read with this (`LogConnector`)."""
 
     batch: pa.RecordBatch
     rejected: tuple[Rejected, ...] = ()
+    where: Callable[[int], tuple[str, int]] | None = None
+    positions: Mapping[str, int] | None = None
 
 
 class SourceConnector(ABC):
@@ -83,8 +89,34 @@ class SourceConnector(ABC):
         off in the middle gives what could be read and one `Rejected` for the rest."""
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """What a log has to read next. state: what to hand in next time, plain JSON; split: what the next round reads, None
+    for nothing; ended: whether all has been read that there will be; lag: records that wait to be read."""
+
+    state: dict[str, Any]
+    split: Split | None
+    ended: bool
+    lag: int
+
+
+class LogConnector(SourceConnector):
+    """A source that is no list of files but grows at its ends, such as a topic: rounds keep positions, not splits.
+
+    `discover` and `splits` serve those who read a bounded one whole. `read` says with the last `Parsed` how far it got.
+    """
+
+    @abstractmethod
+    def plan(self, state: dict[str, Any] | None, positions: Mapping[str, int] | None) -> Stretch:
+        """What to read next. state: of the stretch before, None at the start; positions: what `read` said of its split,
+        if it had one. Raises PenstockError P0411 to P0413."""
+
+
 class Sink(ABC):
-    """Writes the result of one query. `query.output_names` are the columns' names."""
+    """Writes the result of one query. `query.output_names` are the columns' names; run: names the run that writes, the
+    same after a restart from its checkpoint."""
+
+    run: str = ""
 
     def __init__(self, query: Query) -> None:
         self.query = query

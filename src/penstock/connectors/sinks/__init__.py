@@ -6,10 +6,16 @@ from penstock.algebra.query import Query
 from penstock.connectors.contract import Sink
 from penstock.connectors.sinks.console import ConsoleSink
 from penstock.connectors.sinks.files import FilesSink
+from penstock.connectors.sinks.kafka import KafkaSink
 from penstock.connectors.sinks.memory import MemorySink
 from penstock.errors import PenstockError, nearest
 
-SINKS: dict[str, type[Sink]] = {"FILES": FilesSink, "CONSOLE": ConsoleSink, "MEMORY": MemorySink}
+SINKS: dict[str, type[Sink]] = {
+    "FILES": FilesSink,
+    "CONSOLE": ConsoleSink,
+    "KAFKA": KafkaSink,
+    "MEMORY": MemorySink,
+}
 
 
 def open_sink(query: Query) -> Sink:

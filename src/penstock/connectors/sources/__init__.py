@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import SourceConnector
 from penstock.connectors.sources.files import FilesSource
+from penstock.connectors.sources.kafka import KafkaSource
 from penstock.connectors.sources.memory import SpooledSource
 from penstock.errors import PenstockError, nearest
 
@@ -12,6 +13,7 @@ SOURCES: dict[str, type[SourceConnector]] = {
     "FILES": FilesSource,
     "MEMORY": SpooledSource,
     "DATAFRAME": SpooledSource,
+    "KAFKA": KafkaSource,
 }
 
 

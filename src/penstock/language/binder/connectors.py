@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from penstock.errors import nearest
+from penstock.errors import PenstockError, nearest
 from penstock.language.binder.context import Context, Refused
-from penstock.language.statements import Connector
+from penstock.language.statements import Connector, Option
+from penstock.settings import is_bare_secret
 
 Check = Callable[[str], str]
 
@@ -45,17 +46,50 @@ def _character(value: str) -> str:
     return value
 
 
+def _count(value: str) -> str:
+    if not value.isdecimal() or not value.isascii():
+        raise ValueError("a whole number")
+    return value
+
+
 @dataclass(frozen=True)
 class ConnectorRule:
     """options: key -> check, which gives the normal form or raises ValueError with what a value looks like; required:
-    keys without which there is no connector; csv: keys that only csv files have."""
+    keys without which there is no connector; csv: keys that only csv files have; client: what the settings of the
+    connector's client begin with, where they can be given too."""
 
     options: Mapping[str, Check]
     required: tuple[str, ...] = ()
     csv: frozenset[str] = frozenset()
+    client: str = ""
 
 
 _CSV = {"header": _boolean, "delimiter": _character, "quote": _character, "null": _any}
+
+_KAFKA = {
+    "bootstrap": _text,
+    "topic": _text,
+    "format": _one_of("json", "avro", "arrow", "raw"),
+    "schema": _text,
+    "patience": _count,
+}
+KAFKA_SOURCE = ConnectorRule(
+    {
+        **_KAFKA,
+        "wire": _one_of("none", "confluent"),
+        "starting": _text,
+        "ending": _text,
+        "max_rows": _count,
+        "on_data_loss": _one_of("fail", "earliest"),
+        "tombstones": _one_of("reject", "null"),
+        **dict.fromkeys(("key", "partition", "offset", "timestamp", "headers"), _text),
+    },
+    ("bootstrap", "topic", "format"),
+    client="kafka.",
+)
+KAFKA_SINK = ConnectorRule(
+    {**_KAFKA, "schema_id": _count, "key": _text, "headers": _text}, ("bootstrap", "topic", "format"), client="kafka."
+)
 
 SOURCES: Mapping[str, ConnectorRule] = {
     "FILES": ConnectorRule(
@@ -69,10 +103,12 @@ SOURCES: Mapping[str, ConnectorRule] = {
         ("path",),
         frozenset(_CSV),
     ),
+    "KAFKA": KAFKA_SOURCE,
     "MEMORY": ConnectorRule({}),
 }
 SINKS: Mapping[str, ConnectorRule] = {
     "FILES": ConnectorRule({"path": _text, "format": _one_of("csv", "json", "parquet")}, ("path",)),
+    "KAFKA": KAFKA_SINK,
     "CONSOLE": ConnectorRule({}),
     "MEMORY": ConnectorRule({}),
 }
@@ -96,11 +132,17 @@ def bind_connector(connector: Connector, is_source: bool, context: Context) -> t
     refused = False
     for option in connector.options:
         key, message, hint, span = option.key.key, "", None, option.key.span
-        if key not in rule.options:
+        client = bool(rule.client) and key.startswith(rule.client)
+        if key not in rule.options and not client:
             message = f"{name} has no option {option.key.text}"
             hint = nearest(key, rule.options) or f"{name} () takes none"
         elif key in options:
             message = f"option {key} stands twice"
+        elif client and is_bare_secret(key, option.value):
+            refused = True
+            _refuse_secret(option, context)
+        elif client:
+            options[key] = option.value
         else:
             try:
                 options[key] = rule.options[key](option.value)
@@ -118,11 +160,18 @@ def bind_connector(connector: Connector, is_source: bool, context: Context) -> t
     return name, tuple(options.items())
 
 
+def _refuse_secret(option: Option, context: Context) -> None:
+    """Neither the message nor the place shows the line, for the secret stands on it."""
+    message = f"option {option.key.key} is a secret, it does not belong into a script"
+    place = replace(context.source.position(option.key.span), text="")
+    context.note(PenstockError("P0208", message, place, "write 'env:NAME' or 'file:PATH'"), option.key.span)
+
+
 def _fill_format(
     name: str, rule: ConnectorRule, options: dict[str, str], connector: Connector, is_source: bool, context: Context
 ) -> None:
     """Say the format where the path does; refuse csv's options with other formats."""
-    if "format" not in rule.options:
+    if "path" not in rule.options:
         return
     if "format" not in options:
         suffixes = PurePosixPath(options["path"]).suffixes

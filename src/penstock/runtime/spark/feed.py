@@ -2,7 +2,8 @@
 
 The offset of a round names, per source, how many splits are done and the largest timestamp seen before the round, and
 what the wall clock said when it was planned (SYSTEM TIME, IDLE TIMEOUT), so a replay after a crash reads the same
-splits with the same knowledge. The source that is behind in event time is read first, so that nothing piles up waiting
+splits with the same knowledge. Of a log it holds the split itself and the positions to go on from, which the tasks of
+the round tell. The source that is behind in event time is read first, so that nothing piles up waiting
 for it (DESIGN 3).
 """
 
@@ -10,15 +11,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from penstock.algebra.scans import Source
-from penstock.connectors.contract import SourceConnector, Split
+from penstock.connectors.contract import LogConnector, SourceConnector, Split, Stretch
 from penstock.connectors.sources import open_source
 from penstock.physical.progress import SourceProgress
 from penstock.physical.wallclock import WallClock, advance, begin, uses_wall_clock, wall_clock
-from penstock.runtime.spark.folder import Folder, Intake, chunks_of, round_name
+from penstock.runtime.spark.folder import Folder, Intake, Seen, chunks_of, round_name
 from penstock.types import BEGIN
 
 Offset = dict[str, Any]
@@ -58,6 +59,10 @@ class _Known:
         """Whether every split tells its timestamps, so that tasks can read them side by side."""
         return not self.source.loses_rows and all(s.high is not None or s.rows == 0 for s in self.splits)
 
+    @property
+    def log(self) -> LogConnector | None:
+        return self.connector if isinstance(self.connector, LogConnector) else None
+
 
 class Feed:
     """Plans the rounds of one job; lives on the driver's side."""
@@ -68,6 +73,8 @@ class Feed:
         self._known = {source.name: _Known(source, open_source(source)) for source in intake.sources}
         self._clock = clock
         self._look_again = 0.0
+        #: Of each log, how many records waited when it was last looked at.
+        self.lags: dict[str, int] = {}
         for name, known in self._known.items():
             known.splits = folder.read_splits(name)
 
@@ -77,15 +84,18 @@ class Feed:
 
     def next(self, start: Offset) -> Offset:
         """The offset after the next round; `start` itself when there is nothing to do."""
-        self._discover(first=start["round"] == 0)
-        high = self._highs(start)
-        done = self._choose(start["done"], high)
-        ended = self._ended(done)
+        seen = self._folder.read_seen(round_name(start["round"]))
+        stretches = self._discover(start, seen)
+        high = self._highs(start, seen)
+        done = self._choose(start["done"], high, stretches)
+        ended = self._ended(start, done, stretches)
         quiet = done == start["done"] and ended == start["ended"] and start["round"] > 0
         wall = self._wall(start, high, ended) if self._by_clock else None
         if quiet and (wall is None or not self._worth_a_round(start, wall)):
             return start
         after: Offset = {"round": start["round"] + 1, "done": done, "high": high, "ended": ended}
+        if logs := self._logs(start, done, stretches):
+            after["logs"] = logs
         if wall is not None:
             spoken = [name for name in self._known if done[name] > start["done"].get(name, 0)]
             after["wall"] = wall.spoken(spoken).as_json()
@@ -128,7 +138,10 @@ class Feed:
         wall = WallClock(**end["wall"]) if "wall" in end else WallClock(0)
         beats = tuple(sorted(wall.beats.items()))
         for name, known in self._known.items():
-            todo = known.splits[start["done"].get(name, 0) : end["done"][name]]
+            before = start["done"].get(name, 0)
+            todo = known.splits[before : end["done"][name]]
+            if known.log is not None:
+                todo = [Split(**end["logs"][name]["split"])] if end["done"][name] > before else []
             high = end["high"][name]
             for run in chunks_of(todo, self._intake.parallelism if known.statistics else 1) if todo else ():
                 now = wall.now if known.source.system_time else None
@@ -141,12 +154,38 @@ class Feed:
         # The first task tells what has ended and what the clock says; a task of its own would wait for a free core.
         return [replace(found[0], ended=ended, beats=beats), *found[1:]]
 
-    def _discover(self, first: bool) -> None:
-        if not first and time.monotonic() < self._look_again:
-            return
-        self._look_again = time.monotonic() + _LOOK_EVERY
+    def _discover(self, start: Offset, seen: Mapping[str, Seen]) -> dict[str, Stretch]:
+        """Look for what is new: splits of files are noted, what logs have to read is given."""
+        first = start["round"] == 0
+        looking = first or time.monotonic() >= self._look_again
+        if looking:
+            self._look_again = time.monotonic() + _LOOK_EVERY
+            self._discover_files(first)
+        return self._stretches(start, seen, looking)
+
+    def _stretches(self, start: Offset, seen: Mapping[str, Seen], looking: bool) -> dict[str, Stretch]:
+        found: dict[str, Stretch] = {}
         for name, known in self._known.items():
-            if known.connector.bounded and not (first and not known.splits):
+            before = start.get("logs", {}).get(name, {"state": None, "split": None})
+            if known.log is None or not (looking or before["split"]) or name in start["ended"]:
+                continue
+            read = seen.get(name, Seen()).positions if before["split"] else None
+            found[name] = known.log.plan(before["state"], read)
+            self.lags[name] = found[name].lag
+        return found
+
+    def _logs(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> dict[str, Any]:
+        """Of each log where it stands, and its split of the round."""
+        found: dict[str, Any] = dict(start.get("logs", {}))
+        for name, stretch in stretches.items():
+            taken = stretch.split is not None and done[name] > start["done"].get(name, 0)
+            split = asdict(stretch.split) if taken and stretch.split is not None else None
+            found[name] = {"state": stretch.state, "split": split}
+        return found
+
+    def _discover_files(self, first: bool) -> None:
+        for name, known in self._known.items():
+            if known.log is not None or (known.connector.bounded and not (first and not known.splits)):
                 continue
             paths = known.connector.discover(frozenset(s.path for s in known.splits))
             fresh = [split for path in paths for split in known.connector.splits(path)]
@@ -154,18 +193,21 @@ class Feed:
                 known.splits += fresh
                 self._folder.write_splits(name, known.splits)
 
-    def _highs(self, start: Offset) -> dict[str, int | None]:
-        """The largest timestamps seen up to and with the round of `start`."""
-        seen = self._folder.read_seen(round_name(start["round"]))
+    def _highs(self, start: Offset, seen: Mapping[str, Seen]) -> dict[str, int | None]:
+        """The largest timestamps seen up to and with the round of `start`, whose tasks have `seen` so much."""
         highs = dict(start["high"])
         for name, found in seen.items():
             if name in highs and found.high is not None:
                 highs[name] = max(found.high, highs[name] if highs[name] is not None else BEGIN)
         return highs
 
-    def _choose(self, done: Mapping[str, int], high: Mapping[str, int | None]) -> dict[str, int]:
+    def _choose(
+        self, done: Mapping[str, int], high: Mapping[str, int | None], stretches: Mapping[str, Stretch]
+    ) -> dict[str, int]:
         """How many splits of each source are done after the round: the one behind in time is read first."""
         chosen = {name: done.get(name, 0) for name in self._known}
+        todo = {name: known.splits[chosen[name] :] for name, known in self._known.items()}
+        todo |= {name: [s.split] for name, s in stretches.items() if s.split is not None}
         # What is stamped as it comes is read as it comes, whatever time it is elsewhere.
         frontier = {
             name: BEGIN if high.get(name) is None or known.source.system_time else int(high[name] or 0)
@@ -173,11 +215,11 @@ class Feed:
         }
         budget = self._intake.max_batch_bytes
         while True:
-            open_ = [n for n, k in self._known.items() if chosen[n] < len(k.splits)]
+            open_ = [n for n, splits in todo.items() if chosen[n] - done.get(n, 0) < len(splits)]
             if not open_:
                 return chosen
             name = min(open_, key=lambda n: (frontier[n], n))
-            split = self._known[name].splits[chosen[name]]
+            split = todo[name][chosen[name] - done.get(name, 0)]
             if budget < self._intake.max_batch_bytes and split.bytes > budget:
                 return chosen
             chosen[name] += 1
@@ -187,7 +229,9 @@ class Feed:
             if budget <= 0:
                 return chosen
 
-    def _ended(self, done: Mapping[str, int]) -> list[str]:
-        own = {n for n, k in self._known.items() if k.connector.bounded and done[n] >= len(k.splits)}
+    def _ended(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> list[str]:
+        files = {n: k for n, k in self._known.items() if k.log is None}
+        own = {n for n, k in files.items() if k.connector.bounded and done[n] >= len(k.splits)}
+        own |= {n for n, s in stretches.items() if s.ended} | (set(start["ended"]) - files.keys())
         # DataFrame sources end when the driver says that it has read all there is.
         return sorted(own | (self._intake.spark_sources if self._folder.read_mark("end") else frozenset()))

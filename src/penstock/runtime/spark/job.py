@@ -217,6 +217,8 @@ class SparkRun:
     @property
     def error(self) -> PenstockError | None:
         """Why the run failed, None while it has not."""
+        if self._failure is None and self._rounds is not None:
+            self._failure = self._rounds.failure
         if self._failure is None and self._query is not None:
             failure = self._query.exception()
             if failure is not None:
@@ -239,7 +241,7 @@ class SparkRun:
             if self._query is None or self._committed():
                 self.close()
                 return True
-            if not self._query.isActive:
+            if not self._query.isActive or (self._rounds is not None and self._rounds.failure is not None):
                 error = self.error
                 self.close()
                 if error is not None:
@@ -296,13 +298,14 @@ class SparkRun:
         with self._lock:
             totals, heartbeats = self._totals, dict(self._heartbeats)
             found = RunProgress(batches=totals["batch"] + 1)
+            lags = self._rounds.lags if self._rounds is not None else {}
             for name, source in _all_sources(self._job).items():
                 counts = totals["sources"].get(name, {"rows": 0, "late": 0, "lag": 0, "malformed": {}})
                 needed = source.domain.show_length(counts["lag"]) if counts["late"] and source.domain else None
                 malformed = sum(counts["malformed"].values())
                 found.sources[name] = SourceCounts(
                     counts["rows"], counts["late"], malformed, needed, dict(counts["malformed"]),
-                    _known_to(source, self._source_heartbeats.get(name)),
+                    _known_to(source, self._source_heartbeats.get(name)), lags.get(name),
                 )  # fmt: skip
             for name, query in self._job.plan.queries.items():
                 reached = heartbeats.get(name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,11 +92,14 @@ def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkR
     folder = Folder(place / "penstock")
     _same_script(work, folder)
     for source in work.sources.values():
-        if source.connector == "FILES":
+        if source.connector in ("FILES", "KAFKA"):
             open_source(source).check()
     sinks = {query.name: open_sink(query) for query in work.queries}
+    run = (folder.read_mark("run") if folder.has_job else None) or uuid.uuid4().hex
     for sink in sinks.values():
+        sink.run = run
         sink.open(folder.has_job, overwrite)
+    folder.write_mark("run", run)
     spark = work.spark()
     job = prepare(work, folder)
     return SparkRun(spark, place, job, sinks, work.streaming, ephemeral)

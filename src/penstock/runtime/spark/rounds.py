@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.connectors.contract import Split
+from penstock.errors import PenstockError
 from penstock.runtime.spark.feed import Feed, Piece
 from penstock.runtime.spark.folder import Folder, Intake, round_name
 
@@ -36,6 +37,8 @@ class Rounds:
         self._feed = Feed(folder, intake)
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        #: Why no more rounds are planned, when something failed while nothing was outstanding.
+        self.failure: PenstockError | None = None
         self.place = folder.root / "rounds"
         self.place.mkdir(parents=True, exist_ok=True)
         mark = folder.read_mark("offset")
@@ -57,6 +60,11 @@ class Rounds:
         self._advance()
         shutil.rmtree(self._folder_of(number - _KEPT), ignore_errors=True)
 
+    @property
+    def lags(self) -> dict[str, int]:
+        """Of each source that is a log, how many records waited when it was last looked at."""
+        return dict(self._feed.lags)
+
     def stop(self) -> None:
         self._stopped.set()
         self._thread.join()
@@ -76,7 +84,11 @@ class Rounds:
     def _poll(self) -> None:
         """What appears while nothing is outstanding (new files of a watched folder) is read too."""
         while not self._stopped.wait(_LOOK_EVERY):
-            self._advance()
+            try:
+                self._advance()
+            except PenstockError as error:
+                self.failure = error
+                return
 
     def _folder_of(self, number: int) -> Path:
         return self.place / round_name(number)
