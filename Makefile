@@ -1,16 +1,17 @@
-# The whole vocabulary: make demo, test, fix, bench, soak, lock, clean. CI runs `make test` and nothing else.
+# The whole vocabulary: make demo, test, fix, bench, soak, lock, audit, clean. CI runs `make test` and nothing else.
 PY := .venv/bin/python
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fix bench soak lock clean
+.PHONY: help setup demo test fix bench soak lock audit clean
 
 help:
 	@echo "make demo   run seven continuous queries over the flights of 2013 on Spark"
 	@echo "make test   lint, types, architecture and all tests"
 	@echo "make fix    format and repair what the linter can"
-	@echo "make bench  measure against Spark's own DataFrame API (BENCH='--rows 1000000' for less)"
+	@echo "make bench  measure against Spark's own DataFrame API (for less: BENCH='--rows 1000000' STANDING='--counts 1 10')"
 	@echo "make soak   the long tests: many random cases, kill and restart"
 	@echo "make lock   resolve the dependencies anew"
+	@echo "make audit  look for known vulnerabilities in the locked dependencies"
 	@echo "make clean  remove what the other commands made, the virtual environment too"
 
 setup:
@@ -32,12 +33,16 @@ fix: setup
 
 bench: setup
 	$(PY) -m benchmarks.run $(BENCH)
+	$(PY) -m benchmarks.standing $(STANDING)
 
 soak: setup
 	$(PY) -m pytest -q -p no:xdist -m slow --timeout 7200 tests $(SOAK)
 
 lock:
 	sh scripts/lock.sh $(LOCK)
+
+audit:
+	sh scripts/audit.sh $(AUDIT)
 
 clean:
 	rm -rf .venv build dist demo-results spark-warehouse metastore_db derby.log

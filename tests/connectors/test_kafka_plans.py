@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.connectors.kafka.arrival import arrived
 from penstock.connectors.kafka.client import resolved
 from penstock.connectors.kafka.offsets import Topic, Unanswered, shares
+from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language import Catalog, bind_script
@@ -98,26 +100,19 @@ def test_an_avro_schema_that_is_none() -> None:
     assert refused.value.code == "P0208" and "no Avro schema" in refused.value.message
 
 
-def test_a_secret_in_a_script_is_refused_and_not_repeated() -> None:
-    text = SCRIPT.format("format 'json', kafka.sasl.password 'hunter2', kafka.sasl.username 'env:WHO'")
-    with pytest.raises(ScriptErrors) as refused:
-        bind_script(text, Catalog(), Settings(), None)
-    said = str(refused.value)
-    assert "kafka.sasl.password is a secret" in said and "env:NAME" in said
-    assert "hunter2" not in said
-
-
-def test_references_are_followed_when_a_client_is_made(tmp_path: Any, monkeypatch: Any) -> None:
+def test_secrets_are_fetched_when_a_client_is_made_and_shown_nowhere(tmp_path: Any, monkeypatch: Any) -> None:
     (tmp_path / "word").write_text("open sesame\n")
     monkeypatch.setenv("WORD", "hunter2")
-    given_ = {"sasl.password": "env:WORD", "ssl.key.password": f"file:{tmp_path}/word", "client.rack": "env"}
-    expected = {"sasl.password": "hunter2", "ssl.key.password": "open sesame", "client.rack": "env"}
-    assert resolved(given_, "source s") == expected
-    assert "hunter2" not in repr(declared("format 'json', kafka.sasl.password 'env:WORD'"))
+    written = {"sasl.password_env": "WORD", "ssl.key.password_file": f"{tmp_path}/word", "client.rack": "r"}
+    expected = {"sasl.password": "hunter2", "ssl.key.password": "open sesame", "client.rack": "r"}
+    assert resolved(written, "source s") == expected
     monkeypatch.delenv("WORD")
     with pytest.raises(PenstockError) as missing:
-        resolved(given_, "source s")
-    assert missing.value.code == "P0411" and "WORD" in missing.value.message
+        resolved(written, "source s")
+    assert missing.value.code == "P0409" and "WORD" in missing.value.message
+    with pytest.raises(ScriptErrors) as refused:
+        declared("format 'xml', kafka.sasl.password 'hunter2'")
+    assert "format cannot be" in str(refused.value) and "hunter2" not in str(refused.value)
 
 
 def test_a_broker_that_does_not_answer() -> None:
@@ -126,3 +121,12 @@ def test_a_broker_that_does_not_answer() -> None:
         topic.partitions(0.2)
     said = topic.unanswered(silent.value)
     assert said.code == "P0411" and "127.0.0.1:9" in said.message and said.hint
+
+
+def test_the_example_is_correct() -> None:
+    text = (Path(__file__).resolve().parents[2] / "examples" / "kafka.cql").read_text(encoding="utf-8")
+    bound = bind_script(text, Catalog(), Settings(), None)
+    assert len(bound.queries) == 1
+    for source in bound.catalog.sources.values():
+        assert not open_source(source).bounded
+    assert "topic takings" in open_sink(bound.queries[0]).place

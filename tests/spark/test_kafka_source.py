@@ -116,7 +116,7 @@ def test_avro(broker: Any, wire: str, tmp_path: Any) -> None:
     send(broker, name, [{"value": encoded({"n": 2, "k": "a", "at": at})}])
     (tmp_path / "schema.avsc").write_text(json.dumps(SCHEMA))
     options = f"bootstrap '{broker.bootstrap}', topic '{name}', format 'avro', wire '{wire}'"
-    where = f"schema 'file:{tmp_path}/schema.avsc'"
+    where = f"schema_file '{tmp_path}/schema.avsc'"
     text = f"CREATE STREAM s (k STRING, n BIGINT, at TIMESTAMP) FROM KAFKA ({options}, {where}) TIMESTAMP BY at"
     ((rows, rejected),) = rounds(declared(text))
     assert rows == [{"k": None, "n": 1, "at": at}, {"k": "a", "n": 2, "at": at}]

@@ -107,9 +107,11 @@ class LogConnector(SourceConnector):
     """
 
     @abstractmethod
-    def plan(self, state: dict[str, Any] | None, positions: Mapping[str, int] | None) -> Stretch:
+    def plan(
+        self, state: dict[str, Any] | None, positions: Mapping[str, int] | None, limit: int | None = None
+    ) -> Stretch:
         """What to read next. state: of the stretch before, None at the start; positions: what `read` said of its split,
-        if it had one. Raises PenstockError P0411 to P0413."""
+        if it had one; limit: about how many bytes. Raises PenstockError P0411 to P0413."""
 
 
 class Sink(ABC):

@@ -15,6 +15,7 @@ from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Scan
 from penstock.algebra.statistics import Statistics
 from penstock.physical.lowering import Builder, lower, lower_changes
+from penstock.physical.lowering.panes import shared_grains
 from penstock.physical.plan import Input, OutputSpec, Plan, Step
 from penstock.physical.progress import timed_sources
 from penstock.physical.strategies import Strategy
@@ -25,13 +26,22 @@ def plan_queries(
 ) -> Plan:
     """The physical plan of a job that answers all `queries`. Their roots should be optimised already. statistics: what
     is known of their sources; plans of different statistics and strategies answer alike."""
-    builder = Builder(plan_static, statistics=statistics or Statistics(), strategy=strategy)
+    return planned(queries, statistics, strategy)[0]
+
+
+def planned(
+    queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
+) -> tuple[Plan, list[Algebra]]:
+    """The plan, and of every step the relation or stream that it makes."""
+    statistics = statistics or Statistics()
     queries = [strategy.prepared(query) for query in queries]
+    grains = shared_grains((q.root for q in queries), statistics) if strategy is Strategy.PATTERN else {}
+    builder = Builder(plan_static, statistics=statistics, strategy=strategy, grains=grains)
     for query in queries:
         _lower_query(builder, query)
     steps = _with_queries(builder.steps)
     sources = {n: s for q in queries for n, s in timed_sources(q.root).items()}
-    return Plan(steps, {q.name: q for q in queries}, sources, builder.statics)
+    return Plan(steps, {q.name: q for q in queries}, sources, builder.statics), builder.nodes
 
 
 def plan_static(node: Algebra) -> Plan:

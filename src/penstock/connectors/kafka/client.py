@@ -1,20 +1,18 @@
 """Settings of the Kafka client, its secrets, and what it says when something fails.
 
-Contract: options `kafka.<name>` go to the client as `<name>` (librdkafka's names). A value `env:NAME` or `file:PATH` is
-read from the environment or a file when a client is made, on the machine that makes it; so neither plans, checkpoints
-nor messages hold it. A secret written out in a script is refused (P0208) by name, without its value.
+Contract: options `kafka.<name>` go to the client as `<name>` (librdkafka's names). `kafka.<name>_env` and
+`kafka.<name>_file` say where a value lies; it is fetched when a client is made, by the process that makes it, so that
+neither plans nor checkpoints hold it. What the client says is shown without the secrets in it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.options import Options
+from penstock.connectors.secrets import FORMS, is_secret, secret
 from penstock.errors import PenstockError
-from penstock.settings import REFERENCE, is_bare_secret
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -30,44 +28,24 @@ _OURS = frozenset({
 PATIENCE = 10.0
 
 
-def refusal(key: str, value: str) -> str | None:
-    """Why the option `kafka.<key>` cannot be `value`; the value is never part of it."""
-    if key in _OURS:
-        return f"{PREFIX}{key} is set by Penstock"
-    if is_bare_secret(key, value):
-        return f"{PREFIX}{key} is a secret, it does not belong into a script"
-    return None
-
-
 def settings(options: Options) -> dict[str, str]:
-    """The client's settings as they were written, references not followed. Raises PenstockError P0208."""
+    """The client's settings as they were written, secrets not fetched. Raises PenstockError P0208."""
     given = {k.removeprefix(PREFIX): v for k, v in options.pairs if k.startswith(PREFIX)}
-    for key, value in given.items():
-        if why := refusal(key, value):
-            raise PenstockError("P0208", f"{options.owner}: {why}", hint="write 'env:NAME' or 'file:PATH'")
+    for key in given:
+        if _plain_key(key) in _OURS:
+            raise PenstockError("P0208", f"{options.owner}: {PREFIX}{key} is set by Penstock")
     return {"bootstrap.servers": options.needed("bootstrap"), "log_level": "0", **given}
 
 
 def resolved(written: Mapping[str, str], owner: str) -> dict[str, Any]:
-    """Settings with their references followed. Raises PenstockError P0411 when one leads nowhere."""
-    return {key: _value(key, value, owner) for key, value in written.items()}
+    """Settings with their secrets fetched. Raises PenstockError P0409 for one that leads nowhere."""
+    options = Options(owner, tuple(written.items()))
+    return {key: secret(options, key) for key in map(_plain_key, written)}
 
 
-def referenced(text: str, owner: str, key: str) -> str:
-    """`text`, or what it refers to."""
-    return _value(key, text, owner)
-
-
-def _value(key: str, value: str, owner: str) -> str:
-    found = REFERENCE.match(value)
-    if found is None:
-        return value
-    kind, name = found.groups()
-    try:
-        return os.environ[name] if kind == "env" else Path(name).expanduser().read_text(encoding="utf-8").strip()
-    except (KeyError, OSError, UnicodeDecodeError):
-        where = "the environment has no variable" if kind == "env" else "there is no readable file"
-        raise PenstockError("P0411", f"{owner}: {where} {name}, which {key} refers to") from None
+def _plain_key(key: str) -> str:
+    """The setting that an option is about, whichever way it tells the value."""
+    return next((key.removesuffix(form) for form in FORMS if key.endswith(form)), key)
 
 
 def library() -> Any:
@@ -123,7 +101,7 @@ def _said(error: object) -> str:
 
 def _redacted(text: str, config: Mapping[str, Any]) -> str:
     for key, value in config.items():
-        if is_bare_secret(key, "") and value:
+        if is_secret(key) and value:
             text = text.replace(str(value), "***")
     return text
 

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.scans import Source
-from penstock.connectors.kafka.client import referenced
 from penstock.connectors.options import Options
+from penstock.connectors.secrets import secret
 from penstock.connectors.sources.formats import casts, cells
 from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line
 from penstock.connectors.sources.formats.json import JsonFormat
@@ -225,12 +225,12 @@ def _array(values: list[Any], column: Field) -> tuple[pa.Array, list[int]]:
 
 
 def avro_schema(options: Options) -> Any:
-    """The schema that the option `schema` holds or refers to. Raises PenstockError P0208 or P0411."""
+    """The schema that the option `schema` holds, or `schema_file`. Raises PenstockError P0208, P0409 or P0411."""
     try:
         import fastavro
     except ImportError:
         raise PenstockError("P0411", "avro needs the package fastavro", hint="install penstock[kafka]") from None
-    text = referenced(options.needed("schema"), options.owner, "schema")
+    text = secret(options, "schema") or options.needed("schema")
     try:
         schema = fastavro.parse_schema(json.loads(text))
     except Exception as error:  # fastavro's errors have no common class

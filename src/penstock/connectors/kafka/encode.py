@@ -18,6 +18,7 @@ import pyarrow as pa
 from penstock.algebra.query import Query
 from penstock.connectors.kafka.decode import FORMATS, avro_schema
 from penstock.connectors.options import Options
+from penstock.connectors.secrets import forms
 from penstock.connectors.sinks.text import json_text, plain
 from penstock.errors import PenstockError, nearest
 from penstock.types import type_name
@@ -77,7 +78,7 @@ def encoder(query: Query, types: dict[str, pa.DataType], options: Options) -> En
     key, headers = (_columns(options, name, types) for name in ("key", "headers"))
     if format_ == "arrow" and (key or headers):
         raise PenstockError("P0208", f"{options.owner}: a value in arrow holds many rows, it has no key and no headers")
-    misplaced = [o for o in ("schema", "schema_id") if options.has(o) and format_ != "avro"]
+    misplaced = [o for o in (*forms(["schema"]), "schema_id") if options.has(o) and format_ != "avro"]
     if misplaced:
         raise PenstockError("P0208", f"{options.owner}: option {misplaced[0]} is for avro, the format is {format_}")
     if format_ == "raw":
@@ -87,7 +88,9 @@ def encoder(query: Query, types: dict[str, pa.DataType], options: Options) -> En
             raise PenstockError("P0208", message, hint="send the others as key or headers")
         return Encoder(format_, key, headers, left[0])
     if format_ == "avro":
-        schema = avro_schema(options) if options.has("schema") else _schema(query.name, types, options)
+        schema = (
+            avro_schema(options) if any(map(options.has, forms(["schema"]))) else _schema(query.name, types, options)
+        )
         wire = b"\0" + options.count("schema_id", 0).to_bytes(4, "big") if options.has("schema_id") else b""
         return Encoder(format_, key, headers, schema=schema, wire=wire)
     return Encoder(format_, key, headers)

@@ -23,9 +23,10 @@ from penstock.connectors.kafka.client import PATIENCE, PREFIX, as_kafka_error, l
 from penstock.connectors.kafka.encode import encoder
 from penstock.connectors.kafka.offsets import Topic, Unanswered
 from penstock.connectors.options import Options
+from penstock.connectors.secrets import forms
 from penstock.errors import PenstockError
 
-_KNOWN = ("bootstrap", "topic", "format", "schema", "schema_id", "key", "headers", "patience")
+_KNOWN = ("bootstrap", "topic", "format", *forms(["schema"]), "schema_id", "key", "headers", "patience")
 _PATIENCE = 300
 #: Seconds between two looks whether the queue of the client has room again.
 _ROOM_SECONDS = 0.5

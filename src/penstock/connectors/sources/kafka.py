@@ -35,6 +35,7 @@ from penstock.connectors.kafka.offsets import (
     shares,
 )
 from penstock.connectors.options import Options
+from penstock.connectors.secrets import forms
 from penstock.connectors.sources.formats import cells
 from penstock.connectors.sources.formats.base import BATCH_ROWS, rejection
 from penstock.errors import PenstockError
@@ -43,8 +44,8 @@ from penstock.types import type_name
 #: Options that name the column which takes a part of the record that is not its value.
 METADATA = ("key", "partition", "offset", "timestamp", "headers")
 _KNOWN = (
-    "bootstrap", "topic", "format", "schema", "wire", "starting", "ending", "max_rows", "on_data_loss", "patience",
-    "tombstones", *METADATA,
+    "bootstrap", "topic", "format", *forms(["schema"]), "wire", "starting", "ending", "max_rows", "on_data_loss",
+    "patience", "tombstones", *METADATA,
 )  # fmt: skip
 _MAX_ROWS = 250_000
 _PATIENCE = 300
@@ -100,9 +101,12 @@ class KafkaSource(LogConnector):
 
     # -- planning ----------------------------------------------------------------------------------------------
 
-    def plan(self, state: dict[str, Any] | None, positions: Mapping[str, int] | None) -> Stretch:
+    def plan(
+        self, state: dict[str, Any] | None, positions: Mapping[str, int] | None, limit: int | None = None
+    ) -> Stretch:
+        most = self._max_rows if limit is None else max(1, min(self._max_rows, limit // _NOMINAL_BYTES))
         try:
-            found = self._plan(state, positions)
+            found = self._plan(state, positions, most)
         except Unanswered as why:
             now = time.monotonic()
             self._silent_since = self._silent_since or now
@@ -112,7 +116,7 @@ class KafkaSource(LogConnector):
         self._silent_since = None
         return found
 
-    def _plan(self, state: dict[str, Any] | None, positions: Mapping[str, int] | None) -> Stretch:
+    def _plan(self, state: dict[str, Any] | None, positions: Mapping[str, int] | None, most: int) -> Stretch:
         partitions = self._topic.partitions()
         beginnings, ends = self._topic.beginnings(partitions), self._topic.ends(partitions)
         if state is None:
@@ -131,7 +135,7 @@ class KafkaSource(LogConnector):
                     raise lost_records(self._owner, self._topic_name, p)
                 at[p] = min(beginnings.get(p, 0), until.get(p, 0))
         held = frozenset(p for p, offset in asked.items() if (positions or {}).get(p) == offset)
-        ranges = shares(at, until, self._max_rows, held)
+        ranges = shares(at, until, most, held)
         lag = sum(max(0, ends.get(p, 0) - offset) for p, offset in at.items())
         kept = {"at": at, "end": end, "asked": {p: bounds[0] for p, bounds in ranges.items()}}
         split = self._split(ranges) if ranges else None
@@ -144,7 +148,7 @@ class KafkaSource(LogConnector):
 
     def _split(self, ranges: Mapping[str, list[int]]) -> Split:
         rows = sum(stop - start for start, stop, _ in ranges.values())
-        return Split(self._topic_name, bytes=rows * _NOMINAL_BYTES, detail=json.dumps(ranges))
+        return Split(self._topic_name, bytes=rows * _NOMINAL_BYTES, rows=rows, detail=json.dumps(ranges))
 
     @cached_property
     def _topic(self) -> Topic:

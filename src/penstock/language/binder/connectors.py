@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from penstock.errors import PenstockError, nearest
+from penstock.errors import nearest
 from penstock.language.binder.context import Context, Refused
-from penstock.language.statements import Connector, Option
-from penstock.settings import is_bare_secret
+from penstock.language.statements import Connector
+from penstock.redaction import BLOT, is_secret, redacted_text
 
 Check = Callable[[str], str]
 
@@ -52,6 +52,11 @@ def _count(value: str) -> str:
     return value
 
 
+def secrets(*keys: str) -> dict[str, Check]:
+    """The options of a connector's secrets: each in the script itself, in the environment, or in a file."""
+    return {name: _text for key in keys for name in (key, f"{key}_env", f"{key}_file")}
+
+
 @dataclass(frozen=True)
 class ConnectorRule:
     """options: key -> check, which gives the normal form or raises ValueError with what a value looks like; required:
@@ -70,7 +75,7 @@ _KAFKA = {
     "bootstrap": _text,
     "topic": _text,
     "format": _one_of("json", "avro", "arrow", "raw"),
-    "schema": _text,
+    **secrets("schema"),
     "patience": _count,
 }
 KAFKA_SOURCE = ConnectorRule(
@@ -138,16 +143,14 @@ def bind_connector(connector: Connector, is_source: bool, context: Context) -> t
             hint = nearest(key, rule.options) or f"{name} () takes none"
         elif key in options:
             message = f"option {key} stands twice"
-        elif client and is_bare_secret(key, option.value):
-            refused = True
-            _refuse_secret(option, context)
         elif client:
             options[key] = option.value
         else:
             try:
                 options[key] = rule.options[key](option.value)
             except ValueError as error:
-                message, span = f"option {key} cannot be '{option.value}': it is {error}", option.value_span
+                shown = BLOT if is_secret(key) else redacted_text(option.value)
+                message, span = f"option {key} cannot be '{shown}': it is {error}", option.value_span
         if message:
             refused = True
             context.attempt(lambda: context.fail("P0208", message, span, hint))  # noqa: B023
@@ -158,13 +161,6 @@ def bind_connector(connector: Connector, is_source: bool, context: Context) -> t
         raise Refused
     _fill_format(name, rule, options, connector, is_source, context)
     return name, tuple(options.items())
-
-
-def _refuse_secret(option: Option, context: Context) -> None:
-    """Neither the message nor the place shows the line, for the secret stands on it."""
-    message = f"option {option.key.key} is a secret, it does not belong into a script"
-    place = replace(context.source.position(option.key.span), text="")
-    context.note(PenstockError("P0208", message, place, "write 'env:NAME' or 'file:PATH'"), option.key.span)
 
 
 def _fill_format(

@@ -6,7 +6,7 @@ registers its own in a file of this folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 
@@ -40,16 +40,19 @@ class Lowered:
 class Builder:
     """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
     inputs of this plan (it computes one); statistics: what is known of the inputs; notes: by fingerprint of a node, why
-    it stands in the plan; strategy: how operators keep state."""
+    it stands in the plan; strategy: how operators keep state; grains: by fingerprint of an aggregate, the panes that it
+    shares (`panes.py`); nodes: of every step, what it makes."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
     statistics: Statistics = field(default_factory=Statistics)
     strategy: Strategy = Strategy.PATTERN
     notes: dict[str, str] = field(default_factory=dict)
+    grains: Mapping[str, int] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     known: dict[str, Lowered] = field(default_factory=dict)
     statics: dict[str, Plan] = field(default_factory=dict)
+    nodes: list[Algebra] = field(default_factory=list)
 
     def lower(self, node: Algebra) -> Lowered:
         found = self.known.get(node.fingerprint)
@@ -73,6 +76,7 @@ class Builder:
             tuple(node.schema.names if names is None else names),
         )  # fmt: skip
         self.steps.append(step)
+        self.nodes.append(node)
         return step.id
 
     def table(self, node: Algebra) -> str:

@@ -17,19 +17,25 @@ from penstock.algebra import (
     StreamKind,
     TopK,
     evaluation_period,
+    is_static,
     own_windows,
 )
 from penstock.algebra.instantaneous import is_instantaneous
-from penstock.expressions.nodes import Column
+from penstock.expressions.nodes import Column, Expression
+from penstock.expressions.user import UserCall
+from penstock.physical.lowering.aggregates import can_tell_rows, lower_at_boundaries
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.plan import (
     ChangesSpec,
+    DistinctChangesSpec,
     Exchange,
     Input,
     ProjectSpec,
     RStreamSpec,
     StreamMode,
 )
+from penstock.physical.strategies import Strategy
+from penstock.tree import walk
 
 
 @lower.register
@@ -40,6 +46,8 @@ def _relation_to_stream(node: RelationToStream, builder: Builder) -> Lowered:
 
 
 def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: StreamKind | None) -> Lowered:
+    if _tells_itself(relation, builder):
+        return _distinct_changes(builder, node, relation, kind)
     child = builder.lower(relation)
     netted = never_cancels(relation)
     every = tuple(range(len(relation.schema)))
@@ -47,6 +55,24 @@ def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: Stre
     fifo = relation.pattern <= Pattern.WEAKEST
     step = builder.add(ChangesSpec(kind, relation.schema.types, netted, fifo), [edge], stage, node)
     return Lowered(step, stage, partitions)
+
+
+def _distinct_changes(builder: Builder, node: Algebra, relation: Algebra, kind: StreamKind | None) -> Lowered:
+    """One step for all queries that ask for it."""
+    name = f"{kind} of {relation.fingerprint}"
+    if name not in builder.known:
+        every = tuple(range(len(relation.schema)))
+        edge, stage, partitions = builder.keyed(builder.lower(relation.inputs[0]), every)
+        step = builder.add(DistinctChangesSpec(kind, relation.schema.types), [edge], stage, node)
+        builder.known[name] = Lowered(step, stage, partitions)
+    return builder.known[name]
+
+
+def _tells_itself(node: Algebra, builder: Builder) -> bool:
+    """Whether `node` is a DISTINCT that may say itself when its tuples come and go: δ*, which nobody else reads yet."""
+    if not isinstance(node, Distinct) or builder.strategy is not Strategy.PATTERN or is_static(node):
+        return False
+    return node.input.pattern is not Pattern.STRICT and node.fingerprint not in builder.known
 
 
 def never_cancels(node: Algebra) -> bool:
@@ -65,11 +91,16 @@ def never_cancels(node: Algebra) -> bool:
 
 
 def _rstream(node: RelationToStream, builder: Builder) -> Lowered:
+    period = evaluation_period(node)
+    if period is not None and builder.strategy is Strategy.PATTERN:
+        if isinstance(node.input, Aggregate) and can_tell_rows(node.input):
+            return lower_at_boundaries(node, node.input, *period, builder)
+        if (raised := _above_rstream(node)) is not None:
+            return builder.lower(raised)
     child = builder.lower(node.input)
     strict = node.input.pattern is Pattern.STRICT
     types = node.schema.types
     every = tuple(range(len(types)))
-    period = evaluation_period(node)
     if period is None and not is_instantaneous(node.input):
         return _rstream_at_instants(node, builder, child, strict)
     edge, stage, partitions = builder.keyed(child, every) if strict else builder.ordered(child)
@@ -78,6 +109,28 @@ def _rstream(node: RelationToStream, builder: Builder) -> Lowered:
     else:
         spec = RStreamSpec(types, StreamMode.TICKS, strict=strict)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+def _above_rstream(node: RelationToStream) -> Algebra | None:
+    """`node` with the selections and projections between it and a grouped aggregate above it: they judge every row
+    alone, whatever the instant."""
+    between: list[Select | Project] = []
+    below = node.input
+    while isinstance(below, Select | Project):
+        between.append(below)
+        below = below.input
+    if not (isinstance(below, Aggregate) and can_tell_rows(below)):
+        return None
+    if any(isinstance(e, UserCall) for one in between for own in _expressions(one) for e in walk(own)):
+        return None  # who knows what a call costs: it is made once a row, not once a row and boundary
+    raised: Algebra = replace(node, input=below)
+    for one in reversed(between):
+        raised = replace(one, input=raised)
+    return raised
+
+
+def _expressions(node: Select | Project) -> tuple[Expression, ...]:
+    return (node.predicate,) if isinstance(node, Select) else node.expressions
 
 
 def _rstream_at_instants(node: RelationToStream, builder: Builder, child: Lowered, strict: bool) -> Lowered:

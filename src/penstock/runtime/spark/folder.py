@@ -26,29 +26,35 @@ from pyspark import cloudpickle
 
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import Split
+from penstock.runtime.spark.pace import Pace
 
 if TYPE_CHECKING:
     # Only the processes that compute load the compiled operators: importing them takes most of a second.
     from penstock.physical.elements import Elements
     from penstock.physical.plan import Plan
+    from penstock.physical.wallclock import Peers
 
 
 #: The round under which the static relations, read before the start, are accounted for.
 STATICS = "statics"
+
+#: What is unpickled by every worker, and may hold a connector's secrets, is nobody else's to write or read.
+_OWNER_ONLY = 0o600
 
 
 @dataclass(frozen=True)
 class Intake:
     """What is read and how much at once. sources: the timed sources that our reader reads; spark_sources: those that
     come as Spark DataFrames; parallelism: how many tasks may read side by side; frames: what declares those;
-    peers: which sources meet which in a query."""
+    peers: which sources meet which in a query; pace: how fast, and what a batch may take."""
 
     sources: tuple[Source, ...]
     spark_sources: frozenset[str]
     max_batch_bytes: int
     parallelism: int
     frames: Mapping[str, Source] = field(default_factory=dict)
-    peers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    peers: Peers = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ class Folder:
                 writer.write_batch(batch)
         self.write_intake(job.intake)
         # User code that cannot be imported travels by value.
-        _write(self.root / "job.pickle", cloudpickle.dumps(job))
+        _write(self.root / "job.pickle", cloudpickle.dumps(job), _OWNER_ONLY)
 
     @property
     def has_job(self) -> bool:
@@ -117,7 +123,7 @@ class Folder:
         return job
 
     def write_intake(self, intake: Intake) -> None:
-        _write(self.root / "intake.pickle", pickle.dumps(intake))
+        _write(self.root / "intake.pickle", pickle.dumps(intake), _OWNER_ONLY)
 
     def read_intake(self) -> Intake:
         intake = pickle.loads((self.root / "intake.pickle").read_bytes())
@@ -192,11 +198,13 @@ def job_version(root: str) -> str:
     return f"{stat.st_mtime_ns}-{stat.st_size}"
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, also across a crash."""
+def _write(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Whole or not at all, also across a crash. mode: who may read it, from its first byte on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("wb") as file:
+        if mode is not None:
+            temporary.chmod(mode)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -30,11 +30,15 @@ from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
 from penstock.physical.answers import answer_schema
 from penstock.physical.planner import plan_queries
+from penstock.physical.said_of_state import horizons
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import peers_of
+from penstock.redaction import redacted
+from penstock.runtime.reporting import Wanted
 from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen
 from penstock.runtime.spark.frames import spark_schema, write_frame
 from penstock.runtime.spark.job import SparkRun, answers_only, assemble
+from penstock.runtime.spark.pace import Pace
 from penstock.runtime.spark.session import shard_keys
 from penstock.runtime.statics import read_statics
 from penstock.settings import Settings
@@ -65,7 +69,8 @@ class Work:
     @property
     def identity(self) -> dict[str, Any]:
         """What must be the same when a checkpoint is resumed."""
-        queries = {q.name: [optimize(q.root).fingerprint, str(q.sink)] for q in self.queries}
+        sinks = {q.name: str(replace(q.sink, options=redacted(q.sink.options))) for q in self.queries}
+        queries = {q.name: [optimize(q.root).fingerprint, sinks[q.name]] for q in self.queries}
         rows = {n: repr(self.rows.get(n.lower())) for n, s in sorted(self.sources.items()) if s.connector == "MEMORY"}
         digest = hashlib.sha256(repr(rows).encode()).hexdigest()
         return {"queries": queries, "drain": self.drain, "rows": digest, "strategy": self.strategy.value}
@@ -102,7 +107,13 @@ def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkR
     folder.write_mark("run", run)
     spark = work.spark()
     job = prepare(work, folder)
-    return SparkRun(spark, place, job, sinks, work.streaming, ephemeral)
+    return SparkRun(spark, place, job, sinks, work.streaming, ephemeral, Wanted.of(work.settings, _horizons(work)))
+
+
+def _horizons(work: Work) -> dict[str, float]:
+    """How long the states of `work` take to fill, to tell growth from that."""
+    statistics = known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"])
+    return horizons(work.queries, statistics, work.strategy)
 
 
 def answer_frame(work: Work, place: Path) -> DataFrame:
@@ -127,18 +138,21 @@ def _same_script(work: Work, folder: Folder) -> None:
 def prepare(work: Work, folder: Folder) -> Job:
     """Everything that workers need, written to `folder`; on a restart, what was written before."""
     parallelism = work.spark().sparkContext.defaultParallelism
-    limit = work.settings.get_int("max_batch_bytes")
+    pace = Pace.of(work.settings)
     if folder.has_job:
         # How much a round reads may change between starts; what it means may not.
         job = folder.read_job()
-        job = replace(job, intake=replace(job.intake, max_batch_bytes=limit, parallelism=parallelism))
+        job = replace(
+            job, intake=replace(job.intake, max_batch_bytes=pace.max_bytes, parallelism=parallelism, pace=pace)
+        )
         folder.write_intake(job.intake)
         return job
     streaming = work.streaming
     to_spool = {n: s for n, s in work.sources.items() if s.connector in ("MEMORY", "DATAFRAME") and n not in streaming}
     spooled = {n: _spooled(work, s, folder.root) for n, s in to_spool.items()}
-    ready = [replace(q, root=optimize(_with_sources(q.root, spooled))) for q in work.queries]
     statistics = known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"])
+    planning = work.strategy.planning(statistics)
+    ready = [replace(q, root=optimize(_with_sources(q.root, spooled), planning=planning)) for q in work.queries]
     plan = plan_queries(ready, statistics, work.strategy)
     statics, read = read_statics(plan, folder.dead_letters)
     for name, (rows, malformed) in read.items():
@@ -146,7 +160,8 @@ def prepare(work: Work, folder: Folder) -> Job:
     shards = work.settings.get_int("shards") or parallelism
     own = tuple(source for name, source in plan.sources.items() if name not in streaming)
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
-    intake = Intake(own, frozenset(streaming), limit, parallelism, frames, peers_of(q.root for q in ready))
+    peers = peers_of(q.root for q in ready)
+    intake = Intake(own, frozenset(streaming), pace.max_bytes, parallelism, frames, peers, pace)
     job = Job(plan, shards, tuple(shard_keys(shards)), work.drain, intake, str(work.settings["state_store"]))
     folder.write_mark("identity", work.identity)
     folder.write_job(job, statics)

@@ -14,6 +14,8 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,9 +34,14 @@ _KEPT = 4
 class Rounds:
     """Plans the rounds of one run; lives in the driver."""
 
-    def __init__(self, folder: Folder, intake: Intake) -> None:
+    def __init__(self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
         self._feed = Feed(folder, intake)
+        self._pace = intake.pace
+        self._clock = clock
+        self._began: dict[int, float] = {}
+        self._earliest = clock()
+        self._took: float | None = None
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         #: Why no more rounds are planned, when something failed while nothing was outstanding.
@@ -51,19 +58,33 @@ class Rounds:
         self._thread = threading.Thread(target=self._poll, name="penstock-rounds", daemon=True)
         self._thread.start()
 
-    def delivered(self, number: int) -> None:
-        """The answers of round `number` are with the sinks: plan what comes after it."""
+    def delivered(self, number: int, seconds: float | None = None) -> None:
+        """The answers of round `number` are with the sinks, `seconds` after it began: plan what comes after it."""
         with self._lock:
             if number > self._delivered:
                 self._delivered = number
+                self._took = seconds
                 self._folder.write_mark("delivered", number)
         self._advance()
         shutil.rmtree(self._folder_of(number - _KEPT), ignore_errors=True)
 
     @property
-    def lags(self) -> dict[str, int]:
-        """Of each source that is a log, how many records waited when it was last looked at."""
-        return dict(self._feed.lags)
+    def waiting(self) -> dict[str, int]:
+        """Of each topic how many records waited when it was last looked at."""
+        return dict(self._feed.waiting)
+
+    def began(self, number: int) -> float | None:
+        """When round `number` was given to Spark, by the clock; None when that was another process."""
+        return self._began.get(number)
+
+    @property
+    def limit(self) -> int:
+        """Bytes that the round in hand may read at the most."""
+        return self._feed.limit(self._offset)
+
+    def backlog(self) -> dict[str, tuple[int, int]]:
+        """By source the splits that have been found and are in no round yet, and their bytes."""
+        return self._feed.backlog(self._offset)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -71,12 +92,13 @@ class Rounds:
 
     def _advance(self) -> None:
         with self._lock:
-            if self._offset["round"] > self._delivered:
+            if self._offset["round"] > self._delivered or self._clock() < self._earliest:
                 return
             before = {k: v for k, v in self._offset.items() if k != "before"}
-            after = self._feed.next(before)
+            after = self._feed.next(before, self._took)
             if after == before:
                 return
+            self._took = None
             self._offset = {**after, "before": before}
             self._folder.write_mark("offset", self._offset)
             self._publish(before, after)
@@ -101,6 +123,9 @@ class Rounds:
         for piece in self._feed.pieces(before, after):
             (made / f"{piece.task:05d}.json").write_text(json.dumps(asdict(piece)))
         made.rename(target)
+        now = self._clock()
+        self._began = {after["round"]: now}
+        self._earliest = now + self._pace.trigger
 
 
 def read_piece(text: bytes) -> Piece:

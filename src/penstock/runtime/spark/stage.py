@@ -28,7 +28,9 @@ from penstock.runtime.spark.packets import (
     read_port,
     read_progress,
     rejected_packet,
+    timings_packet,
 )
+from penstock.runtime.stopwatch import Stopwatch
 
 #: Executors of shards this process ran last: (job folder, stage, shard) -> (token, executor, chunk ids stored).
 _MOST_WARM = 64
@@ -55,6 +57,7 @@ class ShardRound:
         self._root = root
         self._stage = stage
         self._state = state
+        self._watch = Stopwatch()
 
     def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
         """One round of the shard: the packets that came for it in, those that leave it out."""
@@ -74,14 +77,21 @@ class ShardRound:
                     continue
             passing.append(packet)
         # In the order of senders, whatever order the shuffle brought them in: row windows count by it.
-        inputs = {
-            port: [e for packet in sorted(found, key=lambda p: read_place(p.kind)) for e in read_elements(packet.blob)]
-            for port, found in given.items()
-        }
-        executor, stored = self._executor(job, tables, shard)
-        result = executor.run(inputs, progress)
-        self._save(shard, executor, stored)
-        yield from self._packets(job, executor, shard, result, passing)
+        with self._watch.phase("exchange"):
+            inputs = {
+                port: [e for p in sorted(found, key=lambda p: read_place(p.kind)) for e in read_elements(p.blob)]
+                for port, found in given.items()
+            }
+        with self._watch.phase("state"):
+            executor, stored = self._executor(job, tables, shard)
+        with self._watch.phase("operators"):
+            result = executor.run(inputs, progress)
+        with self._watch.phase("state"):
+            self._save(shard, executor, stored)
+            sizes = executor.state_sizes()
+        yield from self._watch.through("exchange", self._packets(job, executor, shard, result, passing))
+        told: dict[str, Any] = {"stage": self._stage, "shard": shard, "phases": self._watch.seconds}
+        yield timings_packet(shard, told | {"seconds": executor.spent} | ({} if sizes is None else {"state": sizes}))
 
     def _packets(
         self, job: Job, executor: StageExecutor, shard: int, result: Result, passing: list[Packet]
