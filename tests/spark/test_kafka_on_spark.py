@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -63,7 +68,7 @@ def test_bounded_run_with_bad_records_and_a_relation_of_updates(spark: Any, brok
     session = Session(spark)
     where = f"KAFKA (bootstrap '{broker.bootstrap}', topic '{{}}', format 'json', ending 'latest'{{}})"
     session.execute(f"""
-    CREATE STREAM s (k STRING, n BIGINT, at BIGINT) FROM {where.format(trades, ", max_rows '70'")} TIMESTAMP BY at;
+    CREATE STREAM s (k STRING, n BIGINT, at BIGINT) FROM {where.format(trades, ", max_rows '150'")} TIMESTAMP BY at;
     CREATE RELATION rates (op STRING, k STRING, r INT, at BIGINT)
       FROM {where.format(rates, ", key 'k'")} TIMESTAMP BY at OPERATION BY op;
     CREATE QUERY priced INTO MEMORY () AS SELECT ISTREAM(s.n, r) FROM s [NOW], rates WHERE s.k = rates.k;
@@ -107,3 +112,35 @@ def test_broker_gone_for_a_while_and_a_restart_from_the_checkpoint(spark: Any, b
     run.stop()
     expected = Counter((end, k, *sums) for (end, k), sums in per_minute(961).items())
     assert sums(broker, sink) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_driver_killed_between_and_within_batches(broker: Any, tmp_path: Path) -> None:
+    """The whole process group dies at random moments, three times; every result is there once."""
+    source, sink = topic(broker, 2), topic(broker)
+    seconds, draw = 3000, random.Random(time.time_ns())
+    send(broker, source, records(0, seconds, 2))
+    path = tmp_path / "script.cql"
+    path.write_text(script(broker, source, sink, ", max_rows '50', ending 'latest'"))
+    command = [sys.executable, "-m", "penstock", "run", str(path), "--checkpoint", str(tmp_path / "checkpoint")]
+    kills = 0
+    while True:
+        with (tmp_path / "log").open("ab") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        before = len(received(broker, sink))
+        while kills < 3 and process.poll() is None:
+            if len(received(broker, sink)) > before:
+                time.sleep(draw.uniform(0, 2))
+                os.killpg(process.pid, signal.SIGKILL)
+                kills += 1
+                break
+            time.sleep(0.05)
+        if process.wait(600) != -signal.SIGKILL:
+            break
+    assert process.returncode == 0, (tmp_path / "log").read_text()[-2000:]
+    assert kills == 3
+    until_end = (seconds - 1) // 60 * 60
+    assert sums(broker, sink) == Counter((end, k, *s) for (end, k), s in per_minute(until_end + 1).items())
