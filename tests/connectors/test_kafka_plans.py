@@ -111,8 +111,9 @@ def test_secrets_are_fetched_when_a_client_is_made_and_shown_nowhere(tmp_path: A
         resolved(written, "source s")
     assert missing.value.code == "P0409" and "WORD" in missing.value.message
     with pytest.raises(ScriptErrors) as refused:
-        declared("format 'xml', kafka.sasl.password 'hunter2'")
-    assert "format cannot be" in str(refused.value) and "hunter2" not in str(refused.value)
+        declared("format 'json', kafka.sasl.password 'hunter2'")
+    said = str(refused.value)
+    assert "kafka.sasl.password is a secret" in said and "kafka.sasl.password_env" in said and "hunter2" not in said
 
 
 def test_a_broker_that_does_not_answer() -> None:

@@ -81,7 +81,7 @@ def test_bounded_run_with_bad_records_and_a_relation_of_updates(spark: Any, brok
     expected = [(i, 2 if i < 100 else 5) for i in range(0, 300, 3)] + [(i, 7) for i in range(1, 300, 3) if i >= 50]
     assert sorted(zip(found["n"].to_pylist(), found["r"].to_pylist(), strict=True)) == sorted(expected)
     progress = run.progress().sources["s"]
-    assert (progress.rows, progress.malformed, progress.late, progress.waiting) == (301, 1, 0, 0)
+    assert (progress.rows, progress.malformed, progress.late, progress.records_waiting) == (301, 1, 0, 0)
     (letter,) = DeadLetters(run.dead_letters).read("s")
     assert (letter.path, letter.line, letter.record) == (f"{trades}/1", 100, "{nope")
 
@@ -101,14 +101,14 @@ def test_broker_gone_for_a_while_and_a_restart_from_the_checkpoint(spark: Any, b
     time.sleep(5)
     broker.start()
     send(broker, source, records(400, 700, 2))
-    until(lambda: run.progress().sources["s"].rows == 700 and run.progress().sources["s"].waiting == 0)
+    until(lambda: run.progress().sources["s"].rows == 700 and run.progress().sources["s"].records_waiting == 0)
     assert not run.wait(0)
     run.stop()
     send(broker, source, records(700, 1000, 2))
     again = Session(spark)
     again.execute(text)
     run = again.start(checkpoint=checkpoint)
-    until(lambda: run.progress().sources["s"].rows == 1000 and run.progress().sources["s"].waiting == 0)
+    until(lambda: run.progress().sources["s"].rows == 1000 and run.progress().sources["s"].records_waiting == 0)
     run.stop()
     expected = Counter((end, k, *sums) for (end, k), sums in per_minute(961).items())
     assert sums(broker, sink) == expected

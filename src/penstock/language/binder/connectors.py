@@ -2,99 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from penstock.errors import nearest
 from penstock.language.binder.context import Context, Refused
+from penstock.language.binder.rules import ConnectorRule
+from penstock.language.binder.rules import anything as _any
+from penstock.language.binder.rules import boolean as _boolean
+from penstock.language.binder.rules import character as _character
+from penstock.language.binder.rules import one_of as _one_of
+from penstock.language.binder.rules import text as _text
+from penstock.language.binder.tables import DELTA_SINK, DELTA_SOURCE, POSTGRES_SINK, POSTGRES_SOURCE
+from penstock.language.binder.topics import KAFKA_SINK, KAFKA_SOURCE
 from penstock.language.statements import Connector
 from penstock.redaction import BLOT, is_secret, redacted_text
 
-Check = Callable[[str], str]
-
-
-def _text(value: str) -> str:
-    if not value:
-        raise ValueError("a text that is not empty")
-    return value
-
-
-def _any(value: str) -> str:
-    return value
-
-
-def _boolean(value: str) -> str:
-    if value.lower() not in ("true", "false"):
-        raise ValueError("'true' or 'false'")
-    return value.lower()
-
-
-def _one_of(*choices: str) -> Check:
-    def check(value: str) -> str:
-        if value.lower() not in choices:
-            raise ValueError(" or ".join(f"'{c}'" for c in choices))
-        return value.lower()
-
-    return check
-
-
-def _character(value: str) -> str:
-    value = {"\\t": "\t"}.get(value, value)
-    if len(value) != 1 or value in "\r\n" or ord(value) > 127:
-        raise ValueError("one ASCII character")
-    return value
-
-
-def _count(value: str) -> str:
-    if not value.isdecimal() or not value.isascii():
-        raise ValueError("a whole number")
-    return value
-
-
-def secrets(*keys: str) -> dict[str, Check]:
-    """The options of a connector's secrets: each in the script itself, in the environment, or in a file."""
-    return {name: _text for key in keys for name in (key, f"{key}_env", f"{key}_file")}
-
-
-@dataclass(frozen=True)
-class ConnectorRule:
-    """options: key -> check, which gives the normal form or raises ValueError with what a value looks like; required:
-    keys without which there is no connector; csv: keys that only csv files have; client: what the settings of the
-    connector's client begin with, where they can be given too."""
-
-    options: Mapping[str, Check]
-    required: tuple[str, ...] = ()
-    csv: frozenset[str] = frozenset()
-    client: str = ""
-
-
 _CSV = {"header": _boolean, "delimiter": _character, "quote": _character, "null": _any}
-
-_KAFKA = {
-    "bootstrap": _text,
-    "topic": _text,
-    "format": _one_of("json", "avro", "arrow", "raw"),
-    **secrets("schema"),
-    "patience": _count,
-}
-KAFKA_SOURCE = ConnectorRule(
-    {
-        **_KAFKA,
-        "wire": _one_of("none", "confluent"),
-        "starting": _text,
-        "ending": _text,
-        "max_rows": _count,
-        "on_data_loss": _one_of("fail", "earliest"),
-        "tombstones": _one_of("reject", "null"),
-        **dict.fromkeys(("key", "partition", "offset", "timestamp", "headers"), _text),
-    },
-    ("bootstrap", "topic", "format"),
-    client="kafka.",
-)
-KAFKA_SINK = ConnectorRule(
-    {**_KAFKA, "schema_id": _count, "key": _text, "headers": _text}, ("bootstrap", "topic", "format"), client="kafka."
-)
 
 SOURCES: Mapping[str, ConnectorRule] = {
     "FILES": ConnectorRule(
@@ -110,12 +34,16 @@ SOURCES: Mapping[str, ConnectorRule] = {
     ),
     "KAFKA": KAFKA_SOURCE,
     "MEMORY": ConnectorRule({}),
+    "DELTA": DELTA_SOURCE,
+    "POSTGRES": POSTGRES_SOURCE,
 }
 SINKS: Mapping[str, ConnectorRule] = {
     "FILES": ConnectorRule({"path": _text, "format": _one_of("csv", "json", "parquet")}, ("path",)),
     "KAFKA": KAFKA_SINK,
     "CONSOLE": ConnectorRule({}),
     "MEMORY": ConnectorRule({}),
+    "DELTA": DELTA_SINK,
+    "POSTGRES": POSTGRES_SINK,
 }
 _SUFFIXES = {
     ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet", ".arrow": "arrow",
@@ -143,6 +71,11 @@ def bind_connector(connector: Connector, is_source: bool, context: Context) -> t
             hint = nearest(key, rule.options) or f"{name} () takes none"
         elif key in options:
             message = f"option {key} stands twice"
+        elif client and is_secret(key):
+            message, hint = (
+                f"option {key} is a secret, and a run's files hold none",
+                f"{key}_env 'NAME' or {key}_file 'path'",
+            )
         elif client:
             options[key] = option.value
         else:
@@ -167,7 +100,7 @@ def _fill_format(
     name: str, rule: ConnectorRule, options: dict[str, str], connector: Connector, is_source: bool, context: Context
 ) -> None:
     """Say the format where the path does; refuse csv's options with other formats."""
-    if "path" not in rule.options:
+    if not {"format", "path"} <= rule.options.keys():
         return
     if "format" not in options:
         suffixes = PurePosixPath(options["path"]).suffixes
@@ -184,3 +117,13 @@ def _fill_format(
         context.attempt(lambda: context.fail("P0208", message, option.key.span))  # noqa: B023
     if foreign:
         raise Refused
+
+
+def options_fit(connector: Connector, is_timed: bool, context: Context) -> None:
+    """P0208 for an option of a source that says nothing of one with a timestamp, or of one without."""
+    rule = SOURCES[connector.name.text.upper()]
+    for option in connector.options:
+        if option.key.key in (rule.static if is_timed else rule.timed):
+            what = "a relation without TIMESTAMP BY" if is_timed else "a source with a timestamp"
+            message = f"option {option.key.text} is for {what}"
+            context.attempt(lambda: context.fail("P0208", message, option.key.span))  # noqa: B023

@@ -6,6 +6,7 @@ tables/             static relations, computed before the start, as Arrow files
 splits/             per source the splits known so far, in arrival order; only ever appended to
 rounds/             what each round reads, a file a task (`rounds.py`)
 state/              per stage and shard the state in files (`state_files.py`)
+kept/               what sources have read that cannot be read twice, a folder each; it goes once its rounds are over
 seen/               per round, source and task what an ingest task saw; the next round starts from it
 dead-letters/       records kept out
 """

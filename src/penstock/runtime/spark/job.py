@@ -262,7 +262,10 @@ class SparkRun:
             if self._query is None or self._committed():
                 self.close()
                 return True
-            if not self._query.isActive or (self._rounds is not None and self._rounds.failure is not None):
+            if self._rounds is not None and self._rounds.failure is not None:
+                self.stop()
+                raise self._rounds.failure
+            if not self._query.isActive:
                 error = self.error
                 self.close()
                 if error is not None:
@@ -348,6 +351,7 @@ class SparkRun:
         )
 
     def progress(self) -> RunProgress:
+        backlog = self._rounds.backlog() if self._rounds is not None else {}
         with self._lock:
             totals, heartbeats = self._totals, dict(self._heartbeats)
             found = RunProgress(batches=totals["batch"] + 1)
@@ -358,7 +362,8 @@ class SparkRun:
                 malformed = sum(counts["malformed"].values())
                 found.sources[name] = SourceCounts(
                     counts["rows"], counts["late"], malformed, needed, dict(counts["malformed"]),
-                    _known_to(source, self._source_heartbeats.get(name)), waiting.get(name),
+                    _known_to(source, self._source_heartbeats.get(name)), backlog.get(name, (0, 0))[1],
+                    waiting.get(name),
                 )  # fmt: skip
             for name, query in self._job.plan.queries.items():
                 reached = heartbeats.get(name)

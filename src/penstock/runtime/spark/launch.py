@@ -8,6 +8,7 @@ obstacle to the next start.
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 import tempfile
 import uuid
@@ -20,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.algebra import Algebra
+from penstock.algebra.hidden import hidden
 from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan, Source
@@ -28,13 +30,14 @@ from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
+from penstock.events import tell
 from penstock.physical.answers import answer_schema
-from penstock.physical.planner import plan_queries
-from penstock.physical.said_of_state import horizons
+from penstock.physical.planner import planned
+from penstock.physical.said_of_state import JobState, job_state
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import peers_of
 from penstock.redaction import redacted
-from penstock.runtime.reporting import Wanted
+from penstock.runtime.reporting import LOG, Wanted
 from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen
 from penstock.runtime.spark.frames import spark_schema, write_frame
 from penstock.runtime.spark.job import SparkRun, answers_only, assemble
@@ -97,7 +100,7 @@ def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkR
     folder = Folder(place / "penstock")
     _same_script(work, folder)
     for source in work.sources.values():
-        if source.connector in ("FILES", "KAFKA"):
+        if source.connector not in ("MEMORY", "DATAFRAME"):
             open_source(source).check()
     sinks = {query.name: open_sink(query) for query in work.queries}
     run = (folder.read_mark("run") if folder.has_job else None) or uuid.uuid4().hex
@@ -107,13 +110,18 @@ def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkR
     folder.write_mark("run", run)
     spark = work.spark()
     job = prepare(work, folder)
-    return SparkRun(spark, place, job, sinks, work.streaming, ephemeral, Wanted.of(work.settings, _horizons(work)))
+    return SparkRun(
+        spark, place, job, sinks, work.streaming, ephemeral, Wanted.of(work.settings, folder.read_mark("horizons"))
+    )
 
 
-def _horizons(work: Work) -> dict[str, float]:
-    """How long the states of `work` take to fill, to tell growth from that."""
-    statistics = known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"])
-    return horizons(work.queries, statistics, work.strategy)
+def _foresee(folder: Folder, state: JobState) -> None:
+    """Say of every query whose state has no bound that it has none; note how long the others take to fill."""
+    for query, bound in state.unbounded.items():
+        hint = f"; {bound.hint}" if bound.hint else ""
+        message = f"the state of {query} is unbounded: it keeps {bound.by}{hint}"
+        tell(LOG, logging.WARNING, "unbounded", message, query=query, by=bound.by)
+    folder.write_mark("horizons", dict(state.horizons))
 
 
 def answer_frame(work: Work, place: Path) -> DataFrame:
@@ -142,9 +150,10 @@ def prepare(work: Work, folder: Folder) -> Job:
     if folder.has_job:
         # How much a round reads may change between starts; what it means may not.
         job = folder.read_job()
-        job = replace(
-            job, intake=replace(job.intake, max_batch_bytes=pace.max_bytes, parallelism=parallelism, pace=pace)
-        )
+        # Secrets are not written down: the sources have them from the script again.
+        own = tuple(replace(s, options=work.sources[s.name].options) if hidden(s) else s for s in job.intake.sources)
+        intake = replace(job.intake, sources=own, max_batch_bytes=pace.max_bytes, parallelism=parallelism, pace=pace)
+        job = replace(job, intake=intake)
         folder.write_intake(job.intake)
         return job
     streaming = work.streaming
@@ -153,7 +162,8 @@ def prepare(work: Work, folder: Folder) -> Job:
     statistics = known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"])
     planning = work.strategy.planning(statistics)
     ready = [replace(q, root=optimize(_with_sources(q.root, spooled), planning=planning)) for q in work.queries]
-    plan = plan_queries(ready, statistics, work.strategy)
+    plan, nodes = planned(ready, statistics, work.strategy)
+    _foresee(folder, job_state(plan, nodes, statistics))
     statics, read = read_statics(plan, folder.dead_letters)
     for name, (rows, malformed) in read.items():
         folder.write_seen(STATICS, name, 0, Seen(rows=rows, malformed=malformed))

@@ -32,7 +32,7 @@ _KEPT = 4
 
 
 class Rounds:
-    """Plans the rounds of one run; lives in the driver."""
+    """Plans the rounds of one run; lives in the driver. failure: why no further round can be planned."""
 
     def __init__(self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
@@ -110,6 +110,10 @@ class Rounds:
                 self._advance()
             except PenstockError as error:
                 self.failure = error
+                return
+            except Exception as error:
+                message = f"no further input can be planned: {type(error).__name__}: {error}"
+                self.failure = PenstockError("P0601", message, cause=error)
                 return
 
     def _folder_of(self, number: int) -> Path:
