@@ -119,7 +119,7 @@ def test_broker_gone_for_a_while_and_a_restart_from_the_checkpoint(spark: Any, b
 def test_driver_killed_between_and_within_batches(broker: Any, tmp_path: Path) -> None:
     """The whole process group dies at random moments, three times; every result is there once."""
     source, sink = topic(broker, 2), topic(broker)
-    seconds, draw = 3000, random.Random(time.time_ns())
+    seconds, draw = 1500, random.Random(time.time_ns())
     send(broker, source, records(0, seconds, 2))
     path = tmp_path / "script.cql"
     path.write_text(script(broker, source, sink, ", max_rows '50', ending 'latest'"))
