@@ -76,7 +76,7 @@ WRITERS: dict[str, Write] = {
 }
 
 #: Connectors to servers have suites of their own, for they need one.
-SERVED = {"POSTGRES": "test_postgres.py"}
+SERVED = {"POSTGRES": "test_postgres.py", "KAFKA": "test_kafka_plans.py"}
 
 
 def test_every_source_and_format_is_in_this_suite() -> None:

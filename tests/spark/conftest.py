@@ -24,3 +24,16 @@ def spark() -> Iterator[Any]:
     session = start_spark("local[2,4]")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Any]:
+    from kafka_broker import Unavailable
+    from kafka_kit import Broker
+
+    try:
+        started = Broker()
+    except Unavailable as why:
+        pytest.skip(str(why))
+    with started:
+        yield started

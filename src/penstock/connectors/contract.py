@@ -8,9 +8,10 @@ A *sink* takes the finished batches of one query; writing the same batch twice l
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -51,10 +52,13 @@ class Rejected:
 @dataclass(frozen=True)
 class Parsed:
     """Some records of a split, in order. batch: the asked columns with their declared types, named by the declaration;
-    rejected: the records among them that did not parse."""
+    rejected: the records among them that did not parse; where: tells where a row of the batch stands, for dead letters,
+    where that is more than the split's path; positions: of a log, how far it is read with this (`LogConnector`)."""
 
     batch: pa.RecordBatch
     rejected: tuple[Rejected, ...] = ()
+    where: Callable[[int], tuple[str, int]] | None = None
+    positions: Mapping[str, int] | None = None
 
 
 class SourceConnector(ABC):
@@ -98,8 +102,36 @@ class SourceConnector(ABC):
         off in the middle gives what could be read and one `Rejected` for the rest."""
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """What a log has to read next. state: what to hand in next time, plain JSON; split: what the next round reads, None
+    for nothing; ended: whether all has been read that there will be; lag: records that wait to be read."""
+
+    state: dict[str, Any]
+    split: Split | None
+    ended: bool
+    lag: int
+
+
+class LogConnector(SourceConnector):
+    """A source that is no list of files but grows at its ends, such as a topic: rounds keep positions, not splits.
+
+    `discover` and `splits` serve those who read a bounded one whole. `read` says with the last `Parsed` how far it got.
+    """
+
+    @abstractmethod
+    def plan(
+        self, state: dict[str, Any] | None, positions: Mapping[str, int] | None, limit: int | None = None
+    ) -> Stretch:
+        """What to read next. state: of the stretch before, None at the start; positions: what `read` said of its split,
+        if it had one; limit: about how many bytes. Raises PenstockError P0411 to P0413."""
+
+
 class Sink(ABC):
-    """Writes the result of one query. `query.output_names` are the columns' names."""
+    """Writes the result of one query. `query.output_names` are the columns' names; run: names the run that writes, the
+    same after a restart from its checkpoint."""
+
+    run: str = ""
 
     def __init__(self, query: Query) -> None:
         self.query = query

@@ -71,8 +71,7 @@ def print_statement(statement: Statement) -> str:
         rows = ", ".join("(" + ", ".join(scalar_text(v) for v in row) + ")" for row in statement.rows)
         return f"INSERT INTO {_name(statement.name)} VALUES {rows}"
     if isinstance(statement, SetSetting):
-        parts = statement.name.text.split(".")  # Spark's own settings have dots
-        return f"SET {'.'.join(_name(replace(statement.name, text=p)) for p in parts)} = {_string(statement.value)}"
+        return f"SET {_dotted(statement.name)} = {_string(statement.value)}"
     if isinstance(statement, ExplainStatement):
         return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{print_tree(statement.query)}"
     if isinstance(statement, ShowStatement):
@@ -261,8 +260,13 @@ def _create_source(statement: CreateSource) -> str:
 
 
 def _connector(connector: Connector) -> str:
-    options = ", ".join(f"{_name(o.key)} {_string(o.value)}" for o in connector.options)
+    options = ", ".join(f"{_dotted(o.key)} {_string(o.value)}" for o in connector.options)
     return f"{_name(connector.name)} ({options})"
+
+
+def _dotted(name: Name) -> str:
+    """The name of a setting: those of Spark and of clients have dots."""
+    return ".".join(_name(replace(name, text=part)) for part in name.text.split("."))
 
 
 def _columns(names: tuple[Name, ...]) -> str:

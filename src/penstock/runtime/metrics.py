@@ -17,7 +17,7 @@ from penstock.runtime.stopwatch import PHASES
 class SourceMetrics:
     """rows, late, malformed: since the beginning of the run, over restarts too; rows_per_second: of the last batch;
     heartbeat: how far its time is known, in seconds (since 1970 for a TIMESTAMP); lag: how far that is behind the wall
-    clock, of a TIMESTAMP only; backlog: what has been found and not read yet."""
+    clock, of a TIMESTAMP only; backlog: what has been found and not read yet, of a topic its records."""
 
     rows: int = 0
     rows_per_second: float = 0.0
@@ -27,6 +27,7 @@ class SourceMetrics:
     lag: float | None = None
     backlog_splits: int = 0
     backlog_bytes: int = 0
+    backlog_records: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("penstock_source_lag_seconds", False, _S, "sources.lag", "Its heartbeat behind the wall clock."),
     Metric("penstock_source_backlog_splits", False, _S, "sources.backlog_splits", "Pieces found and not read yet."),
     Metric("penstock_source_backlog_bytes", False, _S, "sources.backlog_bytes", "Their bytes, as stored."),
+    Metric("penstock_source_backlog_records", False, _S, "sources.backlog_records", "Of a topic, its records."),
     Metric("penstock_query_rows_total", True, _Q, "queries.rows", "Rows of results written."),
     Metric("penstock_query_rows_per_second", False, _Q, "queries.rows_per_second", "Rows of results a second."),
     Metric("penstock_query_heartbeat_seconds", False, _Q, "queries.heartbeat", "How far the answer is final."),

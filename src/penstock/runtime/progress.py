@@ -10,7 +10,8 @@ class SourceCounts:
     """rows: records read, whatever became of them; late, malformed: kept out of the queries; needed_slack: the ORDER
     WITHIN that would have kept the late ones, as people write it, None when none came late; reasons: malformed records
     by what was wrong; heartbeat: how far its time is known, as people read it, `ended` at its end, empty for a static
-    relation and before anything came; waiting: bytes that have been found and not read yet."""
+    relation and before anything came; waiting: bytes that have been found and not read yet; records_waiting: records of
+    a topic that are not read yet, None for other sources."""
 
     rows: int = 0
     late: int = 0
@@ -19,6 +20,7 @@ class SourceCounts:
     reasons: dict[str, int] = field(default_factory=dict)
     heartbeat: str = ""
     waiting: int = 0
+    records_waiting: int | None = None
 
 
 @dataclass

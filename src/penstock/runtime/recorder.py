@@ -30,7 +30,7 @@ Backlog = tuple[int, int]
 @dataclass(frozen=True)
 class Totals:
     """What is counted since the beginning. sources: name -> (rows, late, malformed); queries: name -> rows; heartbeats
-    in ticks; backlog by source."""
+    in ticks; backlog by source, waiting the records of topics."""
 
     batches: int = 0
     sources: Mapping[str, tuple[int, int, int]] | None = None
@@ -39,6 +39,7 @@ class Totals:
     query_heartbeats: Mapping[str, int] | None = None
     backlog: Mapping[str, Backlog] | None = None
     batch_bytes: int = 0
+    waiting: Mapping[str, int] | None = None
 
 
 class Recorder:
@@ -118,7 +119,8 @@ class Recorder:
         known = (totals.source_heartbeats or {}).get(name)
         heartbeat, lag = _told(known, source.domain, now)
         splits, nbytes = (totals.backlog or {}).get(name, (0, 0))
-        return SourceMetrics(rows, self._rates[0].get(name, 0.0), late, malformed, heartbeat, lag, splits, nbytes)
+        rate, waiting = self._rates[0].get(name, 0.0), (totals.waiting or {}).get(name, 0)
+        return SourceMetrics(rows, rate, late, malformed, heartbeat, lag, splits, nbytes, waiting)
 
     def _query(self, name: str, totals: Totals, operators: tuple[OperatorMetrics, ...], now: float) -> QueryMetrics:
         own = [o for o in operators if name in o.queries]

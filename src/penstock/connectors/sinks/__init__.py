@@ -14,6 +14,7 @@ SINKS: dict[str, str] = {
     "MEMORY": "sinks.memory:MemorySink",
     "DELTA": "sinks.delta:DeltaSink",
     "POSTGRES": "sinks.postgres:PostgresSink",
+    "KAFKA": "sinks.kafka:KafkaSink",
 }
 
 

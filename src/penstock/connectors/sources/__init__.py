@@ -16,6 +16,7 @@ SOURCES: dict[str, str] = {
     "DATAFRAME": "sources.memory:SpooledSource",
     "DELTA": "sources.delta:DeltaSource",
     "POSTGRES": "sources.postgres:PostgresSource",
+    "KAFKA": "sources.kafka:KafkaSource",
 }
 
 

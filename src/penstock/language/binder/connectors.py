@@ -14,6 +14,7 @@ from penstock.language.binder.rules import character as _character
 from penstock.language.binder.rules import one_of as _one_of
 from penstock.language.binder.rules import text as _text
 from penstock.language.binder.tables import DELTA_SINK, DELTA_SOURCE, POSTGRES_SINK, POSTGRES_SOURCE
+from penstock.language.binder.topics import KAFKA_SINK, KAFKA_SOURCE
 from penstock.language.statements import Connector
 from penstock.redaction import BLOT, is_secret, redacted_text
 
@@ -31,12 +32,14 @@ SOURCES: Mapping[str, ConnectorRule] = {
         ("path",),
         frozenset(_CSV),
     ),
+    "KAFKA": KAFKA_SOURCE,
     "MEMORY": ConnectorRule({}),
     "DELTA": DELTA_SOURCE,
     "POSTGRES": POSTGRES_SOURCE,
 }
 SINKS: Mapping[str, ConnectorRule] = {
     "FILES": ConnectorRule({"path": _text, "format": _one_of("csv", "json", "parquet")}, ("path",)),
+    "KAFKA": KAFKA_SINK,
     "CONSOLE": ConnectorRule({}),
     "MEMORY": ConnectorRule({}),
     "DELTA": DELTA_SINK,
@@ -62,11 +65,19 @@ def bind_connector(connector: Connector, is_source: bool, context: Context) -> t
     refused = False
     for option in connector.options:
         key, message, hint, span = option.key.key, "", None, option.key.span
-        if key not in rule.options:
+        client = bool(rule.client) and key.startswith(rule.client)
+        if key not in rule.options and not client:
             message = f"{name} has no option {option.key.text}"
             hint = nearest(key, rule.options) or f"{name} () takes none"
         elif key in options:
             message = f"option {key} stands twice"
+        elif client and is_secret(key):
+            message, hint = (
+                f"option {key} is a secret, and a run's files hold none",
+                f"{key}_env 'NAME' or {key}_file 'path'",
+            )
+        elif client:
+            options[key] = option.value
         else:
             try:
                 options[key] = rule.options[key](option.value)
@@ -89,7 +100,7 @@ def _fill_format(
     name: str, rule: ConnectorRule, options: dict[str, str], connector: Connector, is_source: bool, context: Context
 ) -> None:
     """Say the format where the path does; refuse csv's options with other formats."""
-    if "format" not in rule.options:
+    if not {"format", "path"} <= rule.options.keys():
         return
     if "format" not in options:
         suffixes = PurePosixPath(options["path"]).suffixes

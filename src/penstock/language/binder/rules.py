@@ -49,10 +49,12 @@ def secrets(*keys: str) -> dict[str, Check]:
 class ConnectorRule:
     """options: key -> check, which gives the normal form or raises ValueError with what a value looks like; required:
     keys without which there is no connector; csv: keys that only csv files have; timed: keys for sources with a
-    timestamp only; static: keys for relations without one only."""
+    timestamp only; static: keys for relations without one only; client: what the settings of the connector's client
+    begin with, where they can be given too."""
 
     options: Mapping[str, Check]
     required: tuple[str, ...] = ()
     csv: frozenset[str] = frozenset()
     timed: frozenset[str] = frozenset()
     static: frozenset[str] = frozenset()
+    client: str = ""

@@ -177,7 +177,11 @@ class CqlParser(QueryGrammar):
         return Connector(name, tuple(options), self._since(start))
 
     def _option(self) -> Option:
+        start = self._here()
         key = self._name("an option such as path 'data.csv'")
+        while self._match(TokenType.DOT):  # a client's own settings: kafka.security.protocol
+            part = self._name("the rest of an option's name")
+            key = replace(key, text=f"{key.text}.{part.text}", span=self._since(start))
         self._match(TokenType.EQ)
         if not self._match_set((TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE)):
             self._fail(f"a value for {key.text} in quotes")

@@ -2,8 +2,9 @@
 
 The offset of a round names, per source, how many splits are done and the largest timestamp seen before the round, what
 the wall clock said when it was planned (SYSTEM TIME, IDLE TIMEOUT) and what sources knew of their own time, so a replay
-after a crash reads the same splits with the same knowledge. The source that is behind in event time is read first, so
-that nothing piles up waiting for it (DESIGN 3).
+after a crash reads the same splits with the same knowledge. Of a log it holds the split itself and the positions to go
+on from, which the tasks of the round tell. The source that is behind in event time is read first, so that nothing piles
+up waiting for it (DESIGN 3).
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from penstock.algebra.scans import Source
-from penstock.connectors.contract import SourceConnector, Split
+from penstock.connectors.contract import LogConnector, SourceConnector, Split, Stretch
 from penstock.connectors.sources import open_source
 from penstock.physical.progress import SourceProgress
 from penstock.physical.wallclock import WallClock, advance, begin, uses_wall_clock, wall_clock
-from penstock.runtime.spark.folder import Folder, Intake, chunks_of, round_name
+from penstock.runtime.spark.folder import Folder, Intake, Seen, chunks_of, round_name
 from penstock.runtime.spark.pace import Pace
 from penstock.types import BEGIN
 
@@ -66,6 +67,10 @@ class _Known:
         """Whether every split tells its timestamps, so that tasks can read them side by side."""
         return not self.source.loses_rows and all(s.high is not None or s.rows == 0 for s in self.splits)
 
+    @property
+    def log(self) -> LogConnector | None:
+        return self.connector if isinstance(self.connector, LogConnector) else None
+
 
 class Feed:
     """Plans the rounds of one job; lives on the driver's side."""
@@ -76,6 +81,8 @@ class Feed:
         self._known = {source.name: _Known(source, open_source(source)) for source in intake.sources}
         self._clock = clock
         self._look_again = 0.0
+        #: Of each log, how many records waited when it was last looked at.
+        self.waiting: dict[str, int] = {}
         self._delivered: deque[Offset] = deque()
         self._forgotten: dict[str, int] = {}
         for name, known in self._known.items():
@@ -99,11 +106,12 @@ class Feed:
         """The offset after the next round; `start` itself when there is nothing to do. seconds: what the round of
         `start` took, where that is known."""
         self._forget(start)
-        self._discover(start)
-        high = self._highs(start)
+        seen = self._folder.read_seen(round_name(start["round"]))
         limit = self._next_limit(start, seconds)
-        done = self._choose(start["done"], high, limit)
-        ended = self._ended(done)
+        stretches = self._discover(start, seen, limit)
+        high = self._highs(start, seen)
+        done = self._choose(start["done"], high, limit, stretches)
+        ended = self._ended(start, done, stretches)
         told = self._told(start, done)
         quiet = done == start["done"] and ended == start["ended"] and start["round"] > 0
         quiet = quiet and told == start.get("told", {})
@@ -111,7 +119,11 @@ class Feed:
         if quiet and (wall is None or not self._worth_a_round(start, wall)):
             return start
         after: Offset = {"round": start["round"] + 1, "done": done, "high": high, "ended": ended, "limit": limit}
-        after["read"] = sum(self._bytes(name, start["done"].get(name, 0), done[name]) for name in self._known)
+        taken = {n: s.split.bytes for n, s in stretches.items() if s.split and done[n] > start["done"].get(n, 0)}
+        after["read"] = sum(taken.values())
+        after["read"] += sum(self._bytes(name, start["done"].get(name, 0), done[name]) for name in self._known)
+        if logs := self._logs(start, done, stretches):
+            after["logs"] = logs
         if told:
             after["told"] = told
         if wall is not None:
@@ -179,7 +191,10 @@ class Feed:
         told = end.get("told", {})
         beats = tuple(sorted((told | {n: max(b, told.get(n, BEGIN)) for n, b in wall.beats.items()}).items()))
         for name, known in self._known.items():
-            todo = known.splits[start["done"].get(name, 0) : end["done"][name]]
+            first = start["done"].get(name, 0)
+            todo = known.splits[first : end["done"][name]]
+            if known.log is not None:
+                todo = [Split(**end["logs"][name]["split"])] if end["done"][name] > first else []
             high = end["high"][name]
             for run in chunks_of(todo, self._intake.parallelism if known.statistics else 1) if todo else ():
                 now = wall.now if known.source.system_time else None
@@ -194,15 +209,40 @@ class Feed:
         # The first task tells what has ended and what the clock says; a task of its own would wait for a free core.
         return [replace(found[0], ended=ended, beats=beats), *found[1:]]
 
-    def _discover(self, start: Offset) -> None:
-        """Look for new files. Of a watched source no further ones are opened while many wait already: what is not
-        known yet is found at a later look."""
+    def _discover(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
+        """Look for what is new: splits of files are noted, what logs have to read is given."""
         first = start["round"] == 0
-        if not first and time.monotonic() < self._look_again:
-            return
-        self._look_again = time.monotonic() + _LOOK_EVERY
+        looking = first or time.monotonic() >= self._look_again
+        if looking:
+            self._look_again = time.monotonic() + _LOOK_EVERY
+            self._discover_files(start, first)
+        return self._stretches(start, seen, limit, looking)
+
+    def _stretches(self, start: Offset, seen: Mapping[str, Seen], limit: int, looking: bool) -> dict[str, Stretch]:
+        found: dict[str, Stretch] = {}
         for name, known in self._known.items():
-            if known.connector.bounded and not (first and not known.splits):
+            before = start.get("logs", {}).get(name, {"state": None, "split": None})
+            if known.log is None or not (looking or before["split"]) or name in start["ended"]:
+                continue
+            read = seen.get(name, Seen()).positions if before["split"] else None
+            found[name] = known.log.plan(before["state"], read, limit)
+            self.waiting[name] = found[name].lag
+        return found
+
+    def _logs(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> dict[str, Any]:
+        """Of each log where it stands, and its split of the round."""
+        found: dict[str, Any] = dict(start.get("logs", {}))
+        for name, stretch in stretches.items():
+            taken = stretch.split is not None and done[name] > start["done"].get(name, 0)
+            split = asdict(stretch.split) if taken and stretch.split is not None else None
+            found[name] = {"state": stretch.state, "split": split}
+        return found
+
+    def _discover_files(self, start: Offset, first: bool) -> None:
+        """Of a watched source no further files are opened while many wait already: what is not known yet is found at a
+        later look."""
+        for name, known in self._known.items():
+            if known.log is not None or (known.connector.bounded and not (first and not known.splits)):
                 continue
             waiting = len(known.splits) - start["done"].get(name, 0)
             if waiting >= MOST_WAITING:
@@ -227,19 +267,22 @@ class Feed:
                 known.connector.forget(sorted(read - {s.path for s in known.splits[done.get(name, 0) :]}))
                 self._forgotten[name] = done.get(name, 0)
 
-    def _highs(self, start: Offset) -> dict[str, int | None]:
-        """The largest timestamps seen up to and with the round of `start`."""
-        seen = self._folder.read_seen(round_name(start["round"]))
+    def _highs(self, start: Offset, seen: Mapping[str, Seen]) -> dict[str, int | None]:
+        """The largest timestamps seen up to and with the round of `start`, whose tasks have `seen` so much."""
         highs = dict(start["high"])
         for name, found in seen.items():
             if name in highs and found.high is not None:
                 highs[name] = max(found.high, highs[name] if highs[name] is not None else BEGIN)
         return highs
 
-    def _choose(self, done: Mapping[str, int], high: Mapping[str, int | None], limit: int) -> dict[str, int]:
+    def _choose(
+        self, done: Mapping[str, int], high: Mapping[str, int | None], limit: int, stretches: Mapping[str, Stretch]
+    ) -> dict[str, int]:
         """How many splits of each source are done after the round: the one behind in time is read first. `limit` bytes
         are read at the most, and max_batch_rows as far as splits tell their rows; one split always is."""
         chosen = {name: done.get(name, 0) for name in self._known}
+        todo = {name: known.splits[chosen[name] :] for name, known in self._known.items()}
+        todo |= {name: [s.split] for name, s in stretches.items() if s.split is not None}
         # What is stamped as it comes is read as it comes, whatever time it is elsewhere.
         frontier = {
             name: BEGIN if high.get(name) is None or known.source.system_time else int(high[name] or 0)
@@ -247,11 +290,11 @@ class Feed:
         }
         budget, rows = limit, self._pace.max_rows or math.inf
         while True:
-            open_ = [n for n, k in self._known.items() if chosen[n] < len(k.splits)]
+            open_ = [n for n, splits in todo.items() if chosen[n] - done.get(n, 0) < len(splits)]
             if not open_:
                 return chosen
             name = min(open_, key=lambda n: (frontier[n], n))
-            split = self._known[name].splits[chosen[name]]
+            split = todo[name][chosen[name] - done.get(name, 0)]
             # A split that does not tell its rows may have as many as are allowed.
             counted = split.rows if split.rows is not None else self._pace.max_rows
             if budget < limit and (split.bytes > budget or counted > rows):
@@ -264,7 +307,9 @@ class Feed:
             if budget <= 0 or rows <= 0:
                 return chosen
 
-    def _ended(self, done: Mapping[str, int]) -> list[str]:
-        own = {n for n, k in self._known.items() if k.connector.bounded and done[n] >= len(k.splits)}
+    def _ended(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> list[str]:
+        files = {n: k for n, k in self._known.items() if k.log is None}
+        own = {n for n, k in files.items() if k.connector.bounded and done[n] >= len(k.splits)}
+        own |= {n for n, s in stretches.items() if s.ended} | (set(start["ended"]) - files.keys())
         # DataFrame sources end when the driver says that it has read all there is.
         return sorted(own | (self._intake.spark_sources if self._folder.read_mark("end") else frozenset()))

@@ -73,13 +73,15 @@ class Job:
 
 @dataclass
 class Seen:
-    """What one task saw of a source in one round. lag: the slack that would have kept its late elements, in ticks."""
+    """What one task saw of a source in one round. lag: the slack that would have kept its late elements, in ticks;
+    positions: of a log, how far it is read."""
 
     high: int | None = None
     rows: int = 0
     late: int = 0
     lag: int = 0
     malformed: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Seen) -> None:
         highs = [h for h in (self.high, other.high) if h is not None]
@@ -87,6 +89,7 @@ class Seen:
         self.rows += other.rows
         self.late += other.late
         self.lag = max(self.lag, other.lag)
+        self.positions |= other.positions
         for reason, count in other.malformed.items():
             self.malformed[reason] = self.malformed.get(reason, 0) + count
 

@@ -55,12 +55,13 @@ class Ingest:
         for rejected in parsed.rejected:
             self._reject(DeadLetter.of(rejected), rejected)
         self.seen.rows += len(parsed.rejected) + parsed.batch.num_rows
+        self.seen.positions |= parsed.positions or {}
         if not parsed.batch.num_rows:
             return
         stamped = stamp(self._source, parsed.batch, self.columns, self._executor.columns, self.progress, self._now)
         self.progress = self.progress.merge(stamped.progress)
         self.seen.high = self.progress.high
-        self._set_apart(stamped, parsed.batch, place)
+        self._set_apart(stamped, parsed, place)
         self._post(self._executor.run(stamped.elements))
 
     def packets(self) -> Iterator[Packet]:
@@ -77,16 +78,20 @@ class Ingest:
                     for shard, part in cut(elements, result.edges[port], self._job.shards, self._task):
                         self._outbox.setdefault((shard, port), []).append(part)
 
-    def _set_apart(self, stamped: Stamped, batch: pa.RecordBatch, place: str) -> None:
+    def _set_apart(self, stamped: Stamped, parsed: Parsed, split: str) -> None:
+        batch = parsed.batch
         for position, reason in zip(stamped.unusable.tolist(), stamped.reasons, strict=True):
+            place, line = parsed.where(position) if parsed.where else (split, None)
             record = str(batch.slice(position, 1).to_pylist()[0])[:1000]
-            self._reject(DeadLetter(place, None, record, reason), Rejected(place, None, record, reason))
+            self._reject(DeadLetter(place, line, record, reason), Rejected(place, line, record, reason))
         if len(stamped.late):
             self.seen.late += len(stamped.late)
             self.seen.lag = max(self.seen.lag, int(stamped.lag.max()))
-            rows = batch.take(pa.array(stamped.late[: _MOST_LETTERS - len(self.letters)])).to_pylist()
-            for row, lag in zip(rows, stamped.lag.tolist(), strict=False):
-                self.letters.append(DeadLetter(place, None, str(row)[:1000], f"late by {lag} ticks"))
+            late = stamped.late[: _MOST_LETTERS - len(self.letters)]
+            rows = batch.take(pa.array(late)).to_pylist()
+            for position, row, lag in zip(late.tolist(), rows, stamped.lag.tolist(), strict=False):
+                place, line = parsed.where(position) if parsed.where else (split, None)
+                self.letters.append(DeadLetter(place, line, str(row)[:1000], f"late by {lag} ticks"))
 
     def _reject(self, letter: DeadLetter, rejected: Rejected) -> None:
         if self._source.on_error is OnError.FAIL:

@@ -332,13 +332,14 @@ class SparkRun:
 
     def _counted(self) -> Totals:
         backlog = self._rounds.backlog() if self._rounds is not None else {}
+        waiting = self._rounds.waiting if self._rounds is not None else {}
         with self._lock:
             counts = self._totals["sources"].items()
             sources = {n: (c["rows"], c["late"], sum(c["malformed"].values())) for n, c in counts}
             limit = self._rounds.limit if self._rounds is not None else self._job.intake.max_batch_bytes
             return Totals(
                 self._totals["batch"] + 1, sources, dict(self._totals["queries"]), dict(self._source_heartbeats),
-                dict(self._heartbeats), backlog, limit,
+                dict(self._heartbeats), backlog, limit, waiting,
             )  # fmt: skip
 
     def _tell(self, event: str, message: str) -> None:
@@ -355,6 +356,7 @@ class SparkRun:
         with self._lock:
             totals, heartbeats = self._totals, dict(self._heartbeats)
             found = RunProgress(batches=totals["batch"] + 1)
+            waiting = self._rounds.waiting if self._rounds is not None else {}
             for name, source in _all_sources(self._job).items():
                 counts = totals["sources"].get(name, {"rows": 0, "late": 0, "lag": 0, "malformed": {}})
                 needed = source.domain.show_length(counts["lag"]) if counts["late"] and source.domain else None
@@ -362,6 +364,7 @@ class SparkRun:
                 found.sources[name] = SourceCounts(
                     counts["rows"], counts["late"], malformed, needed, dict(counts["malformed"]),
                     _known_to(source, self._source_heartbeats.get(name)), backlog.get(name, (0, 0))[1],
+                    waiting.get(name),
                 )  # fmt: skip
             for name, query in self._job.plan.queries.items():
                 reached = heartbeats.get(name)

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import shutil
 import tempfile
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,8 +103,11 @@ def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkR
         if source.connector not in ("MEMORY", "DATAFRAME"):
             open_source(source).check()
     sinks = {query.name: open_sink(query) for query in work.queries}
+    run = (folder.read_mark("run") if folder.has_job else None) or uuid.uuid4().hex
     for sink in sinks.values():
+        sink.run = run
         sink.open(folder.has_job, overwrite)
+    folder.write_mark("run", run)
     spark = work.spark()
     job = prepare(work, folder)
     return SparkRun(

@@ -44,6 +44,7 @@ class Rounds:
         self._took: float | None = None
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        #: Why no more rounds are planned, when something failed while nothing was outstanding.
         self.failure: PenstockError | None = None
         self.place = folder.root / "rounds"
         self.place.mkdir(parents=True, exist_ok=True)
@@ -66,6 +67,11 @@ class Rounds:
                 self._folder.write_mark("delivered", number)
         self._advance()
         shutil.rmtree(self._folder_of(number - _KEPT), ignore_errors=True)
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """Of each topic how many records waited when it was last looked at."""
+        return dict(self._feed.waiting)
 
     def began(self, number: int) -> float | None:
         """When round `number` was given to Spark, by the clock; None when that was another process."""

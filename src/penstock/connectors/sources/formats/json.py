@@ -54,7 +54,11 @@ class JsonFormat(FileFormat):
         for block in blocks(split.path, end_of_lines):
             if keys is None:
                 keys = self._keys(split.path, block)
-            yield self._fast(block, keys) or self._repair(split.path, block, keys)
+            yield self.parse(split.path, block, keys)
+
+    def parse(self, path: str, block: Block, keys: Keys) -> Chunk:
+        """The records of some lines that stand in `path`."""
+        return self._fast(block, keys) or self._repair(path, block, keys)
 
     def _keys(self, path: str, block: Block) -> Keys:
         """Raises Unfit when the first objects have none of the declared columns, or not the timestamp."""

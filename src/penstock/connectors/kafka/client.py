@@ -1,0 +1,110 @@
+"""Settings of the Kafka client, its secrets, and what it says when something fails.
+
+Contract: options `kafka.<name>` go to the client as `<name>` (librdkafka's names). `kafka.<name>_env` and
+`kafka.<name>_file` say where a value lies; it is fetched when a client is made, by the process that makes it, so that
+neither plans nor checkpoints hold it. What the client says is shown without the secrets in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.options import Options
+from penstock.connectors.secrets import FORMS, is_secret, secret
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+PREFIX = "kafka."
+#: What Penstock sets itself: rounds know the offsets, and sinks their transactions.
+_OURS = frozenset({
+    "bootstrap.servers", "metadata.broker.list", "group.id", "group.instance.id", "client.id", "auto.offset.reset",
+    "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof", "transactional.id", "enable.idempotence",
+    "error_cb", "stats_cb", "log_cb", "oauth_cb",
+})  # fmt: skip
+#: Seconds that a first answer of a broker may take.
+PATIENCE = 10.0
+
+
+def settings(options: Options) -> dict[str, str]:
+    """The client's settings as they were written, secrets not fetched. Raises PenstockError P0208."""
+    given = {k.removeprefix(PREFIX): v for k, v in options.pairs if k.startswith(PREFIX)}
+    for key in given:
+        if _plain_key(key) in _OURS:
+            raise PenstockError("P0208", f"{options.owner}: {PREFIX}{key} is set by Penstock")
+    return {"bootstrap.servers": options.needed("bootstrap"), "log_level": "0", **given}
+
+
+def resolved(written: Mapping[str, str], owner: str) -> dict[str, Any]:
+    """Settings with their secrets fetched. Raises PenstockError P0409 for one that leads nowhere."""
+    options = Options(owner, tuple(written.items()))
+    return {key: secret(options, key) for key in map(_plain_key, written)}
+
+
+def _plain_key(key: str) -> str:
+    """The setting that an option is about, whichever way it tells the value."""
+    return next((key.removesuffix(form) for form in FORMS if key.endswith(form)), key)
+
+
+def library() -> Any:
+    """The client library. Raises PenstockError P0411 where it is not installed."""
+    try:
+        import confluent_kafka
+    except ImportError:
+        hint = "install penstock[kafka]"
+        raise PenstockError("P0411", "KAFKA needs the package confluent-kafka", hint=hint) from None
+    return confluent_kafka
+
+
+def make(kind: str, config: Mapping[str, Any], owner: str) -> Any:
+    """A Consumer, Producer or AdminClient. Raises PenstockError P0208 for settings that it does not know."""
+    module = library()
+    if kind == "AdminClient":
+        import confluent_kafka.admin as module
+    # Without this callback the library writes failures of a connection to standard error.
+    given: dict[str, Any] = {**config, "error_cb": _silent}
+    try:
+        return getattr(module, kind)(given)
+    except (library().KafkaException, ValueError, TypeError) as error:
+        said = _redacted(_said(error), config)
+        raise PenstockError("P0208", f"{owner}: the Kafka client refuses its settings: {said}") from None
+
+
+def unreachable(owner: str, bootstrap: str, error: object) -> PenstockError:
+    """The error that a broker which does not answer is."""
+    hint = "start the broker, or correct bootstrap and the kafka.* options; a run with --checkpoint can be resumed"
+    return PenstockError("P0411", f"{owner}: no answer from Kafka at {bootstrap}: {_said(error)}", hint=hint)
+
+
+def refused(error: KafkaError) -> bool:
+    """Whether waiting does not help: the broker answered, and it was no."""
+    names = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED",
+             "CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+             "_SSL", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "_FENCED",
+             "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "MSG_SIZE_TOO_LARGE", "_UNSUPPORTED_FEATURE")  # fmt: skip
+    return error.name() in names
+
+
+def as_kafka_error(error: BaseException) -> KafkaError:
+    """The library's account of an exception it raised."""
+    found: KafkaError = error.args[0]
+    return found
+
+
+def _said(error: object) -> str:
+    found = error.args[0] if isinstance(error, BaseException) and error.args else error
+    text = found.str() if hasattr(found, "str") else str(found)
+    return " ".join(text.split())[:200]
+
+
+def _redacted(text: str, config: Mapping[str, Any]) -> str:
+    for key, value in config.items():
+        if is_secret(key) and value:
+            text = text.replace(str(value), "***")
+    return text
+
+
+def _silent(_error: object) -> None:
+    """The failure of a connection, which the call that waits for it tells."""

@@ -1,0 +1,266 @@
+"""Values of records as rows of the declared columns: json, avro, arrow, raw.
+
+Contract: a decoder never raises for what a value contains; a record that does not fit is rejected alone. json is parsed
+by Arrow, as files of json lines are, but its keys are spelled as the columns are declared: what the first records of a
+round look like must not matter. A value in arrow is a whole IPC stream of any number of rows. Avro records are decoded
+one by one by fastavro.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.algebra.scans import Source
+from penstock.connectors.options import Options
+from penstock.connectors.secrets import secret
+from penstock.connectors.sources.formats import casts, cells
+from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line
+from penstock.connectors.sources.formats.json import JsonFormat
+from penstock.connectors.sources.formats.lines import BLOCK_BYTES, Block
+from penstock.errors import PenstockError
+from penstock.types import Field, Schema, type_name
+
+FORMATS = ("json", "avro", "arrow", "raw")
+#: What stands before a record in Confluent's wire format: a zero and the four bytes of the schema's number.
+WIRE_BYTES = 5
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass
+class Decoded:
+    """columns: one array per value column; origin: of each row the record that it stands in, ascending; reasons: record
+    -> why it, or a row of it, is rejected."""
+
+    columns: list[pa.Array]
+    origin: Int64s
+    reasons: dict[int, str] = field(default_factory=dict)
+
+
+class Decoder(ABC):
+    """columns: the declared columns that values hold."""
+
+    def __init__(self, owner: str, columns: tuple[Field, ...], options: Options) -> None:
+        self.owner = owner
+        self.columns = columns
+        self.options = options
+
+    def check(self) -> None:  # noqa: B027 - most formats have nothing to look at before the start
+        """Raises PenstockError P0402 or P0411 for a declaration that no value can fit."""
+
+    @abstractmethod
+    def decode(self, values: pa.Array) -> Decoded:
+        """`values`: bytes, none of them NULL."""
+
+
+class JsonDecoder(Decoder):
+    def decode(self, values: pa.Array) -> Decoded:
+        blank = pc.match_substring_regex(values, r"^\s*$").to_numpy(zero_copy_only=False)
+        reasons = {int(i): "broken JSON: the value is empty" for i in np.flatnonzero(blank)}
+        origin = np.flatnonzero(~blank)
+        lines = values.take(pa.array(origin)) if reasons else values
+        if pc.any(pc.match_substring_regex(lines, r"[\r\n]")).as_py():
+            # Here a record is a line: what a value holds between its tokens is blank anyway.
+            lines = pc.replace_substring_regex(lines, r"[\r\n]", " ")
+        keys = {position: column.name for position, column in enumerate(self.columns)}
+        parts: list[list[pa.Array]] = []
+        kept = np.ones(len(origin), dtype=bool)
+        for start, block in _blocks(lines):
+            chunk = self._format.parse("", block, keys)
+            parts.append([chunk.columns[position] for position in keys])
+            for rejected in chunk.rejected:
+                row = start + (rejected.line or 1) - 1
+                kept[row] = False
+                reasons[int(origin[row])] = rejected.reason
+        columns = [
+            pa.concat_arrays([pa.array([], column.type), *(part[i] for part in parts)])
+            for i, column in enumerate(self.columns)
+        ]
+        return Decoded(columns, origin[kept], reasons)
+
+    @cached_property
+    def _format(self) -> JsonFormat:
+        return JsonFormat(Source(self.owner, True, Schema(self.columns), "KAFKA"), TextOptions())
+
+
+def _blocks(lines: pa.Array) -> Iterator[tuple[int, Block]]:
+    """`lines` in blocks, with the number of each block's first line."""
+    ends = np.cumsum(pc.add(pc.binary_length(lines), 1).to_numpy(zero_copy_only=False))
+    start = 0
+    while start < len(lines):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + BLOCK_BYTES, side="right")))
+        part = lines.slice(start, stop - start)
+        joined = pc.binary_join_element_wise(part, pa.scalar(b"", part.type), pa.scalar(b"\n", part.type))
+        offsets = np.frombuffer(joined.buffers()[1], np.int64, len(joined) + 1, joined.offset * 8)
+        yield start, Block(joined.buffers()[2][int(offsets[0]) : int(offsets[-1])].to_pybytes(), 1)
+        start = stop
+
+
+class RawDecoder(Decoder):
+    def decode(self, values: pa.Array) -> Decoded:
+        (column,) = self.columns
+        converted = convert(values, column)
+        bad = np.flatnonzero(converted.failed)
+        reasons = {int(i): cells.complaint(values[int(i)].as_py(), column.type, column.name) for i in bad}
+        kept = np.flatnonzero(~converted.failed)
+        return Decoded([converted.values.take(pa.array(kept))], kept, reasons)
+
+
+class ArrowDecoder(Decoder):
+    def decode(self, values: pa.Array) -> Decoded:
+        parts: list[list[pa.Array]] = [[pa.array([], column.type)] for column in self.columns]
+        origin: list[Int64s] = []
+        reasons: dict[int, str] = {}
+        for record, value in enumerate(values):
+            try:
+                table = pa.ipc.open_stream(value.as_buffer()).read_all().combine_chunks()
+            except DAMAGE as error:
+                reasons[record] = f"not a readable Arrow stream: {one_line(error)}"
+                continue
+            found = self._fitted(table)
+            if isinstance(found, str):
+                reasons[record] = found
+                continue
+            for part, column in zip(parts, found, strict=True):
+                part.append(column)
+            origin.append(np.full(table.num_rows, record, np.int64))
+        columns = [pa.concat_arrays(part) for part in parts]
+        return Decoded(columns, np.concatenate([np.zeros(0, np.int64), *origin]), reasons)
+
+    def _fitted(self, table: pa.Table) -> list[pa.Array] | str:
+        """The declared columns of a value, or why they are not there. A value is taken whole or not at all."""
+        names = [name.lower() for name in table.column_names]
+        found: list[pa.Array] = []
+        for column in self.columns:
+            if names.count(column.name.lower()) != 1:
+                return f"column {column.name} is missing"
+            chunked = table.column(names.index(column.name.lower()))
+            stored = pa.concat_arrays([pa.array([], chunked.type), *chunked.chunks])
+            if casts.misfit(stored.type, column.type):
+                return f"column {column.name} is {type_name(stored.type)} and declared {type_name(column.type)}"
+            converted = casts.fit(stored, column.type)
+            if converted.failed.any():
+                bad = stored[int(np.flatnonzero(converted.failed)[0])].as_py()
+                return cells.complaint(bad, column.type, column.name)
+            found.append(converted.values)
+        return found
+
+
+class AvroDecoder(Decoder):
+    def check(self) -> None:
+        names = [f["name"].lower() for f in self._schema["fields"]]
+        for column in self.columns:
+            if column.name.lower() not in names:
+                message = f"{self.owner}: the Avro schema has no field {column.name}"
+                raise PenstockError("P0402", message, hint=f"its fields: {', '.join(names[:12])}")
+
+    def decode(self, values: pa.Array) -> Decoded:
+        rows: list[dict[str, Any]] = []
+        origin: list[int] = []
+        reasons: dict[int, str] = {}
+        for record, value in enumerate(values.to_pylist()):
+            try:
+                rows.append(self._row(value))
+                origin.append(record)
+            except Exception as error:  # foreign bytes fail in every way there is
+                reasons[record] = f"not a record of the Avro schema: {one_line(error)}"
+        names = {f["name"].lower(): f["name"] for f in self._schema["fields"]}
+        failed = np.zeros(len(rows), dtype=bool)
+        columns: list[pa.Array] = []
+        for column in self.columns:
+            given = [row[names[column.name.lower()]] for row in rows]
+            array, bad = _array(given, column)
+            for row in bad:
+                reasons[origin[row]] = cells.complaint(given[row], column.type, column.name)
+                failed[row] = True
+            columns.append(array)
+        kept = np.flatnonzero(~failed)
+        return Decoded([c.take(pa.array(kept)) for c in columns], np.array(origin, np.int64)[kept], reasons)
+
+    def _row(self, value: bytes) -> dict[str, Any]:
+        import fastavro
+
+        start = WIRE_BYTES if self.options.text("wire", "none") == "confluent" else 0
+        if start and value[:1] != b"\0":
+            raise ValueError("it does not begin with Confluent's wire header")
+        stream = io.BytesIO(value)
+        stream.seek(start)
+        found: dict[str, Any] = fastavro.schemaless_reader(stream, self._schema, None)  # type: ignore[assignment]
+        if stream.tell() != len(value):
+            raise ValueError(f"{len(value) - stream.tell()} bytes too many")
+        return found
+
+    @cached_property
+    def _schema(self) -> Any:
+        return avro_schema(self.options)
+
+
+def _array(values: list[Any], column: Field) -> tuple[pa.Array, list[int]]:
+    """Values of one column, NULL where they do not fit, and which do not."""
+    try:
+        return pa.array(values, column.type), []
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        pass
+    fitted: list[Any] = []
+    bad: list[int] = []
+    for row, value in enumerate(values):
+        try:
+            fitted.append(pa.scalar(value, column.type).as_py())
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            fitted.append(None)
+            bad.append(row)
+    return pa.array(fitted, column.type), bad
+
+
+def avro_schema(options: Options) -> Any:
+    """The schema that the option `schema` holds, or `schema_file`. Raises PenstockError P0208, P0409 or P0411."""
+    try:
+        import fastavro
+    except ImportError:
+        raise PenstockError("P0411", "avro needs the package fastavro", hint="install penstock[kafka]") from None
+    text = secret(options, "schema") or options.needed("schema")
+    try:
+        schema = fastavro.parse_schema(json.loads(text))
+    except Exception as error:  # fastavro's errors have no common class
+        message = f"{options.owner}: option schema is no Avro schema: {one_line(error)}"
+        raise PenstockError("P0208", message) from None
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise PenstockError("P0208", f"{options.owner}: option schema is no Avro schema of a record")
+    return schema
+
+
+def convert(values: pa.Array, column: Field) -> cells.Converted:
+    """Bytes as a column: text is read as in csv files, but an empty text stays one."""
+    return cells.convert(values, column.type)
+
+
+_DECODERS: dict[str, type[Decoder]] = {
+    "json": JsonDecoder,
+    "avro": AvroDecoder,
+    "arrow": ArrowDecoder,
+    "raw": RawDecoder,
+}
+
+
+def decoder(source: Source, columns: tuple[Field, ...], options: Options) -> Decoder:
+    """The decoder of a declaration whose values hold `columns`. Raises PenstockError P0208."""
+    kind = options.choice("format", FORMATS, "")
+    if kind == "raw" and len(columns) != 1:
+        names = ", ".join(c.name for c in columns) or "none"
+        message = f"{options.owner}: format raw fills one column, and there is for the value: {names}"
+        raise PenstockError("P0208", message, hint="name the columns of key, partition, offset, timestamp, headers")
+    if not columns and kind != "raw":
+        raise PenstockError("P0208", f"{options.owner}: no column is left for the value")
+    return _DECODERS[kind](f"source {source.name}", columns, options)

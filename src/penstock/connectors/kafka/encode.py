@@ -1,0 +1,157 @@
+"""Rows of a result as records: json, avro, arrow, raw.
+
+Contract: json and raw values and all keys and headers are written as csv and json results are (`sinks/text.py`). An
+arrow value is an IPC stream of many rows, of at most about `ARROW_BYTES`; the others hold one row. Without a schema of
+the user's, avro has one made of the result's columns, every field nullable.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.algebra.query import Query
+from penstock.connectors.kafka.decode import FORMATS, avro_schema
+from penstock.connectors.options import Options
+from penstock.connectors.secrets import forms
+from penstock.connectors.sinks.text import json_text, plain
+from penstock.errors import PenstockError, nearest
+from penstock.types import type_name
+
+#: Half of what brokers take in one record unless they are told otherwise.
+ARROW_BYTES = 512 * 2**10
+
+#: Key, value, headers.
+Message = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """key, headers: the columns that go there besides into the value, or for raw instead of it; value: the column that
+    is the value in raw; schema: avro's, parsed; wire: what stands before an avro record."""
+
+    format: str
+    key: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    value: str = ""
+    schema: Any = None
+    wire: bytes = b""
+
+    def messages(self, table: pa.Table) -> Iterator[Message]:
+        table = table.combine_chunks()
+        if self.format == "arrow":
+            yield from ((None, stream, []) for stream in _streams(table))
+            return
+        headers = [(name, _plain(table, name)) for name in self.headers]
+        for row, (key, value) in enumerate(zip(self._keys(table), self._values(table), strict=True)):
+            yield key, value, [(name, texts[row]) for name, texts in headers]
+
+    def _keys(self, table: pa.Table) -> list[bytes | None]:
+        if not self.key:
+            return [None] * len(table)
+        return _plain(table, self.key[0]) if len(self.key) == 1 else [*_lines(table.select(self.key))]
+
+    def _values(self, table: pa.Table) -> list[bytes | None]:
+        if self.format == "json":
+            return [*_lines(table)]
+        if self.format == "raw":
+            return _plain(table, self.value)
+        import fastavro
+
+        found: list[bytes | None] = []
+        for row in table.to_pylist():
+            out = io.BytesIO()
+            out.write(self.wire)
+            fastavro.schemaless_writer(out, self.schema, row)
+            found.append(out.getvalue())
+        return found
+
+
+def encoder(query: Query, types: dict[str, pa.DataType], options: Options) -> Encoder:
+    """The encoder of a query's result, whose columns have `types`. Raises PenstockError P0208."""
+    format_ = options.choice("format", FORMATS, "")
+    key, headers = (_columns(options, name, types) for name in ("key", "headers"))
+    if format_ == "arrow" and (key or headers):
+        raise PenstockError("P0208", f"{options.owner}: a value in arrow holds many rows, it has no key and no headers")
+    misplaced = [o for o in (*forms(["schema"]), "schema_id") if options.has(o) and format_ != "avro"]
+    if misplaced:
+        raise PenstockError("P0208", f"{options.owner}: option {misplaced[0]} is for avro, the format is {format_}")
+    if format_ == "raw":
+        left = [name for name in list(types)[1 if query.root.is_stream else 2 :] if name not in (*key, *headers)]
+        if len(left) != 1:
+            message = f"{options.owner}: format raw writes one column, and there is for the value: {', '.join(left)}"
+            raise PenstockError("P0208", message, hint="send the others as key or headers")
+        return Encoder(format_, key, headers, left[0])
+    if format_ == "avro":
+        schema = (
+            avro_schema(options) if any(map(options.has, forms(["schema"]))) else _schema(query.name, types, options)
+        )
+        wire = b"\0" + options.count("schema_id", 0).to_bytes(4, "big") if options.has("schema_id") else b""
+        return Encoder(format_, key, headers, schema=schema, wire=wire)
+    return Encoder(format_, key, headers)
+
+
+def _columns(options: Options, option: str, types: dict[str, pa.DataType]) -> tuple[str, ...]:
+    """The result's columns that an option names."""
+    folded = {name.lower(): name for name in types}
+    found: list[str] = []
+    for part in filter(None, (p.strip() for p in options.text(option).split(","))):
+        if part.lower() not in folded:
+            message = f"{options.owner}: option {option} names no column of the result: {part}"
+            raise PenstockError("P0208", message, hint=nearest(part, types))
+        found.append(folded[part.lower()])
+    return tuple(found)
+
+
+def _plain(table: pa.Table, name: str) -> list[bytes | None]:
+    column = table.column(name)
+    values = pa.concat_arrays([pa.array([], column.type), *column.chunks])
+    found: list[bytes | None] = (values if pa.types.is_binary(values.type) else plain(values)).to_pylist()
+    return found
+
+
+def _lines(table: pa.Table) -> list[bytes]:
+    text: bytes = json_text(table).to_pybytes()
+    return text.split(b"\n")[:-1]
+
+
+def _streams(table: pa.Table) -> Iterator[bytes]:
+    rows = max(1, len(table) * ARROW_BYTES // max(table.nbytes, 1))
+    for start in range(0, len(table), rows):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table.slice(start, rows))
+        yield sink.getvalue().to_pybytes()
+
+
+def _schema(query: str, types: dict[str, pa.DataType], options: Options) -> Any:
+    import fastavro
+
+    fields = [{"name": name, "type": ["null", _avro(name, type_, options)]} for name, type_ in types.items()]
+    named = re.sub(r"^(?=\d)|\W", "_", query)
+    try:
+        return fastavro.parse_schema({"type": "record", "name": named, "fields": fields})
+    except Exception as error:  # a column's name that is none in Avro
+        message = f"{options.owner}: the result's columns make no Avro schema: {error}"
+        raise PenstockError("P0208", message, hint="name the columns with letters, digits and _") from None
+
+
+def _avro(name: str, type_: pa.DataType, options: Options) -> Any:
+    if pa.types.is_decimal(type_):
+        return {"type": "bytes", "logicalType": "decimal", "precision": type_.precision, "scale": type_.scale}
+    if pa.types.is_timestamp(type_):
+        return {"type": "long", "logicalType": "timestamp-micros"}
+    if pa.types.is_integer(type_):
+        return "long" if type_.bit_width == 64 else "int"
+    plain_types = {
+        pa.bool_(): "boolean", pa.float32(): "float", pa.float64(): "double", pa.string(): "string",
+        pa.binary(): "bytes", pa.date32(): {"type": "int", "logicalType": "date"},
+    }  # fmt: skip
+    if type_ not in plain_types:
+        raise PenstockError("P0208", f"{options.owner}: avro writes no {type_name(type_)}, the type of column {name}")
+    return plain_types[type_]

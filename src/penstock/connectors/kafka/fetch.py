@@ -1,0 +1,205 @@
+"""Reading ranges of offsets: the same range gives the same records, however often it is asked for.
+
+Contract: committed records alone, in the order (partition, offset); a range may hold fewer records than offsets, for
+compaction and transactions leave gaps. Records that the broker no longer has raise PenstockError P0413, or are passed
+over where the declaration says so. The client hands out records one by one; that is the one loop over rows here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.connectors.kafka.client import (
+    PATIENCE,
+    as_kafka_error,
+    library,
+    make,
+    refused,
+    resolved,
+    unreachable,
+)
+from penstock.errors import PenstockError
+
+Int64s = npt.NDArray[np.int64]
+#: Partition -> [from, to, ...].
+Ranges = Mapping[str, list[int]]
+
+_AT_ONCE = 10_000
+_LOOK_SECONDS = 0.2
+#: Consumers of this process, by their settings: connecting takes longer than reading a small round.
+_OPEN: dict[tuple[tuple[str, str], ...], Any] = {}
+
+
+@dataclass(frozen=True)
+class Records:
+    """partition, offset, timestamp (milliseconds since 1970, -1 for none): one a record; values, keys: bytes; headers:
+    the pairs of each record, where they were asked for."""
+
+    partition: Int64s
+    offset: Int64s
+    timestamp: Int64s
+    values: pa.Array
+    keys: pa.Array
+    headers: list[list[tuple[str, bytes | None]] | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+@dataclass
+class Gathered:
+    """What has come so far, in the order in which it came."""
+
+    with_headers: bool
+    partition: list[int] = field(default_factory=list)
+    offset: list[int] = field(default_factory=list)
+    timestamp: list[int] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    headers: list[Any] = field(default_factory=list)
+
+    def add(self, messages: list[Any]) -> None:
+        self.partition += [m.partition() for m in messages]
+        self.offset += [m.offset() for m in messages]
+        self.timestamp += [m.timestamp()[1] if m.timestamp()[0] else -1 for m in messages]
+        self.values += [m.value() for m in messages]
+        self.keys += [m.key() for m in messages]
+        if self.with_headers:
+            self.headers += [m.headers() for m in messages]
+
+    def records(self, ranges: Ranges) -> Records:
+        """Those inside their ranges, in order."""
+        partition, offset = np.array(self.partition, np.int64), np.array(self.offset, np.int64)
+        ends = np.zeros(max([int(p) for p in ranges], default=0) + 1, np.int64)
+        for p, bounds in ranges.items():
+            ends[int(p)] = bounds[1]
+        order = np.lexsort((offset, partition))
+        order = order[offset[order] < ends[partition[order]]]
+        chosen = pa.array(order)
+        headers = [self.headers[i] for i in order.tolist()] if self.with_headers else None
+        values, keys = (pa.array(v, pa.large_binary()).take(chosen) for v in (self.values, self.keys))
+        return Records(
+            partition[order], offset[order], np.array(self.timestamp, np.int64)[order], values, keys, headers
+        )
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads ranges of one topic. lost: `fail`, or `earliest` to go on with what is still there; patience: seconds that
+    a broker may be away."""
+
+    owner: str
+    topic: str
+    written: Mapping[str, str]
+    patience: float
+    lost: str = "fail"
+
+    def read(self, ranges: Ranges, headers: bool) -> Records:
+        """Raises PenstockError P0411 and P0413."""
+        found = Gathered(headers)
+        todo = {int(p): bounds[1] for p, bounds in ranges.items() if bounds[0] < bounds[1]}
+        consumer = self._consumer()
+        try:
+            consumer.assign([self._place(p, ranges[str(p)][0]) for p in todo])
+            self._fill(consumer, {p: ranges[str(p)][0] for p in todo}, todo, found)
+        except library().KafkaException as error:
+            raise unreachable(self.owner, self.written["bootstrap.servers"], error) from None
+        finally:
+            consumer.unassign()
+        return found.records(ranges)
+
+    def _fill(self, consumer: Any, first: Mapping[int, int], todo: dict[int, int], found: Gathered) -> None:
+        heard = time.monotonic()
+        reached = dict(first)
+        why: object = "it is silent"
+        while todo:
+            # The call returns when it has that many: asking for more than there are would wait for nothing.
+            missing = sum(todo[p] - reached[p] for p in todo)
+            messages = consumer.consume(max(1, min(_AT_ONCE, missing)), _LOOK_SECONDS)
+            good = [m for m in messages if m.error() is None]
+            if good:
+                heard = time.monotonic()
+                found.add(good)
+                # The last one of a partition tells how far it is read.
+                reached |= {m.partition(): m.offset() + 1 for m in good}
+                self._finish(consumer, todo, reached)
+            for message in messages:
+                if message.error() is not None:
+                    why = self._troubled(consumer, todo, message) or why
+            if time.monotonic() - heard > self.patience:
+                raise unreachable(self.owner, self.written["bootstrap.servers"], why)
+
+    def _finish(self, consumer: Any, todo: dict[int, int], reached: Mapping[int, int]) -> None:
+        done = [p for p, offset in reached.items() if p in todo and offset >= todo[p]]
+        if done:
+            consumer.incremental_unassign([self._place(p) for p in done])
+        for p in done:
+            del todo[p]
+
+    def _troubled(self, consumer: Any, todo: dict[int, int], message: Any) -> object:
+        """Deal with a message that is none; what to say of it when waiting does not help."""
+        error, partition = message.error(), message.partition()
+        if error.name() == "_PARTITION_EOF":
+            self._finish(consumer, todo, {partition: message.offset()})
+            return None
+        if error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+            self._gap(consumer, todo, partition)
+            return None
+        if refused(error):
+            raise unreachable(self.owner, self.written["bootstrap.servers"], error)
+        return error
+
+    def _gap(self, consumer: Any, todo: dict[int, int], partition: int) -> None:
+        if partition not in todo:
+            return
+        if self.lost != "earliest":
+            raise lost_records(self.owner, self.topic, str(partition))
+        low, _ = consumer.get_watermark_offsets(self._place(partition), timeout=PATIENCE)
+        consumer.incremental_unassign([self._place(partition)])
+        if low >= todo[partition]:
+            del todo[partition]
+        else:
+            consumer.incremental_assign([self._place(partition, low)])
+
+    def _place(self, partition: int, offset: int = 0) -> Any:
+        return library().TopicPartition(self.topic, partition, offset)
+
+    def _consumer(self) -> Any:
+        key = tuple(sorted(self.written.items()))
+        if key not in _OPEN:
+            fixed = {
+                "group.id": "penstock",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+            }
+            config = {
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": "50",
+                **resolved(self.written, self.owner),
+                **fixed,
+            }
+            _OPEN[key] = make("Consumer", config, self.owner)
+        return _OPEN[key]
+
+
+def lost_records(owner: str, topic: str, partition: str) -> PenstockError:
+    """The error that a gap between what was read and what the broker still has is."""
+    return PenstockError(
+        "P0413",
+        f"{owner}: Kafka no longer has the records that come next in partition {partition} of topic {topic}",
+        hint="its retention was shorter than the run's pause: on_data_loss 'earliest' goes on with what is left",
+    )
+
+
+def error_name(error: BaseException) -> str:
+    """How the library calls what it raised."""
+    name: str = as_kafka_error(error).name()
+    return name

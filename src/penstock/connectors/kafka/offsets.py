@@ -1,0 +1,134 @@
+"""Where a topic's partitions begin and end, and which records the next round reads of each.
+
+Contract: offsets are those that a reader of committed records sees. A round takes from each partition in proportion to
+what waits there, so that partitions come to their ends together. All of it is plain JSON, partitions as text keys.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.connectors.kafka.client import (
+    PATIENCE,
+    as_kafka_error,
+    library,
+    make,
+    refused,
+    resolved,
+    unreachable,
+)
+from penstock.errors import PenstockError
+
+#: Partition -> offset.
+Offsets = dict[str, int]
+
+
+class Unanswered(Exception):
+    """The broker does not answer now."""
+
+
+class Topic:
+    """The offsets of one topic, asked of its brokers."""
+
+    def __init__(self, owner: str, name: str, written: Mapping[str, str]) -> None:
+        self._owner = owner
+        self.name = name
+        self._bootstrap = written["bootstrap.servers"]
+        shared = ("bootstrap.servers", "log_level", "client", "security", "sasl", "ssl", "socket", "broker")
+        config = {k: v for k, v in resolved(written, owner).items() if k.startswith(shared)}
+        self._admin = make("AdminClient", config, owner)
+
+    def partitions(self, patience: float = PATIENCE) -> list[int]:
+        """Raises PenstockError P0412 for a topic that is not there, Unanswered."""
+        try:
+            found = self._admin.list_topics(self.name, timeout=patience).topics[self.name]
+        except library().KafkaException as error:
+            raise self._failed(as_kafka_error(error)) from None
+        if found.error is not None:
+            raise self._failed(found.error)
+        return sorted(found.partitions)
+
+    def beginnings(self, partitions: list[int]) -> Offsets:
+        return self._ask(partitions, lambda spec: spec.earliest())
+
+    def ends(self, partitions: list[int]) -> Offsets:
+        return self._ask(partitions, lambda spec: spec.latest())
+
+    def since(self, partitions: list[int], milliseconds: int) -> Offsets:
+        """The first record of each partition that came then or later; the end where none did."""
+        found = self._ask(partitions, lambda spec: spec.for_timestamp(milliseconds))
+        ends = self.ends(partitions)
+        return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}
+
+    def _ask(self, partitions: list[int], spec: Any) -> Offsets:
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        if not partitions:
+            return {}
+        asked = {TopicPartition(self.name, p): spec(OffsetSpec) for p in partitions}
+        try:
+            answers = self._admin.list_offsets(
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE
+            )
+            return {str(at.partition): int(future.result().offset) for at, future in answers.items()}
+        except library().KafkaException as error:
+            raise self._failed(as_kafka_error(error)) from None
+
+    def _failed(self, error: Any) -> Exception:
+        if error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+            return PenstockError(
+                "P0412", f"{self._owner}: there is no topic {self.name} at {self._bootstrap}", hint="create it first"
+            )
+        return unreachable(self._owner, self._bootstrap, error) if refused(error) else Unanswered(error.str())
+
+    def unanswered(self, why: Unanswered) -> PenstockError:
+        return unreachable(self._owner, self._bootstrap, why)
+
+
+def first_offsets(topic: Topic, starting: str, partitions: list[int]) -> Offsets:
+    """Where `starting` stands in each partition; raises ValueError for what it cannot be."""
+    if starting == "latest":
+        return topic.ends(partitions)
+    beginnings = topic.beginnings(partitions)
+    if starting == "earliest":
+        return beginnings
+    if starting.startswith("{"):
+        return {**beginnings, **given_offsets(starting)}
+    return topic.since(partitions, milliseconds(starting))
+
+
+def given_offsets(text: str) -> Offsets:
+    """`{"0": 17, ...}`. Raises ValueError with what it should look like."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    fits = isinstance(found, dict) and all(
+        p.isdecimal() and isinstance(o, int) and not isinstance(o, bool) and o >= 0 for p, o in found.items()
+    )
+    if not fits or not isinstance(found, dict):
+        raise ValueError('an object of partitions and offsets such as {"0": 17}')
+    return {str(int(p)): o for p, o in found.items()}
+
+
+def milliseconds(text: str) -> int:
+    """A time as ISO-8601 writes it, of UTC where it names no zone. Raises ValueError."""
+    moment = dt.datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp() * 1000)
+
+
+def shares(at: Offsets, until: Offsets, most: int, held: frozenset[str] = frozenset()) -> dict[str, list[int]]:
+    """Partition -> [from, to, 1 if more waits behind]: at most about `most` records, in proportion to what waits, at
+    least one of each partition that has some. held: partitions of which one record is enough, for they are ahead."""
+    waiting = {p: until[p] - at[p] for p in sorted(at, key=int) if until.get(p, 0) > at[p]}
+    taken = {p: count for p, count in waiting.items() if p not in held}
+    total = sum(taken.values())
+    found: dict[str, list[int]] = {}
+    for p, count in waiting.items():
+        part = 1 if p in held else count if total <= most else max(1, count * most // total)
+        found[p] = [at[p], at[p] + part, int(part < count)]
+    return found

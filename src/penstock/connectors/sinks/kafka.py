@@ -1,0 +1,193 @@
+"""KAFKA: results as records of a topic, exactly once for readers of committed records.
+
+Contract: a batch is one transaction, and with it goes, as the offset of a consumer group that nobody reads with, the
+number of the batch after it. After a restart the run, known by its checkpoint, finds there what is committed and leaves
+that out; a transaction that a crash left open is aborted first. So it is for as long as the broker keeps offsets of
+idle groups (`offsets.retention.minutes`); when those are gone, the batch at hand may be written a second time. Nothing
+in a topic is ever removed: a new run adds its result to what is there.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import uuid
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.algebra.query import Query
+from penstock.connectors.contract import Sink
+from penstock.connectors.kafka.client import PATIENCE, PREFIX, as_kafka_error, library, make, resolved, settings
+from penstock.connectors.kafka.encode import encoder
+from penstock.connectors.kafka.offsets import Topic, Unanswered
+from penstock.connectors.options import Options
+from penstock.connectors.secrets import forms
+from penstock.errors import PenstockError
+
+_KNOWN = ("bootstrap", "topic", "format", *forms(["schema"]), "schema_id", "key", "headers", "patience")
+_PATIENCE = 300
+#: Seconds between two looks whether the queue of the client has room again.
+_ROOM_SECONDS = 0.5
+#: What no second attempt mends.
+_HOPELESS = ("MSG_SIZE_TOO_LARGE", "TOPIC_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+             "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_UNSUPPORTED_FEATURE", "UNKNOWN_TOPIC_OR_PART",
+             "_UNKNOWN_TOPIC", "INVALID_RECORD")  # fmt: skip
+
+
+class KafkaSink(Sink):
+    def __init__(self, query: Query) -> None:
+        super().__init__(query)
+        options = Options(f"INTO KAFKA of {query.name}", query.sink.options)
+        options.only((*_KNOWN, *(key for key, _ in options.pairs if key.startswith(PREFIX))))
+        self._options = options
+        self._owner = f"query {query.name}"
+        self._topic = options.needed("topic")
+        self._written = settings(options)
+        self._patience = options.count("patience", _PATIENCE)
+        self._types = _types(query)
+        self._encoder = encoder(query, self._types, options)
+        self._producer: Any = None
+        self._group: Any = None
+        self._next = 0
+        self._refusals: list[Any] = []
+
+    @property
+    def place(self) -> str:
+        return f"topic {self._topic} at {self._written['bootstrap.servers']}"
+
+    def open(self, resume: bool, overwrite: bool) -> None:
+        self.run = self.run or uuid.uuid4().hex
+        topic = Topic(self._owner, self._topic, self._written)
+        try:
+            topic.partitions()
+        except Unanswered as why:
+            raise topic.unanswered(why) from None
+        until = time.monotonic() + self._patience
+        while not self._connected(until):
+            pass
+
+    def write(self, batch: int, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        until = time.monotonic() + self._patience
+        while batch >= self._next:
+            try:
+                self._transaction(batch, table)
+                return
+            except (library().KafkaException, SystemError) as error:
+                # When a fatal error strikes while deliveries are told, the client raises it as the cause of another.
+                found = error.__cause__ if isinstance(error, SystemError) else error
+                if not isinstance(found, library().KafkaException):
+                    raise
+                self._again(found, until)
+                while not self._connected(until):
+                    pass
+
+    def close(self) -> None:
+        if self._producer is not None:
+            # What lies in its queue belongs to a transaction that it will not finish.
+            self._producer.purge()
+        self._producer = None
+
+    def _transaction(self, batch: int, table: pa.Table) -> None:
+        self._refusals.clear()
+        self._producer.begin_transaction()
+        columns = [pa.field(name, type_) for name, type_ in self._types.items()]
+        for key, value, headers in self._encoder.messages(table.cast(pa.schema(columns))):
+            self._produce(key, value, headers)
+        self._flush()
+        after = [library().TopicPartition(self._topic, 0, batch + 1)]
+        self._call("send_offsets_to_transaction", after, self._group, PATIENCE)
+        self._call("commit_transaction", PATIENCE)
+        self._next = batch + 1
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        """Call the producer. Raises KafkaException, also when the call does not return in time: one that was under way
+        when the broker died may wait for ever, whatever its own limit. It is left behind with its producer, which the
+        next one puts out of service."""
+        said: queue.Queue[BaseException | None] = queue.Queue()
+        call = getattr(self._producer, name)
+
+        def run() -> None:
+            try:
+                call(*arguments)
+                said.put(None)
+            except BaseException as error:
+                said.put(error)
+
+        threading.Thread(target=run, name="penstock-kafka", daemon=True).start()
+        try:
+            error = said.get(timeout=PATIENCE + 2)
+        except queue.Empty:
+            raise _timed_out() from None
+        if error is not None:
+            raise error
+
+    def _flush(self) -> None:
+        """Have the broker take all records. Raises KafkaException when it takes none any more."""
+        waiting, heard = len(self._producer), time.monotonic()
+        while waiting:
+            left = self._producer.flush(_ROOM_SECONDS)
+            if left < waiting:
+                waiting, heard = left, time.monotonic()
+            elif time.monotonic() - heard > PATIENCE:
+                raise _timed_out()
+
+    def _produce(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]) -> None:
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key, headers=headers, on_delivery=self._delivered)
+                return
+            except BufferError:
+                self._producer.poll(_ROOM_SECONDS)
+
+    def _delivered(self, error: Any, _message: object) -> None:
+        if error is not None:
+            self._refusals.append(error)
+
+    def _connected(self, until: float) -> bool:
+        """Have a producer whose transactions nobody else goes on with, and know what is committed."""
+        self.close()
+        name = f"penstock-{self.run}-{self.query.name}"
+        given = resolved(self._written, self._owner)
+        defaults = {"partitioner": "murmur2_random", "linger.ms": "5"}
+        shared = ("bootstrap.servers", "log_level", "client", "security", "sasl", "ssl", "socket", "broker")
+        try:
+            self._producer = make("Producer", {**defaults, **given, "transactional.id": name}, self._owner)
+            self._call("init_transactions", PATIENCE)
+            config = {k: v for k, v in given.items() if k.startswith(shared)}
+            marker = make("Consumer", {**config, "group.id": name, "enable.auto.commit": False}, self._owner)
+            (found,) = marker.committed([library().TopicPartition(self._topic, 0)], PATIENCE)
+            self._group = marker.consumer_group_metadata()
+            marker.close()
+        except library().KafkaException as error:
+            self._again(error, until)
+            return False
+        self._next = max(self._next, found.offset)
+        return True
+
+    def _again(self, error: BaseException, until: float) -> None:
+        """Return when a further attempt is worth it. Raises PenstockError P0502."""
+        own = [e for e in self._refusals if e.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FENCED", "_FATAL")]
+        found = own[0] if own else as_kafka_error(error)
+        if found.name() in _HOPELESS or time.monotonic() > until:
+            hint = "see to the broker; nothing of this batch is visible, and a run with --checkpoint can be resumed"
+            if found.name() == "MSG_SIZE_TOO_LARGE":
+                hint = "raise kafka.message.max.bytes and the topic's max.message.bytes, or make rows smaller"
+            message = f"query {self.query.name}: {self.place} cannot be written: {found.str()}"
+            raise PenstockError("P0502", message, hint=hint)
+        time.sleep(_ROOM_SECONDS)
+
+
+def _timed_out() -> BaseException:
+    error: BaseException = library().KafkaException(library().KafkaError(library().KafkaError._TIMED_OUT))
+    return error
+
+
+def _types(query: Query) -> dict[str, pa.DataType]:
+    """The columns of the result; one that is NULL throughout is text."""
+    op = [] if query.root.is_stream else [pa.string()]
+    types = [query.domain.type(), *op, *query.root.schema.types]
+    return {n: pa.string() if pa.types.is_null(t) else t for n, t in zip(query.output_names, types, strict=True)}

@@ -1,0 +1,171 @@
+"""A Kafka broker for tests: Apache Kafka's own KRaft server, one node on loopback, in a folder of its own.
+
+Its jars come from Maven Central by the Ivy that PySpark brings along, once per machine into the user's cache, and are
+compared with the digests in `kafka_broker.sha256`. The broker can be stopped and started again on the same port and
+data, and is ended by its process id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+VERSION = "4.1.0"
+_LOCK = Path(__file__).with_name("kafka_broker.sha256")
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+log.dirs={folder}/logs
+num.partitions=1
+auto.create.topics.enable=false
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.retention.check.interval.ms=500
+log.initial.task.delay.ms=500
+log.segment.delete.delay.ms=100
+"""
+
+
+class Unavailable(Exception):
+    """Why there can be no broker here."""
+
+
+def java() -> str:
+    from penstock.runtime.java import find_java
+
+    home = find_java()
+    if home is None:
+        raise Unavailable("no Java 17 or newer")
+    return str(home / "bin" / "java")
+
+
+def jars() -> Path:
+    """The folder of the server's jars, fetched if need be."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    place = cache / "penstock" / f"kafka-{VERSION}"
+    if not place.exists():
+        _fetch(place)
+    return place
+
+
+def _fetch(place: Path) -> None:
+    import pyspark
+
+    place.parent.mkdir(parents=True, exist_ok=True)
+    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    with tempfile.TemporaryDirectory(dir=place.parent) as temporary:
+        found = Path(temporary) / "jars"
+        command = [java(), "-jar", str(ivy), "-cache", f"{temporary}/ivy", "-confs", "default"]
+        command += ["-dependency", "org.apache.kafka", "kafka_2.13", VERSION, "-types", "jar", "bundle"]
+        command += ["-retrieve", f"{found}/[artifact]-[revision].[ext]"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        wrong = [name for digest, name in _locked() if _digest(found / name) != digest]
+        if said.returncode or wrong:
+            last = (said.stdout + said.stderr).strip().splitlines()[-1:]
+            raise Unavailable(f"Kafka's jars cannot be had from Maven Central: {wrong[:3]} {last}")
+        for path in found.iterdir():
+            if path.name not in {name for _, name in _locked()}:
+                path.unlink()
+        try:
+            found.rename(place)
+        except OSError:
+            assert place.exists()  # another process was quicker
+
+
+def _locked() -> list[tuple[str, str]]:
+    return [(digest, name) for digest, name in (line.split() for line in _LOCK.read_text().splitlines())]
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Broker:
+    """One broker. A context: it is gone with its data behind it."""
+
+    def __init__(self) -> None:
+        self._jars = jars()
+        self.folder = Path(tempfile.mkdtemp(prefix="kafka-"))
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        properties = _PROPERTIES.format(port=self.port, controller=_free_port(), folder=self.folder)
+        (self.folder / "server.properties").write_text(properties)
+        (self.folder / "log4j2.yaml").write_text("Configuration:\n  Loggers:\n    Root:\n      level: 'OFF'\n")
+        identity = uuid.uuid4().hex[:22]
+        done = subprocess.run(
+            self._command("kafka.tools.StorageTool", "format", "-t", identity, "-c"),
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self, seconds: float = 120) -> None:
+        """Start it, and wait until it answers."""
+        with (self.folder / "server.out").open("ab") as out:
+            command = self._command("kafka.Kafka")
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                if client.list_topics(timeout=1).brokers:
+                    return
+            except KafkaException:
+                pass
+            out_text = (self.folder / "server.out").read_text(errors="replace")[-2000:]
+            assert self._process.poll() is None, out_text
+            assert time.monotonic() < until, out_text
+
+    def stop(self, hard: bool = False) -> None:
+        """Stop it; the data stay. hard: as a crash does."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL if hard else signal.SIGTERM)
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(30)
+        self._process = None
+
+    def __enter__(self) -> Broker:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop(hard=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _command(self, main: str, *arguments: str) -> list[str]:
+        small = ["-Xmx384m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        logs = f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml"
+        start = [java(), *small, logs, "-cp", f"{self._jars}/*", main, *arguments]
+        return [*start, str(self.folder / "server.properties")]
