@@ -9,7 +9,8 @@ registry (`operators/__init__.py`) turns specs into operators.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import pyarrow as pa
@@ -267,14 +268,14 @@ class MultiJoinSpec(Spec):
     and cost: what was chosen, and the tuples looked at per second that this is expected to cost."""
 
     types: tuple[tuple[pa.DataType, ...], ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...] = field(metadata={"transparent": True})
     strict: tuple[bool, ...]
     orders: tuple[tuple[int, ...], ...]
     classes: tuple[tuple[int | None, ...], ...]
     residual: Expression | None
     order: tuple[int, ...]
-    cost: float
-    note: str = ""
+    cost: float = field(metadata={"transparent": True})
+    note: str = field(default="", metadata={"transparent": True})
     listed: bool = False
 
     def describe(self) -> dict[str, str]:
@@ -453,7 +454,8 @@ class Input:
 @dataclass(frozen=True)
 class Step:
     """One operator of the plan. types: of its output columns; sources: the timed sources below, by name;
-    queries: the queries that it works for; pattern and names: for explain."""
+    queries: the queries that it works for, which were all born in the same epoch of a run; pattern and names: for
+    explain."""
 
     id: int
     spec: Spec
@@ -464,6 +466,7 @@ class Step:
     pattern: str = ""
     names: tuple[str, ...] = ()
     queries: frozenset[str] = frozenset()
+    birth: int = 0
 
 
 @dataclass(frozen=True)
@@ -475,6 +478,23 @@ class Plan:
     queries: dict[str, Query]
     sources: dict[str, Source]
     statics: dict[str, Plan] = field(default_factory=dict)
+
+    def only(self, queries: Collection[str]) -> Plan:
+        """The part of the plan that some of its queries need."""
+        chosen = [step for step in self.steps if step.queries & set(queries)]
+        numbers = {step.id: number for number, step in enumerate(chosen)}
+        steps = tuple(
+            replace(
+                step,
+                id=numbers[step.id],
+                inputs=tuple(replace(i, step=numbers[i.step]) for i in step.inputs),
+                queries=step.queries & set(queries),
+            )
+            for step in chosen
+        )
+        needed = {name for step in chosen for name in step.sources}
+        sources = {name: source for name, source in self.sources.items() if name in needed}
+        return Plan(steps, {n: q for n, q in self.queries.items() if n in queries}, sources, self.statics)
 
     @property
     def stages(self) -> int:

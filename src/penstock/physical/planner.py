@@ -7,7 +7,7 @@ input's stage; else an exchange opens the next one. Subplans that stand in sever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes import leaves
@@ -20,18 +20,35 @@ from penstock.physical.progress import timed_sources
 from penstock.physical.strategies import Strategy
 
 
+@dataclass(frozen=True)
+class Generation:
+    """Queries that began in the same epoch of a run, and what was known of their sources then."""
+
+    birth: int
+    queries: Sequence[Query]
+    statistics: Statistics
+
+
 def plan_queries(
     queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
 ) -> Plan:
     """The physical plan of a job that answers all `queries`. Their roots should be optimised already. statistics: what
     is known of their sources; plans of different statistics and strategies answer alike."""
-    builder = Builder(plan_static, statistics=statistics or Statistics(), strategy=strategy)
-    queries = [strategy.prepared(query) for query in queries]
-    for query in queries:
-        _lower_query(builder, query)
+    return plan_generations([Generation(0, queries, statistics or Statistics())], strategy)
+
+
+def plan_generations(generations: Sequence[Generation], strategy: Strategy = Strategy.PATTERN) -> Plan:
+    """The plan of a job whose queries began at different times; only those of one generation share steps."""
+    builder = Builder(plan_static, strategy=strategy)
+    prepared: list[Query] = []
+    for generation in generations:
+        builder.begin(generation.birth, generation.statistics)
+        for query in (strategy.prepared(query) for query in generation.queries):
+            _lower_query(builder, query)
+            prepared.append(query)
     steps = _with_queries(builder.steps)
-    sources = {n: s for q in queries for n, s in timed_sources(q.root).items()}
-    return Plan(steps, {q.name: q for q in queries}, sources, builder.statics)
+    sources = {n: s for q in prepared for n, s in timed_sources(q.root).items()}
+    return Plan(steps, {q.name: q for q in prepared}, sources, builder.statics)
 
 
 def plan_static(node: Algebra) -> Plan:

@@ -40,7 +40,7 @@ class Lowered:
 class Builder:
     """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
     inputs of this plan (it computes one); statistics: what is known of the inputs; notes: by fingerprint of a node, why
-    it stands in the plan; strategy: how operators keep state."""
+    it stands in the plan; strategy: how operators keep state; birth: the epoch in which the queries at hand began."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
@@ -50,6 +50,12 @@ class Builder:
     steps: list[Step] = field(default_factory=list)
     known: dict[str, Lowered] = field(default_factory=dict)
     statics: dict[str, Plan] = field(default_factory=dict)
+    birth: int = 0
+
+    def begin(self, birth: int, statistics: Statistics) -> None:
+        """Go on with the queries of another epoch: what has a past shares no state with what has none."""
+        self.birth, self.statistics = birth, statistics
+        self.known, self.notes = {}, {}
 
     def lower(self, node: Algebra) -> Lowered:
         found = self.known.get(node.fingerprint)
@@ -71,6 +77,7 @@ class Builder:
             frozenset(timed_sources(node)),
             node.pattern.short,
             tuple(node.schema.names if names is None else names),
+            birth=self.birth,
         )  # fmt: skip
         self.steps.append(step)
         return step.id

@@ -2,8 +2,9 @@
 
 The offset of a round names, per source, how many splits are done and the largest timestamp seen before the round, and
 what the wall clock said when it was planned (SYSTEM TIME, IDLE TIMEOUT), so a replay after a crash reads the same
-splits with the same knowledge. The source that is behind in event time is read first, so that nothing piles up waiting
-for it (DESIGN 3).
+splits with the same knowledge. With `again`, which an epoch begins with, it has the largest timestamps of the round
+too, and a round is due though there may be nothing to read. The source that is behind in event time is read first, so
+that nothing piles up waiting for it (DESIGN 3).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from penstock.connectors.contract import SourceConnector, Split
 from penstock.connectors.sources import open_source
 from penstock.physical.progress import SourceProgress
 from penstock.physical.wallclock import WallClock, advance, begin, uses_wall_clock, wall_clock
+from penstock.runtime.spark.epochs import source_file
 from penstock.runtime.spark.folder import Folder, Intake, chunks_of, round_name
 from penstock.types import BEGIN
 
@@ -69,7 +71,10 @@ class Feed:
         self._clock = clock
         self._look_again = 0.0
         for name, known in self._known.items():
-            known.splits = folder.read_splits(name)
+            known.splits = folder.read_splits(self._file(name))
+
+    def _file(self, name: str) -> str:
+        return source_file(name, self._intake.births)
 
     def start(self) -> Offset:
         """The offset before the first round."""
@@ -77,11 +82,11 @@ class Feed:
 
     def next(self, start: Offset) -> Offset:
         """The offset after the next round; `start` itself when there is nothing to do."""
-        self._discover(first=start["round"] == 0)
+        self._discover()
         high = self._highs(start)
         done = self._choose(start["done"], high)
         ended = self._ended(done)
-        quiet = done == start["done"] and ended == start["ended"] and start["round"] > 0
+        quiet = done == start["done"] and ended == start["ended"] and start["round"] > 0 and not start.get("again")
         wall = self._wall(start, high, ended) if self._by_clock else None
         if quiet and (wall is None or not self._worth_a_round(start, wall)):
             return start
@@ -141,23 +146,25 @@ class Feed:
         # The first task tells what has ended and what the clock says; a task of its own would wait for a free core.
         return [replace(found[0], ended=ended, beats=beats), *found[1:]]
 
-    def _discover(self, first: bool) -> None:
-        if not first and time.monotonic() < self._look_again:
+    def _discover(self) -> None:
+        if time.monotonic() < self._look_again:
             return
         self._look_again = time.monotonic() + _LOOK_EVERY
         for name, known in self._known.items():
-            if known.connector.bounded and not (first and not known.splits):
+            if known.connector.bounded and self._folder.has_splits(self._file(name)):
                 continue
             paths = known.connector.discover(frozenset(s.path for s in known.splits))
             fresh = [split for path in paths for split in known.connector.splits(path)]
-            if fresh:
+            if fresh or known.connector.bounded:
                 known.splits += fresh
-                self._folder.write_splits(name, known.splits)
+                self._folder.write_splits(self._file(name), known.splits)
 
     def _highs(self, start: Offset) -> dict[str, int | None]:
         """The largest timestamps seen up to and with the round of `start`."""
-        seen = self._folder.read_seen(round_name(start["round"]))
         highs = dict(start["high"])
+        if start.get("again"):
+            return highs
+        seen = self._folder.read_seen(round_name(start["round"]))
         for name, found in seen.items():
             if name in highs and found.high is not None:
                 highs[name] = max(found.high, highs[name] if highs[name] is not None else BEGIN)

@@ -16,11 +16,12 @@ import shutil
 import threading
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from penstock.connectors.contract import Split
-from penstock.runtime.spark.feed import Feed, Piece
-from penstock.runtime.spark.folder import Folder, Intake, round_name
+from penstock.errors import PenstockError
+from penstock.runtime.spark.epochs import delivered, offset_mark, rounds_place
+from penstock.runtime.spark.feed import Feed, Offset, Piece
+from penstock.runtime.spark.folder import Folder, Intake, damaged, round_name, sealed, unsealed, unwritable
 
 #: Seconds between two looks of an idle run for something new to read.
 _LOOK_EVERY = 0.05
@@ -29,18 +30,21 @@ _KEPT = 4
 
 
 class Rounds:
-    """Plans the rounds of one run; lives in the driver."""
+    """Plans the rounds of one epoch of a run; lives in the driver. carried: the offset that it begins with, None for
+    the beginning of all sources."""
 
-    def __init__(self, folder: Folder, intake: Intake) -> None:
+    def __init__(self, folder: Folder, intake: Intake, epoch: int = 0, carried: Offset | None = None) -> None:
         self._folder = folder
+        self._mark = offset_mark(epoch)
         self._feed = Feed(folder, intake)
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self.place = folder.root / "rounds"
+        #: Why no further round can be planned, None while one can.
+        self.failure: PenstockError | None = None
+        self.place = rounds_place(folder, epoch)
         self.place.mkdir(parents=True, exist_ok=True)
-        mark = folder.read_mark("offset")
-        self._offset: dict[str, Any] = mark or self._feed.start()
-        self._delivered: int = folder.read_mark("delivered") or 0
+        self._offset: Offset = folder.read_mark(self._mark) or carried or self._feed.start()
+        self._delivered = delivered(folder)["round"]
         # A crash may have come between the mark and the folder: the round is made again, the same.
         if self._offset["round"] > self._delivered and not self._folder_of(self._offset["round"]).exists():
             self._publish(self._offset["before"], self._offset)
@@ -48,12 +52,12 @@ class Rounds:
         self._thread = threading.Thread(target=self._poll, name="penstock-rounds", daemon=True)
         self._thread.start()
 
-    def delivered(self, number: int) -> None:
-        """The answers of round `number` are with the sinks: plan what comes after it."""
+    def delivered(self, number: int, batch: int) -> None:
+        """The answers of round `number`, in `batch`, are with the sinks: plan what comes after it."""
         with self._lock:
             if number > self._delivered:
                 self._delivered = number
-                self._folder.write_mark("delivered", number)
+                self._folder.write_mark("delivered", {"round": number, "batch": batch})
         self._advance()
         shutil.rmtree(self._folder_of(number - _KEPT), ignore_errors=True)
 
@@ -70,30 +74,41 @@ class Rounds:
             if after == before:
                 return
             self._offset = {**after, "before": before}
-            self._folder.write_mark("offset", self._offset)
+            self._folder.write_mark(self._mark, self._offset)
             self._publish(before, after)
 
     def _poll(self) -> None:
         """What appears while nothing is outstanding (new files of a watched folder) is read too."""
-        while not self._stopped.wait(_LOOK_EVERY):
-            self._advance()
+        while not self._stopped.wait(_LOOK_EVERY) and self.failure is None:
+            try:
+                self._advance()
+            except PenstockError as error:
+                self.failure = error
+            except OSError as error:
+                self.failure = unwritable(self.place, error)
 
     def _folder_of(self, number: int) -> Path:
         return self.place / round_name(number)
 
-    def _publish(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def _publish(self, before: Offset, after: Offset) -> None:
         target = self._folder_of(after["round"])
         made = self._folder.root / f"round-{target.name}.new"
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
-        for piece in self._feed.pieces(before, after):
-            (made / f"{piece.task:05d}.json").write_text(json.dumps(asdict(piece)))
-        made.rename(target)
+        try:
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir()
+            for piece in self._feed.pieces(before, after):
+                (made / f"{piece.task:05d}.json").write_bytes(sealed(json.dumps(asdict(piece))))
+            made.rename(target)
+        except OSError as error:
+            raise unwritable(target, error) from error
 
 
 def read_piece(text: bytes) -> Piece:
-    """The inverse of what a file of a round holds."""
-    given = json.loads(text)
+    """The inverse of what a file of a round holds. Raises PenstockError P0605 where it is damaged."""
+    try:
+        given = json.loads(unsealed(text))
+    except ValueError as error:
+        raise damaged(Path("rounds"), error) from error
     given["splits"] = tuple(Split(**split) for split in given["splits"])
     given["ended"] = tuple(given["ended"])
     given["beats"] = tuple((name, beat) for name, beat in given["beats"])
