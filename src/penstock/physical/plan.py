@@ -9,8 +9,7 @@ registry (`operators/__init__.py`) turns specs into operators.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import pyarrow as pa
@@ -478,23 +477,6 @@ class Plan:
     queries: dict[str, Query]
     sources: dict[str, Source]
     statics: dict[str, Plan] = field(default_factory=dict)
-
-    def only(self, queries: Collection[str]) -> Plan:
-        """The part of the plan that some of its queries need."""
-        chosen = [step for step in self.steps if step.queries & set(queries)]
-        numbers = {step.id: number for number, step in enumerate(chosen)}
-        steps = tuple(
-            replace(
-                step,
-                id=numbers[step.id],
-                inputs=tuple(replace(i, step=numbers[i.step]) for i in step.inputs),
-                queries=step.queries & set(queries),
-            )
-            for step in chosen
-        )
-        needed = {name for step in chosen for name in step.sources}
-        sources = {name: source for name, source in self.sources.items() if name in needed}
-        return Plan(steps, {n: q for n, q in self.queries.items() if n in queries}, sources, self.statics)
 
     @property
     def stages(self) -> int:

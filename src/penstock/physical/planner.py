@@ -6,7 +6,7 @@ input's stage; else an exchange opens the next one. Subplans that stand in sever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra import Algebra
@@ -78,6 +78,24 @@ def _with_queries(steps: Sequence[Step]) -> tuple[Step, ...]:
         for edge in step.inputs:
             users[edge.step] |= users[step.id]
     return tuple(replace(step, queries=frozenset(users[step.id])) for step in steps)
+
+
+def part_of(plan: Plan, queries: Collection[str]) -> Plan:
+    """What some queries of a plan need, as a plan of their own; its steps have the same keys."""
+    chosen = [step for step in plan.steps if step.queries & set(queries)]
+    numbers = {step.id: number for number, step in enumerate(chosen)}
+    steps = tuple(
+        replace(
+            step,
+            id=numbers[step.id],
+            inputs=tuple(replace(i, step=numbers[i.step]) for i in step.inputs),
+            queries=step.queries & set(queries),
+        )
+        for step in chosen
+    )
+    needed = {name for step in chosen for name in step.sources}
+    sources = {name: source for name, source in plan.sources.items() if name in needed}
+    return Plan(steps, {n: q for n, q in plan.queries.items() if n in queries}, sources, plan.statics)
 
 
 def lowered_types() -> set[type]:

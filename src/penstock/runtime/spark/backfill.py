@@ -17,6 +17,7 @@ from typing import Any
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.physical.answers import answer_table
+from penstock.physical.planner import part_of
 from penstock.runtime.spark.epochs import Epoch, source_file
 from penstock.runtime.spark.feed import Feed, Offset
 from penstock.runtime.spark.folder import Folder, Intake, Job
@@ -65,7 +66,7 @@ def backfill(folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink]) 
 
 def _job_of_the_past(folder: Folder, past: Folder, job: Job, epoch: Epoch) -> Job:
     """The job of the queries to backfill alone; what its sources have given is noted in `past`."""
-    plan = job.plan.only(epoch.backfill)
+    plan = part_of(job.plan, epoch.backfill)
     begun: dict[str, Any] = (epoch.offset or {}).get("before") or epoch.offset or {"done": {}}
     sizes: list[int] = []
     for name in plan.sources:

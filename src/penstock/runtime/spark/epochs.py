@@ -174,7 +174,7 @@ def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection
     for path in (folder.root / "splits").glob("*.json"):
         if path.stem not in kept:
             path.unlink()
-    for path in (folder.root / "tables").glob("*.arrow"):
+    for path in (folder.root / "tables").glob("*"):
         if path.stem not in job.plan.statics:
             path.unlink()
     for path in (folder.root / "state").glob("*"):

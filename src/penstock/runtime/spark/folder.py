@@ -122,29 +122,33 @@ class Folder:
         return job
 
     def write_tables(self, tables: Mapping[str, Elements]) -> None:
+        """Static relations, each with its checksum in a file beside it."""
+        from penstock.physical.elements import encode
+
         folder = self.root / "tables"
-        folder.mkdir(parents=True, exist_ok=True)
         for name, elements in tables.items():
-            batch = elements.to_batch()
-            made = folder / f".{name}.tmp"
-            with pa.OSFile(str(made), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
-                writer.write_batch(batch)
-            made.replace(folder / f"{name}.arrow")
+            data = encode([elements.to_batch()])
+            write_whole(folder / f"{name}.crc", sealed(str(zlib.crc32(data))))
+            write_whole(folder / f"{name}.arrow", data)
 
     def tables(self) -> set[str]:
         return {path.stem for path in (self.root / "tables").glob("*.arrow")}
 
     def read_tables(self, names: Collection[str]) -> dict[str, Elements]:
-        from penstock.physical.elements import Elements
+        from penstock.physical.elements import Elements, decode
 
         found: dict[str, Elements] = {}
-        for path in (self.root / "tables" / f"{name}.arrow" for name in sorted(names)):
+        for name in sorted(names):
+            path = self.root / "tables" / f"{name}.arrow"
             try:
-                table = pa.ipc.open_file(pa.memory_map(str(path))).read_all().combine_chunks()
-            except (OSError, pa.ArrowInvalid) as error:
+                with pa.memory_map(str(path)) as mapped:
+                    data = mapped.read_buffer()
+                if zlib.crc32(data) != int(unsealed(path.with_suffix(".crc").read_bytes())):
+                    raise ValueError("it is not what was written")
+                (batch,) = decode(data)
+            except (OSError, ValueError, pa.ArrowInvalid) as error:
                 raise damaged(path, error) from error
-            batches = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-            found[path.stem] = Elements.from_batch(batches[0])
+            found[name] = Elements.from_batch(batch)
         return found
 
     @property
@@ -158,7 +162,7 @@ class Folder:
         if not path.exists():
             return []
         try:
-            return [Split(**json.loads(line)) for line in path.read_text().splitlines()]
+            return [Split(**json.loads(line)) for line in unsealed(path.read_bytes()).splitlines()]
         except (OSError, ValueError, TypeError) as error:
             raise damaged(path, error) from error
 
@@ -168,19 +172,19 @@ class Folder:
 
     def write_splits(self, source: str, splits: Sequence[Split]) -> None:
         lines = "".join(json.dumps(asdict(split)) + "\n" for split in splits)
-        write_whole(self.root / "splits" / f"{source}.json", lines.encode())
+        write_whole(self.root / "splits" / f"{source}.json", sealed(lines))
 
     # -- what was seen -----------------------------------------------------------------------------------------
 
     def write_seen(self, round_: str, source: str, task: int, seen: Seen) -> None:
-        write_whole(self.root / "seen" / round_ / f"{source}~{task}.json", json.dumps(asdict(seen)).encode())
+        write_whole(self.root / "seen" / round_ / f"{source}~{task}.json", sealed(json.dumps(asdict(seen))))
 
     def read_seen(self, round_: str) -> dict[str, Seen]:
         """What all tasks of a round saw, by source."""
         total: dict[str, Seen] = {}
         for path in sorted((self.root / "seen" / round_).glob("*.json")):
             try:
-                seen = Seen(**json.loads(path.read_text()))
+                seen = Seen(**json.loads(unsealed(path.read_bytes())))
             except (OSError, ValueError, TypeError) as error:
                 raise damaged(path, error) from error
             total.setdefault(path.stem.rsplit("~", 1)[0], Seen()).add(seen)
@@ -193,12 +197,12 @@ class Folder:
     # -- small marks of the driver -----------------------------------------------------------------------------
 
     def write_mark(self, name: str, value: Any) -> None:
-        write_whole(self.root / f"{name}.json", json.dumps(value).encode())
+        write_whole(self.root / f"{name}.json", sealed(json.dumps(value)))
 
     def read_mark(self, name: str) -> Any:
         path = self.root / f"{name}.json"
         try:
-            return json.loads(path.read_text()) if path.exists() else None
+            return json.loads(unsealed(path.read_bytes())) if path.exists() else None
         except (OSError, ValueError) as error:
             raise damaged(path, error) from error
 
