@@ -8,7 +8,7 @@ help:
 	@echo "make demo   run seven continuous queries over the flights of 2013 on Spark"
 	@echo "make test   lint, types, architecture and all tests"
 	@echo "make fix    format and repair what the linter can"
-	@echo "make bench  measure against Spark's own DataFrame API (BENCH='--rows 1000000' for less)"
+	@echo "make bench  measure against Spark's own DataFrame API (for less: BENCH='--rows 1000000' STANDING='--counts 1 10')"
 	@echo "make soak   the long tests: many random cases, kill and restart"
 	@echo "make lock   resolve the dependencies anew"
 	@echo "make clean  remove what the other commands made, the virtual environment too"
@@ -32,6 +32,7 @@ fix: setup
 
 bench: setup
 	$(PY) -m benchmarks.run $(BENCH)
+	$(PY) -m benchmarks.standing $(STANDING)
 
 soak: setup
 	$(PY) -m pytest -q -p no:xdist -m slow --timeout 7200 tests $(SOAK)

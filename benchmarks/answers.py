@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +35,7 @@ class Checksum:
 
 def result_checksum(folder: Path, query: BenchQuery, last: int) -> Checksum:
     """Of the parquet files of a result, without the rows at instants after `last`."""
-    total = _checksum([np.empty(0, np.int64)] * len(query.columns))
+    total = checksum([np.empty(0, np.int64)] * len(query.columns))
     if not any(folder.rglob("*.parquet")):
         return total
     # A sink's own bookkeeping lies in names that begin with _ or a dot, which a dataset passes over.
@@ -49,21 +50,26 @@ def reference_checksum(data: Path, query: BenchQuery, last: int) -> Checksum:
         connection.execute(f"CREATE VIEW C AS SELECT * FROM read_parquet('{data}/*.parquet')")
         chosen = ", ".join(query.columns)
         reader = connection.sql(f"SELECT {chosen} FROM ({query.reference})").to_arrow_reader(1_000_000)
-        total = _checksum([np.empty(0, np.int64)] * len(query.columns))
+        total = checksum([np.empty(0, np.int64)] * len(query.columns))
         for batch in reader:
             total += _of_batch(batch, query, last)
     return total
 
 
 def _of_batch(batch: pa.RecordBatch, query: BenchQuery, last: int) -> Checksum:
-    columns = [np.rint(batch.column(name).to_numpy(zero_copy_only=False)).astype(np.int64) for name in query.columns]
+    return of_columns([batch.column(name).to_numpy(zero_copy_only=False) for name in query.columns], query, last)
+
+
+def of_columns(columns: Sequence[np.ndarray], query: BenchQuery, last: int) -> Checksum:
+    """Of rows as one array per column of the query, without those at instants after `last`."""
+    columns = [np.rint(column).astype(np.int64) for column in columns]
     if query.columns[0] == "ts":
         kept = columns[0] <= last
         columns = [column[kept] for column in columns]
-    return _checksum(columns)
+    return checksum(columns)
 
 
-def _checksum(columns: list[np.ndarray]) -> Checksum:
+def checksum(columns: list[np.ndarray]) -> Checksum:
     mixed = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
         mixed = (mixed + _STEP) ^ column.view(np.uint64)

@@ -113,7 +113,7 @@ class _Feed:
 
     def stamp(self, piece: pa.RecordBatch) -> Elements:
         chosen = pa.RecordBatch.from_arrays([piece.column(c) for c in self._columns], [str(c) for c in self._columns])
-        return stamp(self._source, chosen, self._columns, self._ingest.columns, None).elements
+        return stamp(self._source, chosen, self._columns, self._ingest.columns, SourceProgress()).elements
 
 
 def _keep(view: SlotTable, part: Elements) -> None:

@@ -1,4 +1,4 @@
-"""The five queries by Spark's own structured streaming, one in a process: python -m benchmarks.native q2 --rows ...
+"""The queries of the bench by Spark's own streaming, one in a process: python -m benchmarks.native q2 --rows ...
 
 Written as Spark's guide would have them: DataFrame operators where there are any, results to parquet by its own file
 sink. Unless --files-per-batch says otherwise Spark takes all files in one micro-batch, its default and its fastest; so
@@ -74,6 +74,42 @@ def joined(stream: DataFrame) -> DataFrame:
     return a.join(b, F.expr(near)).select("a_ts", "b_ts", "dst")
 
 
+def distinct_counted(stream: DataFrame) -> DataFrame:
+    """Spark refuses DISTINCT aggregates over a stream; the set of values is what its users take instead."""
+    grouped = with_time(stream).groupBy(F.window("t", "10 seconds"), "src")
+    return grouped.agg(F.size(F.collect_set("dst")).alias("n")).select(_window_end(), "src", "n")
+
+
+def top_ten(stream: DataFrame) -> DataFrame:
+    """Spark refuses ORDER BY over a stream; the sums of a window are put together again and sorted."""
+    grouped = (
+        with_time(stream).groupBy(F.window("t", "60 seconds", "5 seconds"), "src").agg(F.sum("bytes").alias("total"))
+    )
+    ranked = F.struct((-F.col("total")).alias("rank"), "src")
+    sums = grouped.groupBy(F.window(F.window_time("window"), "5 seconds")).agg(F.collect_list(ranked).alias("all"))
+    first = sums.select(_window_end(), F.explode(F.slice(F.sort_array("all"), 1, 10)).alias("one"))
+    return first.select("ts", F.col("one.src").alias("src"), (-F.col("one.rank")).alias("total"))
+
+
+def joined_three(stream: DataFrame) -> DataFrame:
+    timed = with_time(stream)
+    a, b, c = (
+        timed.where(f"proto = '{proto}'").select(
+            F.col("ts").alias(f"{name}_ts"), F.col("t").alias(f"{name}_t"), F.col("dst").alias(f"{name}_dst")
+        )
+        for name, proto in (("a", "tcp"), ("b", "udp"), ("c", "icmp"))
+    )
+
+    def near(one: str, other: str) -> str:
+        return (
+            f"{one}_dst = {other}_dst AND {other}_t > {one}_t - INTERVAL 5 SECONDS "
+            f"AND {other}_t < {one}_t + INTERVAL 5 SECONDS"
+        )
+
+    both = a.join(b, F.expr(near("a", "b"))).join(c, F.expr(f"{near('b', 'c')} AND {near('a', 'c')}"))
+    return both.select("a_ts", "b_ts", "c_ts", F.col("a_dst").alias("dst"))
+
+
 def _window_end() -> Any:
     return F.unix_millis(F.col("window.end")).alias("ts")
 
@@ -101,6 +137,9 @@ QUERIES: dict[str, Callable[[DataFrame], DataFrame]] = {
     "q3": sliding,
     "q4": per_tuple,
     "q5": joined,
+    "q6": distinct_counted,
+    "q7": top_ten,
+    "q9": joined_three,
 }
 
 

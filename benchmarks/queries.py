@@ -1,4 +1,4 @@
-"""The five queries of the bench: in CQL, and in plain SQL over the whole history for a third opinion (DuckDB).
+"""The queries of the bench: in CQL, and in plain SQL over the whole history for a third opinion (DuckDB).
 
 `columns`: those of the answer that are compared, all whole numbers; the CQL result and both other answers have them by
 these names. Only complete windows are compared: an answer at an instant after the last timestamp is nobody's duty.
@@ -97,4 +97,54 @@ ON a.dst = b.dst AND a.ts - b.ts < 2000 AND b.ts - a.ts < 2000 WHERE a.proto = '
     ("a_ts", "b_ts", "dst"),
 )
 
-QUERIES: dict[str, BenchQuery] = {q.name: q for q in (FILTER, TUMBLING, SLIDING, PER_TUPLE, JOIN)}
+COUNT_DISTINCT = BenchQuery(
+    "q6",
+    "count distinct dst by src, tumbling 10 s",
+    """
+SELECT RSTREAM(src, COUNT(DISTINCT dst) AS n)
+FROM C [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY src
+""",
+    """
+SELECT ((ts + 9999) // 10000) * 10000 AS ts, src, count(DISTINCT dst) AS n
+FROM C GROUP BY 1, 2 HAVING ((ts + 9999) // 10000) * 10000 <= (SELECT max(ts) FROM C)
+""",
+    ("ts", "src", "n"),
+)
+
+TOP = BenchQuery(
+    "q7",
+    "top 10 src by sum, 60 s by 5 s",
+    """
+RSTREAM(SELECT src, SUM(bytes) AS total FROM C [RANGE 60 SECONDS SLIDE 5 SECONDS] GROUP BY src
+        ORDER BY total DESC, src LIMIT 10)
+""",
+    """
+WITH pane AS (SELECT ((ts + 4999) // 5000) AS k, src, sum(bytes) AS total FROM C GROUP BY 1, 2),
+     sliding AS (SELECT (k + later) * 5000 AS ts, src, sum(total) AS total FROM pane, range(12) AS r(later)
+                 WHERE (k + later) * 5000 <= (SELECT max(ts) FROM C) GROUP BY 1, 2)
+SELECT ts, src, total FROM sliding QUALIFY row_number() OVER (PARTITION BY ts ORDER BY total DESC, src) <= 10
+""",
+    ("ts", "src", "total"),
+)
+
+THREE_WAY = BenchQuery(
+    "q9",
+    "join of tcp, udp and icmp on dst within 5 s",
+    """
+ISTREAM(SELECT a.ts AS a_ts, b.ts AS b_ts, c.ts AS c_ts, a.dst
+        FROM C [RANGE 5 SECONDS] AS a, C [RANGE 5 SECONDS] AS b, C [RANGE 5 SECONDS] AS c
+        WHERE a.proto = 'tcp' AND b.proto = 'udp' AND c.proto = 'icmp' AND a.dst = b.dst AND b.dst = c.dst)
+""",
+    """
+SELECT a.ts AS a_ts, b.ts AS b_ts, c.ts AS c_ts, a.dst
+FROM (SELECT * FROM C WHERE proto = 'icmp') AS c
+JOIN (SELECT * FROM C WHERE proto = 'udp') AS b ON b.dst = c.dst AND abs(b.ts - c.ts) < 5000
+JOIN (SELECT * FROM C WHERE proto = 'tcp') AS a ON a.dst = c.dst AND abs(a.ts - c.ts) < 5000 AND abs(a.ts - b.ts) < 5000
+""",
+    ("a_ts", "b_ts", "c_ts", "dst"),
+)
+
+# q8, many standing aggregates, is a bench of its own: standing.py.
+QUERIES: dict[str, BenchQuery] = {
+    q.name: q for q in (FILTER, TUMBLING, SLIDING, PER_TUPLE, JOIN, COUNT_DISTINCT, TOP, THREE_WAY)
+}

@@ -9,27 +9,22 @@ Spark's side would take hours it runs on fewer rows, and says so.
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import importlib.metadata
 import json
-import os
-import platform
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import answers, data, processes
+from benchmarks import answers, data, processes, records
 from benchmarks.queries import QUERIES, BenchQuery
-from penstock import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = {"penstock": "benchmarks.penstock_side", "native": "benchmarks.native"}
-_LIBRARIES = ("pyspark", "pyarrow", "numpy", "numba")
 
 
 @dataclass(frozen=True)
@@ -71,8 +66,8 @@ def main() -> None:
                 figure = measure(query, side, rows, expected[rows], given)
                 console.print(_line(figure))
                 figures.append(figure)
-    console.print(table(figures))
-    path = save(figures, given)
+    console.print(table(figures, records.last("queries")))
+    path = records.save("queries", given.memory, [asdict(figure) for figure in figures])
     console.print(f"figures: {path.relative_to(ROOT)}")
     sys.exit(1 if any(figure.problem for figure in figures) else 0)
 
@@ -119,19 +114,33 @@ def _line(figure: Figure) -> str:
     return f"{figure.query} {figure.side}: {figure.rows:,} rows, {rates}, {figure.answer}"
 
 
-def table(figures: list[Figure]) -> Table:
+def table(figures: list[Figure], before: list[dict[str, Any]]) -> Table:
+    """before: figures of earlier runs; the last of the same query, side and size is what `net, then` compares with."""
     shown = Table(title="rows per second of input; memory of the whole process tree")
     shown.add_column("query")
-    for heading in ("side", "rows", "net", "steady", "peak MB", "ratio net", "ratio steady"):
+    for heading in ("side", "rows", "net", "steady", "peak MB", "ratio net", "ratio steady", "net, then"):
         shown.add_column(heading, justify="right")
     for figure, ratios in _with_ratios(figures):
         rates = ("-", "-") if figure.problem else (f"{figure.net_rate:,.0f}", f"{figure.steady_rate:,.0f}")
         title = f"{figure.query} {QUERIES[figure.query].title}"
         mark = " FAILED" if figure.problem else ""
         shown.add_row(
-            title, figure.side + mark, f"{figure.rows:,}", *rates, f"{figure.peak_bytes / 2**20:,.0f}", *ratios
-        )
+            title,
+            figure.side + mark,
+            f"{figure.rows:,}",
+            *rates,
+            f"{figure.peak_bytes / 2**20:,.0f}",
+            *ratios,
+            _then(figure, before),
+        )  # fmt: skip
     return shown
+
+
+def _then(figure: Figure, before: list[dict[str, Any]]) -> str:
+    alike = [
+        Figure(**f) for f in before if (f["query"], f["side"], f["rows"]) == (figure.query, figure.side, figure.rows)
+    ]
+    return f"{alike[-1].net_rate:,.0f}" if alike and not alike[-1].problem else ""
 
 
 def _with_ratios(figures: list[Figure]) -> Iterator[tuple[Figure, tuple[str, str]]]:
@@ -145,31 +154,6 @@ def _with_ratios(figures: list[Figure]) -> Iterator[tuple[Figure, tuple[str, str
         pairs = ((mine.net_rate, figure.net_rate), (mine.steady_rate, figure.steady_rate))
         net, steady = (f"{a / b:.1f}" if b else "" for a, b in pairs)
         yield figure, (net, steady)
-
-
-def save(figures: list[Figure], given: argparse.Namespace) -> Path:
-    folder = ROOT / "benchmarks" / "results"
-    folder.mkdir(exist_ok=True)
-    now = dt.datetime.now(dt.UTC)
-    path = folder / f"{now:%Y-%m-%dT%H%M%S}.json"
-    record = {
-        "when": now.isoformat(timespec="seconds"),
-        "machine": {"system": platform.platform(), "cores": os.cpu_count(), "processor": _processor()},
-        "versions": {"penstock": __version__, "python": platform.python_version()}
-        | {name: importlib.metadata.version(name) for name in _LIBRARIES},
-        "memory": given.memory,
-        "figures": [asdict(figure) for figure in figures],
-    }
-    path.write_text(json.dumps(record, indent=2) + "\n")
-    return path
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 if __name__ == "__main__":

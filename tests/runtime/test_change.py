@@ -91,6 +91,21 @@ def test_every_operator_finds_its_state_again(calm: Path, name: str, crash: str 
     assert result(calm, name) == result(calm, name, "calm")
 
 
+def test_panes_that_were_shared_stay_the_panes_of_who_is_left(calm: Path) -> None:
+    wide = "SELECT RSTREAM(k, SUM(x) AS {name}) FROM S [RANGE 60 SECONDS SLIDE 20 SECONDS] GROUP BY k"
+    three = script(
+        calm, "sums", "best", sums=QUERIES["sums"].replace("COUNT(*) AS n, ", ""), best=wide.format(name="s")
+    )
+    run = InlineRun(three, calm / "checkpoint").run(3)
+    assert any(step.queries == {"sums", "best"} and step.stage == 0 for step in run.job.plan.steps)
+    cold()
+    again = InlineRun(script(calm, "best", best=wide.format(name="s")), calm / "checkpoint").run()
+    assert again.decision.fresh == ()
+    cold()
+    InlineRun(script(calm, "best", out="alone", best=wide.format(name="t")), calm / "alone-checkpoint").run()
+    assert result(calm, "best") == result(calm, "best", "alone")
+
+
 @pytest.mark.parametrize("crash", [None, "between"])
 def test_a_new_query_sees_what_comes_from_here_on(calm: Path, crash: str | None) -> None:
     before = InlineRun(script(calm, "sums"), calm / "checkpoint").run(5, crash)
@@ -297,7 +312,7 @@ def test_the_epoch_is_told_as_data_and_without_secrets(calm: Path) -> None:
     InlineRun(script(calm, "sums"), calm / "checkpoint").run(1)
     told = json.loads((calm / "checkpoint" / "penstock" / "epochs" / "0000.json").read_text())["epoch"]
     assert "SELECT RSTREAM(k, COUNT(*)" in told["queries"]["sums"]["text"]
-    assert {o["operator"] for o in told["queries"]["sums"]["operators"]} >= {"Scan", "Aggregate", "Output"}
+    assert {o["operator"] for o in told["queries"]["sums"]["operators"]} >= {"Scan", "Window", "Output"}
     assert _without_secrets("INTO X (url 'u', password 'it''s', api_key 'k')") == (
         "INTO X (url 'u', password '...', api_key '...')"
     )

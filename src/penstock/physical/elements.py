@@ -55,9 +55,11 @@ class Elements:
         )
 
     def filter(self, mask: Bools) -> Elements:
-        if mask.all():
-            return self
-        return self.take(np.flatnonzero(mask))
+        kept = np.flatnonzero(mask)
+        if len(kept) and kept[-1] - kept[0] == len(kept) - 1 and 2 * len(kept) >= len(mask):
+            # One stretch, as of rows in order of time: no copy, unless it would keep much more than itself in memory.
+            return self if len(kept) == len(mask) else self.slice(int(kept[0]), int(kept[-1]) + 1)
+        return self.take(kept)
 
     def slice(self, start: int, stop: int) -> Elements:
         return Elements(

@@ -6,7 +6,7 @@ input's stage; else an exchange opens the next one. Subplans that stand in sever
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra import Algebra
@@ -15,6 +15,7 @@ from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Scan
 from penstock.algebra.statistics import Statistics
 from penstock.physical.lowering import Builder, lower, lower_changes
+from penstock.physical.lowering.panes import shared_grains
 from penstock.physical.plan import Input, OutputSpec, Plan, Step
 from penstock.physical.progress import timed_sources
 from penstock.physical.strategies import Strategy
@@ -22,11 +23,20 @@ from penstock.physical.strategies import Strategy
 
 @dataclass(frozen=True)
 class Generation:
-    """Queries that began in the same epoch of a run, and what was known of their sources then."""
+    """Queries that began in the same epoch of a run, and what was known of their sources then. grains: the panes that
+    they share, None to choose them; a query goes on with those that were chosen when it began."""
 
     birth: int
     queries: Sequence[Query]
     statistics: Statistics
+    grains: Mapping[str, int] | None = None
+
+
+def grains_of(queries: Sequence[Query], statistics: Statistics, strategy: Strategy) -> dict[str, int]:
+    """The panes that queries which begin together share."""
+    if strategy is not Strategy.PATTERN:
+        return {}
+    return shared_grains((strategy.prepared(query).root for query in queries), statistics)
 
 
 def plan_queries(
@@ -42,8 +52,12 @@ def plan_generations(generations: Sequence[Generation], strategy: Strategy = Str
     builder = Builder(plan_static, strategy=strategy)
     prepared: list[Query] = []
     for generation in generations:
-        builder.begin(generation.birth, generation.statistics)
-        for query in (strategy.prepared(query) for query in generation.queries):
+        queries = [strategy.prepared(query) for query in generation.queries]
+        grains = generation.grains
+        if grains is None:
+            grains = grains_of(generation.queries, generation.statistics, strategy)
+        builder.begin(generation.birth, generation.statistics, grains)
+        for query in queries:
             _lower_query(builder, query)
             prepared.append(query)
     steps = _with_queries(builder.steps)

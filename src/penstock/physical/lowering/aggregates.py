@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from penstock.algebra import (
-    Aggregate,
-    Distinct,
-    Pattern,
-    own_windows,
-)
-from penstock.physical.lane_plan import LanePlan, plan_lanes
-from penstock.physical.lowering.builder import Builder, Lowered, lower, moved_partitions
+from penstock.algebra import Aggregate, Distinct, Pattern, RelationToStream
+from penstock.physical.lowering.builder import Builder, Lowered, lower
+from penstock.physical.lowering.lanes import lower_lanes
 from penstock.physical.lowering.user_aggregates import has_user_aggregates, lower_user_aggregates
-from penstock.physical.plan import (
-    AggregateSpec,
-    DistinctSpec,
-    Input,
-    LanesSpec,
-)
+from penstock.physical.pane_plan import BoundaryAggregateSpec
+from penstock.physical.plan import AggregateSpec, DistinctSpec
 
 
 @lower.register
@@ -34,25 +23,21 @@ def _distinct(node: Distinct, builder: Builder) -> Lowered:
 def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
     if has_user_aggregates(node):
         return lower_user_aggregates(node, builder)
-    child = builder.lower(node.input)
-    strict = node.input.pattern is Pattern.STRICT
-    plan = plan_lanes(node.group, node.aggregates, strict)
-    panes = not strict and any(w.slide is not None for w in own_windows(node))
-    types = _lane_types(node, plan)
-    names = [
-        *(node.input.schema[i].name for i in node.group),
-        *(f"lane{i}" for i in range(len(types) - len(node.group))),
-    ]
-    lanes = builder.add(LanesSpec(plan, panes), [Input(child.step)], child.stage, node.input, types, names)
-    places = {column: i for i, column in reversed(list(enumerate(node.group)))}
-    made = Lowered(lanes, child.stage, moved_partitions(child.partitions, places))
-    edge, stage, partitions = builder.keyed(made, tuple(range(len(node.group))))
-    fifo = node.input.pattern <= Pattern.WEAKEST
-    step = builder.add(AggregateSpec(plan, fifo, types), [edge], stage, node)
-    return Lowered(step, stage, partitions)
+    lanes = lower_lanes(node, builder)
+    spec = AggregateSpec(lanes.plan, node.input.pattern <= Pattern.WEAKEST, lanes.types)
+    return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)
 
 
-def _lane_types(node: Aggregate, plan: LanePlan) -> tuple[pa.DataType, ...]:
-    keys = [node.input.schema[i].type for i in node.group]
-    values = [plan.arguments[i].type for i in plan.valued]
-    return (*keys, *[pa.int64()] * plan.integers, *[pa.float64()] * plan.floats, *values)
+def can_tell_rows(node: Aggregate) -> bool:
+    """Whether one operator tells the rows of `node` at boundaries: groups, and no code of the user's."""
+    return bool(node.group) and not has_user_aggregates(node)
+
+
+def lower_at_boundaries(
+    node: RelationToStream, aggregate: Aggregate, slide: int, align: int, builder: Builder
+) -> Lowered:
+    """The RSTREAM `node` of a grouped `aggregate`, evaluated at the boundaries align + k·slide."""
+    lanes = lower_lanes(aggregate, builder)
+    fifo = aggregate.input.pattern <= Pattern.WEAKEST
+    spec = BoundaryAggregateSpec(lanes.plan, fifo, lanes.types, slide, align)
+    return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)

@@ -6,7 +6,7 @@ registers its own in a file of this folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 
@@ -40,21 +40,23 @@ class Lowered:
 class Builder:
     """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
     inputs of this plan (it computes one); statistics: what is known of the inputs; notes: by fingerprint of a node, why
-    it stands in the plan; strategy: how operators keep state; birth: the epoch in which the queries at hand began."""
+    it stands in the plan; strategy: how operators keep state; grains: by `pane_key` of an aggregate, the panes that it
+    shares (`panes.py`); birth: the epoch in which the queries at hand began."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
     statistics: Statistics = field(default_factory=Statistics)
     strategy: Strategy = Strategy.PATTERN
     notes: dict[str, str] = field(default_factory=dict)
+    grains: Mapping[str, int] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     known: dict[str, Lowered] = field(default_factory=dict)
     statics: dict[str, Plan] = field(default_factory=dict)
     birth: int = 0
 
-    def begin(self, birth: int, statistics: Statistics) -> None:
+    def begin(self, birth: int, statistics: Statistics, grains: Mapping[str, int]) -> None:
         """Go on with the queries of another epoch: what has a past shares no state with what has none."""
-        self.birth, self.statistics = birth, statistics
+        self.birth, self.statistics, self.grains = birth, statistics, grains
         self.known, self.notes = {}, {}
 
     def lower(self, node: Algebra) -> Lowered:

@@ -20,7 +20,9 @@ from penstock.algebra import (
     own_windows,
 )
 from penstock.algebra.instantaneous import is_instantaneous
-from penstock.expressions.nodes import Column
+from penstock.expressions.nodes import Column, Expression
+from penstock.expressions.user import UserCall
+from penstock.physical.lowering.aggregates import can_tell_rows, lower_at_boundaries
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.plan import (
     ChangesSpec,
@@ -30,6 +32,8 @@ from penstock.physical.plan import (
     RStreamSpec,
     StreamMode,
 )
+from penstock.physical.strategies import Strategy
+from penstock.tree import walk
 
 
 @lower.register
@@ -65,11 +69,16 @@ def never_cancels(node: Algebra) -> bool:
 
 
 def _rstream(node: RelationToStream, builder: Builder) -> Lowered:
+    period = evaluation_period(node)
+    if period is not None and builder.strategy is Strategy.PATTERN:
+        if isinstance(node.input, Aggregate) and can_tell_rows(node.input):
+            return lower_at_boundaries(node, node.input, *period, builder)
+        if (raised := _above_rstream(node)) is not None:
+            return builder.lower(raised)
     child = builder.lower(node.input)
     strict = node.input.pattern is Pattern.STRICT
     types = node.schema.types
     every = tuple(range(len(types)))
-    period = evaluation_period(node)
     if period is None and not is_instantaneous(node.input):
         return _rstream_at_instants(node, builder, child, strict)
     edge, stage, partitions = builder.keyed(child, every) if strict else builder.ordered(child)
@@ -78,6 +87,28 @@ def _rstream(node: RelationToStream, builder: Builder) -> Lowered:
     else:
         spec = RStreamSpec(types, StreamMode.TICKS, strict=strict)
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+def _above_rstream(node: RelationToStream) -> Algebra | None:
+    """`node` with the selections and projections between it and a grouped aggregate above it: they judge every row
+    alone, whatever the instant."""
+    between: list[Select | Project] = []
+    below = node.input
+    while isinstance(below, Select | Project):
+        between.append(below)
+        below = below.input
+    if not (isinstance(below, Aggregate) and can_tell_rows(below)):
+        return None
+    if any(isinstance(e, UserCall) for one in between for own in _expressions(one) for e in walk(own)):
+        return None  # who knows what a call costs: it is made once a row, not once a row and boundary
+    raised: Algebra = replace(node, input=below)
+    for one in reversed(between):
+        raised = replace(one, input=raised)
+    return raised
+
+
+def _expressions(node: Select | Project) -> tuple[Expression, ...]:
+    return (node.predicate,) if isinstance(node, Select) else node.expressions
 
 
 def _rstream_at_instants(node: RelationToStream, builder: Builder, child: Lowered, strict: bool) -> Lowered:

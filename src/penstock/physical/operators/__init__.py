@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from penstock.physical.elements import Elements
 from penstock.physical.operators.aggregate import Aggregation
+from penstock.physical.operators.boundaries import BoundaryAggregation
 from penstock.physical.operators.changes import Changes
 from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.operators.distinct import make_distinct
@@ -16,7 +17,7 @@ from penstock.physical.operators.negative import NegativeTuples
 from penstock.physical.operators.nonretroactive import NRRJoin
 from penstock.physical.operators.results import Results, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
-from penstock.physical.operators.rowwise import Filter, Lanes, Projection, TimeWindow, Union
+from penstock.physical.operators.rowwise import Filter, Lanes, Panes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.sample import Sample
 from penstock.physical.operators.sets import SetOperation
@@ -24,6 +25,7 @@ from penstock.physical.operators.static import Output, Static
 from penstock.physical.operators.topk import TopK
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.user_aggregate import UserAggregation
+from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
 from penstock.physical.plan import (
     AggregateSpec,
     ChangesSpec,
@@ -71,7 +73,9 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     RowWindowSpec: lambda spec, tables, shards: RowWindow(spec),
     SampleSpec: lambda spec, tables, shards: Sample(spec),
     LanesSpec: lambda spec, tables, shards: Lanes(spec),
+    PanesSpec: lambda spec, tables, shards: Panes(spec),
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
+    BoundaryAggregateSpec: lambda spec, tables, shards: BoundaryAggregation(spec),
     UserAggregateSpec: lambda spec, tables, shards: UserAggregation(spec),
     DistinctSpec: lambda spec, tables, shards: make_distinct(spec),
     SetOperationSpec: lambda spec, tables, shards: SetOperation(spec),

@@ -23,6 +23,7 @@ from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.lanes import Float64s
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
+from penstock.physical.pane_plan import BoundaryAggregateSpec
 from penstock.physical.plan import AggregateSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues import make_queue
@@ -34,7 +35,7 @@ class Aggregation(Operator):
     """State: the groups' lanes; the lane rows that have not expired (FIFO or calendar queue); the elements ahead of the
     heartbeat; for every MIN, MAX and DISTINCT argument the bag of live values by group."""
 
-    def __init__(self, spec: AggregateSpec) -> None:
+    def __init__(self, spec: AggregateSpec | BoundaryAggregateSpec) -> None:
         plan = spec.plan
         self._plan = plan
         self._keys = len(plan.group)
@@ -72,10 +73,13 @@ class Aggregation(Operator):
         if begun and not self._grouped and not self._started and moment.shard == 0:
             result += self._first_row(events)
         if events is not None and len(events.slots):
-            result += self._changes(events)
+            result += told(self._course(events), self._groups)
+        self._shrink()
+        return result
+
+    def _shrink(self) -> None:
         self._groups.shrink()
         self._values.shrink()
-        return result
 
     # -- events ------------------------------------------------------------------------------------------------
 
@@ -111,12 +115,11 @@ class Aggregation(Operator):
             )
         ]
         if later.any():
-            chosen = pa.array(later)
             kept = [True] * (self._plan.integers + self._plan.floats) + list(self._values.lasting)
-            columns = [c.filter(chosen) for c, k in zip(arrived.columns[self._keys :], kept, strict=True) if k]
-            head = [arrived.exp[later], first[later].view(np.int64), second[later].view(np.int64)]
-            arrays = [pa.array(a) for a in head] + columns
-            self._live.push(unnamed(arrays))
+            columns = [c for c, k in zip(arrived.columns[self._keys :], kept, strict=True) if k]
+            head = [pa.array(a) for a in (arrived.exp, first.view(np.int64), second.view(np.int64))]
+            rows = unnamed(head + columns)
+            self._live.push(rows if later.all() else rows.filter(pa.array(later)))
         return parts
 
     def _expirations(self, batch: pa.RecordBatch) -> Events:
@@ -154,12 +157,12 @@ class Aggregation(Operator):
         slot = self._groups.slots(first, second)
         if events is not None and bool(np.any(events.times == BEGIN)):
             return []
-        columns = finish(self._plan, *self._state(slot), self._values.now(slot))
-        return [Elements(tuple(columns), np.array([BEGIN]), np.array([END]))]
+        return [Elements(tuple(self._rows(slot)), np.array([BEGIN]), np.array([END]))]
 
-    def _changes(self, events: Events) -> list[Elements]:
+    def _course(self, events: Events) -> Course:
+        """Carry `events` out on the groups."""
         touched = np.flatnonzero(np.bincount(events.slots, minlength=self._groups.count))
-        before = finish(self._plan, *self._state(touched), self._values.now(touched))
+        before = self._rows(touched)
         was_live = self._groups.integers[0, touched] > 0
         order = argsort_code_time(events.slots, events.times)
         factors = self._values.factors(events, order)
@@ -183,8 +186,11 @@ class Aggregation(Operator):
             live = np.ones(count, np.bool_)
             # The row of an ungrouped aggregate that began with these very events was never said.
             was_live = times[:1] != BEGIN
-        course = Course(slots, times, live, results, touched, was_live, before)
-        return told(course, self._groups)
+        return Course(slots, times, live, results, touched, was_live, before)
+
+    def _rows(self, slots: Int64s) -> list[pa.Array]:
+        """The results of the groups in `slots` as they stand."""
+        return finish(self._plan, *self._state(slots), self._values.now(slots))
 
     def _state(self, slots: Int64s) -> tuple[Any, Float64s]:
         return self._groups.integers[:, slots].copy(), self._groups.floats[:, slots].copy()

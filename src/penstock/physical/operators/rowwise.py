@@ -8,6 +8,7 @@ from penstock.expressions.evaluate import evaluate_all, mask
 from penstock.physical.elements import Elements, round_up
 from penstock.physical.lanes import pre_aggregate, to_lanes
 from penstock.physical.operators.contract import Operator
+from penstock.physical.pane_plan import PanesSpec
 from penstock.physical.plan import FilterSpec, LanesSpec, ProjectSpec, UnionSpec, WindowSpec
 from penstock.types import BEGIN, END
 
@@ -69,3 +70,13 @@ class Lanes(Operator):
     def process(self, port: int, elements: Elements) -> list[Elements]:
         lanes = to_lanes(self._spec.plan, elements)
         return [pre_aggregate(self._spec.plan, lanes) if self._spec.pre_aggregate else lanes]
+
+
+class Panes(Operator):
+    """Lane rows of one pane into one, of each batch."""
+
+    def __init__(self, spec: PanesSpec) -> None:
+        self._plan = spec.plan
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        return [pre_aggregate(self._plan, elements)]

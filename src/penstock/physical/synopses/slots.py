@@ -184,8 +184,10 @@ class SlotTable(Synopsis):
         logged = sum(batch.num_rows for batch in self._log.values())
         live = self.rows
         if self._rewrite or logged + len(changed) > 2 * live + 64:
+            # Dead slots go from memory too: whoever reads the log must number the slots as they are here.
+            self._keep(self.live())
             self._log = {}
-            changed = self.live()
+            changed = np.arange(self.count)
         if len(changed):
             self._next_id += 1
             self._log[self._next_id] = self._rows_of(changed)

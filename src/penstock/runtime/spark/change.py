@@ -21,7 +21,7 @@ from penstock.algebra.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.physical.identity import query_fingerprint, source_fingerprint, step_keys
 from penstock.physical.plan import Plan
-from penstock.physical.planner import Generation, plan_generations, plan_queries
+from penstock.physical.planner import Generation, grains_of, plan_generations
 from penstock.physical.strategies import Strategy
 from penstock.runtime.spark.epochs import (
     Epoch,
@@ -120,16 +120,20 @@ def _is_kept(query: Query, given: Given, before: Epoch) -> bool:
     sources = source_records(given, before, before.number + 1)
     if any(sources[name].birth > before.number for name in _sources_of(query)):
         return False
-    return fingerprint(query, before.statistics_of(record.birth), given.strategy) == record.fingerprint
+    return fingerprint(query, before, record.birth, given.strategy) == record.fingerprint
 
 
 def _sources_of(query: Query) -> set[str]:
     return {leaf.source.name for leaf in leaves(query.root) if isinstance(leaf, Scan)}
 
 
-def fingerprint(query: Query, statistics: Statistics, strategy: Strategy) -> str:
-    """Of what a query computes, as it is planned by itself."""
-    return query_fingerprint(plan_queries([query], statistics, strategy), query.name)
+def fingerprint(query: Query, epoch: Epoch, birth: int, strategy: Strategy) -> str:
+    """Of what a query computes, planned by itself with what was known and chosen at its birth."""
+    return query_fingerprint(plan_generations([_generation([query], epoch, birth)], strategy), query.name)
+
+
+def _generation(queries: Sequence[Query], epoch: Epoch, birth: int) -> Generation:
+    return Generation(birth, queries, epoch.statistics_of(birth), epoch.grains_of(birth))
 
 
 def sink_identity(query: Query) -> str:
@@ -153,8 +157,7 @@ def plan_of(given: Given, epoch: Epoch) -> Plan:
     """The plan of an epoch: every query as it was planned when it began."""
     births = sorted({record.birth for record in epoch.queries.values()})
     generations = [
-        Generation(b, [q for q in given.queries if epoch.queries[q.name].birth == b], epoch.statistics_of(b))
-        for b in births
+        _generation([q for q in given.queries if epoch.queries[q.name].birth == b], epoch, b) for b in births
     ]
     return plan_generations(generations, given.strategy)
 
@@ -189,7 +192,10 @@ def _epoch(
 ) -> tuple[Epoch, Plan]:
     """The epoch `number`, its offset left open, and its plan."""
     told = {str(b): before.statistics[str(b)] for b in set(births.values()) if before is not None and b != number}
-    told[str(number)] = statistics_as_json(given.statistics)
+    told[str(number)] = statistics_as_json(
+        given.statistics,
+        grains_of([q for q in given.queries if births[q.name] == number], given.statistics, given.strategy),
+    )
     bare = {
         q.name: QueryRecord(
             "", births[q.name], sink_identity(q), _without_secrets(q.text), [], q.domain.unit.name, q.domain.calendar
@@ -205,7 +211,7 @@ def _epoch(
     queries = {
         q.name: replace(
             bare[q.name],
-            fingerprint=fingerprint(q, epoch.statistics_of(births[q.name]), given.strategy),
+            fingerprint=fingerprint(q, epoch, births[q.name], given.strategy),
             operators=operators[q.name],
         )
         for q in given.queries

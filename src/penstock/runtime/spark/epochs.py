@@ -51,8 +51,9 @@ class SourceRecord:
 
 @dataclass(frozen=True)
 class Epoch:
-    """base: its first batch; statistics: by birth, what was known of the sources; offset: where its sources go on, None
-    for the beginning; backfill: queries that read their past first; frames: sources that Spark reads."""
+    """base: its first batch; statistics: by birth, what was known of the sources, and the panes that were shared;
+    offset: where its sources go on, None for the beginning; backfill: queries that read their past first; frames:
+    sources that Spark reads."""
 
     number: int
     base: int
@@ -73,15 +74,20 @@ class Epoch:
         given = self.statistics[str(birth)]
         return Statistics({n: SourceStatistics(**s) for n, s in given["sources"].items()}, given["shards"])
 
+    def grains_of(self, birth: int) -> dict[str, int]:
+        """The panes that the queries of `birth` were planned to share."""
+        found: dict[str, int] = self.statistics[str(birth)]["grains"]
+        return found
+
     @property
     def births(self) -> dict[str, int]:
         """The sources that did not begin with the run."""
         return {name: record.birth for name, record in self.sources.items() if record.birth}
 
 
-def statistics_as_json(statistics: Statistics) -> dict[str, Any]:
+def statistics_as_json(statistics: Statistics, grains: Mapping[str, int]) -> dict[str, Any]:
     sources = {n: {"rate": s.rate, "distinct": dict(s.distinct)} for n, s in statistics.sources.items()}
-    return {"sources": sources, "shards": statistics.shards}
+    return {"sources": sources, "shards": statistics.shards, "grains": dict(grains)}
 
 
 def write_epoch(folder: Folder, epoch: Epoch) -> None:

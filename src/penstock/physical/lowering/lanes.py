@@ -1,0 +1,77 @@
+"""The way of an aggregate's input: lane rows, pre-aggregated to panes, and on to where the groups meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.algebra import Aggregate, Pattern, own_windows
+from penstock.physical.lane_plan import LanePlan, plan_lanes
+from penstock.physical.lowering.builder import Builder, Lowered, Partitions, moved_partitions
+from penstock.physical.lowering.panes import over_panes, pane_key, paned_window
+from penstock.physical.pane_plan import PanesSpec
+from penstock.physical.plan import Input, LanesSpec, UnionSpec, WindowSpec
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Lane rows of an aggregate in the stage where equal groups meet: the edge that brings them, how they lie, the plan
+    of the lanes and the types of the columns."""
+
+    edge: Input
+    stage: int
+    partitions: Partitions
+    plan: LanePlan
+    types: tuple[pa.DataType, ...]
+
+
+def lower_lanes(node: Aggregate, builder: Builder) -> Lanes:
+    grain = builder.grains.get(pane_key(node))
+    return _own(node, builder) if grain is None else _from_panes(node, grain, builder)
+
+
+def _own(node: Aggregate, builder: Builder) -> Lanes:
+    child = builder.lower(node.input)
+    strict = node.input.pattern is Pattern.STRICT
+    plan = plan_lanes(node.group, node.aggregates, strict)
+    panes = not strict and any(w.slide is not None for w in own_windows(node))
+    types = lane_types(node, plan)
+    step = builder.add(LanesSpec(plan, panes), [Input(child.step)], child.stage, node.input, types, _names(node, types))
+    places = {column: i for i, column in reversed(list(enumerate(node.group)))}
+    made = Lowered(step, child.stage, moved_partitions(child.partitions, places))
+    edge, stage, partitions = builder.keyed(made, tuple(range(len(node.group))))
+    return Lanes(edge, stage, partitions, plan, types)
+
+
+def _from_panes(node: Aggregate, grain: int, builder: Builder) -> Lanes:
+    """The panes of the node's window, from the finer ones that all aggregates of its kind are fed from."""
+    window = paned_window(node)
+    assert window is not None and window.slide is not None
+    shared = over_panes(node, grain)
+    plan = plan_lanes(node.group, node.aggregates, strict=False)
+    types = lane_types(node, plan)
+    name = f"panes of {shared.fingerprint}"
+    if name not in builder.known:
+        fine = _own(shared, builder)
+        met = builder.add(UnionSpec(), [fine.edge], fine.stage, shared.input, types, _names(node, types))
+        builder.known[name] = Lowered(met, fine.stage, fine.partitions)
+    panes = builder.known[name]
+    spec = WindowSpec(window.lifetime, window.slide, window.align)
+    step = builder.add(spec, [Input(panes.step)], panes.stage, node.input, types, _names(node, types))
+    if window.slide > grain:
+        step = builder.add(PanesSpec(plan), [Input(step)], panes.stage, node.input, types, _names(node, types))
+    return Lanes(Input(step), panes.stage, panes.partitions, plan, types)
+
+
+def lane_types(node: Aggregate, plan: LanePlan) -> tuple[pa.DataType, ...]:
+    keys = [node.input.schema[i].type for i in node.group]
+    values = [plan.arguments[i].type for i in plan.valued]
+    return (*keys, *[pa.int64()] * plan.integers, *[pa.float64()] * plan.floats, *values)
+
+
+def _names(node: Aggregate, types: Sequence[pa.DataType]) -> list[str]:
+    """For explain."""
+    keys = [node.input.schema[i].name for i in node.group]
+    return [*keys, *(f"lane{i}" for i in range(len(types) - len(keys)))]

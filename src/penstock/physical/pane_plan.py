@@ -1,0 +1,32 @@
+"""The specs of aggregates over windows that slide: panes that several windows share, and answers at boundaries only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.physical.lane_plan import LanePlan
+from penstock.physical.plan import Spec, queue_name
+
+
+@dataclass(frozen=True)
+class PanesSpec(Spec):
+    """Lane rows of one group and one validity become one: panes of a finer window fall together in a coarser one."""
+
+    plan: LanePlan
+
+
+@dataclass(frozen=True)
+class BoundaryAggregateSpec(Spec):
+    """RSTREAM of a grouped aggregate at the boundaries align + k·slide: its rows there, told without its changes."""
+
+    plan: LanePlan
+    fifo: bool
+    input_types: tuple[pa.DataType, ...]
+    slide: int
+    align: int
+    listed: bool = False
+
+    def describe(self) -> dict[str, str]:
+        return {"slide": str(self.slide), "state": queue_name(self.fifo, self.listed)}
