@@ -23,7 +23,8 @@ class Split:
 
     path: the file; start, stop: the format's own range inside it (row groups of parquet, record batches of arrow;
     0 and -1 mean the whole file); bytes: its stored size; rows: how many, when the file says so;
-    low, high: smallest and largest value of the timestamp column in ticks, when the file's statistics say so.
+    low, high: smallest and largest value of the timestamp column in ticks, when the file's statistics say so;
+    detail: what else the connector wants to know when it reads it, in its own words.
     """
 
     path: str
@@ -33,6 +34,7 @@ class Split:
     rows: int | None = None
     low: int | None = None
     high: int | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True)

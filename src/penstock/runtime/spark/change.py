@@ -93,8 +93,16 @@ def decide(given: Given, folder: Folder) -> Decision:
         return Decision(Kind.SAME, latest, latest, plan_of(given, latest), (), (), names, ())
     before = next((e for e in _epochs(folder) if is_committed(folder, e)), None)
     if before is None:
+        _nothing_delivered(folder, latest)
         return _first(given)
     return _changed(given, folder, before, 1 + epoch_numbers(folder)[-1])
+
+
+def _nothing_delivered(folder: Folder, latest: Epoch | None) -> None:
+    """A second round is planned when the first is delivered. Raises PenstockError P0605 where nothing tells of it."""
+    offset = folder.read_mark(offset_mark(latest.number)) if latest is not None else None
+    if offset is not None and offset["round"] > 1:
+        raise damaged(folder.root / "delivered.json", FileNotFoundError("it is gone"))
 
 
 def _epochs(folder: Folder) -> Sequence[Epoch]:
@@ -317,7 +325,7 @@ def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
 def _only(offset: Offset, kept: set[str], plan: Plan) -> Offset:
     """An offset of the sources `kept`, and of the others of `plan` at their beginning."""
     found: Offset = {
-        "round": offset["round"],
+        **{k: v for k, v in offset.items() if k not in ("before", "wall", "told")},
         "done": {name: offset["done"].get(name, 0) if name in kept else 0 for name in plan.sources},
         "high": {name: offset["high"].get(name) if name in kept else None for name in plan.sources},
         "ended": [name for name in offset["ended"] if name in kept],
@@ -330,8 +338,8 @@ def _only(offset: Offset, kept: set[str], plan: Plan) -> Offset:
             "heard": {name: wall["heard"].get(name, wall["now"]) if name in kept else wall["now"] for name in idle},
             "beats": {name: beat for name, beat in wall["beats"].items() if name in kept},
         }
-    if offset.get("again"):
-        found["again"] = True
+    if "told" in offset:
+        found["told"] = {name: tick for name, tick in offset["told"].items() if name in kept}
     return found
 
 

@@ -45,6 +45,9 @@ class Rounds:
         self.place.mkdir(parents=True, exist_ok=True)
         self._offset: Offset = folder.read_mark(self._mark) or carried or self._feed.start()
         self._delivered = delivered(folder)["round"]
+        if not 0 <= self._offset["round"] - self._delivered <= 1 and self._offset["round"]:
+            lost = FileNotFoundError("it does not tell the round that was read last")
+            raise damaged(folder.root / f"{self._mark}.json", lost)
         # A crash may have come between the mark and the folder: the round is made again, the same.
         if self._offset["round"] > self._delivered and not self._folder_of(self._offset["round"]).exists():
             self._publish(self._offset["before"], self._offset)
