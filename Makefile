@@ -1,8 +1,8 @@
-# The whole vocabulary: make demo, test, fix, bench, soak, lock, clean. CI runs `make test` and nothing else.
+# The whole vocabulary: make demo, test, fix, bench, soak, lock, audit, clean. CI runs `make test` and nothing else.
 PY := .venv/bin/python
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fix bench soak lock clean
+.PHONY: help setup demo test fix bench soak lock audit clean
 
 help:
 	@echo "make demo   run seven continuous queries over the flights of 2013 on Spark"
@@ -11,6 +11,7 @@ help:
 	@echo "make bench  measure against Spark's own DataFrame API (for less: BENCH='--rows 1000000' STANDING='--counts 1 10')"
 	@echo "make soak   the long tests: many random cases, kill and restart"
 	@echo "make lock   resolve the dependencies anew"
+	@echo "make audit  look for known vulnerabilities in the locked dependencies"
 	@echo "make clean  remove what the other commands made, the virtual environment too"
 
 setup:
@@ -39,6 +40,9 @@ soak: setup
 
 lock:
 	sh scripts/lock.sh $(LOCK)
+
+audit:
+	sh scripts/audit.sh $(AUDIT)
 
 clean:
 	rm -rf .venv build dist demo-results spark-warehouse metastore_db derby.log

@@ -29,6 +29,7 @@ from penstock.physical.operators import make_operator
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.plan import AggregateSpec
 from penstock.physical.planner import plan_queries
+from penstock.physical.strategies import Strategy
 from penstock.types import END
 
 RATE = 200
@@ -59,20 +60,23 @@ def stream(rows: int) -> pa.Table:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What stands in front of the aggregate (window, lanes), and the aggregate, both fresh."""
+    """What stands in front of the aggregate in the ingest (window, lanes), and the operators from there on: where rows
+    are taken back, negative tuples and lanes; the aggregate; all fresh."""
 
     ingest: IngestExecutor
-    aggregate: Operator
+    operators: tuple[Operator, ...]
 
     @staticmethod
-    def of(call: str, seconds: int) -> Pipeline:
+    def of(call: str, seconds: int, taken_back: bool) -> Pipeline:
         script = f"""
             CREATE STREAM C (ts BIGINT, src INT, v BIGINT, x DOUBLE) FROM MEMORY () TIMESTAMP BY ts UNIT MILLISECOND;
             CREATE QUERY q AS SELECT src, {call} AS a FROM C [RANGE {seconds} SECOND] GROUP BY src;"""
         query = bind_script(script).queries[0]
-        plan = plan_queries([replace(query, root=optimize(query.root))])
-        spec = next(step.spec for step in plan.steps if isinstance(step.spec, AggregateSpec))
-        return Pipeline(IngestExecutor(plan, "C", {}), make_operator(spec, {}, 1))
+        strategy = Strategy.NEGATIVE if taken_back else Strategy.PATTERN
+        plan = plan_queries([replace(query, root=optimize(query.root))], strategy=strategy)
+        last = next(i for i, step in enumerate(plan.steps) if isinstance(step.spec, AggregateSpec))
+        keyed = tuple(make_operator(step.spec, {}, 1) for step in plan.steps[: last + 1] if step.stage > 0)
+        return Pipeline(IngestExecutor(plan, "C", {}), keyed)
 
     def feed(self, table: pa.Table) -> list[Elements]:
         """What the next rows, in order of time, give."""
@@ -80,16 +84,18 @@ class Pipeline:
         names = ("ts", "src", "v", "x")
         columns = tuple(table[names[i]].combine_chunks() for i in self.ingest.columns)
         forever = np.full(len(ts), END, np.int64)
-        for batches in self.ingest.run(Elements(columns, ts, forever)).onward.values():
-            for elements in batches:
-                self.aggregate.process(0, elements)
-        return self.aggregate.advance(Moment(int(ts[-1]) - 1, 0))
+        onward = self.ingest.run(Elements(columns, ts, forever)).onward.values()
+        told = [elements for batches in onward for elements in batches]
+        for operator in self.operators:
+            given = [said for elements in told for said in operator.process(0, elements)]
+            told = given + operator.advance(Moment(int(ts[-1]) - 1, 0))
+        return told
 
 
-def measure(name: str, table: pa.Table, seconds: int, measured: int, batch: int) -> float:
+def measure(name: str, table: pa.Table, seconds: int, measured: int, batch: int, taken_back: bool = False) -> float:
     """Seconds a row, in the median batch, once the window is full. Raises AssertionError where an answer is wrong."""
     ours, theirs = AGGREGATES[name]
-    pipeline = Pipeline.of(ours, seconds)
+    pipeline = Pipeline.of(ours, seconds, taken_back)
     filling = seconds * RATE
     made = pipeline.feed(table.slice(0, filling))
     spent: list[float] = []
@@ -136,14 +142,15 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=20_000, help="rows a batch")
     parser.add_argument("--windows", type=int, nargs="*", default=list(WINDOWS), help="window lengths in seconds")
     parser.add_argument("--only", nargs="*", default=list(AGGREGATES), help="names of aggregates")
+    parser.add_argument("--taken-back", action="store_true", help="rows are taken back by negative tuples")
     options = parser.parse_args()
     table = stream(max(options.windows) * RATE + options.rows)
     for name in options.only:  # compile first
-        measure(name, table, 1, 2_000, 1_000)
-    sums = {w: measure("SUM", table, w, options.rows, options.batch) for w in options.windows}
+        measure(name, table, 1, 2_000, 1_000, options.taken_back)
+    sums = {w: measure("SUM", table, w, options.rows, options.batch, options.taken_back) for w in options.windows}
     print(f"{'':16}" + "".join(f"{f'{w} s':>20}" for w in options.windows) + f"{'slope':>10}")
     for name in options.only:
-        costs = {w: measure(name, table, w, options.rows, options.batch) for w in options.windows}
+        costs = {w: measure(name, table, w, options.rows, options.batch, options.taken_back) for w in options.windows}
         cells = "".join(f"{1e-3 / cost:>11,.0f} k/s {sums[w] / cost:>4.2f}" for w, cost in costs.items())
         print(f"{name:16}{cells}{_slope(costs):>10.2f}", flush=True)
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra import Algebra
-from penstock.algebra.optimizer import optimize
-from penstock.algebra.query import Query
+from penstock.algebra.optimizer import Planning, optimize
+from penstock.algebra.statistics import observe
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.ingest import read_columns, stamp
 from penstock.physical.kernels import group_codes
 from penstock.physical.planner import plan_queries
-from penstock.physical.progress import SourceProgress
+from penstock.physical.progress import SourceProgress, timed_sources
 from penstock.physical.strategies import Strategy
 from penstock.physical.synopses.slots import SlotTable
 from penstock.runtime.local import LocalJob, compute_statics
@@ -55,13 +55,15 @@ def measure(
     warm: int,
     strategy: Strategy = Strategy.PATTERN,
     view: bool = False,
-    rewrite: Callable[[Algebra], Algebra] = optimize,
+    as_written: bool = False,
 ) -> Measured:
     """The one query of `script` over `inputs` (first column: the integer timestamp, in order), in rounds of `step`
-    ticks. warm: the tick from which on it is measured; view: also keep the result, as a hash
-    table that the told changes update; rewrite: the optimizer."""
+    ticks. warm: the tick from which on it is measured; view: also keep the result, as a hash table that the told
+    changes update; as_written: without choices by cost."""
     (query,) = bind_script(script).queries
-    plan = plan_queries([Query(query.name, rewrite(query.root), query.sink, query.text)], strategy=strategy)
+    known = observe(timed_sources(query.root), inputs)
+    planning = Planning(known, by_pattern=False) if as_written else strategy.planning(known)
+    plan = plan_queries([replace(query, root=optimize(query.root, planning=planning))], known, strategy)
     job = LocalJob(plan, compute_statics(plan, inputs))
     feeds = {name: _Feed(job, name, inputs[name]) for name in plan.sources}
     last = max(int(feed.ticks[-1]) for feed in feeds.values())
@@ -142,3 +144,16 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table, its first column to the left."""
     lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write_table(page: Path, heading: str, table: str) -> None:
+    """Put `table` in the place of the first table below `heading` in a Markdown page, or below a new heading at its
+    end."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    if heading not in lines:
+        lines += ["", heading, ""]
+    start = lines.index(heading) + 1
+    end = next((i for i in range(start, len(lines)) if lines[i].startswith("#")), len(lines))
+    old = [i for i in range(start, end) if lines[i].startswith("|")]
+    first, last = (old[0], old[-1] + 1) if old else (end, end)
+    page.write_text("\n".join([*lines[:first], *table.splitlines(), *lines[last:]]).rstrip() + "\n", encoding="utf-8")

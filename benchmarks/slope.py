@@ -1,6 +1,6 @@
 """`python -m benchmarks.slope`: what a tuple costs in every incremental operator, against the length of the window.
 
-    python -m benchmarks.slope [--windows 1,10,100,1000] [--rate 200] [--measured 100] [--out FILE]
+    python -m benchmarks.slope [--windows 1,10,100,1000] [--rate 200] [--measured 100] [--write]
 
 One rate, windows in seconds. Each query runs until its windows are full and is then measured for `measured` seconds, in
 rounds of ten seconds, in this process (`local_harness.py`). Keys are drawn so that a tuple meets about one partner
@@ -19,7 +19,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.local_harness import markdown, measure
+from benchmarks.local_harness import markdown, measure, write_table
+
+#: Where `--write` puts the table.
+PAGE = Path(__file__).parent.parent / "docs" / "decisions" / "golab.md"
+HEADING = "## Cost per tuple against the length of the window"
 
 DECLARED = "\n".join(
     f"CREATE STREAM {name} (ts INT, k INT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT MILLISECOND;" for name in "ST"
@@ -33,6 +37,8 @@ OPERATORS: dict[str, tuple[int, str]] = {
     "DISTINCT (δ*)": (1, "SELECT DISTINCT v FROM S {w}"),
     "DISTINCT of updates (counts)": (1, "SELECT DISTINCT n FROM (SELECT v, COUNT(*) AS n FROM S {w} GROUP BY v) AS g"),
     "join": (2, "SELECT S.k, S.v, T.v AS u FROM S {w}, T {w} WHERE S.k = T.k"),
+    "band join": (2, "SELECT S.k, S.v, T.v AS u FROM S {w}, T {w} WHERE S.k BETWEEN T.k - 1 AND T.k + 1"),
+    "join by key and range": (2, "SELECT S.k, S.v, T.v AS u FROM S {w}, T {w} WHERE S.k = T.k AND S.v < T.v"),
     "join of a strict input": (
         2, "SELECT S.k, n FROM S {w}, (SELECT k, COUNT(*) AS n FROM T {w} GROUP BY k) AS g WHERE S.k = g.k",
     ),
@@ -46,6 +52,9 @@ OPERATORS: dict[str, tuple[int, str]] = {
     "EXCEPT ALL": (2, "SELECT v FROM S {w} EXCEPT ALL SELECT v FROM T {w}"),
     "INTERSECT": (2, "SELECT v FROM S {w} INTERSECT SELECT v FROM T {w}"),
     "NOT EXISTS": (2, "SELECT k, v FROM S {w} WHERE NOT EXISTS (SELECT * FROM T {w} WHERE T.k = S.k)"),
+    "LEFT JOIN in a band": (
+        2, "SELECT S.k, S.v, T.v AS u FROM S {w} LEFT JOIN T {w} ON S.k BETWEEN T.k - 1 AND T.k + 1",
+    ),
     "LEFT JOIN": (2, "SELECT S.k, S.v, T.v AS u FROM S {w} LEFT JOIN T {w} ON S.k = T.k"),
 }  # fmt: skip
 
@@ -80,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate", type=int, default=200)
     parser.add_argument("--measured", type=int, default=100)
     parser.add_argument("--operators", default=",".join(OPERATORS), help="by name, separated by commas")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
     chosen = parser.parse_args(arguments)
     pa.set_cpu_count(1)
     windows = [int(w) for w in chosen.windows.split(",")]
@@ -93,10 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         costs = [cost(query, streams, chosen.rate, window, chosen.measured) for window in windows]
         rows.append([name, *(f"{c:.2f}" for c in costs), f"{slope(windows, costs):.2f}"])
         print(" | ".join(rows[-1]), flush=True)
-    table = f"CPU µs per tuple at {chosen.rate} tuples a second and stream.\n\n{markdown(header, rows)}\n"
-    print(table)
-    if chosen.out is not None:
-        chosen.out.write_text(table, encoding="utf-8")
+    table = markdown(header, rows)
+    print(f"CPU µs per tuple at {chosen.rate} tuples a second and stream.\n\n{table}\n")
+    if chosen.write:
+        write_table(PAGE, HEADING, table)
     return 0
 
 

@@ -17,6 +17,8 @@ SOURCES = sorted((ROOT / "src" / "penstock").rglob("*.py"))
 
 #: Lowest first. A module may import its own layer and those before it.
 LAYERS = (
+    ("redaction",),
+    ("events",),
     ("errors",),
     ("types", "settings", "tree", "explain"),
     ("expressions",),
@@ -32,7 +34,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 #: Narrower than their rank: folder or module -> all it may import of the project.
 ONLY = {
-    "connectors": {"connectors", "errors", "types", "settings", "tree", "expressions", "algebra"},
+    "connectors": {"connectors", "redaction", "errors", "types", "settings", "tree", "expressions", "algebra"},
     "runtime.java": {"errors"},
 }
 
@@ -46,6 +48,7 @@ OWNERS = {
     "pyspark": {"runtime.spark"},
     "py4j": {"runtime.spark"},
     "typer": {"cli"},
+    "prometheus_client": {"runtime.prometheus"},
 }
 
 FORBIDDEN = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b|/(?:work|tmp|root|home/\w+)/")

@@ -11,6 +11,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from penstock.redaction import redacted_line, redacted_text
+
 #: code -> what kind of mistake it stands for. P01 syntax, P02 names and types, P03 meaning and planning,
 #: P04 sources and their data, P05 sinks and results, P06 running, P09 not supported yet.
 CODES: dict[str, str] = {
@@ -44,11 +46,12 @@ CODES: dict[str, str] = {
     "P0321": "a volatile function over rows that may be taken back",
     "P0331": "ORDER BY, LIMIT or OFFSET where it may not stand",
     "P0332": "a LIMIT or OFFSET that is no count of rows",
-    "P0340": "a NON RETROACTIVE relation that does not meet one stream",
+    "P0340": "a NON RETROACTIVE relation that meets no elements of streams",
     "P0401": "a source that cannot be read",
     "P0402": "a source whose columns do not fit its declaration",
     "P0403": "a malformed record in a source declared ON ERROR FAIL",
     "P0404": "a source with no file",
+    "P0409": "a secret of a connector that cannot be found",
     "P0501": "a result that exists already",
     "P0502": "a result that cannot be written",
     "P0601": "the run failed",
@@ -61,6 +64,8 @@ CODES: dict[str, str] = {
     "P0612": "a scalar subquery with more than one row",
     "P0621": "a user-defined function or aggregate failed",
     "P0622": "EXPLAIN ANALYZE of inputs without an end",
+    "P0631": "metrics that cannot be served or written",
+    "P0632": "more state than state_limit allows",
     "P0901": "described by the language, not supported yet",
 }
 
@@ -85,10 +90,11 @@ class Position:
         return Position(source.count("\n", 0, offset) + 1, offset - start + 1, text, max(1, length), file)
 
     def render(self) -> str:
-        """Two lines: the source line, and a caret under the place."""
-        width = max(1, min(self.length, len(self.text) - self.column + 1))
-        pad = "".join("\t" if c == "\t" else " " for c in self.text[: self.column - 1])
-        return f"{self.text}\n{pad}{'^' * width}"
+        """Two lines: the source line, its secrets blotted out, and a caret under the place."""
+        text, column, length = redacted_line(self.text, self.column, self.length)
+        width = max(1, min(length, len(text) - column + 1))
+        pad = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
+        return f"{text}\n{pad}{'^' * width}"
 
 
 class PenstockError(Exception):
@@ -130,12 +136,12 @@ class PenstockError(Exception):
         return self
 
     def render(self) -> str:
-        """What a user reads: place, code, message, the line with a caret, the hint."""
+        """What a user reads: place, code, message, the line with a caret, the hint. Secrets are blotted out."""
         place = ""
         if self.position is not None:
             name = f"{self.position.file}:" if self.position.file else "line "
             place = f"{name}{self.position.line}:{self.position.column}: "
-        lines = [f"{place}error {self.code}: {self.message}"]
+        lines = [f"{place}error {self.code}: {redacted_text(self.message)}"]
         if self.position is not None and self.position.text:
             lines += ["  " + part for part in self.position.render().split("\n")]
         if self.hint:

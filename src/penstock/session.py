@@ -7,6 +7,7 @@ single queries over bounded inputs. It works inside a SparkSession that exists a
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,19 +17,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.algebra.nodes import leaves
-from penstock.algebra.optimizer import optimize
+from penstock.algebra.optimizer import TraceStep, optimize
 from penstock.algebra.query import Query
 from penstock.algebra.render import render
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.statistics import Statistics, known_statistics
 from penstock.connectors.sinks.memory import collected
 from penstock.errors import PenstockError, nearest
+from penstock.events import logger_of, tell
 from penstock.explain import to_json, to_mermaid_side_by_side, to_text
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
 from penstock.language import Bound, Catalog, Explain, bind_query, bind_script
 from penstock.physical.planner import plan_queries
 from penstock.physical.render import render_plan
+from penstock.physical.said_of_state import QueryState, query_state
 from penstock.physical.strategies import Strategy
+from penstock.redaction import redacted_text
 from penstock.settings import Settings
 from penstock.types import CALENDAR, Interval, Schema, TimeDomain, Unit
 
@@ -74,6 +78,12 @@ class Session:
         texts = [self._answer(action, bound) for action in bound.actions]
         self.catalog, self.settings = bound.catalog, bound.settings
         return Execution(tuple(q.name for q in bound.queries), tuple(texts))
+
+    def declare(self, script: str, file: str | None = None) -> tuple[str, ...]:
+        """As `execute`, but its EXPLAIN and SHOW are not answered; returns the names of the queries."""
+        bound = bind_script(script, self.catalog, self.settings, file)
+        self.catalog, self.settings = bound.catalog, bound.settings
+        return tuple(q.name for q in bound.queries)
 
     def stream(self, name: str, df: Any, timestamp: str, unit: str = "SECOND", order_within: str | None = None) -> None:
         """Declare a DataFrame (streaming or static) or an Arrow table as a stream. timestamp: its timestamp column;
@@ -172,6 +182,26 @@ class Session:
         shards = settings.get_int("shards") or 1
         return analyze([query], rows, self._frames, shards, known, Strategy.of(settings))
 
+    def state(self, query: str) -> QueryState:
+        """What state a declared query will keep: whether it is bounded, by what, and about how large."""
+        found = self.catalog.queries.get(query.lower())
+        if found is None:
+            hint = nearest(query, [q.name for q in self.catalog.queries.values()])
+            raise PenstockError("P0201", f"unknown query {query}", hint=hint)
+        known = self.statistics(found, self.catalog, self.settings)
+        return query_state(found, known, Strategy.of(self.settings))
+
+    def _warn_of_state(self, queries: Sequence[Query]) -> None:
+        """Say of every query whose state has no bound that it has none."""
+        for query in queries:
+            found = self.state(query.name)
+            if not found.bounded:
+                tell(
+                    logger_of("session"), logging.WARNING, "unbounded", f"the state of {query.name} is {found.verdict}"
+                    + (f"; {found.bound.hint}" if found.bound.hint else ""),
+                    query=query.name, by=found.bound.by, bytes_after_an_hour=round(found.nbytes),
+                )  # fmt: skip
+
     def query(self, text: str) -> QueryHandle:
         """A query of its own, not declared."""
         return QueryHandle(self, bind_query(text, self.catalog, self.settings))
@@ -186,7 +216,7 @@ class Session:
             known = self.statistics(action.query, bound.catalog, bound.settings)
             ran = self._analyzed(action.query, action.memory, action.settings, known) if action.analyze else None
             return explain(action.query, "text", known, ran, Strategy.of(action.settings))
-        return "\n".join(text or name for name, text in action.entries)
+        return "\n".join(redacted_text(text or name) for name, text in action.entries)
 
     # -- running -----------------------------------------------------------------------------------------------
 
@@ -211,6 +241,7 @@ class Session:
         chosen = [known[n.lower()] for n in queries] if queries is not None else list(known.values())
         if not chosen:
             raise PenstockError("P0201", "the script creates no query", hint="CREATE QUERY name INTO ... AS SELECT ...")
+        self._warn_of_state(chosen)
         from penstock.runtime.spark.launch import launch
 
         return launch(replace(self._work(chosen, drain), backfill=backfill), checkpoint, overwrite)
@@ -261,20 +292,40 @@ def explain(
     of it, whose figures are shown."""
     if format not in FORMATS:
         raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
-    root = optimize(query.root)
+    trace: list[TraceStep] = []
+    root = optimize(query.root, trace, planning=strategy.planning(statistics))
     logical = render(root)
     if ran is None:
         physical = render_plan(plan_queries([replace(query, root=root)], statistics, strategy), query.name)
     else:
-        physical = render_plan(ran.plan, query.name, ran.meter)
+        physical = render_plan(ran.plan, query.name, ran.meter, ran.statics)
+    state = query_state(query, statistics or Statistics(), strategy)
     if format == "json":
+        choices = json.dumps([_choice(step, costs) for step in trace if (costs := step.costs)])
         return (
-            f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"physical": {to_json(physical)}}}\n'
+            f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"choices": {choices},\n'
+            f'"physical": {to_json(physical)},\n"state": {json.dumps(state.as_json(), indent=2)}}}\n'
         )
     parts = [("logical plan", logical), ("physical plan" if ran is None else _ran(ran), physical)]
     if format == "mermaid":
         return to_mermaid_side_by_side([(f"{query.name}: {title}", tree) for title, tree in parts])
-    return "\n".join(f"-- {query.name}: {title}\n{to_text(tree)}" for title, tree in parts)
+    texts = [(title, to_text(tree)) for title, tree in parts]
+    # The same move may have been thought of again once columns were pruned.
+    told = dict.fromkeys(_choice_text(step, costs) for step in trace if (costs := step.costs))
+    if told:
+        texts.insert(1, ("choices by cost", "".join(f"{line}\n" for line in told)))
+    texts.append(("state", state.text()))
+    return "\n".join(f"-- {query.name}: {title}\n{text}" for title, text in texts)
+
+
+def _choice(step: TraceStep, costs: tuple[float, float]) -> dict[str, Any]:
+    return {"rule": step.rule, "taken": step.taken, "cost_before": costs[0], "cost_after": costs[1]}
+
+
+def _choice_text(step: TraceStep, costs: tuple[float, float]) -> str:
+    """A plan that was thought of: what it costs, and the plan that it would replace."""
+    verdict = "taken" if step.taken else "left"
+    return f"{step.rule}: {verdict}, {costs[1]:.4g} elements/s handled instead of {costs[0]:.4g}"
 
 
 def _ran(ran: Analysis) -> str:

@@ -61,6 +61,36 @@ def _bytes(text: str) -> int:
     return size
 
 
+def _no_bytes_or(text: str) -> int:
+    return 0 if text.strip() == "0" else _bytes(text)
+
+
+def _port(text: str) -> int | None:
+    folded = text.strip().lower()
+    if folded == "none":
+        return None
+    if not folded.isdecimal() or int(folded) > 65535:
+        raise ValueError("a port, 0 for any that is free, or none")
+    return int(folded)
+
+
+_LENGTHS = {
+    "ms": 0.001, "millisecond": 0.001, "milliseconds": 0.001, "s": 1.0, "second": 1.0, "seconds": 1.0, "min": 60.0,
+    "minute": 60.0, "minutes": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0,
+}  # fmt: skip
+_LENGTH = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+
+
+def _length(text: str) -> float:
+    """Seconds of wall clock; 0 for none."""
+    if text.strip() == "0":
+        return 0.0
+    match = _LENGTH.fullmatch(text.lower())
+    if match is None or match[2] not in _LENGTHS or float(match[1]) <= 0:
+        raise ValueError("a length of time such as '500 ms' or '2 seconds', or 0")
+    return float(match[1]) * _LENGTHS[match[2]]
+
+
 #: What a hint says of a source: its name, tuples per second (None: nothing said), and (column, distinct values).
 SourceHint = tuple[str, float | None, tuple[tuple[str, float], ...]]
 
@@ -119,11 +149,30 @@ TABLE: tuple[Setting, ...] = (
         "statistics",
         (),
         _statistics,
-        "what is known of sources, for the order of joins: 'S(rate 10, k 50), T(rate 0.5)' (tuples a second, distinct "
+        "what is known of sources, for choices by cost: 'S(rate 10, k 50), T(rate 0.5)' (tuples a second, distinct "
         "values of columns)",
     ),
     Setting(
         "max_batch_bytes", 256 * 2**20, _bytes, "bytes of input (as stored) that one micro-batch takes at the most"
+    ),
+    Setting("max_batch_rows", 0, _count(0), "rows of input that one micro-batch takes at the most; 0: no such limit"),
+    Setting(
+        "trigger", 0.0, _length, "least time between the starts of two micro-batches, such as '2 seconds'; 0: none"
+    ),
+    Setting(
+        "target_latency",
+        0.0,
+        _length,
+        "how long a micro-batch should take, such as '500 ms': batches are made smaller or larger towards it; 0: off",
+    ),
+    Setting("state_limit", 0, _no_bytes_or, "bytes of state that a run may hold, such as '1 GB'; 0: no limit"),
+    Setting(
+        "state_limit_action", "warn", _one_of("warn", "fail"), "what a run does beyond state_limit: say so, or end"
+    ),
+    Setting("metrics_file", "", str, "a file that takes the metrics of every micro-batch as a line of JSON"),
+    Setting("metrics_port", None, _port, "the port of the Prometheus endpoint; 0: any that is free; none: no endpoint"),
+    Setting(
+        "metrics_address", "127.0.0.1", str, "the address that the endpoint listens on; default: this machine only"
     ),
 )
 _BY_NAME = {s.name: s for s in TABLE}

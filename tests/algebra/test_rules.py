@@ -5,6 +5,7 @@ A fixture opens with the law in a word and holds cases of this form::
     === what the case shows
     expect: rule              the rule that must fire here; or `never: rule`, which must not
     with: rule, rule | all    further rules that are applied too
+    given: S(rate 10, k 50)   what is known of the sources, as SET statistics takes it
     SELECT ...
     ---
     the plan afterwards, as explain draws it without properties
@@ -22,10 +23,12 @@ from pathlib import Path
 import pytest
 
 from penstock.algebra import Algebra
-from penstock.algebra.optimizer import TraceStep, optimize
+from penstock.algebra.optimizer import Planning, TraceStep, optimize
 from penstock.algebra.render import render
 from penstock.algebra.rules import RULES
+from penstock.algebra.statistics import Statistics
 from penstock.explain import RenderNode, to_text
+from penstock.settings import Settings
 
 FIXTURES = Path(__file__).parent / "fixtures"
 REWRITE = "PENSTOCK_REWRITE" in os.environ
@@ -37,13 +40,15 @@ class Case:
     fires: bool
     rule: str
     others: tuple[str, ...]
+    given: str
     query: str
     plan: str
 
     def text(self) -> str:
         head = [f"=== {self.title}", f"{'expect' if self.fires else 'never'}: {self.rule}"]
         with_ = [f"with: {', '.join(self.others)}"] if self.others else []
-        return "\n".join([*head, *with_, self.query, "---", self.plan]) + "\n"
+        given = [f"given: {self.given}"] if self.given else []
+        return "\n".join([*head, *with_, *given, self.query, "---", self.plan]) + "\n"
 
 
 def read(path: Path) -> Iterator[Case]:
@@ -54,8 +59,11 @@ def read(path: Path) -> Iterator[Case]:
         others: tuple[str, ...] = ()
         if query[0].startswith("with: "):
             others, query = tuple(query[0].removeprefix("with: ").split(", ")), query[1:]
+        given = ""
+        if query[0].startswith("given: "):
+            given, query = query[0].removeprefix("given: "), query[1:]
         word, rule = verdict.split(": ")
-        yield Case(title, word == "expect", rule, others, "\n".join(query), plan.strip("\n"))
+        yield Case(title, word == "expect", rule, others, given, "\n".join(query), plan.strip("\n"))
 
 
 def rewrite(path: Path, case: Case, plan: str) -> None:
@@ -68,6 +76,10 @@ def bare(node: RenderNode) -> RenderNode:
     return replace(node, edge=(), children=tuple(bare(child) for child in node.children))
 
 
+def planning(case: Case) -> Planning:
+    return Planning(Statistics().updated(Settings().with_value("statistics", case.given)["statistics"]))
+
+
 CASES = [(path, case) for path in sorted(FIXTURES.glob("*.txt")) for case in read(path)]
 
 
@@ -76,9 +88,10 @@ def test_fixture(path: Path, case: Case, bind) -> None:  # type: ignore[no-untyp
     names = {case.rule, *case.others}
     trace: list[TraceStep] = []
     before: Algebra = bind(case.query)
-    after = optimize(before, trace, check=True, rules=tuple(r for r in RULES if "all" in names or r.name in names))
+    rules = tuple(r for r in RULES if "all" in names or r.name in names)
+    after = optimize(before, trace, check=True, rules=rules, planning=planning(case))
     plan = to_text(bare(render(after))).strip("\n")
-    fired = [step.rule for step in trace]
+    fired = [step.rule for step in trace if step.taken]
     assert (case.rule in fired) == case.fires, f"fired: {fired}\n{to_text(render(before))}\n{plan}"
     if REWRITE:
         rewrite(path, case, plan)
@@ -103,6 +116,6 @@ def test_every_rule_states_its_law_and_its_limits() -> None:
 
 @pytest.mark.parametrize(("path", "case"), CASES, ids=[f"{p.stem}: {c.title}" for p, c in CASES])
 def test_optimizing_twice_changes_nothing(path: Path, case: Case, bind) -> None:  # type: ignore[no-untyped-def]
-    once = optimize(bind(case.query), check=True)
+    once = optimize(bind(case.query), check=True, planning=planning(case))
     trace: list[TraceStep] = []
-    assert optimize(once, trace, check=True) == once, [step.rule for step in trace]
+    assert optimize(once, trace, check=True, planning=planning(case)) == once, [step.rule for step in trace]

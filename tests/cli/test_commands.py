@@ -44,11 +44,36 @@ def call(*arguments: object, given: str | None = None) -> tuple[int, str, str]:
 
 
 def test_check_says_that_a_script_is_correct(script: Path) -> None:
-    assert call("check", script) == (0, f"{script}: correct, 2 queries\n", "")
+    said = (
+        "dear: state none\n"
+        "counts: state bounded by RANGE 1 MINUTE of Orders; about 4.8 kB (Orders with 1 rows/s, the default)\n"
+    )
+    assert call("check", script) == (0, f"{script}: correct, 2 queries\n{said}", "")
 
 
 def test_check_reads_standard_input() -> None:
-    assert call("check", "-", given=SCRIPT) == (0, "<stdin>: correct, 2 queries\n", "")
+    code, out, err = call("check", "-", given=SCRIPT)
+    assert (code, out.split("\n")[0], err) == (0, "<stdin>: correct, 2 queries", "")
+
+
+def test_check_shows_where_state_has_no_bound(tmp_path: Path) -> None:
+    place = tmp_path / "joined.cql"
+    place.write_text("""CREATE STREAM S (ts BIGINT, k INT) FROM MEMORY () TIMESTAMP BY ts;
+CREATE STREAM T (ts BIGINT, k INT) FROM MEMORY () TIMESTAMP BY ts;
+CREATE VIEW v AS SELECT S.k, 'T' AS t -- of T
+  FROM S [RANGE 5 SECONDS], T [UNBOUNDED] WHERE S.k = T.k;
+CREATE QUERY pairs AS SELECT S.k, 'T' AS t -- of T
+  FROM S [RANGE 5 SECONDS], T [UNBOUNDED] WHERE S.k = T.k;
+CREATE QUERY by_view AS SELECT k FROM v;
+CREATE QUERY groups AS SELECT k, COUNT(*) AS n FROM T [UNBOUNDED] GROUP BY k;
+SET statistics = 'T(rate 100, k 20)';
+""")
+    _, out, _ = call("check", place)
+    assert f"{place}:6:29: warning: pairs: state unbounded: it keeps the window UNBOUNDED of T; about" in out
+    assert "    FROM S [RANGE 5 SECONDS], T [UNBOUNDED] WHERE S.k = T.k\n" in out.replace(";\n", "\n")
+    assert f"{place}:7:1: warning: by_view: state unbounded" in out
+    assert "hint: give T a window, such as [RANGE 1 HOUR] or [ROWS 1000]" in out
+    assert "groups: state bounded only by the number of groups (k); about 560 bytes (T with 100 rows/s)" in out
 
 
 @pytest.mark.parametrize("command", ["check", "run", "explain"])

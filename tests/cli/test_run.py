@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -44,9 +45,14 @@ def result(folder: Path) -> list[str]:
 
 
 def test_a_run_to_the_end_of_its_input(folder: Path) -> None:
-    process = command(folder)
-    _, told = process.communicate()
+    process = command(folder, "--metrics", "metrics.jsonl", "--log-format", "json", "--log-level", "info")
+    out, told = process.communicate()
     assert process.returncode == 0, told
+    assert out == ""
+    events = [json.loads(line)["event"] for line in told.splitlines() if line.startswith("{")]
+    assert events == ["start", "batch", "late", "dead_letters", "stop"]
+    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [m["sources"]["Orders"]["rows"] for m in metrics] == [6]
     assert result(folder) == ["2,rum,50", "5,ale,12", "6,mead,11"]
     assert "6 rows in · 3 rows out · heartbeat 6" in told
     assert "WARNING: 1 rows of Orders came late" in told

@@ -74,6 +74,24 @@ def test_shards_and_static_relations(session: Session) -> None:
     assert found["Aggregate"]["shards"] == 3
 
 
+def test_the_plans_of_static_relations_are_there_with_their_figures(session: Session) -> None:
+    session.execute("""
+        CREATE RELATION Q (k INT, v INT, PRIMARY KEY (k)) FROM MEMORY ();
+        INSERT INTO Q VALUES (0, 5), (0, 6), (1, 7), (2, 8);
+        CREATE VIEW big AS SELECT k, COUNT(*) AS n FROM Q WHERE v > 6 GROUP BY k;
+        CREATE QUERY joined AS SELECT S.a, n FROM S [RANGE 10 SECOND], big WHERE S.k = big.k""")
+    nodes = json.loads(session.explain("joined", "json", analyze=True))["physical"]["nodes"]
+    (lookup,) = (n for n in nodes if n["label"] == "Lookup")
+    inside = {n["label"]: n["measured"] for n in nodes if "." in n["id"]}
+    assert lookup["measured"]["rows_in"] == 100
+    assert {label: (m["rows_in"], m["rows_out"]) for label, m in inside.items() if label in ("Scan", "Filter")} == {
+        "Scan": (4, 3), "Filter": (3, 2)
+    }  # fmt: skip
+    assert inside["Scan"]["rejected"] == 1
+    assert inside["Aggregate"]["rows_in"] == 2
+    assert len({n["id"] for n in nodes}) == len(nodes)
+
+
 def test_time_of_several_sources_advances_together(session: Session, tmp_path: Path) -> None:
     """The source furthest behind is read first, so a join does not hold all of one side."""
     size = 200_000

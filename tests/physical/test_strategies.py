@@ -11,6 +11,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.physical.planner import plan_queries
 from penstock.physical.strategies import Strategy
 from penstock.physical.synopses.queues import ListQueue
 from penstock.runtime.local import run_local
@@ -27,7 +28,7 @@ CREATE QUERY q AS SELECT DISTINCT S.a FROM S [RANGE 3 SECONDS], T [RANGE 5 SECON
 def plan(strategy: str) -> str:
     session = Session()
     session.execute(f"SET state_strategy = '{strategy}'; {SCRIPT}")
-    return session.explain("q").split("physical plan")[1]
+    return session.explain("q").split("physical plan")[1].split("-- q: state")[0]
 
 
 def test_pattern_follows_the_update_pattern() -> None:
@@ -101,3 +102,19 @@ def test_a_list_of_many_small_batches_stays_one() -> None:
         queue.push(rows(due))
     assert len(queue.contents()) <= 300
     assert sum(batch.num_rows for batch in queue.pop_until(998)) == 999
+
+
+def steps(*queries: str) -> list[str]:
+    """The specs planned for DISTINCT and the telling of changes."""
+    text = SCRIPT + "".join(f"CREATE QUERY q{n} AS {query};" for n, query in enumerate(queries))
+    plan = plan_queries([q for q in bind_script(text).queries if q.name != "q"])
+    return sorted(type(s.spec).__name__ for s in plan.steps if "Distinct" in str(s.spec) or "Changes" in str(s.spec))
+
+
+def test_distinct_tells_its_changes_where_nobody_else_reads_it() -> None:
+    distinct = "SELECT DISTINCT a FROM S [RANGE 3 SECONDS]"
+    assert steps(distinct) == ["DistinctChangesSpec"]
+    assert steps(distinct, distinct) == ["DistinctChangesSpec"]
+    assert steps(distinct, f"ISTREAM({distinct})") == ["DistinctChangesSpec"] * 2
+    assert steps(f"RSTREAM({distinct})", distinct) == ["ChangesSpec", "DistinctSpec"]
+    assert steps("SELECT DISTINCT a FROM S [ROWS 3]") == ["ChangesSpec", "DistinctSpec"]

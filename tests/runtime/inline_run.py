@@ -55,7 +55,7 @@ class InlineRun:
         backfill(self.folder, self.job, self.decision.epoch, self.sinks)
         sweep(self.folder.root)
         self.tables = self.folder.read_tables(self.job.plan.statics)
-        self.rounds = Rounds(self.folder, self.job.intake, self.job.epoch, self.decision.epoch.offset)
+        self.rounds = Rounds(self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset)
         # What Spark's log says: the batch that was started last is done again unless the next has been started.
         self.batch = delivered(self.folder)["batch"] + 1
         self.told: dict[str, Any] = {}
@@ -95,7 +95,7 @@ class InlineRun:
         if crash == "delivered":
             raise Crash
         self.told = outcome.told
-        self.rounds.delivered(int(files[0].parent.name), self.batch)
+        self.rounds.delivered(int(files[0].parent.name), batch=self.batch)
         if self.job.epoch and self.batch > self.job.base:
             forget_older(self.folder, self.checkpoint, self.job, self.decision.epoch.sources)
         self.batch += 1

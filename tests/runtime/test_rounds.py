@@ -52,8 +52,8 @@ def test_one_round_at_a_time(tmp_path: Path) -> None:
         write(tmp_path / "data", number)
     rounds = opened(tmp_path)
     assert [p.name for p in rounds.place.iterdir()] == ["000000001"]
-    rounds.delivered(1, 0)
-    rounds.delivered(1, 0)
+    rounds.delivered(1)
+    rounds.delivered(1)
     assert sorted(p.name for p in rounds.place.iterdir()) == ["000000001", "000000002"]
     assert (paths(rounds, 1), paths(rounds, 2)) == (["000.parquet"], ["001.parquet"])
     rounds.stop()
@@ -63,13 +63,13 @@ def test_a_restart_goes_on_where_the_last_run_was(tmp_path: Path) -> None:
     for number in range(4):
         write(tmp_path / "data", number)
     first = opened(tmp_path)
-    first.delivered(1, 0)
+    first.delivered(1)
     first.stop()
     # Killed between the mark and the folder: the round is made again.
     (first.place / "000000002").rename(tmp_path / "gone")
     again = opened(tmp_path)
     assert paths(again, 2) == ["001.parquet"]
-    again.delivered(2, 1)
+    again.delivered(2)
     assert paths(again, 3) == ["002.parquet"]
     again.stop()
 
@@ -77,7 +77,7 @@ def test_a_restart_goes_on_where_the_last_run_was(tmp_path: Path) -> None:
 def test_files_that_appear_later_make_a_round(tmp_path: Path) -> None:
     write(tmp_path / "data", 0)
     rounds = opened(tmp_path, watch=True)
-    rounds.delivered(1, 0)
+    rounds.delivered(1)
     assert not (rounds.place / "000000002").exists()
     write(tmp_path / "data", 1)
     assert eventually(lambda: (rounds.place / "000000002").exists())
@@ -90,6 +90,6 @@ def test_old_rounds_are_removed(tmp_path: Path) -> None:
         write(tmp_path / "data", number)
     rounds = opened(tmp_path)
     for number in range(1, 9):
-        rounds.delivered(number, number - 1)
+        rounds.delivered(number)
     assert sorted(p.name for p in rounds.place.iterdir())[0] == "000000005"
     rounds.stop()

@@ -139,6 +139,25 @@ def test_beats_never_fall() -> None:
     assert nothing.beats == {} and nothing.on({"S": SourceProgress()})["S"].beat == NOTHING
 
 
+def test_no_query_waits_for_a_stream_that_it_does_not_read() -> None:
+    """S meets T in one query and U, which is far behind, in another; so T and U are no peers of each other."""
+    bound = bind_script("""
+        CREATE STREAM S (a BIGINT) FROM MEMORY () TIMESTAMP BY a IDLE TIMEOUT 1 SECOND;
+        CREATE STREAM T (a BIGINT) FROM MEMORY () TIMESTAMP BY a IDLE TIMEOUT 1 SECOND;
+        CREATE STREAM U (a BIGINT) FROM MEMORY () TIMESTAMP BY a;
+        CREATE QUERY q AS SELECT S.a FROM S [NOW], T [NOW];
+        CREATE QUERY p AS SELECT S.a FROM S [NOW], U [NOW];
+    """)
+    sources = {s.name: s for s in bound.catalog.sources.values()}
+    peers = peers_of(q.root for q in bound.queries)
+    assert peers["T"] == {frozenset({"S", "T"})}
+    seen = {"S": SourceProgress(1, 2), "T": SourceProgress(1, 90), "U": SourceProgress(1, 5)}
+    both = advance(begin(sources.values(), 0), 2 * SECOND, sources, peers, seen, ())
+    assert both.beats == {"S": 90, "T": 90}
+    clock = WallClock(0, {"S": 0, "T": 2 * SECOND})
+    assert advance(clock, 2 * SECOND, sources, peers, seen, ()).beats == {"S": 89}
+
+
 def test_the_local_runtime_reads_the_clock_it_is_given() -> None:
     bound = bind_script("""
         CREATE STREAM S (a INT) FROM MEMORY () SYSTEM TIME; CREATE QUERY q AS SELECT a FROM S;

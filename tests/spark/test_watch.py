@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.sinks.files import read_result
 from penstock.session import Session
 
@@ -51,3 +52,35 @@ def test_files_that_appear_later(spark: Any, tmp_path: Path) -> None:
     result = read_result(str(out))
     assert result["ts"].to_pylist() == [1, 2, 2, 3, 6, 6, 7, 8]
     assert result["op"].to_pylist() == ["+", "-", "+", "+", "-", "+", "-", "-"]
+
+
+def test_a_stream_that_falls_silent_lets_go_until_it_speaks_again(spark: Any, tmp_path: Path) -> None:
+    for name in "st":
+        (tmp_path / name).mkdir()
+    declared = "".join(
+        f"CREATE STREAM {name} (ts INT, {column} INT) FROM FILES (path '{tmp_path}/{name.lower()}', format 'csv', "
+        f"watch 'true') TIMESTAMP BY ts UNIT SECOND {idle};\n"
+        for name, column, idle in (("S", "a", "IDLE TIMEOUT 1 SECOND"), ("T", "b", ""))
+    )
+    session = Session(spark)
+    session.execute(f"""{declared}
+        CREATE QUERY q INTO FILES (path '{tmp_path}/q', format 'csv') AS
+        ISTREAM(SELECT a, b FROM S [RANGE 20 SECONDS], T [RANGE 5 SECONDS]);""")
+    _add(tmp_path / "s", "a.csv", "ts,a\n1,1\n")
+    _add(tmp_path / "t", "a.csv", "ts,b\n1,10\n8,11\n20,12\n")
+    run = session.start(checkpoint=str(tmp_path / "checkpoint"))
+    _until(lambda: run.progress().rows_out >= 2)
+    # S has said nothing since 1, and T has come to 20.
+    assert read_result(str(tmp_path / "q")).to_pydict() == {"ts": [1, 8], "a": [1, 1], "b": [10, 11]}
+    _add(tmp_path / "s", "b.csv", "ts,a\n9,2\n20,3\n")
+    _until(lambda: run.progress().sources["S"].rows >= 3)
+    _add(tmp_path / "t", "b.csv", "ts,b\n30,13\n40,14\n")
+    _until(lambda: run.progress().rows_out >= 5)
+    counts = run.progress().sources["S"]
+    run.stop()
+    assert read_result(str(tmp_path / "q")).to_pydict() == {
+        "ts": [1, 8, 20, 20, 30], "a": [1, 1, 1, 3, 3], "b": [10, 11, 12, 12, 13]
+    }  # fmt: skip
+    assert (counts.rows, counts.late) == (3, 1)
+    (letter,) = DeadLetters(run.dead_letters).read("S")
+    assert "9" in letter.record and "late" in letter.reason

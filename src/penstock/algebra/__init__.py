@@ -2,6 +2,7 @@
 
 from penstock.algebra.aggregate import Aggregate, Distinct
 from penstock.algebra.announced import Announced
+from penstock.algebra.arrivals import Stamped
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.matching import OuterJoin, OuterKind, SemiJoin, SemiKind
@@ -22,6 +23,6 @@ __all__ = [
     "Aggregate", "Algebra", "Announced", "Distinct", "Except", "Internal", "Intersect", "Join", "MultiJoin",
     "NRRJoin", "OnError", "OuterJoin", "OuterKind", "Pattern", "Project", "RelationScan", "RelationToStream",
     "Restored", "Results", "RowWindow", "Sample", "Scan", "Select", "SemiJoin", "SemiKind", "SortKey", "Source",
-    "StreamKind", "StreamScan", "TopK", "UnionAll", "Window", "WindowKind", "evaluation_period", "is_elementwise",
-    "is_nrr", "is_static", "leaves", "own_windows", "unjoined",
+    "Stamped", "StreamKind", "StreamScan", "TopK", "UnionAll", "Window", "WindowKind", "evaluation_period",
+    "is_elementwise", "is_nrr", "is_static", "leaves", "own_windows", "unjoined",
 ]  # fmt: skip

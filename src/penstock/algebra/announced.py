@@ -42,9 +42,10 @@ def announced(node: Algebra) -> Algebra:
         reported = announced(node.reported)
         return node.with_children((reported, _below_windows(node.continual)))
     if isinstance(node, NRRJoin):
-        # Its elements meet the relation before their window ends them, so the join is announced in its window's place.
+        # Its elements meet the relation before their window ends them, so the join is announced in its window's place;
+        # what is strict tells its ends by itself.
         joined = replace(node, left=_below_windows(node.left))
-        return joined if joined.pattern is Pattern.MONOTONIC else Announced(joined)
+        return joined if joined.pattern in (Pattern.MONOTONIC, Pattern.STRICT) else Announced(joined)
     changed = node.with_children(tuple(announced(c) if isinstance(c, Algebra) else c for c in node.children))
     if isinstance(changed, Window) and changed.pattern is not Pattern.MONOTONIC:
         return Announced(changed)

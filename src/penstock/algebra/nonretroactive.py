@@ -2,7 +2,9 @@
 
 An update of such a relation (an NRR) changes only results of stream elements that arrive after it. So every element of
 the stream meets the NRR as it is at the element's own timestamp, once; the result lives as long as the element does in
-its window, whatever becomes of the NRR. Nothing is taken back and nothing of the stream is stored.
+its window, whatever becomes of the NRR. Nothing is taken back and nothing of the stream is stored. What several streams
+give by a join comes with the latest of its elements. Over a row window, which ends elements by later ones, results are
+kept until they end.
 """
 
 from __future__ import annotations
@@ -11,24 +13,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.algebra.join import Join
-from penstock.algebra.nodes import Algebra, Keys
+from penstock.algebra.multi_join import MultiJoin
+from penstock.algebra.nodes import Algebra, Keys, is_static
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.scans import RelationScan
-from penstock.algebra.windows import Window
+from penstock.algebra.windows import RowWindow, Window
 from penstock.expressions.nodes import Expression
 from penstock.types import Schema
 
 
 @dataclass(frozen=True, eq=False)
 class NRRJoin(Algebra):
-    """Columns: the left ones, then the right ones. left: elements of one window (`is_elementwise`); right: an NRR;
-    equal, residual: as in `Join`."""
+    """Columns: the left ones, then the right ones. left: what comes with elements of streams (`is_elementwise`); right:
+    an NRR; equal, residual: as in `Join`. came: the column of left that tells when its tuple came, where a plan has
+    one (`arrivals.py`)."""
 
     left: Algebra
     right: Algebra
     equal: tuple[tuple[int, int], ...]
     residual: Expression | None = None
+    came: int | None = None
 
     @property
     def schema(self) -> Schema:
@@ -59,12 +64,24 @@ def is_nrr(node: Algebra) -> bool:
 
 
 def is_elementwise(node: Algebra) -> bool:
-    """Whether every element of the relation `node` comes from one element of one time window over a stream, so that it
-    has a timestamp of its own."""
+    """Whether every tuple of the relation `node` comes with one element of each of its streams, so that it has a
+    timestamp: that of the element, or of the latest. With a SLIDE in rows an element comes with a later one."""
     if isinstance(node, Select | Project):
         return is_elementwise(node.input)
     if isinstance(node, NRRJoin):
         return is_elementwise(node.left)
+    if isinstance(node, Join | MultiJoin):
+        moving = [child for child in node.inputs if not is_static(child)]
+        return bool(moving) and all(map(is_elementwise, moving))
+    return isinstance(node, Window) or (isinstance(node, RowWindow) and node.step is None)
+
+
+def over_one_window(node: Algebra) -> bool:
+    """Whether the tuples of `node` are elements of one window in time, each judged alone."""
+    if isinstance(node, Select | Project):
+        return over_one_window(node.input)
+    if isinstance(node, NRRJoin):
+        return node.came is None and over_one_window(node.left)
     return isinstance(node, Window)
 
 

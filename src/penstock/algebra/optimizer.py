@@ -1,37 +1,63 @@
 """The optimizer: the rules of `rules/` applied in order, with a trace and checked invariants.
 
 Contract: `optimize(root)` means what `root` means, at every instant (LANGUAGE 2). Phases run in order: rewrite to a
-fixpoint, gather joins, rewrite, prune columns, rewrite again (both leave projections to merge). `optimize` is
-idempotent and, for equal plans, gives equal plans, so sharing by fingerprint works on its results.
+fixpoint, simplify update patterns by cost, gather joins, rewrite, prune columns, rewrite again (both leave projections
+to merge). `optimize` is idempotent and, for equal plans and equal statistics, gives equal plans, so sharing by
+fingerprint works on its results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
+from penstock.algebra.cost import plan_cost
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.render import render
-from penstock.algebra.rules import RULES, Kind, Phase, Rule
+from penstock.algebra.rules import RULES, Choices, Kind, Phase, Rewrite, Rule
+from penstock.algebra.statistics import Statistics
 from penstock.explain import to_text
 from penstock.tree import Node, transform_down, walk
 
-PHASES: tuple[Phase, ...] = (Phase.REWRITE, Phase.JOINS, Phase.REWRITE, Phase.PRUNE, Phase.REWRITE)
+#: Phases whose rules are applied together, in order.
+PHASES: tuple[frozenset[Phase], ...] = (
+    frozenset({Phase.REWRITE}),
+    frozenset({Phase.REWRITE, Phase.SIMPLIFY}),
+    frozenset({Phase.JOINS}),
+    frozenset({Phase.REWRITE}),
+    frozenset({Phase.PRUNE}),
+    frozenset({Phase.REWRITE}),
+)
 
 #: Rounds over a phase's rules. Plans written by people settle in a few; more means that two rules undo each other.
 MAX_ROUNDS = 40
+
+#: The part of its cost by which a plan must be cheaper to be preferred to the one that was written.
+WORTH = 1e-6
+
+
+@dataclass(frozen=True)
+class Planning:
+    """What a plan is made for. statistics: what is known of the sources; by_pattern: whether rules may choose by cost
+    where operators of which update pattern stand, else they stay where they were written."""
+
+    statistics: Statistics = field(default_factory=Statistics)
+    by_pattern: bool = True
 
 
 @dataclass(frozen=True)
 class TraceStep:
     """One rule that changed the plan. before: the fingerprint of the plan it was given; after: the plan it made, as
-    explain draws it."""
+    explain draws it; costs: of a choice by cost, what the plan before and the one after cost; taken: whether the plan
+    after was taken: a choice that was not is told too."""
 
     rule: str
     before: str
     after: str
+    costs: tuple[float, float] | None = None
+    taken: bool = True
 
 
 class UnsoundRule(AssertionError):
@@ -44,45 +70,105 @@ def optimize(
     *,
     check: bool = False,
     rules: tuple[Rule, ...] = RULES,
+    planning: Planning | None = None,
 ) -> Algebra:
-    """An equivalent plan that does less. trace: gets a step for every rule that fired; check: verify after each rule
-    what no rule may change. Raises UnsoundRule, only with `check`."""
-    for phase in PHASES:
-        root = _settle(root, tuple(r for r in rules if r.phase is phase), trace, check)
-    return root
+    """An equivalent plan that does less. trace: gets a step for every rule that fired and every choice by cost; check:
+    verify after each rule what no rule may change; planning: what choices by cost are made by, defaults for None.
+    Raises UnsoundRule, only with `check`."""
+    run = _Run(planning or Planning(), trace, check)
+    for _ in range(MAX_ROUNDS):
+        before = root
+        for phases in PHASES:
+            root = _settle(root, tuple(r for r in rules if r.phase in phases), run)
+        # What was declined may be worth its cost once the rest of the plan has taken its final shape.
+        if root == before or not (run.planning.by_pattern and _has_choices(root, rules)):
+            return root
+    return _unsettled(root, rules, check)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One optimisation. declined: the plans that choices by cost were found to make no cheaper, by fingerprint."""
+
+    planning: Planning
+    trace: list[TraceStep] | None
+    check: bool
+    declined: set[tuple[str, str]] = field(default_factory=set)
+
+    def told(self, rule: Rule, before: Algebra, after: Algebra, costs: tuple[float, float] | None, taken: bool) -> None:
+        if taken and self.check:
+            _verify(rule, before, after)
+        if self.trace is not None:
+            self.trace.append(TraceStep(rule.name, before.fingerprint, to_text(render(after)), costs, taken))
 
 
 def apply(rule: Rule, root: Algebra) -> Algebra:
-    """`root` with `rule` applied once everywhere; `root` itself when it has nothing to do."""
+    """`root` with `rule` applied once everywhere, a choice whatever it costs (the last of several); `root` itself when
+    it has nothing to do."""
     if rule.kind is Kind.PLAN:
-        changed = rule.function(root)
+        changed = cast(Rewrite, rule.function)(root)
+    elif rule.kind is Kind.CHOICE:
+        choices = cast(Choices, rule.function)
+        changed = transform_down(root, lambda node: (cast(Algebra, node), *choices(cast(Algebra, node)))[-1], Algebra)
     else:
         changed = transform_down(root, cast(Callable[[Node], Node], rule.function), Algebra)
     return root if changed is root or changed == root else changed
 
 
-def _settle(root: Algebra, rules: tuple[Rule, ...], trace: list[TraceStep] | None, check: bool) -> Algebra:
+def _settle(root: Algebra, rules: tuple[Rule, ...], run: _Run) -> Algebra:
     for _ in range(MAX_ROUNDS):
         before = root
         for rule in rules:
-            root = _step(rule, root, trace, check)
+            root = _step(rule, root, run)
         if root is before:
             return root
+    return _unsettled(root, rules, run.check)
+
+
+def _unsettled(root: Algebra, rules: tuple[Rule, ...], check: bool) -> Algebra:
+    """Every plan on the way is equivalent; an unsettled one is only slower."""
     if check:
         raise UnsoundRule(f"no fixpoint after {MAX_ROUNDS} rounds of {', '.join(r.name for r in rules)}")
-    # Every plan on the way is equivalent; an unsettled one is only slower.
     return root
 
 
-def _step(rule: Rule, root: Algebra, trace: list[TraceStep] | None, check: bool) -> Algebra:
+def _step(rule: Rule, root: Algebra, run: _Run) -> Algebra:
+    if rule.kind is Kind.CHOICE:
+        return _choose(rule, root, run) if run.planning.by_pattern else root
     changed = apply(rule, root)
-    if changed is root:
-        return root
-    if check:
-        _verify(rule, root, changed)
-    if trace is not None:
-        trace.append(TraceStep(rule.name, root.fingerprint, to_text(render(changed))))
+    if changed is not root:
+        run.told(rule, root, changed, None, True)
     return changed
+
+
+def _choose(rule: Rule, root: Algebra, run: _Run) -> Algebra:
+    """The first plan that `rule` makes of one of the nodes and that is cheaper than `root`; `root` for none."""
+    known = run.planning.statistics
+    before: float | None = None
+    for node in {n.fingerprint: n for n in walk(root) if isinstance(n, Algebra)}.values():
+        for other in cast(Choices, rule.function)(node):
+            changed = _replaced(root, node, other)
+            before = plan_cost(root, known) if before is None else before
+            costs = (before, plan_cost(changed, known))
+            taken = costs[1] < costs[0] * (1 - WORTH)
+            if taken or (rule.name, other.fingerprint) not in run.declined:
+                run.told(rule, root, changed, costs, taken)
+            if taken:
+                return changed
+            run.declined.add((rule.name, other.fingerprint))
+    return root
+
+
+def _has_choices(root: Algebra, rules: tuple[Rule, ...]) -> bool:
+    choices = [cast(Choices, rule.function) for rule in rules if rule.kind is Kind.CHOICE]
+    return any(choice(node) for node in walk(root) if isinstance(node, Algebra) for choice in choices)
+
+
+def _replaced(root: Algebra, node: Algebra, other: Algebra) -> Algebra:
+    """`root` with `other` wherever `node` stands."""
+    if root == node:
+        return other
+    return root.with_children(tuple(_replaced(c, node, other) if isinstance(c, Algebra) else c for c in root.children))
 
 
 def _verify(rule: Rule, before: Algebra, after: Algebra) -> None:

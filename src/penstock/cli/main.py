@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
+from penstock.cli.logs import LogFormat, LogLevel, configure
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 
@@ -29,7 +30,7 @@ app = typer.Typer(
 FAILED, WRONG = 1, 2
 
 #: The machine or the run is at fault, not what the user wrote.
-_RUN_CODES = frozenset({"P0601", "P0603", "P0621"})
+_RUN_CODES = frozenset({"P0601", "P0603", "P0621", "P0631", "P0632"})
 
 
 class Format(enum.StrEnum):
@@ -137,6 +138,14 @@ def run(
             "--backfill", help="Queries that the checkpoint does not know read the past of their sources first."
         ),
     ] = False,
+    metrics: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Add the metrics of every batch to FILE, as lines of JSON.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(metavar="N", help="Serve metrics for Prometheus on this port; 0: any that is free.")
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="How the log on standard error is written.")] = LogFormat.TEXT,
+    log_level: Annotated[LogLevel, typer.Option(help="What the log tells at the least.")] = LogLevel.WARNING,
 ) -> None:
     """Run the queries of a script until their inputs end, or until Ctrl-C."""
     with errors_shown(context):
@@ -144,7 +153,12 @@ def run(
         from penstock.cli.running import run_script
 
         text, name = read_script(script)
+        configure(log_format, log_level)
         settings = read_settings(set_)
+        if metrics is not None:
+            settings = settings.with_value("metrics_file", str(metrics))
+        if metrics_port is not None:
+            settings = settings.with_value("metrics_port", str(metrics_port))
         code = run_script(
             text, name, settings, checkpoint, drain=drain, master=master, overwrite=overwrite, backfill=backfill
         )
@@ -155,12 +169,15 @@ def run(
 def check(context: typer.Context, script: Script, set_: Set = None) -> None:
     """Read and bind a script, show all its errors, run nothing."""
     with errors_shown(context):
-        from penstock.language import bind_script
+        from penstock.cli.checking import said_of_queries
+        from penstock.session import Session
 
         text, name = read_script(script)
-        bound = bind_script(text, settings=read_settings(set_), file=name)
-        count = len(bound.queries)
+        session = Session(settings=read_settings(set_))
+        count = len(session.declare(text, file=name))
         typer.echo(f"{name}: correct, {count} {'query' if count == 1 else 'queries'}")
+        for line in said_of_queries(session, text, name):
+            typer.echo(line)
 
 
 @app.command()

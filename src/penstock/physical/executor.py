@@ -7,6 +7,7 @@ same executor runs in Spark's workers and in the local runtime.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.identity import step_keys
 from penstock.physical.kernels import cut_by_shard
-from penstock.physical.meter import Meter
+from penstock.physical.meter import Meter, StateGauge
 from penstock.physical.operators import Moment, Operator, Rejection, Tables, make_operator
 from penstock.physical.plan import Exchange, Input, OutputSpec, Plan, ScanSpec, Step
 from penstock.physical.progress import Progress, SourceProgress, first_instant, query_heartbeat, timed_sources
@@ -125,7 +126,8 @@ def needed_columns(plan: Plan, source: str) -> tuple[int, ...]:
 
 
 class StageExecutor:
-    """A keyed stage (≥ 1) in one shard, with its state."""
+    """A keyed stage (≥ 1) in one shard, with its state. spent: what each step has taken in the last round, in
+    seconds."""
 
     def __init__(
         self, plan: Plan, stage: int, shard: int, shards: int, tables: Tables, drain: bool = False,
@@ -141,6 +143,8 @@ class StageExecutor:
         self.progress: dict[str, SourceProgress] = {}
         #: By birth: where each source began for the queries of that epoch.
         self._firsts: dict[int, dict[str, SourceProgress]] = {step.birth: {} for step in plan.steps}
+        self.spent: dict[int, float] = {}
+        self._gauge = StateGauge()
 
     @cached_property
     def _keys(self) -> dict[int, str]:
@@ -156,6 +160,7 @@ class StageExecutor:
         result = Result()
         inbox: dict[Port, list[Elements]] = {port: list(batches) for port, batches in inputs.items()}
         for step in self._graph.steps:
+            began = time.perf_counter()
             operator = self._operators[step.id]
             made: list[Elements] = []
             heartbeat = max(heartbeats[query] for query in step.queries)
@@ -168,6 +173,7 @@ class StageExecutor:
                 made += operator.advance(moment)
             result.rejected += operator.rejections()
             self._graph.send(step, [e for e in made if len(e)], inbox, result)
+            self.spent[step.id] = time.perf_counter() - began
         for query, answers in result.answers.items():
             result.answers[query] = self._final(answers, heartbeats[query])
         return result
@@ -191,6 +197,10 @@ class StageExecutor:
         return [e for e in kept if len(e)]
 
     # -- state -------------------------------------------------------------------------------------------------
+
+    def state_sizes(self) -> dict[int, tuple[int, int]] | None:
+        """(rows, bytes) of every step that keeps state; None when it was looked at a moment ago."""
+        return self._gauge.look(self._operators)
 
     def synopses(self) -> dict[str, Synopsis]:
         """All synopses of the stage by a name that a changed plan keeps where what the step does has not changed."""

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.physical.elements import Bools, Int64s
+from penstock.physical.fingerprints import float_bits
 
 _LAST = np.int64(2**63 - 1)
 
@@ -17,9 +18,7 @@ def order_keys(column: pa.Array) -> Int64s:
     wider than 64 bits are dense ranks, comparable within this array only."""
     kind = column.type
     if pa.types.is_floating(kind):
-        values = np.asarray(column.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64) + 0.0
-        values = np.where(np.isnan(values), np.float64("nan"), values)
-        bits = values.view(np.int64)
+        bits = float_bits(column).view(np.int64)
         return np.where(bits < 0, np.int64(-(2**63)) - bits - 1, bits)
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())

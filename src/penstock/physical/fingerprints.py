@@ -73,6 +73,9 @@ def _string_words(offsets, data, one, two):  # type: ignore[no-untyped-def]
         two[i] = b
 
 
+_NAN = np.array([np.nan]).view(np.uint64)[0]
+
+
 def fingerprints(columns: Sequence[pa.Array], length: int) -> tuple[UInt64s, UInt64s]:
     """Two uint64 arrays of `length`: the halves of the fingerprint of each row of `columns`. No columns: all equal."""
     first = np.zeros(length, np.uint64)
@@ -103,9 +106,7 @@ def _words(column: pa.Array) -> list[UInt64s]:
     if pa.types.is_boolean(kind):
         return [pc.fill_null(column, False).cast(pa.int8()).to_numpy(zero_copy_only=False).astype(np.uint64)]
     if pa.types.is_floating(kind):
-        values = np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.float64) + 0.0  # -0.0 becomes 0.0
-        values = np.where(np.isnan(values), np.float64("nan"), values)
-        return [values.view(np.uint64)]
+        return [float_bits(column)]
     if pa.types.is_decimal(kind):
         raw = np.frombuffer(column.buffers()[1], np.uint64)[2 * column.offset : 2 * (column.offset + len(column))]
         return [np.ascontiguousarray(raw[0::2]), np.ascontiguousarray(raw[1::2])]
@@ -120,6 +121,22 @@ def _words(column: pa.Array) -> list[UInt64s]:
     width = kind.bit_width
     raw = np.frombuffer(column.buffers()[1], f"i{width // 8}")[column.offset : column.offset + len(column)]
     return [raw.astype(np.int64).view(np.uint64)]
+
+
+def float_bits(column: pa.Array) -> UInt64s:
+    """The bits of each value as a double, one zero and one NaN; 0 where it is NULL."""
+    filled = column.fill_null(0) if column.null_count else column
+    values = np.ascontiguousarray(filled.to_numpy(zero_copy_only=False), np.float64)
+    bits = np.empty(len(values), np.uint64)
+    _one_of_a_kind(values, values.view(np.uint64), _NAN, bits)
+    return bits
+
+
+@nb.njit(cache=True)
+def _one_of_a_kind(values, raw, nan, bits):  # type: ignore[no-untyped-def]
+    for i in range(values.shape[0]):
+        value = values[i]
+        bits[i] = np.uint64(0) if value == 0.0 else nan if value != value else raw[i]
 
 
 def _bytes_words(column: pa.Array, offset_type: type) -> list[UInt64s]:

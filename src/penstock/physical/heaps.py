@@ -99,16 +99,17 @@ def follow(  # type: ignore[no-untyped-def]
     n, i, k = order.shape[0], 0, 0
     while i < n:
         group, time = slots[order[i]], times[order[i]]
-        first = i
         while i < n and slots[order[i]] == group and times[order[i]] == time:
-            if pairs[order[i]] >= 0:
-                live[pairs[order[i]]] += weights[order[i]]
+            event = order[i]
+            pair = pairs[event]
+            if pair >= 0:
+                before = live[pair]
+                live[pair] = before + weights[event]
+                # What is live lies in the heaps already; what dies again at this instant comes up dead.
+                if before <= 0 and live[pair] > 0:
+                    for side in sides:
+                        _put(nodes, tops, group, pair + 1, side, wide, spans, data)
             i += 1
-        for j in range(first, i):
-            pair = pairs[order[j]]
-            if pair >= 0 and live[pair] > 0:
-                for side in sides:
-                    _put(nodes, tops, group, pair + 1, side, wide, spans, data)
         for q in range(sides.shape[0]):
             side = sides[q]
             while tops[group, side] and live[tops[group, side] - 1] <= 0:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.algebra.scans import Source
 from penstock.expressions.user import UserDefined
 from penstock.physical.plan import OutputSpec, Plan, Spec
+from penstock.redaction import redacted
 from penstock.tree import Node
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def _token(value: object) -> str:
     if isinstance(value, Node):
         return value.fingerprint
     if isinstance(value, Source):
-        kept = tuple(option for option in value.options if option[0] not in _PLACES)
+        # Another password is no other source.
+        kept = redacted(option for option in value.options if option[0] not in _PLACES)
         return _fields(dataclasses.replace(value, options=kept))
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}.{value.name}"

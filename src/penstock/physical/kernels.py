@@ -47,14 +47,19 @@ def group_codes(first: UInt64s, second: UInt64s) -> tuple[Int64s, Int64s]:
 
 
 @nb.njit(cache=True)
+def mix_time(first, second, tick):  # type: ignore[no-untyped-def]
+    """The fingerprint of (row, tick) from that of the row."""
+    word = _mix(np.uint64(tick) + _GOLDEN)
+    return _mix(first * np.uint64(31) + word), _mix(second + word * np.uint64(7))
+
+
+@nb.njit(cache=True)
 def with_time(first, second, ts):  # type: ignore[no-untyped-def]
     """Fingerprints of (row, ts): what tells apart equal tuples at different instants."""
     one = np.empty_like(first)
     two = np.empty_like(second)
     for i in range(first.shape[0]):
-        word = _mix(np.uint64(ts[i]) + _GOLDEN)
-        one[i] = _mix(first[i] * np.uint64(31) + word)
-        two[i] = _mix(second[i] + word * np.uint64(7))
+        one[i], two[i] = mix_time(first[i], second[i], ts[i])
     return one, two
 
 

@@ -1,4 +1,4 @@
-"""Counting what operators do, for EXPLAIN ANALYZE.
+"""Counting what operators do, for EXPLAIN ANALYZE; and what they hold, for the metrics of a run.
 
 Contract: executors that are given a `Meter` have it watch their operators; without one nothing is counted and nothing
 costs. Rows and time are sums over rounds and shards; state is looked at by `sample`, between rounds.
@@ -7,7 +7,7 @@ costs. Rows and time are sums over rounds and shards; state is looked at by `sam
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,28 @@ class Meter:
             measured.state_bytes = sum(synopsis.nbytes for synopsis in held)
             measured.peak_rows = max(measured.peak_rows, measured.state_rows)
             measured.peak_bytes = max(measured.peak_bytes, measured.state_bytes)
+
+
+class StateGauge:
+    """The rows and bytes that operators hold. Some synopses must count to tell, so it looks no more often than takes a
+    fiftieth of the time."""
+
+    _SHARE = 50
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._next = clock()
+
+    def look(self, operators: Mapping[int, Operator]) -> dict[int, tuple[int, int]] | None:
+        """(rows, bytes) by step, of those that keep state; None when it is too early to look again."""
+        began = self._clock()
+        if began < self._next:
+            return None
+        held = {step: list(operator.synopses().values()) for step, operator in operators.items()}
+        found = {step: (sum(s.rows for s in some), sum(s.nbytes for s in some)) for step, some in held.items() if some}
+        ended = self._clock()
+        self._next = ended + self._SHARE * (ended - began)
+        return found
 
 
 class _Metered(Operator):

@@ -20,6 +20,7 @@ from penstock.algebra.scans import Source
 from penstock.algebra.topk import SortKey
 from penstock.expressions.nodes import Expression
 from penstock.physical.lane_plan import LanePlan
+from penstock.physical.ranges import Ranges, told_ranges
 from penstock.types import CALENDAR, TimeDomain
 
 
@@ -255,9 +256,11 @@ class JoinSpec(Spec):
     """why the plan has this join, for explain"""
     listed: bool = False
     null_safe: bool = False
+    ranges: Ranges | None = None
 
     def describe(self) -> dict[str, str]:
-        return {"state": join_state(self.strict, self.listed), "chosen": self.note}
+        state = join_state(self.strict, self.listed) if self.ranges is None else "runs by (key, range)"
+        return {"state": state, "chosen": self.note, **told_ranges(self.ranges)}
 
 
 @dataclass(frozen=True)
@@ -292,18 +295,6 @@ class MultiJoinSpec(Spec):
 
 
 @dataclass(frozen=True)
-class NRRJoinSpec(Spec):
-    """Join of stream elements (port 0) with a NON RETROACTIVE relation (port 1) as of the elements' timestamps."""
-
-    left_key: tuple[int, ...]
-    right_key: tuple[int, ...]
-    residual: Expression | None
-
-    def describe(self) -> dict[str, str]:
-        return {"state": "the relation, nothing of the stream"}
-
-
-@dataclass(frozen=True)
 class LookupSpec(Spec):
     """Join with a static relation that every task holds whole. `static_left`: the table's columns come first."""
 
@@ -312,9 +303,11 @@ class LookupSpec(Spec):
     table_key: tuple[int, ...]
     residual: Expression | None
     static_left: bool
+    ranges: Ranges | None = None
+    """of the elements and of the table, in this order"""
 
     def describe(self) -> dict[str, str]:
-        return {"table": self.table}
+        return {"table": self.table, **told_ranges(self.ranges)}
 
 
 class Keep(enum.Enum):
@@ -355,9 +348,10 @@ class LookupMatchSpec(Spec):
     keep: Keep
     single: str = ""
     domain: TimeDomain = CALENDAR
+    ranges: Ranges | None = None
 
     def describe(self) -> dict[str, str]:
-        return {"table": self.table, "keeps": self.keep.value}
+        return {"table": self.table, "keeps": self.keep.value, **told_ranges(self.ranges)}
 
 
 class StreamMode(enum.Enum):
@@ -381,6 +375,17 @@ class ChangesSpec(Spec):
     def describe(self) -> dict[str, str]:
         found = {"kind": self.kind.value if self.kind else "changes", "netting": "no need" if self.netted else "yes"}
         return found | ({"state": "list"} if self.listed else {})
+
+
+@dataclass(frozen=True)
+class DistinctChangesSpec(Spec):
+    """ISTREAM, DSTREAM or (kind None) all changes of a DISTINCT whose input's expirations are known."""
+
+    kind: StreamKind | None
+    types: tuple[pa.DataType, ...]
+
+    def describe(self) -> dict[str, str]:
+        return {"kind": self.kind.value if self.kind else "changes", "state": "δ*"}
 
 
 @dataclass(frozen=True)

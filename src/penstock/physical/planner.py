@@ -44,11 +44,22 @@ def plan_queries(
 ) -> Plan:
     """The physical plan of a job that answers all `queries`. Their roots should be optimised already. statistics: what
     is known of their sources; plans of different statistics and strategies answer alike."""
-    return plan_generations([Generation(0, queries, statistics or Statistics())], strategy)
+    return planned(queries, statistics, strategy)[0]
+
+
+def planned(
+    queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
+) -> tuple[Plan, list[Algebra]]:
+    """The plan, and of every step the relation or stream that it makes."""
+    return _generations([Generation(0, queries, statistics or Statistics())], strategy)
 
 
 def plan_generations(generations: Sequence[Generation], strategy: Strategy = Strategy.PATTERN) -> Plan:
     """The plan of a job whose queries began at different times; only those of one generation share steps."""
+    return _generations(generations, strategy)[0]
+
+
+def _generations(generations: Sequence[Generation], strategy: Strategy) -> tuple[Plan, list[Algebra]]:
     builder = Builder(plan_static, strategy=strategy)
     prepared: list[Query] = []
     for generation in generations:
@@ -62,7 +73,7 @@ def plan_generations(generations: Sequence[Generation], strategy: Strategy = Str
             prepared.append(query)
     steps = _with_queries(builder.steps)
     sources = {n: s for q in prepared for n, s in timed_sources(q.root).items()}
-    return Plan(steps, {q.name: q for q in prepared}, sources, builder.statics)
+    return Plan(steps, {q.name: q for q in prepared}, sources, builder.statics), builder.nodes
 
 
 def plan_static(node: Algebra) -> Plan:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
 from penstock.explain import RenderNode
 from penstock.expressions.text import to_sql
 from penstock.physical.meter import Meter
@@ -10,25 +13,53 @@ from penstock.physical.plan import (
     FilterSpec,
     Input,
     JoinSpec,
+    LookupMatchSpec,
     LookupSpec,
     MultiJoinSpec,
     OutputSpec,
     Plan,
     ProjectSpec,
+    StaticSpec,
     Step,
 )
 
 
-def render_plan(plan: Plan, query: str, meter: Meter | None = None) -> RenderNode:
-    """The steps that answer `query`, its output at the root. meter: what they did when they ran."""
+def render_plan(
+    plan: Plan, query: str, meter: Meter | None = None, statics: Mapping[str, Meter] | None = None
+) -> RenderNode:
+    """The steps that answer `query`, its output at the root. meter: what they did when they ran; statics: what those
+    of the static relations did, which are then drawn below the steps that hold them."""
     root = next(s for s in plan.steps if isinstance(s.spec, OutputSpec) and s.spec.query == query)
-    return _render(plan, root, None, meter)
+    return _render(_Drawn(plan, meter, statics or {}), root, None)
 
 
-def _render(plan: Plan, step: Step, edge: Input | None, meter: Meter | None) -> RenderNode:
-    children = tuple(_render(plan, plan.steps[i.step], i, meter) for i in step.inputs)
-    measured = () if meter is None else meter.of(step.id).pairs()
-    return RenderNode(step.spec.title, _parameters(plan, step), _edge(step, edge), children, str(step.id), measured)
+@dataclass(frozen=True)
+class _Drawn:
+    """A plan and what is known of its run. prefix: before the numbers of its steps."""
+
+    plan: Plan
+    meter: Meter | None
+    statics: Mapping[str, Meter]
+    prefix: str = ""
+
+
+def _render(drawn: _Drawn, step: Step, edge: Input | None) -> RenderNode:
+    plan = drawn.plan
+    children = [_render(drawn, plan.steps[i.step], i) for i in step.inputs]
+    if isinstance(step.spec, StaticSpec | LookupSpec | LookupMatchSpec) and step.spec.table in drawn.statics:
+        children.append(_static(drawn, step.spec.table))
+    measured = () if drawn.meter is None else drawn.meter.of(step.id).pairs()
+    name = f"{drawn.prefix}{step.id}"
+    return RenderNode(step.spec.title, _parameters(plan, step), _edge(step, edge), tuple(children), name, measured)
+
+
+def _static(drawn: _Drawn, table: str) -> RenderNode:
+    """How a static relation was computed: the plan below its output."""
+    inner = replace(
+        drawn, plan=drawn.plan.statics[table], meter=drawn.statics[table], statics={}, prefix=f"{table[:8]}."
+    )
+    (edge,) = next(s for s in inner.plan.steps if isinstance(s.spec, OutputSpec)).inputs
+    return _render(inner, inner.plan.steps[edge.step], edge)
 
 
 def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:

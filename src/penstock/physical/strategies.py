@@ -1,9 +1,10 @@
 """How operators keep state and learn of expirations: by update pattern, or as a baseline of `[golab 3.5, 3.6]`.
 
 PATTERN: structures follow the update pattern: FIFO for WKS, calendar queues for WK, δ*, negative tuples only where
-strict. DIRECT: expirations are told by timestamps too, but state lies in the order in which it came and is looked
-through from end to end for what has expired; duplicate elimination stores all its input. NEGATIVE: every window stores
-its tuples and takes each back with a negative tuple, and every operator finds by hash what such a tuple takes away.
+strict; and operators stand where their patterns make the plan cheapest. DIRECT: expirations are told by timestamps too,
+but state lies in the order in which it came and is looked through from end to end for what has expired; duplicate
+elimination stores all its input. NEGATIVE: every window stores its tuples and takes each back with a negative tuple,
+and every operator finds by hash what such a tuple takes away.
 The answers are the same.
 """
 
@@ -14,7 +15,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from penstock.algebra.announced import announced
+from penstock.algebra.optimizer import Planning
 from penstock.algebra.query import Query
+from penstock.algebra.statistics import Statistics
 from penstock.physical.plan import Spec
 from penstock.settings import Settings
 
@@ -27,6 +30,11 @@ class Strategy(enum.Enum):
     @staticmethod
     def of(settings: Settings) -> Strategy:
         return Strategy(settings["state_strategy"])
+
+    def planning(self, statistics: Statistics | None) -> Planning:
+        """What a plan under this strategy is made for. The baselines leave operators where they were written: the
+        thesis compares them so, each with the plan that it writes down `[golab 3.6.5]`."""
+        return Planning(statistics or Statistics(), self is Strategy.PATTERN)
 
     def prepared(self, query: Query) -> Query:
         """`query` as it is to be lowered."""

@@ -4,9 +4,10 @@ Whoever plans the rounds of a job reads the clock once a round and calls `advanc
 `WallClock` that results, which is kept with the round: a replay reads no clock and tells the same.
 
 - A stream of SYSTEM TIME has the heartbeat `now`: its elements of this round carry it, those of later ones more.
-- A stream that was silent for longer than its IDLE TIMEOUT stops holding back the streams it meets: its heartbeat
-  becomes the least of theirs, or the largest timestamp of all when none of them is live. It never falls again, so what
-  the stream says below it later is late.
+- A stream that was silent for longer than its IDLE TIMEOUT stops holding back the queries that read it: its heartbeat
+  becomes the least of those of the streams that it meets in a query, or their largest timestamp when none of them is
+  live; of several queries the furthest counts, so that none waits for a stream that only another reads. It never falls
+  again, so what the stream says below it later is late.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from penstock.algebra.nodes import Algebra
 from penstock.algebra.scans import Source
 from penstock.physical.progress import NOTHING, Progress, SourceProgress, timed_sources
 
-#: source -> the sources that stand in a query with it, itself among them.
-Peers = Mapping[str, frozenset[str]]
+#: source -> by query that reads it, the sources of that query, itself among them.
+Peers = Mapping[str, frozenset[frozenset[str]]]
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,10 @@ def uses_wall_clock(sources: Iterable[Source]) -> bool:
     return any(source.system_time or source.idle is not None for source in sources)
 
 
-def peers_of(roots: Iterable[Algebra]) -> dict[str, frozenset[str]]:
-    """Which timed sources meet which in a query."""
-    found: dict[str, frozenset[str]] = {}
-    for root in roots:
-        group = frozenset(timed_sources(root))
-        found |= {name: found.get(name, frozenset()) | group for name in group}
-    return found
+def peers_of(roots: Iterable[Algebra]) -> dict[str, frozenset[frozenset[str]]]:
+    """Which timed sources meet which in which query."""
+    groups = {frozenset(timed_sources(root)) for root in roots}
+    return {name: frozenset(group for group in groups if name in group) for every in groups for name in every}
 
 
 def begin(sources: Iterable[Source], now: int) -> WallClock:
@@ -85,7 +83,8 @@ def advance(
         if source.system_time and name not in ending:
             beats[name] = now
         elif name in idle:
-            beats[name] = max(known[name].beat, _reach(peers[name], idle, sources, known))
+            reached = (_reach(group, idle, sources, known) for group in peers[name])
+            beats[name] = max(known[name].beat, *reached)
     return WallClock(now, before.heard, {name: beat for name, beat in beats.items() if beat > NOTHING})
 
 

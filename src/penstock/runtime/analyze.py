@@ -35,7 +35,7 @@ from penstock.physical.progress import NOTHING, SourceProgress
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import wall_clock
 from penstock.runtime.local import LocalJob
-from penstock.runtime.statics import read_statics
+from penstock.runtime.statics import Counts, read_statics
 from penstock.tree import Node, transform_up, walk
 
 #: Rows of one round.
@@ -44,11 +44,13 @@ _BATCH = 16_384
 
 @dataclass(frozen=True)
 class Analysis:
-    """A plan and what its steps did; seconds: how long the whole run took."""
+    """A plan and what its steps did; seconds: how long the whole run took; statics: what the steps of its static
+    relations did, by table."""
 
     plan: Plan
     meter: Meter
     seconds: float
+    statics: Mapping[str, Meter]
 
 
 def analyze(
@@ -69,14 +71,28 @@ def analyze(
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         spooled = {name: _spooled(s, rows, frames, Path(folder)) for name, s in sources.items()}
-        ready = [replace(q, root=optimize(_with_sources(q.root, spooled))) for q in queries]
+        planning = strategy.planning(statistics)
+        ready = [replace(q, root=optimize(_with_sources(q.root, spooled), planning=planning)) for q in queries]
         plan = plan_queries(ready, statistics, strategy)
-        statics, _ = read_statics(plan, f"{folder}/dead-letters")
+        meters = {table: Meter() for table in plan.statics}
+        statics, read = read_statics(plan, f"{folder}/dead-letters", meters)
+        _tell_rejected(plan, meters, read)
         meter = Meter()
         job = LocalJob(plan, statics, shards, meter=meter)
         readers = {name: _Reader(job, source, meter) for name, source in plan.sources.items()}
         _drive(job, readers, meter)
-    return Analysis(plan, meter, time.perf_counter() - began)
+    return Analysis(plan, meter, time.perf_counter() - began, meters)
+
+
+def _tell_rejected(plan: Plan, meters: Mapping[str, Meter], read: Counts) -> None:
+    """The rows that static relations could not take, at their scans."""
+    for table, meter in meters.items():
+        for step in plan.statics[table].steps:
+            if isinstance(step.spec, ScanSpec):
+                rows, rejected = read[step.spec.source.name]
+                scan = meter.of(step.id)
+                scan.rows_in = rows
+                scan.extra |= {"rejected": sum(rejected.values())} if rejected else {}
 
 
 def _check(source: Source, frame: Any) -> None:

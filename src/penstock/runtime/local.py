@@ -6,9 +6,11 @@ answers do not depend on either, which is what the property tests check.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,12 +27,15 @@ from penstock.physical.ingest import NULL_KEY, read_columns, stamp
 from penstock.physical.keys import keyed_rows
 from penstock.physical.meter import Meter
 from penstock.physical.operators import Rejection, Tables
-from penstock.physical.plan import Plan
+from penstock.physical.plan import Plan, ScanSpec
 from penstock.physical.planner import plan_queries
 from penstock.physical.progress import SourceProgress, timed_sources
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
+from penstock.runtime.metrics import RunMetrics
+from penstock.runtime.recorder import Recorder, Totals
 from penstock.runtime.schedule import Arrivals, rounds, rounds_by_clock
+from penstock.runtime.stopwatch import Stopwatch
 
 
 @dataclass
@@ -58,6 +63,7 @@ class LocalJob:
         self.drain = drain
         self._meter = meter
         self.rejected: list[Rejection] = []
+        self.watch = Stopwatch()
         self.ingests = {name: IngestExecutor(plan, name, tables, meter) for name in plan.sources}
         self.stages = [[self._stage(s, k) for k in range(shards)] for s in range(1, plan.stages + 1)]
 
@@ -71,7 +77,9 @@ class LocalJob:
         mail: list[dict[Port, list[Elements]]] = [{} for _ in range(self.shards)]
         for task, (name, batches) in enumerate(stamped.items()):
             for elements in batches:
-                self._post(self.ingests[name].run(elements), mail, task)
+                with self.watch.phase("ingest"):
+                    made = self.ingests[name].run(elements)
+                self._post(made, mail, task)
         answers: dict[str, list[Elements]] = {}
         for stage in self.stages:
             inbox, mail = mail, [{} for _ in range(self.shards)]
@@ -80,7 +88,8 @@ class LocalJob:
                 for port, batches in inbox[shard].items():
                     if port not in mine:
                         mail[shard].setdefault(port, []).extend(batches)
-                result = executor.run(mine, progress)
+                with self.watch.phase("operators"):
+                    result = executor.run(mine, progress)
                 self._post(result, mail, shard)
                 self.rejected += result.rejected
                 for query, parts in result.answers.items():
@@ -88,10 +97,20 @@ class LocalJob:
         return answers
 
     def _post(self, result: Result, mail: list[dict[Port, list[Elements]]], sender: int) -> None:
-        for port, batches in result.onward.items():
-            for elements in batches:
-                for shard, part in cut(elements, result.edges[port], self.shards, sender):
-                    mail[shard].setdefault(port, []).append(part)
+        with self.watch.phase("exchange"):
+            for port, batches in result.onward.items():
+                for elements in batches:
+                    for shard, part in cut(elements, result.edges[port], self.shards, sender):
+                        mail[shard].setdefault(port, []).append(part)
+
+    def reports(self) -> Iterator[dict[str, Any]]:
+        """What the last round took and what is held now, as `runtime/recorder.py` has it."""
+        yield {"stage": 0, "task": 0, "phases": self.watch.seconds}
+        for row in self.stages:
+            for shard, executor in enumerate(row):
+                sizes = executor.state_sizes()
+                told = {"stage": executor.stage, "shard": shard, "phases": {}, "seconds": executor.spent}
+                yield told if sizes is None else told | {"state": sizes}
 
     def reload(self) -> None:
         """Make every stage anew from its own snapshot, as a restart does."""
@@ -104,23 +123,66 @@ class LocalJob:
                 row[shard] = fresh
 
 
+class LocalRecorder:
+    """The metrics of a local run. result: where its late and malformed elements are counted."""
+
+    def __init__(self, job: LocalJob, result: LocalResult) -> None:
+        self._job = job
+        self._result = result
+        self._recorder = Recorder(job.plan, {**job.plan.sources, **static_sources(job.plan)})
+        self._rows: Counter[str] = Counter()
+        self._batches = 0
+        self._began = 0.0
+
+    def begin(self) -> None:
+        self._job.watch = Stopwatch()
+        self._began = time.perf_counter()
+
+    def read(self, source: str, rows: int) -> None:
+        self._rows[source] += rows
+
+    def end(self, answers: Mapping[str, Sequence[pa.Table]]) -> RunMetrics:
+        """The round is done; answers: those of all rounds."""
+        seconds = time.perf_counter() - self._began
+        self._batches += 1
+        for told in self._job.reports():
+            self._recorder.report(told)
+        first = self._job.stages[0][0]
+        result = self._result
+        malformed = {n: result.unusable.get(n, 0) + sum(result.rejected.get(n, Counter()).values()) for n in self._rows}
+        sources = {n: (rows, result.late.get(n, 0), malformed[n]) for n, rows in self._rows.items()}
+        queries = {name: sum(t.num_rows for t in tables) for name, tables in answers.items()}
+        totals = Totals(self._batches, sources, queries, first.source_heartbeats(), first.heartbeats())
+        # Everything was done one after the other in this process; what the sink took stands with the rest.
+        return self._recorder.batch(seconds, 0.0, 1, totals)
+
+
 def static_sources(plan: Plan) -> dict[str, Source]:
     """The static relations that a plan reads, by name."""
     return {name: source for sub in plan.statics.values() for name, source in sub.sources.items()}
 
 
-def compute_statics(plan: Plan, relations: Mapping[str, pa.Table]) -> dict[str, Elements]:
-    """The static relations of a plan as elements; relations: the declared ones, with all their columns."""
-    return {name: _compute_static(sub, relations) for name, sub in plan.statics.items()}
+def compute_statics(
+    plan: Plan, relations: Mapping[str, pa.Table], meters: Mapping[str, Meter] | None = None
+) -> dict[str, Elements]:
+    """The static relations of a plan as elements; relations: the declared ones, with all their columns; meters: count
+    what the steps of each do."""
+    return {name: _compute_static(sub, relations, (meters or {}).get(name)) for name, sub in plan.statics.items()}
 
 
-def _compute_static(plan: Plan, relations: Mapping[str, pa.Table]) -> Elements:
-    job = LocalJob(plan, {})
+def _compute_static(plan: Plan, relations: Mapping[str, pa.Table], meter: Meter | None) -> Elements:
+    job = LocalJob(plan, {}, meter=meter)
     stamped: dict[str, list[Elements]] = {}
     for name, ingest in job.ingests.items():
         batches = relations[name].combine_chunks().to_batches()
         stamped[name] = [forever([b.column(c) for c in ingest.columns], b.num_rows) for b in batches]
     parts = job.round(stamped, {}).get("", [])
+    if meter is not None:
+        meter.sample()
+        for step in plan.steps:
+            if isinstance(step.spec, ScanSpec):
+                scan = meter.of(step.id)
+                scan.rows_in = scan.rows_out = relations[step.spec.source.name].num_rows
     query = plan.queries[""]
     if not parts:
         return empty(query.root.schema.types)
@@ -142,6 +204,7 @@ def run_local(
     arrivals: Arrivals | None = None,
     clock: Callable[[], int] = wall_clock,
     strategy: Strategy = Strategy.PATTERN,
+    watcher: Callable[[RunMetrics], None] | None = None,
 ) -> LocalResult:
     """Answer `queries` over bounded inputs (source name -> table of all declared columns, in arrival order).
 
@@ -149,11 +212,13 @@ def run_local(
     batch each. reload: restore all state from its snapshot between batches. optimized: optimise the plans first.
     arrivals: when each row comes by the wall clock, in microseconds, for SYSTEM TIME and IDLE TIMEOUT; without them
     `clock` is read once a round. statistics: what is known of the sources, observed of the inputs themselves for None.
-    strategy: how operators keep state.
+    strategy: how operators keep state. watcher: is told the metrics after every round.
     """
-    ready = [replace(q, root=optimize(q.root)) if optimized else q for q in queries]
-    sources = {name: source for q in ready for name, source in timed_sources(q.root).items()}
-    plan = plan_queries(ready, statistics or observe(sources, inputs), strategy)
+    sources = {name: source for q in queries for name, source in timed_sources(q.root).items()}
+    known = statistics or observe(sources, inputs)
+    planning = strategy.planning(known)
+    ready = [replace(q, root=optimize(q.root, planning=planning)) if optimized else q for q in queries]
+    plan = plan_queries(ready, known, strategy)
     result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
     statics = compute_statics(plan, _static_rows(plan, inputs, result))
     job = LocalJob(plan, statics, shards, drain)
@@ -166,7 +231,9 @@ def run_local(
         schedule = rounds_by_clock(plan.sources, inputs, arrivals, seed)
     else:
         schedule = rounds(plan.sources, inputs, seed, batch_rows)
+    recorder = LocalRecorder(job, result)
     for due in schedule:
+        recorder.begin()
         if uses_wall_clock(plan.sources.values()):
             now = clock() if due.now is None else due.now
             wall = advance(wall or begin(plan.sources.values(), now), now, plan.sources, peers, seen, due.ended)
@@ -179,7 +246,9 @@ def run_local(
             columns = read_columns(source, ingest.columns)
             chosen = pa.RecordBatch.from_arrays([batch.column(c) for c in columns], names=[str(c) for c in columns])
             stamps = piece.stamps if piece.stamps is not None or wall is None else wall.now
-            taken = stamp(source, chosen, columns, ingest.columns, seen[name], stamps)
+            with job.watch.phase("ingest"):
+                taken = stamp(source, chosen, columns, ingest.columns, seen[name], stamps)
+            recorder.read(name, batch.num_rows)
             seen[name] = seen[name].merge(taken.progress)
             result.late[name] += len(taken.late)
             result.unusable[name] += len(taken.unusable)
@@ -187,12 +256,16 @@ def run_local(
         for name in due.ended:
             seen[name] = replace(seen[name], ended=True)
         for query, parts in job.round(stamped, seen).items():
-            answers[query].append(answer_table(plan.queries[query], parts))
+            with job.watch.phase("sink"):
+                answers[query].append(answer_table(plan.queries[query], parts))
         if reload:
-            job.reload()
+            with job.watch.phase("state"):
+                job.reload()
         for found in job.rejected:
             _reject(result, plan.sources[found.source], Rejected(found.source, None, found.record, found.reason))
         job.rejected.clear()
+        if watcher is not None:
+            watcher(recorder.end(answers))
     for done in ready:
         parts_of = [answer_table(done, []), *answers[done.name]]
         result.tables[done.name] = pa.concat_tables(parts_of).combine_chunks()

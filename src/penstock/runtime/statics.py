@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import pyarrow as pa
 
@@ -12,6 +13,7 @@ from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, r
 from penstock.connectors.sources import open_source
 from penstock.physical.elements import Elements
 from penstock.physical.keys import keyed_rows
+from penstock.physical.meter import Meter
 from penstock.physical.plan import Plan
 from penstock.runtime.local import compute_statics, static_sources
 
@@ -19,8 +21,11 @@ from penstock.runtime.local import compute_statics, static_sources
 Counts = dict[str, tuple[int, dict[str, int]]]
 
 
-def read_statics(plan: Plan, dead_letters: str) -> tuple[dict[str, Elements], Counts]:
-    """The static relations that `plan` needs, as elements by table name, and what was read for them."""
+def read_statics(
+    plan: Plan, dead_letters: str, meters: Mapping[str, Meter] | None = None
+) -> tuple[dict[str, Elements], Counts]:
+    """The static relations that `plan` needs, as elements by table name, and what was read for them. meters: by table
+    name, count what the steps that compute it do."""
     tables: dict[str, pa.Table] = {}
     counts: Counts = {}
     for name, source in static_sources(plan).items():
@@ -35,7 +40,7 @@ def read_statics(plan: Plan, dead_letters: str) -> tuple[dict[str, Elements], Co
             DeadLetters(dead_letters).write(source.name, 0, 0, [DeadLetter.of(r) for r in rejected])
         kinds = Counter(reason_kind(r.reason) for r in rejected)
         counts[name] = (tables[name].num_rows + len(rejected), dict(kinds))
-    return compute_statics(plan, tables), counts
+    return compute_statics(plan, tables, meters), counts
 
 
 def read_relation(source: Source) -> tuple[pa.Table, list[Rejected]]:

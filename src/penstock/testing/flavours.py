@@ -36,6 +36,7 @@ class Flavour:
     user: int = 0
     outer: int = 0
     subquery: int = 0
+    band: int = 0
 
 
 FLAVOURS = (
@@ -47,7 +48,7 @@ FLAVOURS = (
     Flavour("tostream", join=40, group=25, nested=30, union=15, r2s=60, updates=25, kept=60, multi=10, rows=20),
     Flavour("keyed", join=60, group=30, nested=15, static=20, updates=20, keyed=100, disorder=10),
     Flavour("clock", join=40, group=30, nested=10, static=10, updates=20, clock=100, disorder=30, calendar=50),
-    Flavour("nrr", join=20, group=30, nested=20, updates=10, static=10, nrr=100, disorder=20),
+    Flavour("nrr", join=20, group=30, nested=20, updates=10, static=10, nrr=100, disorder=20, rows=25),
     Flavour("multijoins", multi=100, group=10, nested=5, union=5, updates=20, static=10),
     Flavour("disorder", join=30, group=30, nested=20, disorder=100),
     Flavour(
@@ -55,6 +56,9 @@ FLAVOURS = (
     ),
     Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, rows=25, ordered=60),
     Flavour("outer", join=80, outer=70, group=15, nested=15, updates=20, static=30, rows=10),
+    Flavour(
+        "bands", join=100, band=85, outer=30, group=10, nested=10, union=5, updates=25, static=30, rows=15, disorder=30
+    ),
     Flavour("subqueries", join=15, subquery=80, outer=10, group=30, nested=10, updates=20, static=30, rows=10),
     Flavour("user", join=20, group=70, nested=20, updates=20, rows=20, internal=8, keyed=10, user=60),
     Flavour("sets", join=15, group=25, nested=35, union=20, distinct=15, updates=25, static=35, sets=50, limit=40),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -106,9 +107,17 @@ class Relations:
         alias = f"x{self.names}"
         table = self.choices.pick([t for t in self.tables if t.is_stream])
         scope = tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns)
-        text = f"{table.name}{self.window(table.columns)} AS {alias}"
+        text = f"{table.name}{self.counted(self.window(table.columns))} AS {alias}"
         beside: tuple[Column, ...] = ()
         where: list[str] = []
+        if self.choices.chance(25):
+            self.names += 1
+            table = self.choices.pick([t for t in self.tables if t.is_stream])
+            more = tuple(Column(f"x{self.names}.{c.name}", c.type) for c in table.columns)
+            if condition := self.join_condition(scope, more):
+                window = self.counted(self.window(table.columns))
+                text = f"{text} JOIN {table.name}{window} AS x{self.names} ON {condition}"
+                scope += more
         for nrr in self.nrrs[: self.choices.integer(1, len(self.nrrs))]:
             self.names += 1
             more = tuple(Column(f"x{self.names}.{c.name}", c.type) for c in nrr.columns)
@@ -124,3 +133,8 @@ class Relations:
                 where.append(condition)
             beside += more
         return scope, beside, text, where
+
+    @staticmethod
+    def counted(window: str) -> str:
+        """`window` as an NRR can stand beside it: SLIDE in rows lets elements come with later ones."""
+        return re.sub(r" SLIDE \d+ ROWS", "", window)

@@ -16,6 +16,7 @@ from penstock.testing.choices import Choices, seeded_choices
 from penstock.testing.flavours import FLAVOURS, Flavour
 from penstock.testing.generated_relations import Column, Relations, Table
 from penstock.testing.random_aggregates import ordered_aggregate, plain_aggregate
+from penstock.testing.random_bands import range_condition
 from penstock.testing.random_matching import Matching
 from penstock.testing.random_windows import row_window, time_window
 from penstock.testing.samples import STATEMENTS as SAMPLES
@@ -279,6 +280,8 @@ class _Maker(Relations):
         return tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns), text
 
     def join_condition(self, left: tuple[Column, ...], right: tuple[Column, ...]) -> str | None:
+        if self.choices.chance(self.flavour.band):
+            return range_condition(self.choices, *([(c.name, c.type) for c in side] for side in (left, right)))
         pairs = [(a, b) for a in left for b in right if a.type == b.type]
         if not pairs or self.choices.chance(5):
             return None

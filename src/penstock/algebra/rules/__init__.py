@@ -1,8 +1,9 @@
 """The rewrite rules: one file per rule, and this ordered list of them.
 
 A rule is a function from a plan to an equivalent plan; it returns the very node it was given when it has nothing to
-do. Its docstring states the law it uses and a counter-example where the law ends. `tests/algebra/fixtures/` holds
-a text file of before;after pairs for each.
+do. A rule of kind CHOICE gives equivalents of a node (none when it has none), of which the optimizer takes one where
+that makes the whole plan cheaper; it knows the law alone, and no costs. A rule's docstring states the law it uses and
+a counter-example where the law ends. `tests/algebra/fixtures/` holds a text file of before;after pairs for each.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from penstock.algebra.rules.merge_projections import merge_projections
 from penstock.algebra.rules.merge_selections import merge_selections
 from penstock.algebra.rules.outer_join_to_join import outer_join_to_join
 from penstock.algebra.rules.prune_columns import prune_columns
+from penstock.algebra.rules.pull_grouping_above_join import pull_grouping_above_join
+from penstock.algebra.rules.pull_negation_above_grouping import pull_negation_above_grouping
+from penstock.algebra.rules.pull_negation_above_join import pull_negation_above_join
+from penstock.algebra.rules.push_negation_below_join import push_negation_below_join
 from penstock.algebra.rules.push_selection_below_window import push_selection_below_window
 from penstock.algebra.rules.push_selection_into_nrr_join import push_selection_into_nrr_join
 from penstock.algebra.rules.push_selection_into_preserved_side import push_selection_into_preserved_side
@@ -30,31 +35,41 @@ from penstock.algebra.rules.push_selection_through_union import push_selection_t
 from penstock.algebra.rules.read_view_as_stream import read_view_as_stream
 from penstock.algebra.rules.remove_distinct import remove_distinct
 from penstock.algebra.rules.remove_identity_projection import remove_identity_projection
+from penstock.algebra.rules.remove_uncounted_distinct import remove_uncounted_distinct
 from penstock.algebra.rules.selection_into_join import selection_into_join
 from penstock.algebra.rules.simplify_conditions import simplify_conditions
 from penstock.algebra.rules.split_join_condition import split_join_condition
 
 
 class Kind(enum.Enum):
-    """LOCAL: looks at one node and what stands below it, and is tried at every node; PLAN: is given the root."""
+    """LOCAL: looks at one node and what stands below it, and is tried at every node; PLAN: is given the root; CHOICE:
+    as LOCAL, but what it makes is taken only where it is cheaper."""
 
     LOCAL = "local"
     PLAN = "plan"
+    CHOICE = "choice"
 
 
 class Phase(enum.Enum):
-    """REWRITE: makes the plan smaller or moves work down; JOINS: gathers joins, once their conditions have moved as far
-    down as they go; PRUNE: fits the columns to the plan's final shape."""
+    """REWRITE: makes the plan smaller or moves work down; SIMPLIFY: puts operators with simple update patterns below
+    those with complicated ones, or the other way round, as it costs less `[golab 3.5.3]`; JOINS: gathers joins, once
+    their conditions have moved as far down as they go; PRUNE: fits the columns to the plan's final shape."""
 
     REWRITE = "rewrite"
+    SIMPLIFY = "simplify"
     JOINS = "joins"
     PRUNE = "prune"
+
+
+#: What a rule does with a node: one equivalent, or for a CHOICE any number of them.
+Rewrite = Callable[[Algebra], Algebra]
+Choices = Callable[[Algebra], tuple[Algebra, ...]]
 
 
 @dataclass(frozen=True)
 class Rule:
     name: str
-    function: Callable[[Algebra], Algebra]
+    function: Rewrite | Choices
     kind: Kind = Kind.LOCAL
     phase: Phase = Phase.REWRITE
 
@@ -79,6 +94,11 @@ RULES: tuple[Rule, ...] = (
     Rule("split_join_condition", split_join_condition),
     Rule("compute_join_keys", compute_join_keys),
     Rule("push_selection_below_window", push_selection_below_window, Kind.PLAN),
+    Rule("pull_negation_above_join", pull_negation_above_join, Kind.CHOICE, Phase.SIMPLIFY),
+    Rule("push_negation_below_join", push_negation_below_join, Kind.CHOICE, Phase.SIMPLIFY),
+    Rule("pull_negation_above_grouping", pull_negation_above_grouping, Kind.CHOICE, Phase.SIMPLIFY),
+    Rule("pull_grouping_above_join", pull_grouping_above_join, Kind.CHOICE, Phase.SIMPLIFY),
+    Rule("remove_uncounted_distinct", remove_uncounted_distinct, Kind.CHOICE, Phase.SIMPLIFY),
     Rule("form_multi_joins", form_multi_joins, phase=Phase.JOINS),
     Rule("prune_columns", prune_columns, Kind.PLAN, Phase.PRUNE),
 )

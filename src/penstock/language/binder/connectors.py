@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from penstock.errors import nearest
 from penstock.language.binder.context import Context, Refused
 from penstock.language.statements import Connector
+from penstock.redaction import BLOT, is_secret, redacted_text
 
 Check = Callable[[str], str]
 
@@ -43,6 +44,11 @@ def _character(value: str) -> str:
     if len(value) != 1 or value in "\r\n" or ord(value) > 127:
         raise ValueError("one ASCII character")
     return value
+
+
+def secrets(*keys: str) -> dict[str, Check]:
+    """The options of a connector's secrets: each in the script itself, in the environment, or in a file."""
+    return {name: _text for key in keys for name in (key, f"{key}_env", f"{key}_file")}
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,8 @@ def bind_connector(connector: Connector, is_source: bool, context: Context) -> t
             try:
                 options[key] = rule.options[key](option.value)
             except ValueError as error:
-                message, span = f"option {key} cannot be '{option.value}': it is {error}", option.value_span
+                shown = BLOT if is_secret(key) else redacted_text(option.value)
+                message, span = f"option {key} cannot be '{shown}': it is {error}", option.value_span
         if message:
             refused = True
             context.attempt(lambda: context.fail("P0208", message, span, hint))  # noqa: B023

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from penstock.algebra import (
     Algebra,
@@ -37,7 +36,7 @@ def build_joins(inputs: Inputs, where: Expression | None, context: Context) -> A
     """One relation over the columns of all inputs, with every condition applied. Raises Refused after P0302."""
     conditions = [part for c in (*inputs.conditions, *((where,) if where else ())) for part in conjuncts(c)]
     if len(inputs.members) > 1 and any(is_nrr(member.node) for member in inputs.members):
-        found = attach(inputs.members, conditions, partial(join_two, kind=NRRJoin), context)
+        found = attach(inputs.members, conditions, join_two, context)
         node = _left_deep(found.members, found.conditions, context)
         fields = tuple(f for member in inputs.members for f in member.node.schema)
         return node if found.place == sorted(found.place) else Project(node, columns(node, found.place), fields)

@@ -34,6 +34,11 @@ class Events:
         weights: Int64s = self.signs * self.integers[self.rows, 0]
         return weights
 
+    def of_events(self, column: pa.Array) -> pa.Array:
+        """`column`, which is by row, by event."""
+        # Where no row comes and goes in one round, rows and events are the same.
+        return column if len(self.rows) == len(column) else column.take(pa.array(self.rows))
+
 
 def join(parts: list[Events]) -> Events:
     if len(parts) == 1:

@@ -101,7 +101,7 @@ class Values:
         """By call, the results after each (group, time) of `events`, in `order`; the bags change."""
         results: dict[int, pa.Array] = {}
         for b in self._bags:
-            column = events.values[b.column].take(pa.array(events.rows))
+            column = events.of_events(events.values[b.column])
             pairs = b.bag.pairs(events.slots, column)
             found = b.bag.follow(events.slots, events.times, order, pairs, events.weights, outputs)
             results |= self._results(b, found)
@@ -127,7 +127,7 @@ class Values:
         factors = np.zeros((len(events.slots), 1 + len(self._sets)), np.int64)
         factors[:, 0] = events.signs
         for number, (place, bag) in enumerate(self._sets.values(), 1):
-            column = events.values[place].take(pa.array(events.rows))
+            column = events.of_events(events.values[place])
             pairs = bag.pairs(events.slots, column)
             comings(events.slots, events.times, order, pairs, events.weights, bag.integers, factors[:, number])
             bag.touch(pairs[pairs >= 0])

@@ -41,7 +41,7 @@ class Builder:
     """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
     inputs of this plan (it computes one); statistics: what is known of the inputs; notes: by fingerprint of a node, why
     it stands in the plan; strategy: how operators keep state; grains: by `pane_key` of an aggregate, the panes that it
-    shares (`panes.py`); birth: the epoch in which the queries at hand began."""
+    shares (`panes.py`); nodes: of every step, what it makes; birth: the epoch in which the queries at hand began."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
@@ -52,6 +52,7 @@ class Builder:
     steps: list[Step] = field(default_factory=list)
     known: dict[str, Lowered] = field(default_factory=dict)
     statics: dict[str, Plan] = field(default_factory=dict)
+    nodes: list[Algebra] = field(default_factory=list)
     birth: int = 0
 
     def begin(self, birth: int, statistics: Statistics, grains: Mapping[str, int]) -> None:
@@ -82,6 +83,7 @@ class Builder:
             birth=self.birth,
         )  # fmt: skip
         self.steps.append(step)
+        self.nodes.append(node)
         return step.id
 
     def table(self, node: Algebra) -> str:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from penstock.algebra import (
     Algebra,
-    Distinct,
     Join,
     Pattern,
-    Project,
     is_static,
 )
-from penstock.expressions.nodes import columns_of
 from penstock.physical.lowering.builder import Builder, Lowered, Partitions, lower, moved_partitions
+from penstock.physical.lowering.ranges import in_cells, lower_in_cells, one_row
 from penstock.physical.plan import (
     Exchange,
     Input,
     JoinSpec,
     LookupSpec,
 )
+from penstock.physical.ranges import Ranges, find_ranges
 
 
 @lower.register
@@ -28,9 +27,12 @@ def _join(node: Join, builder: Builder) -> Lowered:
             return _lookup(node, builder, node.left, node.right)
         if is_static(node.left):
             return _lookup(node, builder, node.right, node.left)
+    ranges = find_ranges(node.residual, width)
+    if ranges is not None and in_cells(node, ranges, builder):
+        return lower_in_cells(node, ranges, builder)
     left, right = builder.lower(node.left), builder.lower(node.right)
     left_key, right_key = tuple(pair[0] for pair in node.equal), tuple(pair[1] for pair in node.equal)
-    if not node.equal and (_one_row(node.left) or _one_row(node.right)):
+    if not node.equal and (one_row(node.left) or one_row(node.right)):
         stage, edges, lie = _spread(node, left, right)
     else:
         stage, edges, parts = meet(left, right, left_key, right_key)
@@ -38,22 +40,15 @@ def _join(node: Join, builder: Builder) -> Lowered:
     spec = JoinSpec(
         left_key, right_key, node.left.schema.types, node.right.schema.types, node.residual,
         (node.left.pattern is Pattern.STRICT, node.right.pattern is Pattern.STRICT),
-        builder.notes.get(node.fingerprint, ""),
+        builder.notes.get(node.fingerprint, ""), ranges=ranges,
     )  # fmt: skip
     step = builder.add(spec, edges, stage, node)
     return Lowered(step, stage, lie)
 
 
-def _one_row(node: Algebra) -> bool:
-    """Whether the relation never has two rows: a key says so, or DISTINCT over constants."""
-    if isinstance(node, Distinct) and isinstance(node.input, Project):
-        return not any(columns_of(e) for e in node.input.expressions)
-    return frozenset() in node.keys
-
-
 def _spread(node: Join, left: Lowered, right: Lowered) -> tuple[int, list[Input], Partitions]:
     """A relation of one row goes to every shard, and the other input stays cut over them."""
-    one_left = not _one_row(node.right)
+    one_left = not one_row(node.right)
     one, other, spread = (left, right, node.right) if one_left else (right, left, node.left)
     start = len(node.left.schema) if one_left else 0
     if other.stage > one.stage and other.partitions is not None:
@@ -94,7 +89,10 @@ def _lookup(node: Join, builder: Builder, moving: Algebra, fixed: Algebra) -> Lo
     static_left = fixed is node.left
     key = tuple(pair[1 if static_left else 0] for pair in node.equal)
     table_key = tuple(pair[0 if static_left else 1] for pair in node.equal)
-    spec = LookupSpec(builder.table(fixed), key, table_key, node.residual, static_left)
+    ranges = find_ranges(node.residual, len(node.left.schema))
+    if ranges is not None and static_left:
+        ranges = Ranges(ranges.right, ranges.left)
+    spec = LookupSpec(builder.table(fixed), key, table_key, node.residual, static_left, ranges)
     step = builder.add(spec, [Input(child.step)], child.stage, node)
     shift = len(fixed.schema) if static_left else 0
     places = {i: i + shift for i in range(len(moving.schema))}

@@ -29,6 +29,7 @@ from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.lowering.joins import meet
 from penstock.physical.lowering.rowwise import unite
 from penstock.physical.plan import Input, JoinSpec, Keep, LookupMatchSpec, MatchSpec, ProjectSpec
+from penstock.physical.ranges import find_ranges
 from penstock.types import CALENDAR, Field
 
 _KEEP = {SemiKind.SEMI: Keep.MATCHED, SemiKind.ANTI: Keep.LONE, SemiKind.MARK: Keep.MARKED}
@@ -100,8 +101,9 @@ def _lookup(node: SemiJoin | OuterJoin, builder: Builder, keep: Keep, single: st
     key, table_key = tuple(i for i, _ in node.equal), tuple(j for _, j in node.equal)
     table = builder.table(node.right)
     spec = LookupMatchSpec(
-        table, node.right.schema.types, key, table_key, node.residual, keep, single, node.domain or CALENDAR
-    )
+        table, node.right.schema.types, key, table_key, node.residual, keep, single, node.domain or CALENDAR,
+        find_ranges(node.residual, len(node.left.schema)),
+    )  # fmt: skip
     step = builder.add(spec, [Input(child.step)], child.stage, node)
     return Lowered(step, child.stage, child.partitions)
 

@@ -9,6 +9,7 @@ by the heuristic of `algebra/join_order.py`, and explain shows what was chosen a
 from __future__ import annotations
 
 from penstock.algebra import Algebra, Join, MultiJoin, Pattern, Project
+from penstock.algebra.estimates import estimate, kept
 from penstock.algebra.join_order import (
     JoinGraph,
     Member,
@@ -19,10 +20,12 @@ from penstock.algebra.join_order import (
     tree_cost,
 )
 from penstock.algebra.rules.support import column, is_volatile
-from penstock.algebra.statistics import Statistics, estimate, kept
-from penstock.expressions.nodes import columns_of, conjunction, conjuncts, remap
+from penstock.algebra.statistics import Statistics
+from penstock.expressions.nodes import Column, Expression, columns_of, conjunction, conjuncts, remap
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.plan import Exchange, Input, MultiJoinSpec
+from penstock.physical.ranges import find_ranges
+from penstock.types import Field
 
 
 @lower.register
@@ -33,16 +36,60 @@ def _multi_join(node: MultiJoin, builder: Builder) -> Lowered:
     pipeline = probing_cost(graph, orders)
     if node.common:
         return _pipelined(node, builder, order, orders, pipeline, "")
+    linked, why = _tree(node, builder, graph, order, pipeline)
+    if linked is None:
+        return _pipelined(node, builder, order, orders, pipeline, why)
+    fields = node.schema.fields
+    return _as_tree(node, linked, tuple(column(f, i) for i, f in enumerate(fields)), fields, why, builder)
+
+
+def projected_tree(above: Project, builder: Builder) -> Lowered | None:
+    """The projection `above` of a multi-join as a tree of joins that hand on what it reads and no more; None where that
+    is not how the join runs, or where another query has it whole."""
+    node = above.input
+    if not isinstance(node, MultiJoin) or node.common or node.fingerprint in builder.known:
+        return None
+    graph = join_graph(node, builder.statistics)
+    order = choose_order(graph)
+    pipeline = probing_cost(graph, tuple(probing_order(graph, order, i) for i in range(len(node.members))))
+    linked, why = _tree(node, builder, graph, order, pipeline)
+    return None if linked is None else _as_tree(node, linked, above.expressions, above.fields, why, builder)
+
+
+def _tree(
+    node: MultiJoin, builder: Builder, graph: JoinGraph, order: Order, pipeline: float
+) -> tuple[Order | None, str]:
+    """The order of a tree of binary joins where that is better than a pipeline, else None; and why."""
     linked = (order[0], *probing_order(graph, order, order[0]))
+    if _by_range(join_tree(node, linked, frozenset())[0]):
+        return linked, "ranges are searched join by join"
     tree = tree_cost(graph, linked, builder.statistics.shards)
     compared = f"cost in one shard {pipeline:.4g}, as a tree of joins {tree:.4g} tuples/s"
-    if pipeline <= tree:
-        return _pipelined(node, builder, order, orders, pipeline, compared)
-    root = as_tree(node, linked)
-    joins = root.input if isinstance(root, Project) else root
+    return None if pipeline <= tree else linked, compared
+
+
+def _by_range(node: Algebra) -> bool:
+    """Whether a join of the tree finds its pairs by a range alone that is bounded on both sides, where a pipeline would
+    look at every pair. What has one bound lets so many pairs pass that storing them is not better."""
+    if isinstance(node, Project):
+        return _by_range(node.input)
+    if not isinstance(node, Join):
+        return False
+    ranges = None if node.equal else find_ranges(node.residual, len(node.left.schema))
+    return (ranges is not None and ranges.closed) or _by_range(node.left)
+
+
+def _as_tree(
+    node: MultiJoin, linked: Order, items: tuple[Expression, ...], fields: tuple[Field, ...], why: str, builder: Builder
+) -> Lowered:
+    """The `items` over the joined row."""
+    tree, place = join_tree(node, linked, frozenset(c for item in items for c in columns_of(item)))
     names = ", ".join(member_names(node)[i] for i in linked)
-    builder.notes[joins.fingerprint] = f"tree in the order {names}; {compared}"
-    return builder.lower(root)
+    builder.notes[tree.fingerprint] = f"tree in the order {names}; {why}"
+    moved = tuple(remap(item, place.__getitem__) for item in items)
+    if all(isinstance(e, Column) and e.index == i for i, e in enumerate(moved)) and len(moved) == len(tree.schema):
+        return builder.lower(tree)
+    return builder.lower(Project(tree, moved, fields))
 
 
 def join_graph(node: MultiJoin, statistics: Statistics) -> JoinGraph:
@@ -101,8 +148,9 @@ def _meet(children: list[Lowered], keys: list[tuple[int, ...]]) -> tuple[int, li
     return top + 1, edges, keys
 
 
-def as_tree(node: MultiJoin, order: Order) -> Algebra:
-    """The same join as a left-deep tree of binary joins in `order`, its columns put back where they were."""
+def join_tree(node: MultiJoin, order: Order, wanted: frozenset[int]) -> tuple[Algebra, dict[int, int]]:
+    """The same join as a left-deep tree of binary joins in `order`; and, for the columns `wanted` of the joined
+    row, where they then stand. What neither these nor a later join reads goes at once."""
     starts = node.offsets
     waiting = [] if node.residual is None else list(conjuncts(node.residual))
     tree: Algebra = node.members[order[0]]
@@ -110,9 +158,9 @@ def as_tree(node: MultiJoin, order: Order) -> Algebra:
     bound = {order[0]}
     for j in order[1:]:
         equal = []
-        for places in node.classes:
+        for n, places in enumerate(node.classes):
             own = places[j]
-            other = next((starts[b] + p for b in sorted(bound) if (p := places[b]) is not None), None)
+            other = next((c for c in sorted(node.class_columns(n)) if c in place), None)
             if own is not None and other is not None:
                 equal.append((place[other], own))
         width = len(tree.schema)
@@ -123,7 +171,25 @@ def as_tree(node: MultiJoin, order: Order) -> Algebra:
         waiting = [p for p in waiting if p not in due]
         residual = conjunction(tuple(remap(p, place.__getitem__) for p in due))
         tree = Join(tree, node.members[j], tuple(equal), residual)
-    fields = node.schema.fields
-    if [place[i] for i in range(len(fields))] == list(range(len(fields))):
-        return tree
-    return Project(tree, tuple(column(field, place[i]) for i, field in enumerate(fields)), fields)
+        if not last:
+            tree, place = _thin(tree, place, wanted | _read_later(node, bound, place, waiting))
+    return tree, place
+
+
+def _read_later(node: MultiJoin, bound: set[int], place: dict[int, int], waiting: list[Expression]) -> frozenset[int]:
+    """The columns of the joined row that further joins of the tree read: of conditions, and one of each class."""
+    read = {c for part in waiting for c in columns_of(part)}
+    for n, places in enumerate(node.classes):
+        if any(own is not None and member not in bound for member, own in enumerate(places)):
+            read.update([c for c in sorted(node.class_columns(n)) if c in place][:1])
+    return frozenset(read)
+
+
+def _thin(tree: Algebra, place: dict[int, int], read: frozenset[int]) -> tuple[Algebra, dict[int, int]]:
+    """`tree` with the columns `read` and no other, at least one; and where they stand."""
+    kept = sorted(place[c] for c in read if c in place) or [0]
+    if len(kept) == len(tree.schema):
+        return tree, place
+    fields = tuple(tree.schema[i] for i in kept)
+    thin = Project(tree, tuple(column(f, i) for f, i in zip(fields, kept, strict=True)), fields)
+    return thin, {c: kept.index(old) for c, old in place.items() if old in kept}

@@ -1,23 +1,53 @@
-"""Joins with NON RETROACTIVE relations: the window comes after them.
+"""Joins with NON RETROACTIVE relations: of one window in time, which comes after them, and of any other.
 
 An element meets the relation at its own timestamp, which a SLIDE rounds away; selections and projections look at one
-element alone. So the stream below the window is lowered first, then what stands above it, and the window last.
+element alone. So the stream below a window in time is lowered first, then what stands above it, and the window last.
+Row windows count elements and joins need their windows, so these come first, and carry the timestamps as a column.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra import Algebra, NRRJoin, Project, Select, Window
+from penstock.algebra import Algebra, NRRJoin, Pattern, Project, RowWindow, Select, Stamped, Window
+from penstock.algebra.arrivals import longest_slide, with_arrivals
+from penstock.algebra.nonretroactive import over_one_window
+from penstock.expressions.nodes import Column
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.lowering.joins import meet
+from penstock.physical.lowering.rowwindow import row_window, stamped
 from penstock.physical.lowering.rowwise import projected, selected, windowed
-from penstock.physical.plan import NRRJoinSpec
+from penstock.physical.nrr_plan import NRRJoinSpec
 
 
 @lower.register
 def _nrr_join(node: NRRJoin, builder: Builder) -> Lowered:
+    if node.came is not None:
+        return _asked_by_column(node, node.came, builder)
+    if not over_one_window(node):
+        kept = tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema))
+        return builder.lower(Project(with_arrivals(node), kept, node.schema.fields))
     return windowed(_window_of(node), node, _before_window(node, builder), builder)
+
+
+def _asked_by_column(node: NRRJoin, came: int, builder: Builder) -> Lowered:
+    stream, relation = builder.lower(node.left), builder.lower(node.right)
+    left_key, right_key = tuple(pair[0] for pair in node.equal), tuple(pair[1] for pair in node.equal)
+    stage, edges, parts = meet(stream, relation, left_key, right_key)
+    width = len(node.left.schema)
+    strict = node.left.pattern is Pattern.STRICT
+    spec = NRRJoinSpec(left_key, right_key, node.residual, came, longest_slide(node.left), strict, width)
+    step = builder.add(spec, edges, stage, node)
+    return Lowered(step, stage, frozenset({parts[0], tuple(width + c for c in parts[1])}))
+
+
+@lower.register
+def _stamped(node: Stamped, builder: Builder) -> Lowered:
+    window = node.input
+    if isinstance(window, RowWindow):
+        return row_window(window, node, builder)
+    assert isinstance(window, Window)
+    return windowed(window, node, stamped(window.input, builder.lower(window.input), builder), builder)
 
 
 def _window_of(node: Algebra) -> Window:

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from penstock.algebra import Aggregate, Algebra, Project, Select, Window, is_static
-from penstock.algebra.statistics import Statistics, estimate, seconds
+from penstock.algebra.estimates import estimate
+from penstock.algebra.statistics import Statistics, seconds
 from penstock.algebra.windows import WindowKind
 from penstock.physical.lowering.user_aggregates import has_user_aggregates
 from penstock.tree import walk

@@ -4,24 +4,41 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra import Internal, RelationToStream, Results, RowWindow, Sample, StreamKind
+import pyarrow as pa
+
+from penstock.algebra import Algebra, Internal, RelationToStream, Results, RowWindow, Sample, Stamped, StreamKind
 from penstock.algebra.arrival import in_arrival_order
 from penstock.physical.lowering.builder import Builder, Lowered, lower
+from penstock.physical.nrr_plan import StampSpec
 from penstock.physical.plan import Input, RowWindowSpec, SampleSpec
 
 
 @lower.register
 def _row_window(node: RowWindow, builder: Builder) -> Lowered:
+    return row_window(node, node, builder)
+
+
+def row_window(window: RowWindow, node: Algebra, builder: Builder) -> Lowered:
     """Rows meet by partition; without one, all in one shard. A stream that has an order of arrival comes straight from
-    its ingest, so that the order is not lost in a stage between."""
-    plain = in_arrival_order(node.input)
-    child = builder.lower(node.input if plain is None else plain)
-    edge, stage, partitions = builder.keyed(child, node.partition)
+    its ingest, so that the order is not lost in a stage between. node: what the step is for; where it is `Stamped`,
+    elements carry their timestamps."""
+    plain = in_arrival_order(window.input)
+    below = window.input if plain is None else plain
+    child = builder.lower(below)
+    if isinstance(node, Stamped):
+        child = stamped(below, child, builder)
+    edge, stage, partitions = builder.keyed(child, window.partition)
     spec = RowWindowSpec(
-        node.schema.types, node.rows, node.step or 1, node.partition, node.length, node.slide, node.align,
+        node.schema.types, window.rows, window.step or 1, window.partition, window.length, window.slide, window.align,
         plain is not None,
     )  # fmt: skip
     return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+def stamped(node: Algebra, child: Lowered, builder: Builder) -> Lowered:
+    """The elements that `child` gives of the stream `node`, with their timestamps as a last column."""
+    types, names = (*node.schema.types, pa.int64()), (*node.schema.names, "came")
+    return replace(child, step=builder.add(StampSpec(), [Input(child.step)], child.stage, node, types, names))
 
 
 @lower.register

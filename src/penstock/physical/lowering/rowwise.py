@@ -19,6 +19,7 @@ from penstock.algebra import (
 from penstock.algebra.scans import Scan
 from penstock.expressions.nodes import Column
 from penstock.physical.lowering.builder import Builder, Lowered, Partitions, lower, moved_partitions
+from penstock.physical.lowering.multi_join import projected_tree
 from penstock.physical.plan import (
     Exchange,
     FilterSpec,
@@ -66,7 +67,8 @@ def selected(node: Select, child: Lowered, builder: Builder) -> Lowered:
 
 @lower.register
 def _project(node: Project, builder: Builder) -> Lowered:
-    return projected(node, builder.lower(node.input), builder)
+    tree = projected_tree(node, builder)
+    return tree if tree is not None else projected(node, builder.lower(node.input), builder)
 
 
 def projected(node: Project, child: Lowered, builder: Builder) -> Lowered:

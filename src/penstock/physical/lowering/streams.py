@@ -17,6 +17,7 @@ from penstock.algebra import (
     StreamKind,
     TopK,
     evaluation_period,
+    is_static,
     own_windows,
 )
 from penstock.algebra.instantaneous import is_instantaneous
@@ -26,6 +27,7 @@ from penstock.physical.lowering.aggregates import can_tell_rows, lower_at_bounda
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.plan import (
     ChangesSpec,
+    DistinctChangesSpec,
     Exchange,
     Input,
     ProjectSpec,
@@ -44,6 +46,8 @@ def _relation_to_stream(node: RelationToStream, builder: Builder) -> Lowered:
 
 
 def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: StreamKind | None) -> Lowered:
+    if _tells_itself(relation, builder):
+        return _distinct_changes(builder, node, relation, kind)
     child = builder.lower(relation)
     netted = never_cancels(relation)
     every = tuple(range(len(relation.schema)))
@@ -51,6 +55,24 @@ def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: Stre
     fifo = relation.pattern <= Pattern.WEAKEST
     step = builder.add(ChangesSpec(kind, relation.schema.types, netted, fifo), [edge], stage, node)
     return Lowered(step, stage, partitions)
+
+
+def _distinct_changes(builder: Builder, node: Algebra, relation: Algebra, kind: StreamKind | None) -> Lowered:
+    """One step for all queries that ask for it."""
+    name = f"{kind} of {relation.fingerprint}"
+    if name not in builder.known:
+        every = tuple(range(len(relation.schema)))
+        edge, stage, partitions = builder.keyed(builder.lower(relation.inputs[0]), every)
+        step = builder.add(DistinctChangesSpec(kind, relation.schema.types), [edge], stage, node)
+        builder.known[name] = Lowered(step, stage, partitions)
+    return builder.known[name]
+
+
+def _tells_itself(node: Algebra, builder: Builder) -> bool:
+    """Whether `node` is a DISTINCT that may say itself when its tuples come and go: δ*, which nobody else reads yet."""
+    if not isinstance(node, Distinct) or builder.strategy is not Strategy.PATTERN or is_static(node):
+        return False
+    return node.input.pattern is not Pattern.STRICT and node.fingerprint not in builder.known
 
 
 def never_cancels(node: Algebra) -> bool:

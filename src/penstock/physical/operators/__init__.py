@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from penstock.physical.elements import Elements
+from penstock.physical.nrr_plan import NRRJoinSpec, StampSpec
 from penstock.physical.operators.aggregate import Aggregation
 from penstock.physical.operators.boundaries import BoundaryAggregation
+from penstock.physical.operators.cells import Cells
 from penstock.physical.operators.changes import Changes
 from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.operators.distinct import make_distinct
+from penstock.physical.operators.distinct_changes import DistinctChanges
 from penstock.physical.operators.join import Join, Lookup
 from penstock.physical.operators.match import LookupMatch, Match
 from penstock.physical.operators.multi_join import MultiJoin
 from penstock.physical.operators.negative import NegativeTuples
-from penstock.physical.operators.nonretroactive import NRRJoin
+from penstock.physical.operators.nonretroactive import Stamp, make_nrr_join
 from penstock.physical.operators.results import Results, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
 from penstock.physical.operators.rowwise import Filter, Lanes, Panes, Projection, TimeWindow, Union
@@ -29,6 +32,7 @@ from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
 from penstock.physical.plan import (
     AggregateSpec,
     ChangesSpec,
+    DistinctChangesSpec,
     DistinctSpec,
     FilterSpec,
     JoinSpec,
@@ -38,7 +42,6 @@ from penstock.physical.plan import (
     MatchSpec,
     MultiJoinSpec,
     NegativeTuplesSpec,
-    NRRJoinSpec,
     OutputSpec,
     ProjectSpec,
     ResultsSpec,
@@ -56,6 +59,7 @@ from penstock.physical.plan import (
     UpdatesSpec,
     WindowSpec,
 )
+from penstock.physical.range_plan import CellsSpec
 from penstock.physical.user_plan import UserAggregateSpec
 
 #: Static relations by name, and the number of shards: what some operators need beside their spec.
@@ -80,12 +84,15 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     DistinctSpec: lambda spec, tables, shards: make_distinct(spec),
     SetOperationSpec: lambda spec, tables, shards: SetOperation(spec),
     TopKSpec: lambda spec, tables, shards: TopK(spec),
+    CellsSpec: lambda spec, tables, shards: Cells(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
     MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
-    NRRJoinSpec: lambda spec, tables, shards: NRRJoin(spec),
+    NRRJoinSpec: lambda spec, tables, shards: make_nrr_join(spec),
+    StampSpec: lambda spec, tables, shards: Stamp(spec),
     MatchSpec: lambda spec, tables, shards: Match(spec),
     LookupMatchSpec: lambda spec, tables, shards: LookupMatch(spec, tables[spec.table]),
+    DistinctChangesSpec: lambda spec, tables, shards: DistinctChanges(spec),
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
     RStreamSpec: lambda spec, tables, shards: RStream(spec),
     ResultsSpec: lambda spec, tables, shards: Results(spec),

@@ -56,7 +56,7 @@ class Changes(Operator):
         events = concat(parts)
         if at_start or not self._spec.netted:
             events = net(events)
-        return self._wanted(events)
+        return wanted(events, self._spec.kind)
 
     def _ends(self, arrived: Elements, heartbeat: int) -> list[Elements]:
         gone = arrived.exp <= heartbeat
@@ -68,21 +68,23 @@ class Changes(Operator):
         ended = arrived.filter(gone)
         return [_told_at(ended, ended.exp, -ended.signs)] if len(ended) else []
 
-    def _wanted(self, events: Elements) -> list[Elements]:
-        signs = events.signs
-        keep: Bools
-        if self._spec.kind is StreamKind.ISTREAM:
-            keep = signs > 0
-        elif self._spec.kind is StreamKind.DSTREAM:
-            keep = signs < 0
-        else:
-            keep = signs != 0
-        chosen = events.filter(keep)
-        if not len(chosen):
-            return []
-        if self._spec.kind is not None:
-            chosen = Elements(chosen.columns, chosen.ts, chosen.exp, np.abs(chosen.signs))
-        return [in_order(chosen)]
+
+def wanted(events: Elements, kind: StreamKind | None) -> list[Elements]:
+    """What ISTREAM, DSTREAM or (None) all changes tell of netted `events`, in order."""
+    signs = events.signs
+    keep: Bools
+    if kind is StreamKind.ISTREAM:
+        keep = signs > 0
+    elif kind is StreamKind.DSTREAM:
+        keep = signs < 0
+    else:
+        keep = signs != 0
+    chosen = events.filter(keep)
+    if not len(chosen):
+        return []
+    if kind is not None:
+        chosen = Elements(chosen.columns, chosen.ts, chosen.exp, np.abs(chosen.signs))
+    return [in_order(chosen)]
 
 
 def from_start(elements: Elements, start: int) -> Elements:

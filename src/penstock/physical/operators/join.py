@@ -7,18 +7,20 @@ since multiplicities multiply, a negative tuple of a strict input takes back exa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.evaluate import mask
 from penstock.expressions.nodes import Expression
-from penstock.physical.elements import Bools, Elements, concat
+from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.plan import JoinSpec, LookupSpec
+from penstock.physical.ranges import Span, comparable, span_keys, spans
 from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.ranges import RangeRun, RangeRuns, probe_ranges
 from penstock.physical.synopses.runs import Run, Runs, probe_run
 
 #: Probes are cut so that one piece of output stays near this many rows.
@@ -30,19 +32,14 @@ class Join(Operator):
 
     def __init__(self, spec: JoinSpec) -> None:
         self._spec = spec
-        self._keys = (spec.left_key, spec.right_key)
-        self._sides = (
-            Runs(spec.left_key, spec.strict[0], spec.listed),
-            Runs(spec.right_key, spec.strict[1], spec.listed),
-        )
+        self._sides = (Side(spec, 0), Side(spec, 1))
         self._fresh: tuple[list[Elements], list[Elements]] = ([], [])
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"left": self._sides[0], "right": self._sides[1]}
+        return {"left": self._sides[0].runs, "right": self._sides[1].runs}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        if not self._spec.null_safe:
-            elements = elements.filter(keyed(elements, self._keys[port]))
+        elements = elements.filter(self._sides[port].joinable(elements))
         if len(elements):
             self._fresh[port].append(elements)
         return []
@@ -55,32 +52,68 @@ class Join(Operator):
         if left is not None:
             # New left meets old and new right; new right then meets old left only.
             if right is not None:
-                new_right = Run.build(0, right, self._keys[1])
-                result += self._probe(left, 0, iter([new_right]))
-            result += self._probe(left, 0, iter(self._sides[1]))
+                result += self._probe(left, 0, [self._sides[1].runs.build(0, right)])
+            result += self._probe(left, 0, self._sides[1].runs)
         if right is not None:
-            result += self._probe(right, 1, iter(self._sides[0]))
-        if left is not None:
-            self._sides[0].add(left)
-        if right is not None:
-            self._sides[1].add(right)
-        for side in self._sides:
-            side.expire(moment.heartbeat)
+            result += self._probe(right, 1, self._sides[0].runs)
+        for side, fresh in zip(self._sides, (left, right), strict=True):
+            if fresh is not None:
+                side.runs.add(fresh.filter(fresh.exp > moment.heartbeat + 1))
+            side.runs.expire(moment.heartbeat)
         return result
 
-    def _probe(self, elements: Elements, port: int, runs: Iterator[Run]) -> list[Elements]:
+    def _probe(self, elements: Elements, port: int, runs: Iterable[Run]) -> list[Elements]:
         result: list[Elements] = []
-        first, second = fingerprints([elements.columns[i] for i in self._keys[port]], len(elements))
-        for run in runs:
-            for start in range(0, len(elements), PROBES_AT_ONCE):
-                stop = min(start + PROBES_AT_ONCE, len(elements))
-                part = elements.slice(start, stop)
-                probe, found = probe_run(run, part, first[start:stop], second[start:stop])
-                if len(probe):
-                    mine, other = part.take(probe), run.elements.take(found)
-                    pair = (mine, other) if port == 0 else (other, mine)
-                    result += combine(*pair, self._spec.residual)
+        for run, probe, found in self._sides[port].pairs(elements, runs):
+            mine, other = elements.take(probe), run.elements.take(found)
+            pair = (mine, other) if port == 0 else (other, mine)
+            result += combine(*pair, self._spec.residual)
         return result
+
+
+class Side:
+    """One input of a join: how its elements are remembered, and how they look for partners in the other's runs."""
+
+    def __init__(self, spec: JoinSpec, port: int) -> None:
+        key, strict = (spec.right_key if port else spec.left_key), spec.strict[port]
+        self._key, self._null_safe = key, spec.null_safe
+        self._span = None if spec.ranges is None else spec.ranges.side(port)
+        self.runs = (
+            Runs(key, strict, spec.listed) if self._span is None else RangeRuns(key, self._span, strict, spec.listed)
+        )
+
+    def joinable(self, elements: Elements) -> Bools:
+        """Rows that can have a partner at all."""
+        return joinable(elements, () if self._null_safe else self._key, self._span)
+
+    def pairs(self, elements: Elements, runs: Iterable[Run]) -> Iterator[tuple[Run, Int64s, Int64s]]:
+        """(run, rows of `elements`, rows of the run) that may be partners, in pieces."""
+        return partners(elements, self._key, self._span, runs)
+
+
+def partners(
+    elements: Elements, key: tuple[int, ...], span: Span | None, runs: Iterable[Run]
+) -> Iterator[tuple[Run, Int64s, Int64s]]:
+    """(run, rows of `elements`, rows of the run) with equal keys, overlapping validity and, where there is a `span`,
+    overlapping spans; in pieces."""
+    first, second = fingerprints([elements.columns[i] for i in key], len(elements))
+    ends = None if span is None else span_keys(span, elements)
+    for run in runs:
+        if isinstance(run, RangeRun) and ends is not None:
+            for probe, found in probe_ranges(run, elements, first, second, *ends, PROBES_AT_ONCE):
+                yield run, probe, found
+            continue
+        for start in range(0, len(elements), PROBES_AT_ONCE):
+            stop = min(start + PROBES_AT_ONCE, len(elements))
+            probe, found = probe_run(run, elements.slice(start, stop), first[start:stop], second[start:stop])
+            if len(probe):
+                yield run, probe + start, found
+
+
+def joinable(elements: Elements, key: tuple[int, ...], span: Span | None) -> Bools:
+    """Rows that can have a partner at all: no column of the key is NULL, and no end of the span."""
+    keep = keyed(elements, key)
+    return keep if span is None else keep & comparable(span, elements)
 
 
 def combine(left: Elements, right: Elements, residual: Expression | None) -> list[Elements]:
@@ -103,25 +136,36 @@ def keyed(elements: Elements, key: tuple[int, ...]) -> Bools:
     return keep
 
 
+class StaticRows:
+    """A static relation that is held whole, to be asked for partners. span: by which its rows are found, too."""
+
+    def __init__(self, table: Elements, key: tuple[int, ...], span: Span | None) -> None:
+        usable = table.filter(joinable(table, key, span))
+        self._runs: list[Run] = []
+        if len(usable):
+            self._runs = [Run.build(0, usable, key) if span is None else RangeRun.of(0, usable, key, span)]
+
+    def partners(
+        self, elements: Elements, key: tuple[int, ...], span: Span | None
+    ) -> Iterator[tuple[Elements, Int64s, Int64s]]:
+        """(the relation's rows, rows of `elements`, their partners' numbers), in pieces."""
+        rows = np.flatnonzero(joinable(elements, key, span))
+        for run, probe, found in partners(elements.take(rows), key, span, self._runs):
+            yield run.elements, rows[probe], found
+
+
 class Lookup(Operator):
     """Join with a static relation, held whole."""
 
     def __init__(self, spec: LookupSpec, table: Elements) -> None:
         self._spec = spec
-        usable = table.filter(keyed(table, spec.table_key))
-        self._run = Run.build(0, usable, spec.table_key) if len(usable) else None
+        self._span, held = spans(spec.ranges)
+        self._rows = StaticRows(table, spec.table_key, held)
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        if self._run is None:
-            return []
-        elements = elements.filter(keyed(elements, self._spec.key))
         result: list[Elements] = []
-        first, second = fingerprints([elements.columns[i] for i in self._spec.key], len(elements))
-        for start in range(0, len(elements), PROBES_AT_ONCE):
-            stop = min(start + PROBES_AT_ONCE, len(elements))
-            part = elements.slice(start, stop)
-            probe, found = probe_run(self._run, part, first[start:stop], second[start:stop])
-            mine, other = part.take(probe), self._run.elements.take(found)
+        for rows, probe, found in self._rows.partners(elements, self._spec.key, self._span):
+            mine, other = elements.take(probe), rows.take(found)
             pair = (other, mine) if self._spec.static_left else (mine, other)
             result += combine(*pair, self._spec.residual)
         return result

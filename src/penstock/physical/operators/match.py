@@ -16,16 +16,16 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expressions.evaluate import mask
-from penstock.physical.elements import Bools, Elements, Int64s, int64s
+from penstock.physical.elements import Bools, Elements, Int64s, concat_arrays, int64s
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.join import PROBES_AT_ONCE, keyed
+from penstock.physical.operators.join import PROBES_AT_ONCE, StaticRows
 from penstock.physical.operators.pending import Early
 from penstock.physical.plan import Keep, LookupMatchSpec, MatchSpec
+from penstock.physical.ranges import spans
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues import make_queue
-from penstock.physical.synopses.runs import Run, probe_run
 from penstock.physical.synopses.slots import SlotTable
 from penstock.types import END
 
@@ -146,8 +146,8 @@ class LookupMatch(Operator):
 
     def __init__(self, spec: LookupMatchSpec, table: Elements) -> None:
         self._spec = spec
-        usable = table.filter(keyed(table, spec.table_key))
-        self._run = Run.build(0, usable, spec.table_key) if len(usable) else None
+        self._span, held = spans(spec.ranges)
+        self._rows = StaticRows(table, spec.table_key, held)
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         result: list[Elements] = []
@@ -159,17 +159,17 @@ class LookupMatch(Operator):
     def _partners(self, elements: Elements) -> tuple[Int64s, list[pa.Array]]:
         """Rows that have a partner, once per partner, and the partners' columns."""
         spec = self._spec
-        if self._run is None:
-            return np.empty(0, np.int64), [pa.nulls(0, t) for t in spec.table_types]
-        rows = np.flatnonzero(keyed(elements, spec.key))
-        askers = elements.take(rows)
-        first, second = fingerprints([askers.columns[i] for i in spec.key], len(askers))
-        probe, found = probe_run(self._run, askers, first, second)
-        other = self._run.elements.take(found)
-        if spec.residual is not None:
-            kept = mask(spec.residual, (*askers.take(probe).columns, *other.columns), len(probe))
-            probe, other = probe[kept], other.filter(kept)
-        return rows[probe], list(other.columns)
+        rows = [np.empty(0, np.int64)]
+        columns: list[list[pa.Array]] = [[pa.nulls(0, t)] for t in spec.table_types]
+        for held, probe, found in self._rows.partners(elements, spec.key, self._span):
+            other = held.take(found)
+            if spec.residual is not None:
+                kept = mask(spec.residual, (*elements.take(probe).columns, *other.columns), len(probe))
+                probe, other = probe[kept], other.filter(kept)
+            rows.append(probe)
+            for parts, part in zip(columns, other.columns, strict=True):
+                parts.append(part)
+        return np.concatenate(rows), [concat_arrays(parts) for parts in columns]
 
     def _answer(self, elements: Elements, rows: Int64s, partners: list[pa.Array]) -> list[Elements]:
         spec = self._spec

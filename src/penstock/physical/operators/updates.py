@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.fingerprints import fingerprints
-from penstock.physical.kernels import argsort_uint64, group_codes
+from penstock.physical.kernels import argsort_uint64, group_codes, sum_by_code
 from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.operators.pending import Early
 from penstock.physical.plan import UpdateRule, UpdatesSpec
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.held import Held
+from penstock.physical.synopses.runs import Runs, probe_run
 from penstock.types import END
 
 _COMES, _GOES, _WAS = 0, 1, 2
@@ -87,13 +87,16 @@ def _by_key(codes, order, kind, replaces, once, ended_by, verdict):  # type: ign
 
 
 class Updates(Operator):
-    """State: the rows of the relation, updates ahead of the heartbeat, and the keys that may not come again."""
+    """State: the rows of the relation, updates ahead of the heartbeat, and the keys that may not come again.
+
+    Rows lie in runs by what names them, and those that went as negative tuples beside them until runs are merged; so a
+    round costs, and writes, what it changes."""
 
     def __init__(self, spec: UpdatesSpec) -> None:
         self._spec = spec
         self._early = Early()
-        self._rows = Held()
-        self._deleted = Held()
+        self._rows = Runs(spec.key, strict=True)
+        self._deleted = Runs(spec.key, strict=False)
         self._rejected: list[Rejection] = []
 
     def synopses(self) -> Mapping[str, Synopsis]:
@@ -112,19 +115,17 @@ class Updates(Operator):
         if arrived is None:
             return []
         arrived = arrived.take(np.argsort(arrived.ts, kind="stable"))
-        known = [held for held in (self._deleted.elements, self._rows.elements) if held is not None and len(held)]
-        rows = concat([*known, arrived])
+        deleted, held = self._known(self._deleted, arrived), self._known(self._rows, arrived)
+        rows = concat([*deleted, *held, arrived])
+        was, known = sum(map(len, deleted)), sum(map(len, (*deleted, *held)))
         kind = np.where(rows.signs < 0, _GOES, _COMES)
-        kind[: self._deleted.rows] = _WAS
+        kind[:was] = _WAS
         ended_by, verdict = self._judge(rows, kind)
-        stays = (ended_by < 0) & (verdict == _FINE) & (kind == _COMES)
-        ended = np.flatnonzero(ended_by >= 0)
-        self._rows.replace(_plain(rows.take(np.flatnonzero(stays))))
-        self._remember(rows, np.concatenate([np.flatnonzero(kind == _WAS), ended]))
         self._reject(rows, verdict)
-        fresh = np.arange(len(rows)) >= len(rows) - len(arrived)
+        fresh = np.arange(len(rows)) >= known
         comings = _plain(rows.take(np.flatnonzero(fresh & (verdict == _FINE) & (kind == _COMES))))
         # The negative tuple carries the columns of the row it takes away, at its own time.
+        ended = np.flatnonzero(ended_by >= 0)
         size = len(ended)
         goings = Elements(
             rows.take(ended).columns,
@@ -132,7 +133,28 @@ class Updates(Operator):
             np.full(size, END, np.int64),
             np.full(size, -1, np.int64),
         )
-        return [part for part in (comings, goings) if len(part)]
+        changes = [part for part in (comings, goings) if len(part)]
+        if changes:
+            self._rows.add(concat(changes))
+            self._rows.expire(moment.heartbeat)
+        if self._spec.once and size:
+            self._deleted.add(self._key_alone(rows.take(ended)))
+        return changes
+
+    def _known(self, runs: Runs, arrived: Elements) -> list[Elements]:
+        """The elements of `runs` with names of rows that arrived, the oldest first: none, or one batch."""
+        first, second = fingerprints([arrived.columns[i] for i in self._spec.key], len(arrived))
+        _, heads = group_codes(first, second)
+        first, second = first[heads], second[heads]
+        # All that is held began before what arrives.
+        at = np.full(len(heads), int(arrived.ts.max()), np.int64)
+        asking = Elements((), at, at + 1)
+        found = [run.elements.take(rows) for run in runs for _, rows in (probe_run(run, asking, first, second),)]
+        found = [part for part in found if len(part)]
+        if not found:
+            return []
+        netted = _plain(_netted(concat(found)))
+        return [netted.take(np.argsort(netted.ts, kind="stable"))] if len(netted) else []
 
     def _judge(self, rows: Elements, kind: Int64s) -> tuple[Int64s, Int64s]:
         first, second = fingerprints([rows.columns[i] for i in self._spec.key], len(rows))
@@ -146,19 +168,27 @@ class Updates(Operator):
             _by_key(codes, order, kind, rule is UpdateRule.REPLACE, self._spec.once, ended_by, verdict)
         return ended_by, verdict
 
-    def _remember(self, rows: Elements, gone: Int64s) -> None:
-        """Of the rows that are `gone`, the keys, where they may not be used again."""
-        if not self._spec.once or len(gone) == self._deleted.rows:
-            return
-        keys = rows.take(gone)
-        columns = [c if i in self._spec.key else pa.nulls(len(keys), c.type) for i, c in enumerate(keys.columns)]
-        self._deleted.replace(_plain(keys.with_columns(columns)))
+    def _key_alone(self, rows: Elements) -> Elements:
+        """Of `rows` the keys; their other columns are NULL."""
+        columns = [c if i in self._spec.key else pa.nulls(len(rows), c.type) for i, c in enumerate(rows.columns)]
+        return _plain(rows.with_columns(columns))
 
     def _reject(self, rows: Elements, verdict: Int64s) -> None:
         for i in np.flatnonzero(verdict).tolist():
             values = [column[i].as_py() for column in rows.columns]
             record = str(dict(zip(self._spec.names, values, strict=True)))
             self._rejected.append(Rejection(self._spec.source, int(rows.ts[i]), record, REASONS[int(verdict[i])]))
+
+
+def _netted(elements: Elements) -> Elements:
+    """Every tuple as often as it is left when what went is set against what came."""
+    if elements.sign is None:
+        return elements
+    # What came stands first, as it tells since when the tuple is there.
+    elements = elements.take(np.argsort(-elements.signs, kind="stable"))
+    codes, heads = group_codes(*fingerprints(elements.columns, len(elements)))
+    left = np.maximum(sum_by_code(codes, elements.signs, len(heads)), 0)
+    return elements.take(np.repeat(heads, left))
 
 
 def _plain(elements: Elements) -> Elements:

@@ -34,6 +34,15 @@ def _with_group(group_first, group_second, slots, first, second):  # type: ignor
         second[i] = _mix((second[i] ^ group_first[slot]) + group_second[slot] * np.uint64(7) + np.uint64(1))
 
 
+@nb.njit(cache=True)
+def _name_groups(found, groups, before, group_first, group_second, integers):  # type: ignore[no-untyped-def]
+    """Write down whose the slots from `before` on are."""
+    for i in range(found.shape[0]):
+        if found[i] >= before:
+            integers[1, found[i]] = np.int64(group_first[groups[i]])
+            integers[2, found[i]] = np.int64(group_second[groups[i]])
+
+
 class ValueBag(SlotTable):
     """Integer lanes: count, the fingerprint of the group, whether the value was live when it was last looked at."""
 
@@ -55,12 +64,7 @@ class ValueBag(SlotTable):
         before = self.count
         found = self.slots(first, second, [column])
         if self.count > before:
-            groups = np.empty(self.count - before, np.int64)
-            fresh = found >= before
-            groups[found[fresh] - before] = slots[fresh]
-            one, two = self._groups.fingerprints(groups)
-            self.integers[1, before : self.count] = one.view(np.int64)
-            self.integers[2, before : self.count] = two.view(np.int64)
+            _name_groups(found, slots, before, group_first, group_second, self.integers)
         return found
 
 

@@ -55,14 +55,15 @@ class Run:
         falls = (elements.exp[1:] < elements.exp[:-1]) & (codes[1:] == codes[:-1])
         key_first, key_second = first[heads], second[heads]
         table = np.full(1 << int(2 * len(heads) + 1).bit_length(), -1, np.int64)
-        _index_keys(table, key_first)
+        index_keys(table, key_first)
         last = int(elements.exp.max())
         negative = 0 if elements.sign is None else int(np.count_nonzero(elements.sign < 0))
         return Run(number, elements, key_first, key_second, bounds, table, not bool(falls.any()), last, negative)
 
 
 @nb.njit(cache=True)
-def _index_keys(table, first):  # type: ignore[no-untyped-def]
+def index_keys(table, first):  # type: ignore[no-untyped-def]
+    """Fill an open-addressing index from fingerprint to key number."""
     mask = np.uint64(table.shape[0] - 1)
     for k in range(first.shape[0]):
         place = first[k] & mask
@@ -173,6 +174,10 @@ class Runs(Synopsis):
     def __iter__(self) -> Any:
         return iter(self._runs)
 
+    def build(self, number: int, elements: Elements) -> Run:
+        """A run of `elements` (at least one), as this synopsis keeps them."""
+        return Run.build(number, elements, self._key)
+
     def add(self, elements: Elements) -> None:
         """Remember `elements`."""
         if not len(elements):
@@ -193,7 +198,7 @@ class Runs(Synopsis):
                 dead = int(np.count_nonzero(run.elements.exp <= heartbeat + 1))
                 if dead and (self._listed or 2 * dead > len(run.elements)):
                     self._next_id += 1
-                    run = Run.build(self._next_id, run.elements.filter(run.elements.exp > heartbeat + 1), self._key)
+                    run = self.build(self._next_id, run.elements.filter(run.elements.exp > heartbeat + 1))
             kept.append(run)
         self._runs = kept
 
@@ -208,7 +213,7 @@ class Runs(Synopsis):
         if not len(elements):
             return
         self._next_id += 1
-        self._runs.append(Run.build(self._next_id, elements, self._key))
+        self._runs.append(self.build(self._next_id, elements))
 
     def _mergeable(self) -> bool:
         """Whether the newest runs are of similar size: merging then copies an element a logarithmic number of times."""
@@ -229,7 +234,7 @@ class Runs(Synopsis):
 
     def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
         self._next_id = manifest["next"]
-        self._runs = [Run.build(i, Elements.from_batch(chunks[i]), self._key) for i in manifest["runs"]]
+        self._runs = [self.build(i, Elements.from_batch(chunks[i])) for i in manifest["runs"]]
 
 
 def cancel(elements: Elements) -> Elements:

@@ -29,7 +29,7 @@ from penstock.runtime.spark.state_files import past_of
 class PastFeed(Feed):
     """Gives what has been read before, and nothing that is new; no source ends in the past."""
 
-    def _discover(self) -> None:
+    def _discover(self, start: Offset) -> None:
         return
 
     def _ended(self, done: Mapping[str, int]) -> list[str]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.algebra.nodes import leaves
+from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.statistics import Statistics
@@ -23,6 +23,7 @@ from penstock.physical.identity import query_fingerprint, source_fingerprint, st
 from penstock.physical.plan import Plan
 from penstock.physical.planner import Generation, grains_of, plan_generations
 from penstock.physical.strategies import Strategy
+from penstock.redaction import redacted, redacted_text
 from penstock.runtime.spark.epochs import (
     Epoch,
     QueryRecord,
@@ -39,9 +40,6 @@ from penstock.runtime.spark.feed import Offset
 from penstock.runtime.spark.folder import Folder, damaged, round_name
 from penstock.types import BEGIN
 
-#: Options that are nobody's business but the connector's.
-_SECRET = re.compile(r"(?i)\b(\w*(?:password|secret|token|credential|jaas|key)\w*)\s+'(?:[^']|'')*'")
-
 
 class Kind(enum.Enum):
     """What a start is to its checkpoint."""
@@ -53,9 +51,9 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Given:
-    """What a start brings: its queries, optimised; sources: those they read; rows: by MEMORY source, what tells its
-    rows apart from others; statistics: what is known of the sources; frames: the sources that Spark reads; shards: how
-    many are asked for, 0 for any."""
+    """What a start brings: its queries, as they were written; sources: those they read; rows: by MEMORY source, what
+    tells its rows apart from others; statistics: what is known of the sources; frames: the sources that Spark reads;
+    shards: how many are asked for, 0 for any."""
 
     queries: tuple[Query, ...]
     sources: Mapping[str, Source]
@@ -141,13 +139,22 @@ def fingerprint(query: Query, epoch: Epoch, birth: int, strategy: Strategy) -> s
 
 
 def _generation(queries: Sequence[Query], epoch: Epoch, birth: int) -> Generation:
-    return Generation(birth, queries, epoch.statistics_of(birth), epoch.grains_of(birth))
+    statistics = epoch.statistics_of(birth)
+    return Generation(
+        birth, _optimized(queries, statistics, Strategy(epoch.strategy)), statistics, epoch.grains_of(birth)
+    )
+
+
+def _optimized(queries: Sequence[Query], statistics: Statistics, strategy: Strategy) -> list[Query]:
+    planning = strategy.planning(statistics)
+    return [replace(query, root=optimize(query.root, planning=planning)) for query in queries]
 
 
 def sink_identity(query: Query) -> str:
     """Of where the answer goes and of its columns; tells nothing of either."""
     columns = [*query.output_names, *map(str, query.root.schema.types), str(query.domain)]
-    return hashlib.sha256(repr((query.sink, columns)).encode()).hexdigest()[:24]
+    sink = replace(query.sink, options=redacted(query.sink.options))
+    return hashlib.sha256(repr((sink, columns)).encode()).hexdigest()[:24]
 
 
 def source_records(given: Given, before: Epoch | None, number: int) -> dict[str, SourceRecord]:
@@ -200,13 +207,14 @@ def _epoch(
 ) -> tuple[Epoch, Plan]:
     """The epoch `number`, its offset left open, and its plan."""
     told = {str(b): before.statistics[str(b)] for b in set(births.values()) if before is not None and b != number}
+    begun = [q for q in given.queries if births[q.name] == number]
     told[str(number)] = statistics_as_json(
         given.statistics,
-        grains_of([q for q in given.queries if births[q.name] == number], given.statistics, given.strategy),
+        grains_of(_optimized(begun, given.statistics, given.strategy), given.statistics, given.strategy),
     )
     bare = {
         q.name: QueryRecord(
-            "", births[q.name], sink_identity(q), _without_secrets(q.text), [], q.domain.unit.name, q.domain.calendar
+            "", births[q.name], sink_identity(q), redacted_text(q.text), [], q.domain.unit.name, q.domain.calendar
         )
         for q in given.queries
     }
@@ -341,7 +349,3 @@ def _only(offset: Offset, kept: set[str], plan: Plan) -> Offset:
     if "told" in offset:
         found["told"] = {name: tick for name, tick in offset["told"].items() if name in kept}
     return found
-
-
-def _without_secrets(text: str) -> str:
-    return _SECRET.sub(r"\1 '...'", text)

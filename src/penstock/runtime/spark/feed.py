@@ -9,6 +9,7 @@ that nothing piles up waiting for it (DESIGN 3).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,12 +22,16 @@ from penstock.physical.progress import SourceProgress
 from penstock.physical.wallclock import WallClock, advance, begin, uses_wall_clock, wall_clock
 from penstock.runtime.spark.epochs import source_file
 from penstock.runtime.spark.folder import Folder, Intake, chunks_of, round_name
+from penstock.runtime.spark.pace import Pace
 from penstock.types import BEGIN
 
 Offset = dict[str, Any]
 
 #: Seconds between two looks for new files of a watched source.
 _LOOK_EVERY = 0.25
+
+#: Splits of a watched source that wait to be read, at about which no further files are opened.
+MOST_WAITING = 10_000
 
 #: Microseconds between two rounds that only tell the time of SYSTEM TIME streams.
 _BEAT_EVERY = 500_000
@@ -80,21 +85,45 @@ class Feed:
         """The offset before the first round."""
         return {"round": 0, "done": dict.fromkeys(self._known, 0), "high": dict.fromkeys(self._known), "ended": []}
 
-    def next(self, start: Offset) -> Offset:
-        """The offset after the next round; `start` itself when there is nothing to do."""
-        self._discover()
+    def limit(self, offset: Offset) -> int:
+        """Bytes that the round of `offset` was planned to read at the most."""
+        return int(offset.get("limit", self._pace.first))
+
+    def backlog(self, offset: Offset) -> dict[str, tuple[int, int]]:
+        """By source the splits found that no round up to that of `offset` reads, and their bytes."""
+        waiting = {name: known.splits[offset["done"].get(name, 0) :] for name, known in self._known.items()}
+        return {name: (len(splits), sum(s.bytes for s in splits)) for name, splits in waiting.items()}
+
+    def next(self, start: Offset, seconds: float | None = None) -> Offset:
+        """The offset after the next round; `start` itself when there is nothing to do. seconds: what the round of
+        `start` took, where that is known."""
+        self._discover(start)
         high = self._highs(start)
-        done = self._choose(start["done"], high)
+        limit = self._next_limit(start, seconds)
+        done = self._choose(start["done"], high, limit)
         ended = self._ended(done)
         quiet = done == start["done"] and ended == start["ended"] and start["round"] > 0 and not start.get("again")
         wall = self._wall(start, high, ended) if self._by_clock else None
         if quiet and (wall is None or not self._worth_a_round(start, wall)):
             return start
-        after: Offset = {"round": start["round"] + 1, "done": done, "high": high, "ended": ended}
+        after: Offset = {"round": start["round"] + 1, "done": done, "high": high, "ended": ended, "limit": limit}
+        after["read"] = sum(self._bytes(name, start["done"].get(name, 0), done[name]) for name in self._known)
         if wall is not None:
             spoken = [name for name in self._known if done[name] > start["done"].get(name, 0)]
             after["wall"] = wall.spoken(spoken).as_json()
         return after
+
+    @property
+    def _pace(self) -> Pace:
+        return replace(self._intake.pace, max_bytes=self._intake.max_batch_bytes)
+
+    def _next_limit(self, start: Offset, seconds: float | None) -> int:
+        if start["round"] == 0:
+            return self._pace.first
+        return self._pace.next_limit(self.limit(start), int(start.get("read", 0)), seconds)
+
+    def _bytes(self, name: str, first: int, last: int) -> int:
+        return sum(split.bytes for split in self._known[name].splits[first:last])
 
     @property
     def _by_clock(self) -> bool:
@@ -146,15 +175,23 @@ class Feed:
         # The first task tells what has ended and what the clock says; a task of its own would wait for a free core.
         return [replace(found[0], ended=ended, beats=beats), *found[1:]]
 
-    def _discover(self) -> None:
+    def _discover(self, start: Offset) -> None:
+        """Look for new files. Of a watched source no further ones are opened while many wait already: what is not
+        known yet is found at a later look."""
         if time.monotonic() < self._look_again:
             return
         self._look_again = time.monotonic() + _LOOK_EVERY
         for name, known in self._known.items():
             if known.connector.bounded and self._folder.has_splits(self._file(name)):
                 continue
-            paths = known.connector.discover(frozenset(s.path for s in known.splits))
-            fresh = [split for path in paths for split in known.connector.splits(path)]
+            waiting = len(known.splits) - start["done"].get(name, 0)
+            if waiting >= MOST_WAITING:
+                continue
+            fresh: list[Split] = []
+            for path in known.connector.discover(frozenset(s.path for s in known.splits)):
+                if not known.connector.bounded and waiting + len(fresh) >= MOST_WAITING:
+                    break
+                fresh += known.connector.splits(path)
             if fresh or known.connector.bounded:
                 known.splits += fresh
                 self._folder.write_splits(self._file(name), known.splits)
@@ -170,28 +207,32 @@ class Feed:
                 highs[name] = max(found.high, highs[name] if highs[name] is not None else BEGIN)
         return highs
 
-    def _choose(self, done: Mapping[str, int], high: Mapping[str, int | None]) -> dict[str, int]:
-        """How many splits of each source are done after the round: the one behind in time is read first."""
+    def _choose(self, done: Mapping[str, int], high: Mapping[str, int | None], limit: int) -> dict[str, int]:
+        """How many splits of each source are done after the round: the one behind in time is read first. `limit` bytes
+        are read at the most, and max_batch_rows as far as splits tell their rows; one split always is."""
         chosen = {name: done.get(name, 0) for name in self._known}
         # What is stamped as it comes is read as it comes, whatever time it is elsewhere.
         frontier = {
             name: BEGIN if high.get(name) is None or known.source.system_time else int(high[name] or 0)
             for name, known in self._known.items()
         }
-        budget = self._intake.max_batch_bytes
+        budget, rows = limit, self._pace.max_rows or math.inf
         while True:
             open_ = [n for n, k in self._known.items() if chosen[n] < len(k.splits)]
             if not open_:
                 return chosen
             name = min(open_, key=lambda n: (frontier[n], n))
             split = self._known[name].splits[chosen[name]]
-            if budget < self._intake.max_batch_bytes and split.bytes > budget:
+            # A split that does not tell its rows may have as many as are allowed.
+            counted = split.rows if split.rows is not None else self._pace.max_rows
+            if budget < limit and (split.bytes > budget or counted > rows):
                 return chosen
             chosen[name] += 1
             budget -= max(1, split.bytes)
+            rows -= counted
             # A split that does not tell its timestamps lets every other source go first.
             frontier[name] = split.high if split.high is not None else max(frontier.values()) + 1
-            if budget <= 0:
+            if budget <= 0 or rows <= 0:
                 return chosen
 
     def _ended(self, done: Mapping[str, int]) -> list[str]:

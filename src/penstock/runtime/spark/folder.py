@@ -31,30 +31,37 @@ from pyspark import cloudpickle
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import Split
 from penstock.errors import PenstockError
+from penstock.runtime.spark.pace import Pace
 
 if TYPE_CHECKING:
     # Only the processes that compute load the compiled operators: importing them takes most of a second.
     from penstock.physical.elements import Elements
     from penstock.physical.plan import Plan
+    from penstock.physical.wallclock import Peers
 
 
 #: The round under which the static relations, read before the start, are accounted for.
 STATICS = "statics"
+
+#: What is unpickled by every worker, and may hold a connector's secrets, is nobody else's to write or read.
+_OWNER_ONLY = 0o600
 
 
 @dataclass(frozen=True)
 class Intake:
     """What is read and how much at once. sources: the timed sources that our reader reads; spark_sources: those that
     come as Spark DataFrames; parallelism: how many tasks may read side by side; frames: what declares those;
-    peers: which sources meet which in a query; births: the epoch in which each source began, where it is not 0."""
+    peers: which sources meet which in a query; births: the epoch in which each source began, where it is not 0; pace:
+    how fast, and what a batch may take."""
 
     sources: tuple[Source, ...]
     spark_sources: frozenset[str]
     max_batch_bytes: int
     parallelism: int
     frames: Mapping[str, Source] = field(default_factory=dict)
-    peers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    peers: Peers = field(default_factory=dict)
     births: Mapping[str, int] = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True)
@@ -227,7 +234,7 @@ def write_whole(path: Path, data: bytes, private: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
             if private:
-                temporary.chmod(0o600)
+                temporary.chmod(_OWNER_ONLY)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

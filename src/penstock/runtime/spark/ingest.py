@@ -20,7 +20,8 @@ from penstock.physical.ingest import Stamped, read_columns, stamp
 from penstock.physical.progress import NOTHING, SourceProgress
 from penstock.runtime.spark.feed import Piece
 from penstock.runtime.spark.folder import Folder, Job, Seen
-from penstock.runtime.spark.packets import Packet, by_shard, port_packets, round_packet
+from penstock.runtime.spark.packets import Packet, by_shard, port_packets, round_packet, timings_packet
+from penstock.runtime.stopwatch import Stopwatch
 
 _MOST_LETTERS = 100_000
 
@@ -41,11 +42,16 @@ class Ingest:
         self.progress = SourceProgress(None, high, beat=NOTHING if beat is None else beat)
         self.seen = Seen(high)
         self.letters: list[DeadLetter] = []
+        self.watch = Stopwatch()
         self._task = task
         self._outbox: dict[tuple[int, Port], list[Elements]] = {}
 
     def take(self, parsed: Parsed, place: str) -> None:
         """Stamp and process some records; `place` names where they came from, for dead letters."""
+        with self.watch.phase("ingest"):
+            self._take(parsed, place)
+
+    def _take(self, parsed: Parsed, place: str) -> None:
         for rejected in parsed.rejected:
             self._reject(DeadLetter.of(rejected), rejected)
         self.seen.rows += len(parsed.rejected) + parsed.batch.num_rows
@@ -58,16 +64,18 @@ class Ingest:
         self._post(self._executor.run(stamped.elements))
 
     def packets(self) -> Iterator[Packet]:
-        """Everything for the shards: elements, then what has been seen."""
+        """Everything for the shards: elements, then what has been seen; and for the driver what it took."""
         for (shard, port), batches in self._outbox.items():
-            yield from port_packets(shard, port, batches, self._task)
+            yield from self.watch.through("exchange", port_packets(shard, port, batches, self._task))
         yield from by_shard(self._job.shards, {self._source.name: self.progress})
+        yield timings_packet(0, {"stage": 0, "task": self._task, "phases": self.watch.seconds})
 
     def _post(self, result: Result) -> None:
-        for port, batches in result.onward.items():
-            for elements in batches:
-                for shard, part in cut(elements, result.edges[port], self._job.shards, self._task):
-                    self._outbox.setdefault((shard, port), []).append(part)
+        with self.watch.phase("exchange"):
+            for port, batches in result.onward.items():
+                for elements in batches:
+                    for shard, part in cut(elements, result.edges[port], self._job.shards, self._task):
+                        self._outbox.setdefault((shard, port), []).append(part)
 
     def _set_apart(self, stamped: Stamped, batch: pa.RecordBatch, place: str) -> None:
         for position, reason in zip(stamped.unusable.tolist(), stamped.reasons, strict=True):
@@ -102,7 +110,7 @@ def run_piece(folder: Folder, job: Job, tables: dict[str, Elements], piece: Piec
     ingest = Ingest(job, tables, source, piece.high, piece.task, piece.now, piece.beat)
     connector = open_source(source)
     for split in piece.splits:
-        for parsed in connector.read(split, ingest.columns):
+        for parsed in ingest.watch.through("read", connector.read(split, ingest.columns)):
             ingest.take(parsed, split.path)
     finish(folder, ingest, source.name, piece.round, piece.task)
     yield from ingest.packets()

@@ -7,6 +7,7 @@ once, answers travel as tagged packets and are split at the sinks.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 import threading
@@ -24,15 +25,19 @@ from penstock.algebra.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import CODES, PenstockError
+from penstock.events import tell
 from penstock.physical.answers import answer_table
 from penstock.physical.elements import Elements
 from penstock.physical.operators import Rejection
 from penstock.physical.progress import NOTHING
+from penstock.runtime.metrics import RunMetrics
 from penstock.runtime.progress import QueryCounts, RunProgress, SourceCounts
+from penstock.runtime.recorder import Recorder, Totals
+from penstock.runtime.reporting import LOG, Reporter, Wanted
 from penstock.runtime.spark.epochs import forget_older, spark_place
 from penstock.runtime.spark.feed import Offset
 from penstock.runtime.spark.folder import Folder, Job, load_job
-from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, read_elements, read_rejected
+from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_elements, read_rejected
 from penstock.runtime.spark.processor import KeyedStage
 from penstock.runtime.spark.rejections import write_rejections
 from penstock.runtime.spark.rounds import Rounds
@@ -104,7 +109,8 @@ class SparkRun:
 
     def __init__(
         self, spark: SparkSession, checkpoint: Path, job: Job, digest: str, offset: Offset | None,
-        sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], ephemeral: bool, notices: tuple[str, ...] = (),
+        sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], ephemeral: bool, wanted: Wanted,
+        notices: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self._folder = Folder(checkpoint / "penstock")
         self._checkpoint = checkpoint
@@ -124,18 +130,24 @@ class SparkRun:
         self._rows_before = sum(s["rows"] for s in self._totals["sources"].values())
         self._heartbeats: dict[str, int] = {}
         self._source_heartbeats: dict[str, int] = {}
+        self._rounds: Rounds | None = None
         self._ended_in: int | None = None
         self._failure: PenstockError | None = None
         self._began = time.monotonic()
         self._seconds = 0.0
         self._closed = False
         self._letters = self._folder.dead_letters
+        recorder = Recorder(job.plan, _all_sources(job))
+        recorder.resumed(self._counted())
+        self._done = time.monotonic()
+        self._reporter = Reporter(recorder, wanted, self.metrics)
+        resumed = self._totals["batch"] >= 0
+        self._tell("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
         if (self._folder.read_mark("finished") or {}).get("epoch") == job.epoch:
             self._query: StreamingQuery | None = None
-            self._rounds: Rounds | None = None
             return
         sweep(self._folder.root)
-        self._rounds = Rounds(self._folder, job.intake, job.epoch, offset)
+        self._rounds = Rounds(self._folder, job.intake, epoch=job.epoch, carried=offset)
         packets = assemble(spark, self._folder, job, digest, frames, self._rounds.place)
         writer = packets.writeStream.foreachBatch(self._deliver).outputMode("append")
         writer = writer.option("checkpointLocation", str(spark_place(checkpoint, job.epoch))).queryName(
@@ -148,10 +160,18 @@ class SparkRun:
     def _deliver(self, packets: DataFrame, number: int) -> None:
         batch = self._job.base + number
         try:
-            ended, round_ = self._write(packets.toArrow(), batch)
+            began = time.monotonic()
+            table = packets.toArrow()
+            computed = time.monotonic()
+            ended, round_ = self._write(table, batch)
+            done = time.monotonic()
             self._account(batch)
             if round_ is not None and self._rounds is not None:
-                self._rounds.delivered(round_, batch)
+                began = max(self._rounds.began(round_) or began, self._done)
+            self._done = done
+            self._reporter.batch(batch, done - began, done - computed, self._job.intake.parallelism, self._counted())
+            if round_ is not None and self._rounds is not None:
+                self._rounds.delivered(round_, done - began, batch)
             if number > 0 and self._epochs_behind:
                 self._epochs_behind = False
                 forget_older(self._folder, self._checkpoint, self._job, _all_sources(self._job))
@@ -176,6 +196,8 @@ class SparkRun:
                     self._heartbeats, self._source_heartbeats = told["heartbeats"], told["sources"]
             elif kind == REJECTED:
                 rejected += read_rejected(blob.as_py())
+            elif kind == TIMINGS:
+                self._reporter.recorder.report(json.loads(blob.as_py()))
             elif kind == "round":
                 round_ = int(blob.as_py())
             else:
@@ -292,6 +314,8 @@ class SparkRun:
         if self._closed:
             return
         self._closed = True
+        self._tell("stop", "the run stops" if self._failure is None else f"the run failed: {self._failure.message}")
+        self._reporter.close()
         if self._rounds is not None:
             self._rounds.stop()
         if self._query is not None and self._query.isActive:
@@ -311,6 +335,35 @@ class SparkRun:
             return 0.0
         spent = (p["durationMs"].get("addBatch", 0) for p in self._query.recentProgress)
         return float(sum(spent)) / 1000.0
+
+    def metrics(self) -> RunMetrics:
+        """What the run has done and holds, as of now."""
+        return self._reporter.recorder.metrics(self._counted())
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where the Prometheus endpoint listens, None where there is none."""
+        return self._reporter.port
+
+    def _counted(self) -> Totals:
+        backlog = self._rounds.backlog() if self._rounds is not None else {}
+        with self._lock:
+            counts = self._totals["sources"].items()
+            sources = {n: (c["rows"], c["late"], sum(c["malformed"].values())) for n, c in counts}
+            limit = self._rounds.limit if self._rounds is not None else self._job.intake.max_batch_bytes
+            return Totals(
+                self._totals["batch"] + 1, sources, dict(self._totals["queries"]), dict(self._source_heartbeats),
+                dict(self._heartbeats), backlog, limit,
+            )  # fmt: skip
+
+    def _tell(self, event: str, message: str) -> None:
+        failed = self._failure is not None
+        fields: dict[str, Any] = {"queries": sorted(self._job.plan.queries), "checkpoint": str(self._checkpoint)}
+        if self._failure is not None:
+            fields["error"] = self._failure.code
+        tell(
+            LOG, logging.ERROR if failed else logging.INFO, event, message, batches=self._totals["batch"] + 1, **fields
+        )
 
     def progress(self) -> RunProgress:
         with self._lock:

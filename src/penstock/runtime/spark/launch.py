@@ -20,7 +20,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.algebra import Algebra
-from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.statistics import known_statistics
@@ -28,14 +27,17 @@ from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.physical.answers import answer_schema
+from penstock.physical.said_of_state import horizons
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import peers_of
+from penstock.runtime.reporting import Wanted
 from penstock.runtime.spark.backfill import backfill
 from penstock.runtime.spark.change import Decision, Given, Kind, decide, other_script
 from penstock.runtime.spark.epochs import forget_all, latest_epoch, write_epoch
 from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen, round_name
 from penstock.runtime.spark.frames import spark_schema, write_frame
 from penstock.runtime.spark.job import SparkRun, answers_only, assemble
+from penstock.runtime.spark.pace import Pace
 from penstock.runtime.spark.session import shard_keys
 from penstock.runtime.spark.state_files import check_state
 from penstock.runtime.statics import read_statics
@@ -104,8 +106,9 @@ def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkR
     spark = work.spark()
     job, digest = prepare(work, brought, decision, folder, spark.sparkContext.defaultParallelism)
     backfill(folder, job, decision.epoch, sinks)
+    wanted = Wanted.of(work.settings, horizons(work.queries, brought.statistics, work.strategy))
     return SparkRun(
-        spark, place, job, digest, decision.epoch.offset, sinks, work.streaming, ephemeral, decision.notices
+        spark, place, job, digest, decision.epoch.offset, sinks, work.streaming, ephemeral, wanted, decision.notices
     )  # fmt: skip
 
 
@@ -127,7 +130,7 @@ def given(work: Work, folder: Folder) -> Given:
     """What `work` brings to a checkpoint in `folder`."""
     places = {name: (source, str(_spool_place(work, source, folder.root))) for name, source in _to_spool(work)}
     spooled = {name: replace(source, options=(("spool", place),)) for name, (source, place) in places.items()}
-    queries = tuple(replace(q, root=optimize(_with_sources(q.root, spooled))) for q in work.queries)
+    queries = tuple(replace(q, root=_with_sources(q.root, spooled)) for q in work.queries)
     return Given(
         queries, work.sources, work.digests,
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
@@ -152,9 +155,9 @@ def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, para
     streaming = work.streaming
     own = tuple(source for name, source in plan.sources.items() if name not in streaming)
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
-    peers = peers_of(q.root for q in brought.queries)
-    limit = work.settings.get_int("max_batch_bytes")
-    intake = Intake(own, frozenset(streaming), limit, parallelism, frames, peers, epoch.births)
+    peers = peers_of(q.root for q in plan.queries.values())
+    pace = Pace.of(work.settings)
+    intake = Intake(own, frozenset(streaming), pace.max_bytes, parallelism, frames, peers, epoch.births, pace)
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
     job = Job(

@@ -3,8 +3,8 @@
 `port:<step>:<port>:<sender>:<number>` carries elements to an input of a step: sender is the ingest task or the shard
 that sends them and number counts its packets, so that the receiver can put them in order, which Spark's shuffle does
 not keep. `answer:<query>` carries the final rows of a query, `progress` what has been seen of the sources; to the
-driver only, `heartbeats` how far every query has come, `round` which round of input this was, and `rejected` the
-updates that a relation could not take.
+driver only, `heartbeats` how far every query has come, `round` which round of input this was, `rejected` the
+updates that a relation could not take, and `timings` what a task took, which no result depends on.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,6 +25,7 @@ SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string())
 SPARK_SCHEMA = "shard int, kind string, blob binary"
 
 REJECTED = "rejected"
+TIMINGS = "timings"
 
 #: Elements are sent in blobs of about this many bytes at the most; Arrow's offsets end at 2 GiB.
 _LARGEST = 64 * 2**20
@@ -74,6 +76,11 @@ def round_packet(round_: str) -> Packet:
 
 def rejected_packet(shard: int, rejected: Sequence[Rejection]) -> Packet:
     return Packet(shard, REJECTED, json.dumps([asdict(r) for r in rejected]).encode())
+
+
+def timings_packet(shard: int, told: Mapping[str, Any]) -> Packet:
+    """What a task reports of its work (`runtime/recorder.py`)."""
+    return Packet(shard, TIMINGS, json.dumps(told).encode())
 
 
 def read_rejected(blob: bytes) -> list[Rejection]:

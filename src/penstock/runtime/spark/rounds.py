@@ -14,6 +14,8 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -33,10 +35,18 @@ class Rounds:
     """Plans the rounds of one epoch of a run; lives in the driver. carried: the offset that it begins with, None for
     the beginning of all sources."""
 
-    def __init__(self, folder: Folder, intake: Intake, epoch: int = 0, carried: Offset | None = None) -> None:
+    def __init__(
+        self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic, epoch: int = 0,
+        carried: Offset | None = None,
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._mark = offset_mark(epoch)
         self._feed = Feed(folder, intake)
+        self._pace = intake.pace
+        self._clock = clock
+        self._began: dict[int, float] = {}
+        self._earliest = clock()
+        self._took: float | None = None
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         #: Why no further round can be planned, None while one can.
@@ -45,7 +55,7 @@ class Rounds:
         self.place.mkdir(parents=True, exist_ok=True)
         self._offset: Offset = folder.read_mark(self._mark) or carried or self._feed.start()
         self._delivered = delivered(folder)["round"]
-        if not 0 <= self._offset["round"] - self._delivered <= 1 and self._offset["round"]:
+        if not 0 <= self._offset["round"] - self._delivered <= 1:
             lost = FileNotFoundError("it does not tell the round that was read last")
             raise damaged(folder.root / f"{self._mark}.json", lost)
         # A crash may have come between the mark and the folder: the round is made again, the same.
@@ -55,14 +65,29 @@ class Rounds:
         self._thread = threading.Thread(target=self._poll, name="penstock-rounds", daemon=True)
         self._thread.start()
 
-    def delivered(self, number: int, batch: int) -> None:
-        """The answers of round `number`, in `batch`, are with the sinks: plan what comes after it."""
+    def delivered(self, number: int, seconds: float | None = None, batch: int | None = None) -> None:
+        """The answers of round `number` are with the sinks, `seconds` after it began: plan what comes after it. batch:
+        what they came as; None where every round has been one."""
         with self._lock:
             if number > self._delivered:
                 self._delivered = number
-                self._folder.write_mark("delivered", {"round": number, "batch": batch})
+                self._took = seconds
+                self._folder.write_mark("delivered", {"round": number, "batch": number - 1 if batch is None else batch})
         self._advance()
         shutil.rmtree(self._folder_of(number - _KEPT), ignore_errors=True)
+
+    def began(self, number: int) -> float | None:
+        """When round `number` was given to Spark, by the clock; None when that was another process."""
+        return self._began.get(number)
+
+    @property
+    def limit(self) -> int:
+        """Bytes that the round in hand may read at the most."""
+        return self._feed.limit(self._offset)
+
+    def backlog(self) -> dict[str, tuple[int, int]]:
+        """By source the splits that have been found and are in no round yet, and their bytes."""
+        return self._feed.backlog(self._offset)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -70,12 +95,13 @@ class Rounds:
 
     def _advance(self) -> None:
         with self._lock:
-            if self._offset["round"] > self._delivered:
+            if self._offset["round"] > self._delivered or self._clock() < self._earliest:
                 return
             before = {k: v for k, v in self._offset.items() if k != "before"}
-            after = self._feed.next(before)
+            after = self._feed.next(before, self._took)
             if after == before:
                 return
+            self._took = None
             self._offset = {**after, "before": before}
             self._folder.write_mark(self._mark, self._offset)
             self._publish(before, after)
@@ -104,6 +130,9 @@ class Rounds:
             made.rename(target)
         except OSError as error:
             raise unwritable(target, error) from error
+        now = self._clock()
+        self._began = {after["round"]: now}
+        self._earliest = now + self._pace.trigger
 
 
 def read_piece(text: bytes) -> Piece:

@@ -30,7 +30,9 @@ from penstock.runtime.spark.packets import (
     read_port,
     read_progress,
     rejected_packet,
+    timings_packet,
 )
+from penstock.runtime.stopwatch import Stopwatch
 
 
 @dataclass
@@ -76,6 +78,7 @@ class ShardRound:
         self._stage = stage
         self._state = state
         self._past = past
+        self._watch = Stopwatch()
 
     def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
         """One round of the shard: the packets that came for it in, those that leave it out."""
@@ -95,19 +98,27 @@ class ShardRound:
                     continue
             passing.append(packet)
         # In the order of senders, whatever order the shuffle brought them in: row windows count by it.
-        inputs = {
-            port: [e for packet in sorted(found, key=lambda p: read_place(p.kind)) for e in read_elements(packet.blob)]
-            for port, found in given.items()
-        }
-        executor, stored = self._executor(shard)
-        result = executor.run(inputs, progress)
-        self._save(shard, executor, stored)
-        yield from self._packets(job, executor, shard, result, passing)
+        with self._watch.phase("exchange"):
+            inputs = {
+                port: [e for p in sorted(found, key=lambda p: read_place(p.kind)) for e in read_elements(p.blob)]
+                for port, found in given.items()
+            }
+        with self._watch.phase("state"):
+            executor, stored = self._executor(shard)
+        with self._watch.phase("operators"):
+            result = executor.run(inputs, progress)
+        with self._watch.phase("state"):
+            self._save(shard, executor, stored)
+            sizes = executor.state_sizes()
+        yield from self._watch.through("exchange", self._packets(job, executor, shard, result, passing))
         if self._stage < job.plan.stages:
             # All that is known, for a stage that is new; where a source began, only of what came now.
-            known = {n: replace(p, first=progress.get(n, p).first if n in progress else None)
-                     for n, p in executor.progress.items()}  # fmt: skip
+            known = {
+                n: replace(p, first=progress[n].first if n in progress else None) for n, p in executor.progress.items()
+            }
             yield progress_packet(shard, known)
+        told: dict[str, Any] = {"stage": self._stage, "shard": shard, "phases": self._watch.seconds}
+        yield timings_packet(shard, told | {"seconds": executor.spent} | ({} if sizes is None else {"state": sizes}))
 
     def _packets(
         self, job: Job, executor: StageExecutor, shard: int, result: Result, passing: list[Packet]

@@ -24,6 +24,7 @@ from penstock.types import BEGIN, END, TimeDomain, Unit
 TIMES: dict[str, tuple[str, int | str] | None] = {
     "Held": ("ts", "ts"),
     "Runs": ("ts", "ts"),
+    "RangeRuns": ("ts", "ts"),
     "Sequences": ("ts", 0),
     "FifoQueue": ("due", 0),
     "CalendarQueue": ("due", 0),

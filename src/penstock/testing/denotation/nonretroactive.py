@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from penstock.algebra import Algebra, NRRJoin, Project, Select, Window
+from collections.abc import Callable
+
+from penstock.algebra import Algebra, Join, MultiJoin, NRRJoin, Project, RowWindow, Select, Stamped, Window
+from penstock.algebra.nodes import is_static
 from penstock.expressions.nodes import Expression
 from penstock.testing.denotation.base import Relation, Stream, World, denote, relation, values_of, windowed
-from penstock.testing.denotation.core import validity
+from penstock.testing.denotation.core import boundaries, validity
+from penstock.testing.denotation.rowwindow import partitioned
 from penstock.testing.values import Row, key_of
+from penstock.types import BEGIN, END
 
 Element = tuple[int, tuple[int, int], Row]
 
@@ -16,9 +21,25 @@ def _(node: NRRJoin, world: World) -> Relation:
     return windowed(elements(node, world))
 
 
+@denote.register
+def _(node: Stamped, world: World) -> Relation:
+    return windowed([(ts, lives, (*row, ts)) for ts, lives, row in elements(node.input, world)])
+
+
 def elements(node: Algebra, world: World) -> list[Element]:
-    """The elements of a time window: (timestamp, validity, row), or what selections, projections and NRRs make of
-    each. The NRR is asked as of the timestamp, with the updates of that very instant."""
+    """The elements of windows: (timestamp, validity, row), or what selections, projections, joins and NRRs make of
+    them. The NRR is asked as of the timestamp, with the updates of that very instant."""
+    if isinstance(node, RowWindow):
+        return [e for members in partitioned(node, world) for e in _counted(node, members)]
+    if isinstance(node, Join):
+        sides = [elements(child, world) for child in (node.left, node.right)]
+        return _joined(sides, lambda row, other: all(_same(row[i], other[j]) for i, j in node.equal), node.residual)
+    if isinstance(node, MultiJoin):
+        found = _joined([elements(member, world) for member in node.members], lambda row, other: True, node.residual)
+        classes = [tuple(node.class_columns(n)) for n in range(len(node.classes))]
+        return [e for e in found if all(_same(e[2][c[0]], e[2][i]) for c in classes for i in c)]
+    if is_static(node):
+        return [(BEGIN, (BEGIN, END), row) for row in relation(node, world).at(0)]
     if isinstance(node, Window):
         below = denote(node.input, world)
         assert isinstance(below, Stream)
@@ -39,6 +60,30 @@ def elements(node: Algebra, world: World) -> list[Element]:
     columns = [values_of(expression, [row for _, _, row in given]) for expression in node.expressions]
     rows = list(zip(*columns, strict=True)) if columns else [()] * len(given)
     return [(ts, lives, row) for (ts, lives, _), row in zip(given, rows, strict=True)]
+
+
+def _counted(node: RowWindow, members: list[tuple[int, Row]]) -> list[Element]:
+    """The elements of one partition: each until so many later ones have come, or its RANGE is over."""
+    found = []
+    for place, (ts, row) in enumerate(members):
+        last = place + node.rows
+        ends = [members[last][0]] if last < len(members) else []
+        ends += [] if node.length is None else [ts + node.length]
+        found.append((ts, boundaries(node, ts, min(ends, default=END)), row))
+    return found
+
+
+def _joined(sides: list[list[Element]], fits: Callable[[Row, Row], bool], residual: Expression | None) -> list[Element]:
+    """What several inputs give together comes with the latest of its parts, and lives while all of them do."""
+    found = sides[0]
+    for side in sides[1:]:
+        found = [
+            (max(ts, at), (max(lives[0], here[0]), min(lives[1], here[1])), row + other)
+            for ts, lives, row in found
+            for at, here, other in side
+            if fits(row, other)
+        ]
+    return found if residual is None else _kept(residual, found)
 
 
 def _kept(predicate: Expression, given: list[Element]) -> list[Element]:

@@ -1,0 +1,45 @@
+"""What `penstock check` says of the queries of a correct script: whether their state is bounded, by what, how large."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from penstock.algebra.query import Query
+from penstock.errors import Position
+from penstock.physical.said_of_state import QueryState
+from penstock.session import Session
+
+_PASSED_OVER = r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|/\*.*?\*/"
+#: What follows the name of a stream where it is read with a window; what stands before one that is read.
+_WINDOWED = re.compile(r"\s*(?:SAMPLE\s*\([^)]*\)\s*)?\[", re.IGNORECASE)
+_READ = re.compile(r"(?:\bFROM|\bJOIN|,)\s*$", re.IGNORECASE)
+
+
+def said_of_queries(session: Session, script: str, file: str) -> Iterator[str]:
+    """Lines; those of a query whose state has no bound show the place in the script, and a hint."""
+    for query in session.catalog.queries.values():
+        found = session.state(query.name)
+        if found.bounded:
+            yield f"{query.name}: state {found.verdict}"
+            continue
+        place = position(script, query, found, file)
+        yield f"{file}:{place.line}:{place.column}: warning: {query.name}: state {found.verdict}"
+        yield from (f"  {line}" for line in place.render().split("\n"))
+        if found.bound.hint:
+            yield f"  hint: {found.bound.hint}"
+
+
+def position(script: str, query: Query, state: QueryState, file: str) -> Position:
+    """Where the query reads the source that makes its state grow; its own place when it reads it through a view."""
+    start = max(0, script.find(query.text))
+    end = start + len(query.text)
+    source = re.escape(state.bound.source)
+    # Strings and comments match first, and whole: a name in them is no mention.
+    mention = re.compile(rf"{_PASSED_OVER}|(?<![\w.])(?P<name>`?{source}`?)(?![\w.(])", re.IGNORECASE | re.DOTALL)
+    named = [m for m in mention.finditer(script, start, end) if m["name"]] if source else []
+    read = [m for m in named if _WINDOWED.match(script, m.end(), end)]
+    read += [m for m in named if _READ.search(script[start : m.start()])]
+    if not read:
+        return Position.at(script, start, len(query.text.split("\n")[0]), file)
+    return Position.at(script, read[0].start("name"), len(read[0]["name"]), file)

@@ -1,0 +1,74 @@
+"""Secrets of connectors: from the option itself, from the environment, or from a file.
+
+`password 'text'` stands in the script, and so in the checkpoint of a run; `password_env 'NAME'` and
+`password_file 'path'` only say where it is, and it is fetched where it is used: by every process that opens the
+connector. Nothing here ever prints a secret.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from penstock.connectors.options import Options
+from penstock.errors import PenstockError
+from penstock.redaction import is_secret, redacted, redacted_text
+
+__all__ = ["FORMS", "forms", "is_secret", "redacted", "redacted_text", "secret", "with_secrets"]
+
+#: What a key of a secret is followed by to say where the secret lies.
+FORMS = ("_env", "_file")
+
+
+def forms(keys: Iterable[str]) -> tuple[str, ...]:
+    """Each of `keys` and the two options beside it that say where its value lies."""
+    return tuple(key + form for key in keys for form in ("", *FORMS))
+
+
+def secret(options: Options, key: str) -> str | None:
+    """The secret `key` of a connector; None where none of its forms is given. Raises PenstockError P0208 for several
+    forms at once, and P0409 for one that leads nowhere."""
+    given = [key + form for form in ("", *FORMS) if options.has(key + form)]
+    if len(given) > 1:
+        raise PenstockError("P0208", f"{options.owner}: of the options {' and '.join(given)} one is enough")
+    if not given:
+        return None
+    value = options.text(given[0])
+    if given[0] == key:
+        return value
+    return _of_environment(options, value) if given[0].endswith("_env") else _of_file(options, value)
+
+
+def with_secrets(options: Options, keys: Iterable[str]) -> Options:
+    """The options with every secret of `keys` in its place, however it was given. For the moment of use only: what this
+    returns must not be kept, printed or sent. Raises as `secret` does."""
+    pairs = dict(options.pairs)
+    for key in keys:
+        value = secret(options, key)
+        for form in forms([key]):
+            pairs.pop(form, None)
+        if value is not None:
+            pairs[key] = value
+    return replace(options, pairs=tuple(pairs.items()))
+
+
+def _of_environment(options: Options, name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        hint = "set it for every process of the run, or give a file"
+        raise PenstockError("P0409", f"{options.owner}: the environment has no variable {name}", hint=hint)
+    return value
+
+
+def _of_file(options: Options, path: str) -> str:
+    place = Path(path.removeprefix("file://")).expanduser()
+    try:
+        value = place.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise PenstockError("P0409", f"{options.owner}: no secret in {path}: {reason}") from None
+    if not value:
+        raise PenstockError("P0409", f"{options.owner}: no secret in {path}: it is empty")
+    return value

@@ -1,0 +1,100 @@
+"""The changes of a DISTINCT over an input whose expirations are known: δ* `[golab 3.5.2]` that says itself when a tuple
+comes and goes.
+
+δ* hands on stretches of time, and whoever tells their changes keeps the ends and sets a stretch that ends against the
+one that goes on from there. Where nothing else reads the stretches, one end per tuple is enough: it is put off whenever
+a copy that lives longer comes, and only when it is reached is the tuple told to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, Int64s, concat
+from penstock.physical.fingerprints import fingerprints
+from penstock.physical.kernels import argsort_code_time, group_codes
+from penstock.physical.operators.changes import from_start, wanted
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.pending import Early
+from penstock.physical.plan import DistinctChangesSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.slots import SlotTable
+from penstock.types import END
+
+
+@nb.njit(cache=True)
+def _follow(slots, ts, exp, order, alive, until, out_slot, out_ts, out_sign):  # type: ignore[no-untyped-def]
+    """Feed elements, sorted by (slot, ts); returns the number of changes. A copy that comes at the end of another lets
+    the tuple live on."""
+    k = 0
+    for j in range(order.shape[0]):
+        i = order[j]
+        slot = slots[i]
+        if alive[slot] == 1 and until[slot] < ts[i]:
+            out_slot[k], out_ts[k], out_sign[k] = slot, until[slot], -1
+            alive[slot] = 0
+            k += 1
+        if alive[slot] == 0:
+            out_slot[k], out_ts[k], out_sign[k] = slot, ts[i], 1
+            alive[slot], until[slot] = 1, exp[i]
+            k += 1
+        elif exp[i] > until[slot]:
+            until[slot] = exp[i]
+    return k
+
+
+class DistinctChanges(Operator):
+    """State: per tuple, integer lanes [alive, the latest expiration of its copies]; elements ahead of the heartbeat."""
+
+    def __init__(self, spec: DistinctChangesSpec) -> None:
+        self._kind = spec.kind
+        self._tuples = SlotTable(2, 0, spec.types)
+        self._early = Early()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"tuples": self._tuples, "early": self._early.queue}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early.add(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        if moment.start is None or moment.heartbeat < moment.start:
+            self._early.hold()
+            return []
+        arrived = self._early.until(moment.heartbeat)
+        events = [] if arrived is None else self._arrive(from_start(arrived, moment.start))
+        events += self._end(moment.heartbeat)
+        self._tuples.shrink()
+        return wanted(concat(events), self._kind) if events else []
+
+    def _arrive(self, arrived: Elements) -> list[Elements]:
+        first, second = fingerprints(arrived.columns, len(arrived))
+        codes, heads = group_codes(first, second)
+        chosen = pa.array(heads)
+        unique = self._tuples.slots(first[heads], second[heads], [c.take(chosen) for c in arrived.columns])
+        slots = unique[codes]
+        order = argsort_code_time(slots, arrived.ts)
+        alive, until = self._tuples.integers
+        out = [np.empty(2 * len(arrived), np.int64) for _ in range(3)]
+        count = int(_follow(slots, arrived.ts, arrived.exp, order, alive, until, *out))
+        self._tuples.touch(unique)
+        return self._told(*(o[:count] for o in out))
+
+    def _end(self, heartbeat: int) -> list[Elements]:
+        """The tuples whose last copy has expired go."""
+        alive, until = self._tuples.integers[:, : self._tuples.count]
+        ended = np.flatnonzero((alive == 1) & (until <= heartbeat))
+        result = self._told(ended, until[ended].copy(), np.full(len(ended), -1))
+        alive[ended] = 0
+        self._tuples.touch(ended)
+        return result
+
+    def _told(self, slots: Int64s, ts: Int64s, signs: Int64s) -> list[Elements]:
+        if not len(slots):
+            return []
+        return [Elements(tuple(self._tuples.key_columns(slots)), ts, np.full(len(ts), END), signs)]

@@ -1,0 +1,209 @@
+"""Ranges in the condition of a join: what its state can be sorted by, so that candidates are found by binary search.
+
+Of `a(l) <= b(r) AND c(l) >= d(r)` the left row spans [a, c] and the right one [d, b], and the pair passes exactly when
+the two spans overlap. A side that is compared once has one end only. So `x BETWEEN y - 5 AND y + 5`, `l.x < r.y` and
+`p BETWEEN r.low AND r.high` are one case. Spans are only used to find candidates, so that strict bounds may count as
+closed ones; the condition itself is asked of every pair that is formed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.rules.support import is_volatile
+from penstock.algebra.topk import SortKey
+from penstock.expressions.evaluate import evaluate_all
+from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal, columns_of, conjuncts, remap
+from penstock.expressions.user import UserCall
+from penstock.physical.elements import Bools, Elements, Int64s
+from penstock.physical.sort_keys import coarse_keys
+from penstock.tree import walk
+
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+#: Beyond this many cells from zero doubles do not tell neighbours apart.
+_LAST_CELL = 1 << 52
+_ASCENDING = SortKey(0)
+_FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
+
+
+@dataclass(frozen=True)
+class Span:
+    """The span of a row, over the columns of its side; an end that is None is open."""
+
+    low: Expression | None
+    high: Expression | None
+
+    @property
+    def ends(self) -> tuple[Expression, ...]:
+        return tuple(end for end in (self.low, self.high) if end is not None)
+
+    @property
+    def width(self) -> float | None:
+        """By how much `high` lies above `low`, where that is the same for all rows, in units of the values' keys."""
+        if self.low is None or self.high is None:
+            return None
+        (low, less), (high, more) = _offset(self.low), _offset(self.high)
+        return more - less if low.fingerprint == high.fingerprint else None
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The spans that overlap in every pair that the condition lets pass."""
+
+    left: Span
+    right: Span
+
+    def side(self, port: int) -> Span:
+        return self.right if port else self.left
+
+    @property
+    def closed(self) -> bool:
+        """Whether the spans are bounded on both sides."""
+        return None not in (self.left.low, self.left.high)
+
+    @property
+    def cell(self) -> float | None:
+        """A width of cells such that a span reaches into two or three of them; None where spans have no bound."""
+        widths = (self.left.width, self.right.width)
+        if None in widths:
+            return None
+        widest = max(0.0, *(w for w in widths if w is not None))
+        return widest if widest > 0 and math.isfinite(widest) else None
+
+    def describe(self) -> str:
+        return " overlaps ".join(f"[{_told(span.low)}, {_told(span.high)}]" for span in (self.left, self.right))
+
+
+def spans(ranges: Ranges | None) -> tuple[Span | None, Span | None]:
+    """The spans of both sides, if there are any."""
+    return (None, None) if ranges is None else (ranges.left, ranges.right)
+
+
+def told_ranges(ranges: Ranges | None) -> dict[str, str]:
+    """What explain says of them."""
+    return {} if ranges is None else {"sorted by": ranges.describe()}
+
+
+def find_ranges(condition: Expression | None, width: int) -> Ranges | None:
+    """The ranges of a join's `condition` over the columns of both sides, of which the left one has `width`; None for
+    none. Where several could be taken, first those of one width (a band), then those about one expression."""
+    found = [] if condition is None else [c for part in conjuncts(condition) if (c := _comparison(part, width))]
+    below = [(left, right) for up, left, right in found if up]
+    above = [(left, right) for up, left, right in found if not up]
+    if not found:
+        return None
+    if not below or not above:
+        up, left, right = found[0]
+        return Ranges(Span(left, None), Span(None, right)) if up else Ranges(Span(None, left), Span(right, None))
+    pairs = [Ranges(Span(a, c), Span(d, b)) for (a, b), (c, d) in product(below, above)]
+    return max(pairs, key=lambda pair: (pair.cell is not None, _points(pair)))
+
+
+def _points(ranges: Ranges) -> int:
+    """How many of the sides are compared by one expression only."""
+    return sum(len({end.fingerprint for end in span.ends}) == 1 for span in (ranges.left, ranges.right))
+
+
+def _comparison(part: Expression, width: int) -> tuple[bool, Expression, Expression] | None:
+    """(left is the lesser, left expression, right expression over the right side's columns) of a comparison between
+    the sides."""
+    if not (isinstance(part, Call) and part.function in _FLIPPED) or is_volatile(part):
+        return None
+    one, other = part.arguments
+    if one.type != other.type or not _sorts(one.type) or any(isinstance(n, UserCall) for n in walk(part)):
+        return None
+    for left, right, function in ((one, other, part.function), (other, one, _FLIPPED[part.function])):
+        reads_left, reads_right = columns_of(left), columns_of(right)
+        if reads_left and reads_right and max(reads_left) < width <= min(reads_right):
+            return function in ("LT", "LE"), left, remap(right, lambda i: i - width)
+    return None
+
+
+def _sorts(kind: pa.DataType) -> bool:
+    """Whether `coarse_keys` agrees with comparisons of this type."""
+    is_ = pa.types
+    plain = is_.is_integer(kind) or is_.is_floating(kind) or is_.is_boolean(kind) or is_.is_decimal(kind)
+    timed = is_.is_date32(kind) or is_.is_timestamp(kind) or is_.is_duration(kind)
+    return bool(plain or timed or is_.is_string(kind) or is_.is_binary(kind))
+
+
+def _offset(end: Expression) -> tuple[Expression, float]:
+    """`end` as (an expression, a constant that is added to it)."""
+    if isinstance(end, Cast) and _numeric(end.type) and _numeric(end.argument.type):
+        return _offset(end.argument)
+    if isinstance(end, Call) and end.function in ("ADD", "SUB") and len(end.arguments) == 2:
+        one, other = end.arguments
+        if end.function == "ADD" and isinstance(one, Literal):
+            one, other = other, one
+        constant = _constant(other, end.type)
+        if constant is not None:
+            inner, before = _offset(one)
+            return inner, before + (constant if end.function == "ADD" else -constant)
+    return end, 0.0
+
+
+def _numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _constant(node: Expression, kind: pa.DataType) -> float | None:
+    """What adding the literal `node` adds to the key of a value of type `kind`."""
+    if not isinstance(node, Literal):
+        return None
+    if isinstance(node.value, dt.timedelta):
+        return node.value / dt.timedelta(microseconds=1) if pa.types.is_timestamp(kind) else None
+    if isinstance(node.value, int | float | Decimal) and _numeric(kind):
+        return float(node.value)
+    return None
+
+
+def _told(end: Expression | None) -> str:
+    if end is None:
+        return "..."
+    inner, constant = _offset(end)
+    name = next((n.name for n in walk(inner) if isinstance(n, Column)), "value")
+    shown = name if isinstance(inner, Column | Cast) else f"f({name})"
+    return shown + (f" {'-' if constant < 0 else '+'} {abs(constant):g}" if constant else "")
+
+
+def span_keys(span: Span, elements: Elements) -> tuple[Int64s, Int64s]:
+    """(lows, highs) of the rows' spans, as int64 keys in the order of values. Arbitrary where an end is NULL."""
+    ends = iter(evaluate_all(span.ends, elements.columns, len(elements)))
+    lows = _open(elements, _LEAST) if span.low is None else coarse_keys(next(ends), _ASCENDING)
+    highs = _open(elements, _MOST) if span.high is None else coarse_keys(next(ends), _ASCENDING)
+    return lows, highs
+
+
+def _open(elements: Elements, end: int) -> Int64s:
+    return np.full(len(elements), end, np.int64)
+
+
+def comparable(span: Span, elements: Elements) -> Bools:
+    """Rows that a range can hold for at all: no end is NULL."""
+    keep = np.ones(len(elements), np.bool_)
+    for end in evaluate_all(span.ends, elements.columns, len(elements)):
+        if end.null_count:
+            keep &= end.is_valid().to_numpy(zero_copy_only=False)
+    return keep
+
+
+def cells(span: Span, elements: Elements, width: float) -> tuple[Int64s, Int64s]:
+    """The first and the last cell of `width` that each row's span, which has both ends and no NULL, reaches into. A
+    greater value never lies in an earlier cell, so that spans that overlap share one."""
+    first, last = (_cell(end, width) for end in evaluate_all(span.ends, elements.columns, len(elements)))
+    return first, last
+
+
+def _cell(column: pa.Array, width: float) -> Int64s:
+    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        found = np.floor(np.where(np.isnan(values), np.inf, values) / width)
+        return np.clip(found, -_LAST_CELL, _LAST_CELL).astype(np.int64)
+    return coarse_keys(column, _ASCENDING) // max(1, math.ceil(width))

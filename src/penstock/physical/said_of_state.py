@@ -1,0 +1,136 @@
+"""What people are told of the state of a query before it runs: lines of text, and the same as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.algebra.content import Content, Grade, together
+from penstock.algebra.nodes import leaves
+from penstock.algebra.optimizer import optimize
+from penstock.algebra.query import Query
+from penstock.algebra.scans import Scan
+from penstock.algebra.statistics import SourceStatistics, Statistics
+from penstock.physical.bounds import StepState, state_of
+from penstock.physical.planner import planned
+from penstock.physical.strategies import Strategy
+
+_GRADES = {
+    Grade.FIXED: "bounded", Grade.BOUNDED: "bounded", Grade.KEYS: "bounded by values", Grade.UNBOUNDED: "unbounded"
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class QueryState:
+    """The state that one query will keep. rates: of its streams, (source, rows a second, whether anything is known of
+    it)."""
+
+    query: str
+    steps: tuple[StepState, ...]
+    rates: tuple[tuple[str, float, bool], ...]
+
+    @property
+    def bound(self) -> Content:
+        return together(step.bound for step in self.steps)
+
+    @property
+    def bounded(self) -> bool:
+        return self.bound.grade < Grade.UNBOUNDED
+
+    @property
+    def nbytes(self) -> float:
+        return sum(step.nbytes for step in self.steps)
+
+    @property
+    def rows(self) -> float:
+        return sum(step.rows for step in self.steps)
+
+    @property
+    def verdict(self) -> str:
+        """`bounded by RANGE 10 SECOND of S; about 64.2 kB (S with 1 rows/s, the default)`."""
+        if not self.steps:
+            return "none"
+        bound = self.bound
+        grade = {Grade.UNBOUNDED: "unbounded: it keeps", Grade.KEYS: "bounded only by"}.get(bound.grade, "bounded by")
+        after = " after an hour" if bound.grade is Grade.UNBOUNDED else ""
+        return f"{grade} {bound.by}; about {size_text(self.nbytes)}{after}{self._assumed}"
+
+    @property
+    def _assumed(self) -> str:
+        told = [f"{name} with {rate:g} rows/s{'' if known else ', the default'}" for name, rate, known in self.rates]
+        return f" ({'; '.join(told)})" if told else ""
+
+    def text(self) -> str:
+        """The verdict, then the parts of every operator; ends with a newline."""
+        lines = [self.verdict, *([f"  hint: {self.bound.hint}"] if self.bound.hint else [])]
+        for step in self.steps:
+            for part in step.parts:
+                size = f"{_count(part.rows)} rows, {size_text(part.nbytes)}"
+                lines.append(f"  {step.name}: {part.what}, {size}; {_GRADES[part.bound.grade]}: {part.bound.by}")
+        return "".join(f"{line}\n" for line in lines)
+
+    def as_json(self) -> dict[str, Any]:
+        bound = self.bound
+        return {
+            "bounded": _GRADES[bound.grade],
+            "by": bound.by if self.steps else "",
+            "hint": bound.hint,
+            "rows": round(self.rows),
+            "bytes": round(self.nbytes),
+            "assumed": {name: {"rate": rate, "known": known} for name, rate, known in self.rates},
+            "operators": [
+                {
+                    "operator": step.name,
+                    "parts": [
+                        {
+                            "what": part.what,
+                            "rows": round(part.rows),
+                            "bytes": round(part.nbytes),
+                            "bounded": _GRADES[part.bound.grade],
+                            "by": part.bound.by,
+                        }
+                        for part in step.parts
+                    ],
+                }
+                for step in self.steps
+            ],
+        }
+
+
+def query_state(query: Query, statistics: Statistics, strategy: Strategy = Strategy.PATTERN) -> QueryState:
+    """The state that `query` will keep when it runs alone."""
+    root = optimize(query.root)
+    steps = state_of(*planned([replace(query, root=root)], statistics, strategy), statistics)
+    sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
+    timed = [source for _, source in sorted(sources.items()) if not source.is_static]
+    known = {
+        name: found for name, found in statistics.sources.items() if found != SourceStatistics(distinct=found.distinct)
+    }
+    rates = tuple((s.name, statistics.of(s).rate, s.name.lower() in known) for s in timed)
+    return QueryState(query.name, steps, rates)
+
+
+def horizons(queries: Sequence[Query], statistics: Statistics, strategy: Strategy) -> dict[str, float]:
+    """By operator of the plan of `queries`, how many seconds of its time it takes until its state has its full size:
+    infinitely many where that does not follow from windows, though it is bounded. Left out where it may never be."""
+    ready = [replace(query, root=optimize(query.root)) for query in queries]
+    found = {}
+    for step in state_of(*planned(ready, statistics, strategy), statistics):
+        if step.bound.grade <= Grade.BOUNDED:
+            found[step.name] = math.inf if step.horizon is None else step.horizon
+    return found
+
+
+def size_text(nbytes: float) -> str:
+    """`64.2 kB`."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if nbytes < 1000:
+            return f"{nbytes:.0f} {unit}" if unit == "bytes" else f"{nbytes:.3g} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:,.1f} TB"
+
+
+def _count(rows: float) -> str:
+    return f"{rows:,.0f}"

@@ -1,0 +1,174 @@
+"""What a run tells while it works: metrics as lines of JSON and for Prometheus, events for the log, and a word or an
+end when state grows beyond what it should.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from penstock.errors import PenstockError
+from penstock.events import logger_of, tell
+from penstock.runtime.growth import GrowthDetector
+from penstock.runtime.metrics import RunMetrics
+from penstock.runtime.recorder import Recorder, Totals
+from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from penstock.runtime.prometheus import Endpoint
+
+LOG = logger_of("runtime")
+
+#: A batch with more than this part of its rows late is a burst.
+_BURST = 0.01
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be told. metrics_file: takes lines of JSON; metrics_port: of the endpoint; None for none. state_limit:
+    bytes of state, 0 for no limit; fail: end the run beyond it, else warn. horizons: as `GrowthDetector` has them."""
+
+    metrics_file: str | None = None
+    metrics_port: int | None = None
+    metrics_address: str = "127.0.0.1"
+    state_limit: int = 0
+    fail: bool = False
+    horizons: Mapping[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def of(settings: Settings, horizons: Mapping[str, float] | None = None) -> Wanted:
+        return Wanted(
+            settings["metrics_file"] or None, settings["metrics_port"], settings["metrics_address"],
+            settings["state_limit"], settings["state_limit_action"] == "fail", horizons or {},
+        )  # fmt: skip
+
+
+class Reporter:
+    """Tells of one run. now: gives the metrics of this moment, for the endpoint; clock: seconds since 1970."""
+
+    def __init__(
+        self, recorder: Recorder, wanted: Wanted, now: Callable[[], RunMetrics], clock: Callable[[], float] = time.time
+    ) -> None:
+        self.recorder = recorder
+        self._wanted = wanted
+        self._clock = clock
+        self._growth = GrowthDetector(wanted.horizons)
+        self._over = False
+        self._before: RunMetrics | None = None
+        self._lines: TextIO | None = None
+        self._endpoint: Endpoint | None = None
+        if wanted.metrics_file is not None:
+            self._lines = _opened(wanted.metrics_file)
+        if wanted.metrics_port is not None:
+            # A run that serves none starts without an HTTP server.
+            from penstock.runtime.prometheus import Endpoint
+
+            self._endpoint = Endpoint(now, wanted.metrics_port, wanted.metrics_address)
+            place = f"http://{wanted.metrics_address}:{self._endpoint.port}/metrics"
+            tell(LOG, logging.INFO, "endpoint", f"metrics at {place}", address=place)
+
+    @property
+    def port(self) -> int | None:
+        """Where the endpoint listens."""
+        return None if self._endpoint is None else self._endpoint.port
+
+    def batch(self, number: int, duration: float, sink: float, cores: int, totals: Totals) -> None:
+        """Batch `number` is with the sinks. Raises PenstockError P0632 when its state is beyond the limit."""
+        run = self.recorder.batch(duration, sink, cores, totals)
+        self._write_line(number, run)
+        tell(
+            LOG, logging.INFO, "batch", f"batch {number} took {duration:.3f} s",
+            batch=number, seconds=round(duration, 6), phases={p: round(s, 6) for p, s in run.last_phases.items()},
+            rows={name: source.rows for name, source in run.sources.items()},
+            results={name: query.rows for name, query in run.queries.items()}, state_bytes=run.state_bytes,
+        )  # fmt: skip
+        self._kept_out(run)
+        self._look_for_growth(run)
+        self._before = run
+        self._limited(run)
+
+    def close(self) -> None:
+        if self._lines is not None:
+            self._lines.close()
+            self._lines = None
+        if self._endpoint is not None:
+            self._endpoint.close()
+            self._endpoint = None
+
+    def _write_line(self, number: int, run: RunMetrics) -> None:
+        if self._lines is None:
+            return
+        stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        try:
+            self._lines.write(json.dumps({"time": stamp, "batch": number, **run.as_json()}, ensure_ascii=False) + "\n")
+            self._lines.flush()
+        except OSError as error:
+            # A run does not end because nobody can write down how it goes.
+            tell(LOG, logging.WARNING, "metrics", f"metrics cannot be written: {error.strerror}")
+            self._lines = None
+
+    def _kept_out(self, run: RunMetrics) -> None:
+        """Bursts of late elements, and dead letters."""
+        for name, source in run.sources.items():
+            before = self._before.sources.get(name) if self._before else None
+            rows, late, malformed = (
+                getattr(source, what) - (getattr(before, what) if before else 0)
+                for what in ("rows", "late", "malformed")
+            )
+            if late > _BURST * max(1, rows):
+                tell(
+                    LOG, logging.WARNING, "late", f"{late:,} of {rows:,} rows of {name} came late",
+                    source=name, late=late, rows=rows,
+                )  # fmt: skip
+            if malformed:
+                tell(
+                    LOG, logging.WARNING, "dead_letters", f"{malformed:,} rows of {name} are malformed",
+                    source=name, malformed=malformed,
+                )  # fmt: skip
+
+    def _look_for_growth(self, run: RunMetrics) -> None:
+        for operator in run.operators:
+            known = [run.queries[q].heartbeat for q in operator.queries if q in run.queries]
+            times = [time for time in known if time is not None]
+            found = self._growth.look(operator.name, min(times), operator.state_bytes) if times else None
+            if found is None:
+                continue
+            queries = ", ".join(operator.queries)
+            tell(
+                LOG, logging.WARNING, "unbounded_state",
+                f"the state of {operator.name} of {queries} grows without bound: {found.size:,} bytes now, "
+                f"{found.slope:,.0f} more with every second of its time; a window, or PARTITION BY with few values, "
+                "would bound it",
+                operator=operator.name, queries=list(operator.queries), bytes=found.size, bytes_per_second=found.slope,
+            )  # fmt: skip
+
+    def _limited(self, run: RunMetrics) -> None:
+        limit = self._wanted.state_limit
+        if not limit or run.state_bytes <= limit:
+            self._over = False
+            return
+        largest = max(run.operators, key=lambda o: o.state_bytes)
+        message = (
+            f"the state has {run.state_bytes:,} bytes, more than state_limit allows ({limit:,}); the most is that of "
+            f"{largest.name} of {', '.join(largest.queries)}: {largest.state_bytes:,}"
+        )
+        if self._wanted.fail:
+            hint = "raise state_limit and run again with the same --checkpoint, or give the query a smaller window"
+            raise PenstockError("P0632", message, hint=hint)
+        if not self._over:
+            tell(LOG, logging.WARNING, "state_limit", message, bytes=run.state_bytes, limit=limit)
+        self._over = True
+
+
+def _opened(place: str) -> TextIO:
+    """Lines are added to what is there. Raises PenstockError P0631."""
+    try:
+        return Path(place).open("a", encoding="utf-8")
+    except OSError as error:
+        raise PenstockError("P0631", f"metrics cannot be written to {place}: {error.strerror}", cause=error) from error

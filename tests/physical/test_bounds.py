@@ -1,0 +1,142 @@
+"""What is said of the state of a query before it runs: bounded or not, by what, and about how large."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from penstock.algebra.content import Grade, together
+from penstock.algebra.optimizer import optimize
+from penstock.algebra.statistics import Statistics, observe
+from penstock.language import bind_script
+from penstock.physical.bounds import StepState, held, state_of
+from penstock.physical.meter import StateGauge
+from penstock.physical.operators import OPERATORS
+from penstock.physical.planner import planned
+from penstock.physical.progress import timed_sources
+from penstock.runtime.local import run_local
+from penstock.runtime.metrics import RunMetrics
+
+SCRIPT = """CREATE STREAM S (ts BIGINT, k INT, v BIGINT, w STRING) FROM MEMORY () TIMESTAMP BY ts UNIT MILLISECOND;
+CREATE STREAM T (ts BIGINT, k INT, x DOUBLE) FROM MEMORY () TIMESTAMP BY ts UNIT MILLISECOND;
+CREATE STREAM U (ts BIGINT, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT MILLISECOND ORDER WITHIN 2 SECONDS;
+CREATE RELATION R (k INT, name STRING, ts BIGINT, PRIMARY KEY (k)) FROM MEMORY ()
+    TIMESTAMP BY ts UNIT MILLISECOND;
+CREATE RELATION G (k INT, ts BIGINT) FROM MEMORY () TIMESTAMP BY ts UNIT MILLISECOND;
+CREATE RELATION F (k INT, name STRING) FROM MEMORY ();
+CREATE QUERY q AS {query};"""
+
+
+def states(query: str, statistics: Statistics | None = None) -> tuple[StepState, ...]:
+    (bound,) = bind_script(SCRIPT.format(query=query)).queries
+    known = statistics or Statistics()
+    return state_of(*planned([replace(bound, root=optimize(bound.root))], known), known)
+
+
+def test_every_operator_says_what_it_keeps() -> None:
+    assert set(OPERATORS) <= set(held.registry)
+
+
+MINUTE = "RANGE 10 SECONDS"
+
+
+@pytest.mark.parametrize(
+    ("query", "grade", "said"),
+    [
+        ("SELECT v FROM S [NOW] WHERE v > 1", Grade.BOUNDED, "NOW of S"),
+        (f"SELECT k, SUM(v) FROM S [{MINUTE}] GROUP BY k", Grade.BOUNDED, "RANGE 10 SECOND of S"),
+        ("SELECT k, SUM(v) FROM S [UNBOUNDED] GROUP BY k", Grade.KEYS, "the number of groups (k)"),
+        ("SELECT SUM(v) FROM S [UNBOUNDED]", Grade.FIXED, "one group"),
+        ("SELECT DISTINCT k FROM S [UNBOUNDED]", Grade.KEYS, "the number of different rows (k)"),
+        (f"SELECT DISTINCT k FROM S [{MINUTE}]", Grade.BOUNDED, "RANGE 10 SECOND of S"),
+        ("SELECT k, COUNT(DISTINCT v) FROM S [UNBOUNDED] GROUP BY k", Grade.KEYS, "different values (k, v)"),
+        (f"SELECT S.v FROM S [{MINUTE}], T [UNBOUNDED] WHERE S.k = T.k", Grade.UNBOUNDED, "window UNBOUNDED of T"),
+        (f"SELECT S.v FROM S [{MINUTE}], T [RANGE 1 SECOND] WHERE S.k = T.k", Grade.BOUNDED,
+         "RANGE 10 SECOND of S and RANGE 1 SECOND of T"),
+        ("SELECT v FROM S [ROWS 10]", Grade.BOUNDED, "ROWS 10 of S"),
+        ("SELECT v FROM S [PARTITION BY k ROWS 10]", Grade.KEYS, "by the number of partitions (k)"),
+        (f"SELECT v, name FROM S [{MINUTE}], R WHERE S.k = R.k", Grade.KEYS, "the primary key of R (k)"),
+        (f"SELECT v FROM S [{MINUTE}], G WHERE S.k = G.k", Grade.UNBOUNDED, "all rows of G, which has no key"),
+        (f"SELECT v, name FROM S [{MINUTE}], F WHERE S.k = F.k", Grade.BOUNDED, "RANGE 10 SECOND of S"),
+        (f"SELECT v FROM S [{MINUTE}] WHERE k NOT IN (SELECT k FROM T [UNBOUNDED])", Grade.KEYS,
+         "different rows (k)"),
+        ("SELECT k FROM S [UNBOUNDED] ORDER BY v LIMIT 3", Grade.KEYS, "the number of different rows"),
+        ("RSTREAM(SELECT v FROM S [UNBOUNDED])", Grade.UNBOUNDED, "window UNBOUNDED of S"),
+        (f"ISTREAM(SELECT k, COUNT(*) FROM T [{MINUTE}] GROUP BY k)", Grade.BOUNDED, "RANGE 10 SECOND of T"),
+    ],
+)  # fmt: skip
+def test_what_bounds_a_query(query: str, grade: Grade, said: str) -> None:
+    found = together(state.bound for state in states(query))
+    assert found.grade is grade, found
+    assert said in found.by
+    assert bool(found.hint) or grade is not Grade.UNBOUNDED
+
+
+def test_a_stateless_query_keeps_nothing() -> None:
+    assert states("ISTREAM(SELECT v FROM S [UNBOUNDED] WHERE v > 1)") == ()
+
+
+def test_slack_makes_elements_wait() -> None:
+    (state,) = [s for s in states("SELECT k, COUNT(*) FROM U [RANGE 1 SECOND] GROUP BY k") if "Aggregate" in s.name]
+    assert [p.rows for p in state.parts if "ahead" in p.what] == [2.0]
+
+
+def stream(rows: int, rate: int, seed: int, **columns: int) -> pa.Table:
+    """`rate` rows a second; columns: how many values each has."""
+    draw = random.Random(seed)
+    table: dict[str, pa.Array] = {"ts": pa.array([i * 1000 // rate for i in range(rows)], pa.int64())}
+    for name, values in columns.items():
+        table[name] = pa.array([draw.randrange(values) for _ in range(rows)])
+    return pa.table(table)
+
+
+S_ROWS, T_ROWS = 12_000, 6_000
+INPUTS = {
+    "S": stream(S_ROWS, 400, 1, k=100, v=5000, w=1000),
+    "T": stream(T_ROWS, 200, 2, k=100, x=1000),
+    "U": stream(T_ROWS, 200, 3, k=50),
+}
+
+#: Queries with the state of a run: of S 400 rows a second, 100 groups.
+MEASURED = [
+    f"SELECT k, SUM(v) AS s FROM S [{MINUTE}] GROUP BY k",
+    f"SELECT k, SUM(v) AS s FROM S [{MINUTE} SLIDE 1 SECOND] GROUP BY k",
+    "SELECT k, AVG(v) AS a, COUNT(*) AS n FROM S [UNBOUNDED] GROUP BY k",
+    f"SELECT k, MAX(v) AS m FROM S [{MINUTE}] GROUP BY k",
+    f"SELECT k, COUNT(DISTINCT v) AS n FROM S [{MINUTE}] GROUP BY k",
+    f"SELECT k, MEDIAN(v) AS n FROM S [{MINUTE}] GROUP BY k",
+    f"SELECT S.v, T.x FROM S [{MINUTE}], T [RANGE 5 SECONDS] WHERE S.k = T.k AND S.v = T.x",
+    f"SELECT DISTINCT v FROM S [{MINUTE}]",
+    f"SELECT v FROM S [{MINUTE}]",
+    "SELECT v FROM S [ROWS 1000]",
+    "SELECT v FROM S [PARTITION BY k ROWS 20]",
+    f"SELECT v, w FROM S [{MINUTE}] ORDER BY v LIMIT 5",
+    f"SELECT k FROM S [{MINUTE}] EXCEPT ALL SELECT k FROM T [{MINUTE}]",
+    f"SELECT v FROM S [{MINUTE}] WHERE v NOT IN (SELECT k FROM T [{MINUTE}])",
+    "SELECT k, COUNT(*) AS n FROM U [RANGE 5 SECONDS] GROUP BY k",
+    f"RSTREAM(SELECT k, SUM(v) AS s FROM S [{MINUTE} SLIDE 1 SECOND] GROUP BY k)",
+    f"RSTREAM(SELECT v FROM S [{MINUTE} SLIDE 2 SECONDS])",
+]
+
+
+@pytest.mark.parametrize("query", MEASURED)
+def test_the_estimate_is_what_a_run_measures(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StateGauge, "_SHARE", 0)
+    (bound,) = bind_script(SCRIPT.format(query=query)).queries
+    bound = replace(bound, root=optimize(bound.root))
+    sources = timed_sources(bound.root)
+    inputs = {}
+    for name, source in sources.items():
+        given = INPUTS[name]
+        inputs[name] = pa.table({f.name: given[f.name].cast(f.type) for f in source.columns})
+    known = observe(sources, inputs)
+    expected = sum(state.nbytes for state in state_of(*planned([bound], known), known))
+    found: list[RunMetrics] = []
+    run_local([bound], inputs, 1, batch_rows=400, watcher=found.append)
+    rounds = min(table.num_rows for table in inputs.values()) // 400
+    sizes = sorted(run.state_bytes for run in found[rounds // 2 : rounds])
+    measured = sizes[len(sizes) // 2]
+    assert measured / 4 <= expected <= measured * 4, f"measured {measured}, expected {expected:.0f}"

@@ -1,0 +1,163 @@
+"""Joins by ranges: candidates by binary search, bands spread over shards, trees that hand on what is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.algebra.optimizer import optimize
+from penstock.algebra.statistics import Statistics
+from penstock.expressions.nodes import Call, Column, Literal
+from penstock.language import bind_script
+from penstock.physical.elements import Elements
+from penstock.physical.fingerprints import fingerprints
+from penstock.physical.plan import JoinSpec, Plan, ProjectSpec
+from penstock.physical.planner import plan_queries
+from penstock.physical.range_plan import CellsSpec
+from penstock.physical.ranges import Span, cells, span_keys
+from penstock.physical.synopses import ranges as synopsis
+from penstock.physical.synopses.ranges import RangeRuns, probe_ranges
+from penstock.testing.cases import Run
+
+STREAMS = "".join(
+    f"CREATE STREAM {name} (ts INT, k INT, x INT, w STRING) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;\n"
+    for name in "STU"
+)
+
+
+def plan(query: str, shards: int = 4) -> Plan:
+    (bound,) = bind_script(f"{STREAMS}CREATE QUERY q AS {query};").queries
+    return plan_queries([replace(bound, root=optimize(bound.root))], Statistics(shards=shards))
+
+
+def random_elements(seed: int, size: int, lengths: tuple[int, ...]) -> Elements:
+    draw = np.random.default_rng(seed)
+    ts = draw.integers(-500, 20_000, size)
+    columns = (pa.array(draw.integers(0, 3, size)), pa.array(draw.integers(-300, 300, size)))
+    return Elements(columns, ts, ts + draw.choice(lengths, size))
+
+
+@pytest.mark.parametrize("lengths", [(1,), (50,), (1, 400), (10, 1 << 61)])
+@pytest.mark.parametrize("key", [(), (0,)])
+def test_a_probe_finds_what_overlaps_in_key_span_and_time(lengths: tuple[int, ...], key: tuple[int, ...]) -> None:
+    x = Column(pa.int64(), 1)
+    wide = Span(Call(pa.int64(), "SUB", (x, Literal(pa.int64(), 7))), Call(pa.int64(), "ADD", (x, x)))
+    held, asking = random_elements(1, 3000, lengths), random_elements(2, 400, lengths)
+    runs = RangeRuns(key, wide, strict=False)
+    for start, stop in ((0, 2500), (2500, 2900), (2900, 2990), (2990, 3000)):
+        runs.add(held.slice(start, stop))
+    assert len(list(runs)) > 1
+    found = set()
+    ends = span_keys(Span(x, x), asking)
+    prints = fingerprints([asking.columns[i] for i in key], len(asking))
+    for run in runs:
+        for probe, rows in probe_ranges(run, asking, *prints, *ends, limit=100):
+            assert len(probe) > 0
+            for i, j in zip(probe.tolist(), run.elements.take(rows).ts.tolist(), strict=True):
+                found.add((i, j))
+    k, v = (held.columns[i].to_numpy() for i in (0, 1))
+    expected = set()
+    for i in range(len(asking)):
+        low, mine = asking.columns[1][i].as_py(), asking.columns[0][i].as_py()
+        fits = (v - 7 <= low) & (v + v >= low) & (held.ts < asking.exp[i]) & (held.exp > asking.ts[i])
+        fits &= (k == mine) if key else True
+        expected |= {(i, int(ts)) for ts in held.ts[fits]}
+    assert found == expected
+
+
+def test_long_runs_are_cut_into_stretches_of_time() -> None:
+    x = Column(pa.int64(), 1)
+    runs = RangeRuns((), Span(x, x), strict=False)
+    runs.add(random_elements(1, 3000, (1,)))
+    (run,) = runs
+    assert 1 < len(run.first) <= 3000 // synopsis._STRETCH + 2
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([0.0, -0.0, 0.49, 0.5, -0.5, 1e300, float("inf"), float("-inf"), float("nan")]),
+        pa.array([Decimal("-0.01"), Decimal("0.00"), Decimal("99.99")], pa.decimal128(6, 2)),
+        pa.array([-(2**31), -1, 0, 1, 2**31 - 1], pa.int32()),
+        pa.array([-1, 0, 10**15], pa.timestamp("us", tz="UTC")),
+    ],
+)
+def test_a_greater_value_lies_in_no_earlier_cell(column: pa.Array) -> None:
+    here = Column(column.type, 0)
+    elements = Elements((column,), np.zeros(len(column), np.int64), np.ones(len(column), np.int64))
+    lows, _ = span_keys(Span(here, here), elements)
+    first, last = cells(Span(here, here), elements, 0.5)
+    order = np.argsort(lows, kind="stable")
+    assert (np.diff(first[order]) >= 0).all()
+    assert first.tolist() == last.tolist()
+    equal = np.diff(lows[order]) == 0
+    assert not np.diff(first[order])[equal].any()
+
+
+BAND = "SELECT S.w, T.w AS u FROM S [RANGE 9 SECOND], T [RANGE 9 SECOND] WHERE S.x BETWEEN T.x - 3 AND T.x + 3"
+
+
+def test_a_band_is_cut_into_cells_over_shards() -> None:
+    steps = plan(BAND).steps
+    assert [s.spec.width for s in steps if isinstance(s.spec, CellsSpec)] == [6.0, 6.0]
+    (join,) = (s for s in steps if isinstance(s.spec, JoinSpec))
+    assert all(edge.exchange is not None and edge.exchange.key for edge in join.inputs)
+    inputs = {
+        name: pa.table({
+            "ts": pa.array(np.arange(200) // 20, pa.int32()), "k": pa.array(np.zeros(200), pa.int32()),
+            "x": pa.array(np.arange(200) * 7 % 100, pa.int32()), "w": pa.array([f"{name}{i}" for i in range(200)]),
+        })
+        for name in "ST"
+    }  # fmt: skip
+    (bound,) = bind_script(f"{STREAMS}CREATE QUERY q AS ISTREAM({BAND});").queries
+    answers = [Run(shards=n, guesses=None).answer([bound], inputs, False, None) for n in (1, 3)]
+    tables = [sorted(map(str, a.tables["q"].to_pylist())) for a in answers]
+    assert tables[0] == tables[1]
+    ts, xs = (np.abs(v[:, None] - v[None, :]) for v in (np.arange(200) // 20, np.arange(200) * 7 % 100))
+    assert len(tables[0]) == int(((xs <= 3) & (ts < 9)).sum())
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "S.x < T.x",
+        "S.x BETWEEN T.x AND T.x + T.k",
+        "S.x BETWEEN T.x - 1 AND T.x + 1 AND S.k = T.k",
+        "S.w BETWEEN T.w AND T.w",
+    ],
+)
+def test_what_is_no_band_or_has_a_key_is_not_cut(condition: str) -> None:
+    steps = plan(f"SELECT S.x FROM S [RANGE 9 SECOND], T [RANGE 9 SECOND] WHERE {condition}").steps
+    assert not [s for s in steps if isinstance(s.spec, CellsSpec)]
+    (join,) = (s.spec for s in steps if isinstance(s.spec, JoinSpec))
+    assert join.ranges is not None
+
+
+def test_one_shard_needs_no_cells() -> None:
+    assert not [s for s in plan(BAND, shards=1).steps if isinstance(s.spec, CellsSpec)]
+
+
+def test_three_inputs_in_a_band_are_joined_two_by_two() -> None:
+    query = (
+        "SELECT S.w FROM S [RANGE 9 SECOND], T [RANGE 9 SECOND], U [RANGE 9 SECOND] "
+        "WHERE S.x BETWEEN T.x - 1 AND T.x + 1 AND T.k BETWEEN U.k - 1 AND U.k + 1"
+    )
+    specs = [s.spec for s in plan(query).steps]
+    assert sum(isinstance(spec, JoinSpec) for spec in specs) == 2
+    assert sum(isinstance(spec, CellsSpec) for spec in specs) == 4
+
+
+def test_a_tree_of_joins_hands_on_what_is_read() -> None:
+    """Between the joins stand the item and the key of the next join alone."""
+    query = "SELECT S.w FROM S [RANGE 9 SECOND], T [RANGE 9 SECOND], U [RANGE 9 SECOND] WHERE S.k = T.k AND T.x = U.x"
+    steps = plan(query, shards=64).steps
+    joins = [s for s in steps if isinstance(s.spec, JoinSpec)]
+    assert len(joins) == 2
+    between = [s for s in steps if isinstance(s.spec, ProjectSpec) and s.inputs[0].step == joins[0].id]
+    assert [len(s.types) for s in between] == [2]
+    assert len(steps[joins[1].inputs[0].step].types) + len(steps[joins[1].inputs[1].step].types) == len(joins[1].types)
+    assert len(joins[1].types) == 3

@@ -1,0 +1,241 @@
+"""The metrics of a run: their table, their three forms, and how the time of a batch is shared out."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from dataclasses import fields
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.errors import PenstockError
+from penstock.language import bind_script
+from penstock.physical.meter import StateGauge
+from penstock.physical.planner import plan_queries
+from penstock.physical.progress import timed_sources
+from penstock.runtime.local import run_local
+from penstock.runtime.metrics import METRICS, OperatorMetrics, QueryMetrics, RunMetrics, SourceMetrics
+from penstock.runtime.prometheus import Endpoint
+from penstock.runtime.recorder import Recorder, Totals
+from penstock.runtime.reporting import Reporter, Wanted
+from penstock.runtime.stopwatch import PHASES, Stopwatch, share_out
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+
+SCRIPT = """CREATE STREAM S (t TIMESTAMP, k INT, v INT) FROM MEMORY () TIMESTAMP BY t;
+CREATE QUERY sums AS SELECT k, SUM(v) AS total FROM S [RANGE 10 SECONDS] GROUP BY k;
+CREATE QUERY all_rows AS SELECT v FROM S [NOW] WHERE v > 2;"""
+
+
+def table(rows: int) -> pa.Table:
+    ticks = pa.array([i * 1_000_000 for i in range(rows)], pa.timestamp("us", "UTC"))
+    values = pa.array(range(rows), pa.int32())
+    return pa.table({"t": ticks, "k": pa.array([i % 3 for i in range(rows)], pa.int32()), "v": values})
+
+
+def watched(rows: int = 40, batch_rows: int = 10, shards: int = 2) -> list[RunMetrics]:
+    queries = bind_script(SCRIPT).queries
+    found: list[RunMetrics] = []
+    timestamp = timed_sources(queries[0].root)["S"].columns[0].type
+    given = table(rows)
+    given = given.set_column(0, "t", given.column(0).cast(timestamp))
+    run_local(queries, {"S": given}, shards, batch_rows=batch_rows, watcher=found.append)
+    return found
+
+
+def test_a_local_run() -> None:
+    found = watched()
+    assert [run.batches for run in found] == [1, 2, 3, 4]
+    last = found[-1]
+    assert last.sources["S"].rows == 40
+    assert last.queries["all_rows"].rows == 37 + 36  # the last one stands
+    assert last.queries["sums"].rows > 40
+    assert found[1].sources["S"].heartbeat == pytest.approx(19, abs=1e-5)
+    assert found[1].sources["S"].lag is not None and found[1].sources["S"].lag > 1e9
+    assert found[0].state_bytes > 0
+    assert found[0].queries["sums"].state_bytes > found[0].queries["all_rows"].state_bytes
+    assert {o.query for o in last.operators} >= {"sums", "all_rows"}
+    for run in found:
+        assert sum(run.last_phases.values()) == pytest.approx(run.last_seconds)
+        assert run.last_phases["operators"] > 0
+        assert run.last_phases["ingest"] > 0
+        assert run.last_phases["sink"] > 0
+    assert sum(last.phases.values()) == pytest.approx(last.seconds)
+    assert last.seconds == pytest.approx(sum(run.last_seconds for run in found))
+
+
+def test_rows_a_second_are_those_of_the_last_batch() -> None:
+    for before, run in zip(watched(), watched()[1:], strict=False):
+        assert run.sources["S"].rows_per_second * run.last_seconds == pytest.approx(10)
+        assert run.sources["S"].rows - before.sources["S"].rows == 10
+
+
+phases = st.dictionaries(st.sampled_from(PHASES[:5]), st.floats(0, 10))
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.floats(0.001, 100), st.lists(st.lists(phases, max_size=5), max_size=4), st.integers(1, 8), st.floats(0, 5)
+)  # fmt: skip
+def test_the_phases_add_up_to_the_duration(
+    duration: float, stages: list[list[dict[str, float]]], cores: int, sink: float
+) -> None:
+    shares = share_out(duration, stages, cores, sink)
+    assert tuple(shares) == PHASES
+    assert all(share >= 0 for share in shares.values())
+    assert sum(shares.values()) == pytest.approx(duration)
+
+
+def test_tasks_side_by_side_take_as_long_as_the_longest() -> None:
+    tasks = [{"read": 2.0}, {"read": 1.0, "ingest": 1.0}]
+    assert share_out(10, [tasks], 2, 1.0) == pytest.approx(
+        {"read": 1.5, "ingest": 0.5, "exchange": 0, "operators": 0, "state": 0, "sink": 1.0, "spark": 7.0}
+    )
+    assert share_out(10, [tasks], 1, 0.0)["read"] == pytest.approx(3.0)
+    assert share_out(2, [tasks], 1, 0.0)["spark"] == pytest.approx(0.0)
+
+
+def test_a_phase_within_another_is_taken_out_of_it() -> None:
+    now = [0.0]
+    watch = Stopwatch(lambda: now[0])
+
+    def slowly() -> object:
+        for item in range(2):
+            now[0] += 2
+            yield item
+
+    with watch.phase("ingest"):
+        now[0] += 1
+        with watch.phase("exchange"):
+            now[0] += 5
+        now[0] += 1
+    for _ in watch.through("read", slowly()):  # type: ignore[arg-type]
+        now[0] += 100
+    assert watch.seconds == {"ingest": 2.0, "exchange": 5.0, "read": 4.0}
+
+
+def test_state_is_looked_at_no_more_often_than_it_costs() -> None:
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 1
+        return now[0]
+
+    gauge = StateGauge(clock)
+    looks = [gauge.look({}) for _ in range(120)]
+    assert looks[0] == {}
+    assert 2 <= sum(found is not None for found in looks) <= 4
+
+
+def test_the_documented_table_is_the_table() -> None:
+    rows = re.findall(
+        r"^\| `(penstock_\w+)` \| (\w+) \| (.*?) \| `([\w.]+)` \| (.*) \|$", DOCS.read_text(), re.MULTILINE
+    )
+    expected = [
+        (m.name, "counter" if m.counter else "gauge", ", ".join(f"`{label}`" for label in m.labels) or "-",
+         m.field.removeprefix("run."), m.help)
+        for m in METRICS
+    ]  # fmt: skip
+    assert rows == expected
+    assert re.findall(r"^\| `([a-z]+)` \| [^|]*\|$", DOCS.read_text(), re.MULTILINE) == list(PHASES)
+
+
+def test_every_figure_is_in_the_table() -> None:
+    told = {m.field for m in METRICS}
+    names = {"sources": SourceMetrics, "queries": QueryMetrics, "operators": OperatorMetrics, "run": RunMetrics}
+    keys = {"operators.name", "operators.stage", "operators.queries", "run.sources", "run.queries", "run.operators"}
+    assert {f"{where}.{f.name}" for where, kind in names.items() for f in fields(kind)} - keys == told
+
+
+def test_names_follow_the_conventions() -> None:
+    for metric in METRICS:
+        assert metric.name.endswith("_total") == metric.counter
+        assert re.fullmatch(r"penstock_[a-z_]+_(total|seconds|bytes|rows|splits|second)", metric.name)
+
+
+def test_the_endpoint() -> None:
+    run = watched()[0]
+    endpoint = Endpoint(lambda: run, 0)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics") as answer:
+            text = answer.read().decode()
+        with pytest.raises(PenstockError) as caught:
+            Endpoint(lambda: run, endpoint.port)
+        assert caught.value.code == "P0631"
+    finally:
+        endpoint.close()
+    families = {f.name: f for f in text_string_to_metric_families(text)}
+    for metric in METRICS:
+        family = families[metric.name.removesuffix("_total")]
+        assert family.type == ("counter" if metric.counter else "gauge")
+        assert family.documentation == metric.help
+        found = {tuple(s.labels[label] for label in metric.labels): s.value for s in family.samples}
+        assert found == pytest.approx(dict(metric.samples(run)))
+    assert families["penstock_source_rows"].samples[0].labels == {"source": "S"}
+
+
+def reporter(wanted: Wanted) -> Reporter:
+    queries = bind_script(SCRIPT).queries
+    plan = plan_queries(queries)
+    recorder = Recorder(plan, plan.sources, lambda: 100.0)
+    return Reporter(recorder, wanted, RunMetrics, lambda: 100.0)
+
+
+def held(reporter: Reporter, nbytes: int) -> None:
+    step = max(s.id for s in reporter.recorder._plan.steps if s.spec.title == "Aggregate")
+    reporter.recorder.report({"stage": 1, "shard": 0, "phases": {}, "state": {str(step): [1, nbytes]}})
+
+
+def test_lines_of_json(tmp_path: Path) -> None:
+    place = tmp_path / "metrics.jsonl"
+    place.write_text("{}\n")
+    told = reporter(Wanted(str(place)))
+    told.recorder.report({"stage": 0, "task": 0, "phases": {"read": 0.25}})
+    told.batch(7, 1.0, 0.5, 2, Totals(8, {"S": (10, 1, 0)}, {"sums": 4}, {"S": 50_000_000}, {"sums": 40_000_000}))
+    told.close()
+    line = json.loads(place.read_text().splitlines()[1])
+    assert (line["time"], line["batch"], line["batches"]) == ("1970-01-01T00:01:40.000Z", 7, 8)
+    assert line["last_phases"]["read"] == 0.25
+    assert line["last_phases"]["spark"] == 0.25
+    assert line["sources"]["S"] | {"x": 0} == {
+        "rows": 10, "rows_per_second": 10.0, "late": 1, "malformed": 0, "heartbeat": 50.0, "lag": 50.0,
+        "backlog_splits": 0, "backlog_bytes": 0, "x": 0,
+    }  # fmt: skip
+    assert line["queries"]["sums"]["lag"] == 60.0
+    assert line["queries"]["all_rows"]["heartbeat"] is None
+
+
+def test_a_place_that_takes_no_lines(tmp_path: Path) -> None:
+    with pytest.raises(PenstockError) as caught:
+        reporter(Wanted(str(tmp_path / "none" / "metrics.jsonl")))
+    assert caught.value.code == "P0631"
+
+
+def test_state_beyond_its_limit(caplog: pytest.LogCaptureFixture) -> None:
+    warns = reporter(Wanted(state_limit=1000))
+    for nbytes in (900, 1100, 1200, 900, 1300):
+        held(warns, nbytes)
+        warns.batch(0, 1.0, 0.0, 1, Totals())
+    assert [r.event for r in caplog.records] == ["state_limit", "state_limit"]  # type: ignore[attr-defined]
+    assert "Aggregate of sums: 1,100" in caplog.messages[0]
+    fails = reporter(Wanted(state_limit=1000, fail=True))
+    held(fails, 1001)
+    with pytest.raises(PenstockError) as caught:
+        fails.batch(0, 1.0, 0.0, 1, Totals())
+    assert caught.value.code == "P0632"
+
+
+def test_bursts_and_dead_letters_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    told = reporter(Wanted())
+    for rows, late, malformed in ((1000, 5, 0), (2000, 5, 3), (3000, 105, 3)):
+        told.batch(0, 1.0, 0.0, 1, Totals(1, {"S": (rows, late, malformed)}))
+    assert [(r.event, r.fields) for r in caplog.records] == [  # type: ignore[attr-defined]
+        ("dead_letters", {"source": "S", "malformed": 3}),
+        ("late", {"source": "S", "late": 100, "rows": 1000}),
+    ]
