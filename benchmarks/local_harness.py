@@ -155,5 +155,6 @@ def write_table(page: Path, heading: str, table: str) -> None:
     start = lines.index(heading) + 1
     end = next((i for i in range(start, len(lines)) if lines[i].startswith("#")), len(lines))
     old = [i for i in range(start, end) if lines[i].startswith("|")]
-    first, last = (old[0], old[-1] + 1) if old else (end, end)
-    page.write_text("\n".join([*lines[:first], *table.splitlines(), *lines[last:]]).rstrip() + "\n", encoding="utf-8")
+    first, last, behind = (old[0], old[-1] + 1, []) if old else (end, end, [""])
+    made = [*lines[:first], *table.splitlines(), *behind, *lines[last:]]
+    page.write_text("\n".join(made).rstrip() + "\n", encoding="utf-8")

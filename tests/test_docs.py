@@ -85,6 +85,11 @@ def test_the_readme_shows_a_result() -> None:
     assert any(example.result for example in examples(PAGES[0].read_text(encoding="utf-8")))
 
 
+def test_the_script_over_tables_of_others_is_correct() -> None:
+    script = ROOT / "examples" / "tables.cql"
+    assert len(bind_script(script.read_text(encoding="utf-8"), file=script.name).queries) == 2
+
+
 def test_the_demo_script_is_correct() -> None:
     script = ROOT / "examples" / "flights.cql"
     assert len(bind_script(script.read_text(encoding="utf-8"), file=script.name).queries) >= 6

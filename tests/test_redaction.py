@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.algebra.query import SinkSpec
 from penstock.connectors.options import Options
 from penstock.connectors.secrets import forms, secret, with_secrets
 from penstock.errors import PenstockError, Position
 from penstock.language import Catalog, bind_script
 from penstock.redaction import BLOT, is_secret, redacted, redacted_line, redacted_text
+from penstock.runtime.spark.folder import Folder, Intake
+from penstock.runtime.spark.launch import Work
+from penstock.settings import Settings
 
 SECRET = "hunter2!x"
 
@@ -137,3 +142,23 @@ def test_a_secret_that_is_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         secret(Options("T of q", (("token", SECRET), ("token_env", "A"))), "token")
     assert caught.value.code == "P0208"
     assert SECRET not in str(caught.value)
+
+
+def test_a_checkpoint_knows_a_script_without_its_secrets() -> None:
+    (query,) = bind_script(
+        "CREATE STREAM S (t INT) FROM MEMORY () TIMESTAMP BY t; CREATE QUERY q AS SELECT t FROM S;"
+    ).queries
+
+    def identity(value: str) -> str:
+        given = replace(query, sink=SinkSpec("KAFKA", (("topic", "a"), ("password", value))))
+        work = Work((given,), {}, {}, Settings(), False, lambda: None)  # type: ignore[arg-type, return-value]
+        return str(work.identity)
+
+    assert SECRET not in identity(SECRET)
+    assert identity(SECRET) == identity("another"), "a new password is no new script"
+
+
+def test_pickled_plans_are_their_owners_alone(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write_intake(Intake((), frozenset(), 1, 1))
+    assert (tmp_path / "intake.pickle").stat().st_mode & 0o777 == 0o600

@@ -7,7 +7,6 @@ single queries over bounded inputs. It works inside a SparkSession that exists a
 from __future__ import annotations
 
 import json
-import logging
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,6 @@ from penstock.algebra.scans import Scan, Source
 from penstock.algebra.statistics import Statistics, known_statistics
 from penstock.connectors.sinks.memory import collected
 from penstock.errors import PenstockError, nearest
-from penstock.events import logger_of, tell
 from penstock.explain import to_json, to_mermaid_side_by_side, to_text
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
 from penstock.language import Bound, Catalog, Explain, bind_query, bind_script
@@ -191,17 +189,6 @@ class Session:
         known = self.statistics(found, self.catalog, self.settings)
         return query_state(found, known, Strategy.of(self.settings))
 
-    def _warn_of_state(self, queries: Sequence[Query]) -> None:
-        """Say of every query whose state has no bound that it has none."""
-        for query in queries:
-            found = self.state(query.name)
-            if not found.bounded:
-                tell(
-                    logger_of("session"), logging.WARNING, "unbounded", f"the state of {query.name} is {found.verdict}"
-                    + (f"; {found.bound.hint}" if found.bound.hint else ""),
-                    query=query.name, by=found.bound.by, bytes_after_an_hour=round(found.nbytes),
-                )  # fmt: skip
-
     def query(self, text: str) -> QueryHandle:
         """A query of its own, not declared."""
         return QueryHandle(self, bind_query(text, self.catalog, self.settings))
@@ -241,7 +228,6 @@ class Session:
         chosen = [known[n.lower()] for n in queries] if queries is not None else list(known.values())
         if not chosen:
             raise PenstockError("P0201", "the script creates no query", hint="CREATE QUERY name INTO ... AS SELECT ...")
-        self._warn_of_state(chosen)
         from penstock.runtime.spark.launch import launch
 
         return launch(replace(self._work(chosen, drain), backfill=backfill), checkpoint, overwrite)

@@ -174,7 +174,11 @@ def parse_type(text: str) -> pa.DataType:
         raise PenstockError("P0207", f"{text}: a DECIMAL has 1 to 38 digits, and no more decimals than digits")
     if _SIZED.match(name):
         return pa.string()
-    raise PenstockError("P0207", f"unknown type {text}", hint=nearest(text, _TYPE_NAMES))
+    raise PenstockError("P0207", f"unknown type {text}", hint=unknown_type_hint(text))
+
+
+def unknown_type_hint(text: str) -> str | None:
+    return nearest(text, _TYPE_NAMES)
 
 
 def parse_result_type(text: str) -> pa.DataType:

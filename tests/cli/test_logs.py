@@ -16,9 +16,9 @@ from penstock.events import logger_of, tell
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     root = logging.getLogger("penstock")
-    before = root.handlers[:], root.level, root.propagate
+    before = root.handlers[:], root.level
     yield
-    root.handlers[:], root.level, root.propagate = before
+    root.handlers[:], root.level = before
 
 
 def test_text(capsys: pytest.CaptureFixture[str]) -> None:

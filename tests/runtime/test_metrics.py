@@ -14,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from penstock.algebra.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.meter import StateGauge
-from penstock.physical.planner import plan_queries
+from penstock.physical.planner import plan_queries, planned
 from penstock.physical.progress import timed_sources
+from penstock.physical.said_of_state import job_state
 from penstock.runtime.local import run_local
 from penstock.runtime.metrics import METRICS, OperatorMetrics, QueryMetrics, RunMetrics, SourceMetrics
 from penstock.runtime.prometheus import Endpoint
@@ -239,3 +241,22 @@ def test_bursts_and_dead_letters_are_told(caplog: pytest.LogCaptureFixture) -> N
         ("dead_letters", {"source": "S", "malformed": 3}),
         ("late", {"source": "S", "late": 100, "rows": 1000}),
     ]
+
+
+def test_growth_without_bound_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    told = reporter(Wanted())
+    for batch in range(60):
+        held(told, 20_000_000 + 5_000_000 * batch)
+        told.batch(batch, 1.0, 0.0, 1, Totals(batch, {}, {}, {}, {"sums": 1_000_000 * batch}))
+    (record,) = caplog.records
+    assert record.event == "unbounded_state"  # type: ignore[attr-defined]
+    assert record.fields["queries"] == ["sums"]  # type: ignore[attr-defined]
+    assert record.fields["bytes_per_second"] == pytest.approx(5_000_000)  # type: ignore[attr-defined]
+    assert "Aggregate of sums grows without bound" in caplog.messages[0]
+
+
+def test_a_window_has_time_to_fill() -> None:
+    queries = bind_script(SCRIPT).queries
+    found = job_state(*planned(queries), Statistics()).horizons
+    (seconds,) = (length for name, length in found.items() if "Aggregate" in name)
+    assert seconds == 10

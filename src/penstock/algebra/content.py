@@ -108,14 +108,17 @@ def _relation(node: RelationScan) -> Content:
 
 @content.register
 def _window(node: Window) -> Content:
-    names = _names(node)
-    text = node.describe()["window"]
     if node.kind is WindowKind.UNBOUNDED:
-        name = names.split(", ")[0]
-        return Content(Grade.UNBOUNDED, f"the window UNBOUNDED of {names}", _give_window(name), name, None)
+        return _endless(node)
     assert node.lifetime is not None
     ticks = node.lifetime + (node.slide or 0)
-    return Content(Grade.BOUNDED, f"{text} of {names}", length=_seconds(node, ticks))
+    return Content(Grade.BOUNDED, f"{node.describe()['window']} of {_names(node)}", length=_seconds(node, ticks))
+
+
+def _endless(node: Window | RowWindow) -> Content:
+    names = _names(node)
+    name = names.split(", ")[0]
+    return Content(Grade.UNBOUNDED, f"the window UNBOUNDED of {names}", _give_window(name), name, None)
 
 
 def _seconds(node: Algebra, ticks: int) -> float:
@@ -125,6 +128,8 @@ def _seconds(node: Algebra, ticks: int) -> float:
 @content.register
 def _row_window(node: RowWindow) -> Content:
     text = f"{node.describe()['window']} of {_names(node)}"
+    if node.rows is None and node.length is None:
+        return _endless(node)
     if node.length is not None:
         return Content(Grade.BOUNDED, text, length=_seconds(node, node.length + (node.slide or 0)))
     if not node.partition:

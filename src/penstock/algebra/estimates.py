@@ -105,7 +105,9 @@ def _row_window(node: RowWindow, statistics: Statistics) -> Estimate:
     partitions = 1.0
     for i in node.partition:
         partitions *= below.distinct[i]
-    length = min(below.length, node.rows * partitions / below.rate)
+    length = below.length
+    if node.rows is not None:
+        length = min(length, node.rows * partitions / below.rate)
     if node.length is not None and node.domain is not None:
         length = min(length, seconds(node.length, node.domain))
     return replace(_decided(replace(estimate(node.input, statistics), length=length)), taken=below.rate)

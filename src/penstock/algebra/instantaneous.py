@@ -42,7 +42,7 @@ def _window(node: Window) -> bool:
 
 @is_instantaneous.register
 def _row_window(node: RowWindow) -> bool:
-    return node.length == 1 and node.slide is None
+    return node.lifetime == 1 and node.slide is None
 
 
 @singledispatch
@@ -58,7 +58,7 @@ def _finite(node: Window) -> bool:
 
 @is_windowed.register
 def _finite_rows(node: RowWindow) -> bool:
-    return node.length is not None
+    return node.lifetime is not None
 
 
 def _register(holds: Callable[[Algebra], bool], register: Callable[..., object]) -> None:

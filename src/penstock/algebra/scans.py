@@ -29,7 +29,8 @@ class Source:
     operation: position of the OPERATION BY column (`+` or `-`), relations only; primary_key: positions of the columns
     that no two rows of the relation share; non_retroactive: an updated relation that is a NON RETROACTIVE one;
     system_time: a stream whose elements are stamped on ingest (timestamp is None then); idle: its IDLE TIMEOUT in
-    microseconds of wall clock.
+    microseconds of wall clock; upserts: a relation with an operation and a primary key whose `+` replaces the row of
+    its key, and whose `-` of a key that is not there says nothing.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Source:
     non_retroactive: bool = False
     system_time: bool = False
     idle: int | None = None
+    upserts: bool = False
 
     @property
     def is_static(self) -> bool:

@@ -21,7 +21,8 @@ class SortKey(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TopK(Algebra):
-    """At every instant, the rows at places offset+1 ... offset+limit of R(τ).
+    """At every instant, the rows at places offset+1 ... offset+limit of R(τ); of each part of it whose rows agree in
+    the columns `partition`, NULL being like NULL.
 
     The order is total up to equal tuples: by `order`, then by all other columns, left to right, ascending with NULL
     first and NaN last. So the answer depends on R(τ) alone.
@@ -31,6 +32,7 @@ class TopK(Algebra):
     order: tuple[SortKey, ...]
     limit: int
     offset: int = 0
+    partition: tuple[int, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -43,7 +45,7 @@ class TopK(Algebra):
 
     @property
     def keys(self) -> Keys:
-        return self.input.keys | ({frozenset()} if self.limit <= 1 else frozenset())
+        return self.input.keys | ({frozenset(self.partition)} if self.limit <= 1 else frozenset())
 
     @property
     def total_order(self) -> tuple[SortKey, ...]:
@@ -57,6 +59,8 @@ class TopK(Algebra):
             "order": ", ".join(_shown(key, labels) for key in self.order) or "by all columns",
             "limit": str(self.limit),
         }
+        if self.partition:
+            text["of each"] = ", ".join(labels[i] for i in self.partition)
         return text | ({"offset": str(self.offset)} if self.offset else {})
 
 

@@ -67,6 +67,8 @@ def slide_text(slide: int | None, align: int, domain: TimeDomain | None) -> str:
 @dataclass(frozen=True, eq=False)
 class RowWindow(Algebra):
     """The last `rows` (≥ 1) elements of a stream in (timestamp, arrival) order, of every partition where there are any.
+    rows None: a window in time that moves by rows (RANGE T SLIDE m ROWS): when the count comes to a multiple of `step`,
+    the content becomes the elements counted so far whose `length` has not passed then.
 
     step: m of SLIDE m ROWS: the content changes only when the count of arrived elements is a multiple of m; None for 1.
     partition: positions of the PARTITION BY columns; () counts the whole stream. length: T of RANGE T in ticks: an
@@ -74,7 +76,7 @@ class RowWindow(Algebra):
     """
 
     input: Algebra
-    rows: int
+    rows: int | None
     step: int | None = None
     partition: tuple[int, ...] = ()
     length: int | None = None
@@ -84,7 +86,7 @@ class RowWindow(Algebra):
     @property
     def lifetime(self) -> int | None:
         """How many ticks an element counts at the most, before SLIDE rounds; None where only other elements end it."""
-        return self.length
+        return None if self.rows is None else self.length
 
     @property
     def schema(self) -> Schema:
@@ -101,11 +103,11 @@ class RowWindow(Algebra):
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.schema)
         by = f"PARTITION BY {', '.join(labels[i] for i in self.partition)} " if self.partition else ""
-        text = f"{by}ROWS {self.rows}"
+        text = f"{by}ROWS {self.rows}" if self.rows is not None else "" if self.length is not None else "UNBOUNDED"
         domain = self.domain
         show = domain.show_length if domain else str
         if self.length is not None:
-            text += f" RANGE {show(self.length)}"
+            text = f"{text} RANGE {show(self.length)}".strip()
         if self.step is not None:
             text += f" SLIDE {self.step} ROWS"
         return {"window": text + slide_text(self.slide, self.align, domain)}

@@ -27,18 +27,28 @@ class LogLevel(enum.StrEnum):
 
 
 def configure(form: LogFormat, level: LogLevel) -> None:
-    """Send what Penstock logs to standard error, and nothing of it anywhere else."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Send what Penstock logs to standard error."""
+    handler = _StandardError()
     handler.setFormatter(JsonLines() if form is LogFormat.JSON else TextLines())
     root = logging.getLogger("penstock")
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level.value.upper())
-    root.propagate = False
     # They log what a caller of theirs would want to know, at levels of their own.
     for noisy in ("py4j", "pyspark"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+
+
+class _StandardError(logging.Handler):
+    """Writes to what standard error is when something is told."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except Exception:
+            self.handleError(record)
 
 
 class TextLines(logging.Formatter):

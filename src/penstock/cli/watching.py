@@ -21,14 +21,16 @@ _LOG_WIDTH = 200
 
 def progress_line(progress: RunProgress) -> str:
     """`1,200 rows in · 80 rows out · heartbeat 2013-01-01T05:00:00Z · 400 rows/s`; where several sources have a
-    heartbeat of their own, each of them behind the heartbeat that they make."""
+    heartbeat of their own, each of them behind the heartbeat that they make; what waits to be read, if it is much."""
     heartbeat = progress.heartbeat or "none yet"
     each = [f"{name} {counts.heartbeat}" for name, counts in progress.sources.items() if counts.heartbeat]
     if len(each) > 1:
         heartbeat += f" ({', '.join(each)})"
+    waiting = sum(counts.waiting for counts in progress.sources.values())
     return (
         f"{progress.rows_in:,} rows in · {progress.rows_out:,} rows out · heartbeat {heartbeat}"
         f" · {progress.rows_per_second:,.0f} rows/s"
+        + (f" · {waiting / 1e6:,.1f} MB waiting" if waiting >= 50_000 else "")
     )
 
 

@@ -8,8 +8,9 @@ A *sink* takes the finished batches of one query; writing the same batch twice l
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -67,9 +68,21 @@ class SourceConnector(ABC):
     def bounded(self) -> bool:
         """Whether the places present at the start are all there will be."""
 
+    def keep_in(self, folder: Path) -> None:  # noqa: B027 - what can be read again needs none
+        """A folder of the run's own, for a source that cannot be read twice: what `discover` has read goes there, whole
+        and on disk, before it is returned. Called once, before anything else; the folder need not exist."""
+
+    def forget(self, paths: Sequence[str]) -> None:  # noqa: B027 - what is not kept need not be forgotten
+        """These paths are not read again: what is kept of them may go."""
+
+    def reached(self) -> int | None:
+        """Beyond the paths discovered so far nothing comes with this timestamp, in ticks, or one below; None where that
+        is not known."""
+        return None
+
     @abstractmethod
     def check(self) -> None:
-        """Refuse before the start what cannot work: raises PenstockError P0401, P0402 or P0404."""
+        """Refuse before the start what cannot work: raises PenstockError P0401, P0402, P0404 or P0409."""
 
     @abstractmethod
     def discover(self, known: frozenset[str]) -> list[str]:
@@ -99,7 +112,8 @@ class Sink(ABC):
     @abstractmethod
     def write(self, batch: int, table: pa.Table) -> None:
         """Commit one finished batch, whole or not at all: columns as `output_names`, `ts` in its domain's type, rows in
-        ts order. Idempotent per batch number. Raises PenstockError P0502; then nothing of it is visible."""
+        ts order. Batches come in the order of their numbers, and the last one may come again: it then changes nothing.
+        Raises PenstockError P0502; then nothing of it is visible."""
 
     def close(self) -> None:  # noqa: B027 - a sink that holds nothing open needs none
         """Release what is open."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.errors import PenstockError, nearest
+from penstock.types import Unit
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,18 @@ class Options:
         if len(value) != 1 or not value.isascii() or value in "\r\n":
             raise PenstockError("P0208", f"{self.owner}: option {key} cannot be '{value}': it is one ASCII character")
         return value
+
+    def seconds(self, key: str, default: str) -> float:
+        """A length of time, as '500 ms' or '2 seconds'."""
+        value = self.text(key, default).strip()
+        amount, _, word = value.partition(" ")
+        unit = Unit.parse(word.strip())
+        try:
+            if unit is not None and float(amount) > 0:
+                return float(amount) * unit.value / 1_000_000
+        except ValueError:
+            pass
+        raise PenstockError("P0208", f"{self.owner}: option {key} cannot be '{value}': it is as '2 seconds'")
 
     def count(self, key: str, default: int) -> int:
         value = self.text(key, str(default)).strip()

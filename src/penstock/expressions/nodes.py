@@ -32,6 +32,16 @@ class Column(Expression):
 
 
 @dataclass(frozen=True, eq=False)
+class OuterColumn(Expression):
+    """While a subquery is bound: a column of the row around it, `depth` queries further out. None outlives the binder,
+    which takes subqueries out of their places."""
+
+    index: int
+    name: str
+    depth: int = 1
+
+
+@dataclass(frozen=True, eq=False)
 class Literal(Expression):
     """A constant. `value` is the Python value Arrow makes of `type` (None for NULL)."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expressions.coercion import DURATION, is_numeric
-from penstock.expressions.nodes import AggregateCall, Call, Cast, Column, Expression, Literal
+from penstock.expressions.nodes import AggregateCall, Call, Cast, Column, Expression, Literal, OuterColumn
 from penstock.expressions.user import UserCall
 from penstock.types import TIMESTAMP, Unit, type_name
 
@@ -47,6 +47,8 @@ class _Writer:
         """(text, precedence of its outermost operator)."""
         if isinstance(node, Column):
             return self._column(node), _ATOM
+        if isinstance(node, OuterColumn):
+            return node.name, _ATOM
         if isinstance(node, Literal):
             text = literal_text(node.value, node.type)
             return text, _UNARY if text.startswith("-") else _ATOM

@@ -18,6 +18,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.language.text import Span
+from penstock.types import unknown_type_hint
 
 E = TypeVar("E", bound=exp.Expr)
 _NOTHING = Token(TokenType.SENTINEL, "")
@@ -115,6 +116,10 @@ class ExpressionParser(SparkParser):
     ADD_JOIN_ON_TRUE: ClassVar[bool] = False
 
     def raise_error(self, message: str, token: Token = _NOTHING) -> None:
+        here = token or self._curr or None
+        if message.startswith("Expected TYPE after") and here is not None:
+            hint = unknown_type_hint(here.text)
+            raise Fault("a type", here, "P0207", f"unknown type {here.text}", hint)
         raise Fault(_expected(message), token or self._curr or None)
 
     def expression(self, instance: E, token: Token | None = None, comments: list[str] | None = None) -> E:
@@ -148,8 +153,26 @@ class ExpressionParser(SparkParser):
         any_token: bool = False,
     ) -> exp.Expr | None:
         start = self._curr
-        node = super()._parse_function_call(functions, anonymous, optional_parens, any_token)
+        node = self._parse_quantified() or super()._parse_function_call(
+            functions, anonymous, optional_parens, any_token
+        )
         return self._from(start, node)
+
+    def _parse_quantified(self) -> exp.Expr | None:
+        """EXISTS, ANY, SOME or ALL before a query. sqlglot takes no brackets around the query or its parts."""
+        kind = self.SUBQUERY_PREDICATES.get(self._curr.token_type)
+        if kind is None or self._next.token_type is not TokenType.L_PAREN:
+            return None
+        index = self._index
+        self._advance(2)
+        query = self._parse_select()
+        if query is None:
+            self._retreat(index)
+            return None
+        if not self._match(TokenType.R_PAREN):
+            self.raise_error("')'")
+        found: exp.Expr = self.expression(kind(this=query))
+        return found
 
     def _parse_interval(
         self, require_interval: bool = True, parse_function_unit: bool = True

@@ -166,8 +166,5 @@ def _is_absent(value: object) -> bool:
 
 def _values(node: object) -> Iterator[Refusal]:
     """Values of fields that are carried out for other values only."""
-    if isinstance(node, WindowSpec):
-        if node.extent is Extent.RANGE and isinstance(node.length, Count):
-            yield not_yet("RANGE in tuples", node.length.span)
-        if node.extent is not Extent.ROWS and isinstance(node.slide, Count):
-            yield not_yet("SLIDE in rows without ROWS", node.slide.span)
+    if isinstance(node, WindowSpec) and node.extent is Extent.RANGE and isinstance(node.length, Count):
+        yield not_yet("RANGE in tuples", node.length.span)

@@ -31,6 +31,9 @@ ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.ILike: _TWO | {"negate"},
     exp.In: frozenset({"this", "expressions", "query"}),
     exp.Exists: frozenset({"this"}),
+    exp.Any: frozenset({"this"}),
+    exp.All: frozenset({"this"}),
+    exp.Tuple: frozenset({"expressions"}),
     exp.Subquery: frozenset({"this"}),
     EmbeddedQuery: frozenset({"cql"}),
     exp.Between: frozenset({"this", "low", "high"}),
@@ -57,9 +60,6 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.Limit: "LIMIT in an aggregate",
     exp.IgnoreNulls: "IGNORE NULLS",
     exp.RespectNulls: "RESPECT NULLS",
-    exp.Any: "ANY",
-    exp.All: "ALL",
-    exp.Tuple: "a list of values as one value",
     exp.AtTimeZone: "AT TIME ZONE",
     exp.Dot: "a name of several parts",
     exp.Alias: "a named argument",
@@ -120,6 +120,8 @@ def _misplaced(node: exp.Expr) -> PenstockError | None:
     parent = node.parent
     alone = isinstance(parent, exp.Anonymous) and len(parent.expressions) == 1
     name = function_name(parent).upper() if isinstance(parent, exp.Anonymous) else ""
+    if isinstance(node, exp.Star) and any(node.args.values()):
+        return PenstockError("P0901", "* with EXCEPT is not supported", hint="name the columns")
     if isinstance(node, exp.Star):
         fits = alone and name == "COUNT"
         return None if fits else PenstockError("P0304", "* stands in a select list or in COUNT(*)")

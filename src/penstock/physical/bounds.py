@@ -30,6 +30,8 @@ from penstock.physical.nrr_plan import NRRJoinSpec, StampSpec
 from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
 from penstock.physical.plan import LanesSpec, Plan, Spec, Step
 from penstock.physical.range_plan import CellsSpec
+from penstock.physical.rounded_plan import RoundedSpec
+from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.user_plan import UserAggregateSpec, UserState
 from penstock.tree import walk
 
@@ -213,6 +215,7 @@ def held(spec: Spec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
 @held.register(specs.ProjectSpec)
 @held.register(specs.UnionSpec)
 @held.register(specs.WindowSpec)
+@held.register(RoundedSpec)
 @held.register(specs.SampleSpec)
 @held.register(LanesSpec)
 @held.register(PanesSpec)
@@ -267,6 +270,11 @@ def _row_window(spec: specs.RowWindowSpec, inputs: tuple[Given, ...], made: Give
     if made.content.grade is Grade.FIXED or not spec.partition:
         rows = min(rows, float(spec.rows + spec.step - 1))
     yield Part("the last rows", rows, rows * (32 + _width(made.types)) + 48 * partitions, made.content)
+
+
+@held.register
+def _step_window(spec: StepWindowSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
+    yield _rows(made, "rows of the window", TIMES + SIGN)
 
 
 @held.register(specs.AggregateSpec)
@@ -398,7 +406,7 @@ def _short_changes(spec: specs.ShortChangesSpec, inputs: tuple[Given, ...], made
 
 #: Operators that let elements ahead of the heartbeat wait; joins let them through.
 _WAITING = (
-    specs.UpdatesSpec, specs.NegativeTuplesSpec, specs.RowWindowSpec, specs.AggregateSpec, BoundaryAggregateSpec,
-    UserAggregateSpec, specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec, NRRJoinSpec, specs.MatchSpec,
-    specs.ChangesSpec, specs.RStreamSpec,
+    specs.UpdatesSpec, specs.NegativeTuplesSpec, specs.RowWindowSpec, StepWindowSpec, specs.AggregateSpec,
+    BoundaryAggregateSpec, UserAggregateSpec, specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec, NRRJoinSpec,
+    specs.MatchSpec, specs.ChangesSpec, specs.RStreamSpec,
 )  # fmt: skip

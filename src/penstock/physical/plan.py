@@ -227,7 +227,8 @@ class SetOperationSpec(Spec):
 
 @dataclass(frozen=True)
 class TopKSpec(Spec):
-    """The first rows by `order`, which names every column. step: `local`, of one shard's rows, or `final`."""
+    """The first rows by `order`, which names every column; with `partition`, of all rows that agree in these columns.
+    step: `local`, of one shard's rows, or `final`."""
 
     order: tuple[SortKey, ...]
     limit: int
@@ -235,9 +236,12 @@ class TopKSpec(Spec):
     types: tuple[pa.DataType, ...]
     step: str = "final"
     listed: bool = False
+    partition: tuple[int, ...] = ()
 
     def describe(self) -> dict[str, str]:
         found = {"limit": str(self.limit), "step": self.step, "state": "rows with counts"}
+        if self.partition:
+            found["of each"] = ", ".join(f"#{i}" for i in self.partition)
         return found | ({"offset": str(self.offset)} if self.offset else {})
 
 

@@ -17,4 +17,4 @@ class CellsSpec(Spec):
     width: float
 
     def describe(self) -> dict[str, str]:
-        return {"width": f"{self.width:g}"}
+        return {"width": f"{self.width:.15g}"}

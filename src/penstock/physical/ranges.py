@@ -20,9 +20,10 @@ import pyarrow as pa
 from penstock.algebra.rules.support import is_volatile
 from penstock.algebra.topk import SortKey
 from penstock.expressions.evaluate import evaluate_all
-from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal, columns_of, conjuncts, remap
+from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal, conjuncts, remap
 from penstock.expressions.user import UserCall
 from penstock.physical.elements import Bools, Elements, Int64s
+from penstock.physical.range_bounds import FLIPPED, Bound, bounds_of_difference, crosses
 from penstock.physical.sort_keys import coarse_keys
 from penstock.tree import walk
 
@@ -30,15 +31,16 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 #: Beyond this many cells from zero doubles do not tell neighbours apart.
 _LAST_CELL = 1 << 52
 _ASCENDING = SortKey(0)
-_FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 
 
 @dataclass(frozen=True)
 class Span:
-    """The span of a row, over the columns of its side; an end that is None is open."""
+    """The span of a row, over the columns of its side; an end that is None is open. limit: a row with an end further
+    from zero overlaps every other, as a difference that it has a part in may overflow; None for no such limit."""
 
     low: Expression | None
     high: Expression | None
+    limit: int | None = None
 
     @property
     def ends(self) -> tuple[Expression, ...]:
@@ -72,7 +74,7 @@ class Ranges:
     def cell(self) -> float | None:
         """A width of cells such that a span reaches into two or three of them; None where spans have no bound."""
         widths = (self.left.width, self.right.width)
-        if None in widths:
+        if None in widths or self.left.limit is not None:
             return None
         widest = max(0.0, *(w for w in widths if w is not None))
         return widest if widest > 0 and math.isfinite(widest) else None
@@ -94,16 +96,24 @@ def told_ranges(ranges: Ranges | None) -> dict[str, str]:
 def find_ranges(condition: Expression | None, width: int) -> Ranges | None:
     """The ranges of a join's `condition` over the columns of both sides, of which the left one has `width`; None for
     none. Where several could be taken, first those of one width (a band), then those about one expression."""
-    found = [] if condition is None else [c for part in conjuncts(condition) if (c := _comparison(part, width))]
-    below = [(left, right) for up, left, right in found if up]
-    above = [(left, right) for up, left, right in found if not up]
+    parts = () if condition is None else conjuncts(condition)
+    found = [bound for part in parts for bound in (*_comparison(part, width), *bounds_of_difference(part, width))]
+    below, above = [b for b in found if b.left_is_less], [b for b in found if not b.left_is_less]
     if not found:
         return None
     if not below or not above:
-        up, left, right = found[0]
-        return Ranges(Span(left, None), Span(None, right)) if up else Ranges(Span(None, left), Span(right, None))
-    pairs = [Ranges(Span(a, c), Span(d, b)) for (a, b), (c, d) in product(below, above)]
+        (one,) = found[:1]
+        left, right = Span(one.left, None, one.limit), Span(None, one.right, one.limit)
+        if one.left_is_less:
+            return Ranges(left, right)
+        return Ranges(Span(None, one.left, one.limit), Span(one.right, None, one.limit))
+    pairs = [_both(under, over) for under, over in product(below, above)]
     return max(pairs, key=lambda pair: (pair.cell is not None, _points(pair)))
+
+
+def _both(under: Bound, over: Bound) -> Ranges:
+    limit = min((b.limit for b in (under, over) if b.limit is not None), default=None)
+    return Ranges(Span(under.left, over.left, limit), Span(over.right, under.right, limit))
 
 
 def _points(ranges: Ranges) -> int:
@@ -111,19 +121,17 @@ def _points(ranges: Ranges) -> int:
     return sum(len({end.fingerprint for end in span.ends}) == 1 for span in (ranges.left, ranges.right))
 
 
-def _comparison(part: Expression, width: int) -> tuple[bool, Expression, Expression] | None:
-    """(left is the lesser, left expression, right expression over the right side's columns) of a comparison between
-    the sides."""
-    if not (isinstance(part, Call) and part.function in _FLIPPED) or is_volatile(part):
-        return None
+def _comparison(part: Expression, width: int) -> list[Bound]:
+    """What a comparison between the sides says."""
+    if not (isinstance(part, Call) and part.function in FLIPPED) or is_volatile(part):
+        return []
     one, other = part.arguments
     if one.type != other.type or not _sorts(one.type) or any(isinstance(n, UserCall) for n in walk(part)):
-        return None
-    for left, right, function in ((one, other, part.function), (other, one, _FLIPPED[part.function])):
-        reads_left, reads_right = columns_of(left), columns_of(right)
-        if reads_left and reads_right and max(reads_left) < width <= min(reads_right):
-            return function in ("LT", "LE"), left, remap(right, lambda i: i - width)
-    return None
+        return []
+    for left, right, function in ((one, other, part.function), (other, one, FLIPPED[part.function])):
+        if crosses(left, right, width):
+            return [Bound(function in ("LT", "LE"), left, remap(right, lambda i: i - width))]
+    return []
 
 
 def _sorts(kind: pa.DataType) -> bool:
@@ -170,7 +178,7 @@ def _told(end: Expression | None) -> str:
     inner, constant = _offset(end)
     name = next((n.name for n in walk(inner) if isinstance(n, Column)), "value")
     shown = name if isinstance(inner, Column | Cast) else f"f({name})"
-    return shown + (f" {'-' if constant < 0 else '+'} {abs(constant):g}" if constant else "")
+    return shown + (f" {'-' if constant < 0 else '+'} {abs(constant):.15g}" if constant else "")
 
 
 def span_keys(span: Span, elements: Elements) -> tuple[Int64s, Int64s]:
@@ -178,7 +186,12 @@ def span_keys(span: Span, elements: Elements) -> tuple[Int64s, Int64s]:
     ends = iter(evaluate_all(span.ends, elements.columns, len(elements)))
     lows = _open(elements, _LEAST) if span.low is None else coarse_keys(next(ends), _ASCENDING)
     highs = _open(elements, _MOST) if span.high is None else coarse_keys(next(ends), _ASCENDING)
-    return lows, highs
+    if span.limit is None:
+        return lows, highs
+    far = np.zeros(len(elements), np.bool_)
+    for end in (keys for keys, there in ((lows, span.low), (highs, span.high)) if there is not None):
+        far |= (end > span.limit) | (end < -span.limit)
+    return np.where(far, _LEAST, lows), np.where(far, _MOST, highs)
 
 
 def _open(elements: Elements, end: int) -> Int64s:

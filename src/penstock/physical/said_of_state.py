@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.algebra.content import Content, Grade, together
-from penstock.algebra.nodes import leaves
+from penstock.algebra.nodes import Algebra, leaves
 from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan
 from penstock.algebra.statistics import SourceStatistics, Statistics
 from penstock.physical.bounds import StepState, state_of
+from penstock.physical.plan import Plan
 from penstock.physical.planner import planned
 from penstock.physical.strategies import Strategy
 
@@ -101,7 +102,7 @@ class QueryState:
 
 def query_state(query: Query, statistics: Statistics, strategy: Strategy = Strategy.PATTERN) -> QueryState:
     """The state that `query` will keep when it runs alone."""
-    root = optimize(query.root)
+    root = optimize(query.root, planning=strategy.planning(statistics))
     steps = state_of(*planned([replace(query, root=root)], statistics, strategy), statistics)
     sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
     timed = [source for _, source in sorted(sources.items()) if not source.is_static]
@@ -112,15 +113,28 @@ def query_state(query: Query, statistics: Statistics, strategy: Strategy = Strat
     return QueryState(query.name, steps, rates)
 
 
-def horizons(queries: Sequence[Query], statistics: Statistics, strategy: Strategy) -> dict[str, float]:
-    """By operator of the plan of `queries`, how many seconds of its time it takes until its state has its full size:
-    infinitely many where that does not follow from windows, though it is bounded. Left out where it may never be."""
-    ready = [replace(query, root=optimize(query.root)) for query in queries]
-    found = {}
-    for step in state_of(*planned(ready, statistics, strategy), statistics):
+@dataclass(frozen=True)
+class JobState:
+    """What is known of the state of a whole job before it starts. horizons: by operator, how many seconds of its time
+    it takes until its state has its full size, infinitely many where that does not follow from windows, though it is
+    bounded; an operator that may grow for ever is left out. unbounded: by query whose state has no bound, what it
+    keeps."""
+
+    horizons: Mapping[str, float]
+    unbounded: Mapping[str, Content]
+
+
+def job_state(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> JobState:
+    """Of a plan and what its steps make (`planner.planned`): no query is planned again."""
+    found: dict[str, float] = {}
+    unbounded: dict[str, list[Content]] = {}
+    for step in state_of(plan, nodes, statistics):
         if step.bound.grade <= Grade.BOUNDED:
             found[step.name] = math.inf if step.horizon is None else step.horizon
-    return found
+        elif step.bound.grade is Grade.UNBOUNDED:
+            for query in sorted(step.step.queries):
+                unbounded.setdefault(query, []).append(step.bound)
+    return JobState(found, {query: together(bounds) for query, bounds in unbounded.items()})
 
 
 def size_text(nbytes: float) -> str:

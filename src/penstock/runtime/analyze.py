@@ -103,7 +103,7 @@ def _check(source: Source, frame: Any) -> None:
     if not connector.bounded or (source.is_stream and source.timestamp is None):
         hint = "EXPLAIN it without ANALYZE, or declare it over a copy that ends"
         raise PenstockError("P0622", f"{source.name} has no end, so there is no run of it to measure", hint=hint)
-    if source.connector == "FILES":
+    if source.connector not in ("MEMORY", "DATAFRAME"):
         connector.check()
 
 

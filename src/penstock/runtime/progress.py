@@ -10,7 +10,7 @@ class SourceCounts:
     """rows: records read, whatever became of them; late, malformed: kept out of the queries; needed_slack: the ORDER
     WITHIN that would have kept the late ones, as people write it, None when none came late; reasons: malformed records
     by what was wrong; heartbeat: how far its time is known, as people read it, `ended` at its end, empty for a static
-    relation and before anything came."""
+    relation and before anything came; waiting: bytes that have been found and not read yet."""
 
     rows: int = 0
     late: int = 0
@@ -18,6 +18,7 @@ class SourceCounts:
     needed_slack: str | None = None
     reasons: dict[str, int] = field(default_factory=dict)
     heartbeat: str = ""
+    waiting: int = 0
 
 
 @dataclass

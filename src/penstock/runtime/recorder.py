@@ -99,20 +99,18 @@ class Recorder:
         return {name: counts[0] for name, counts in (self._before.sources or {}).items()}
 
     def _operators(self) -> tuple[OperatorMetrics, ...]:
+        # The endpoint asks from a thread of its own: what is iterated here is a copy.
+        held: dict[int, tuple[int, int]] = {}
+        for sizes in list(self._state.values()):
+            for step, (rows, nbytes) in sizes.items():
+                before = held.get(step, (0, 0))
+                held[step] = (before[0] + rows, before[1] + nbytes)
         found = []
-        for step in self._plan.steps:
-            held = [sizes[step.id] for sizes in self._state.values() if step.id in sizes]
-            if held or step.id in self._worked:
-                found.append(
-                    OperatorMetrics(
-                        f"{step.id} {step.spec.title}",
-                        step.stage,
-                        tuple(sorted(filter(None, step.queries))),
-                        self._worked.get(step.id, 0.0),
-                        sum(r for r, _ in held),
-                        sum(b for _, b in held),
-                    )
-                )
+        for one in self._plan.steps:
+            if one.id in held or one.id in self._worked:
+                queries = tuple(sorted(filter(None, one.queries)))
+                spent, (rows, nbytes) = self._worked.get(one.id, 0.0), held.get(one.id, (0, 0))
+                found.append(OperatorMetrics(f"{one.id} {one.spec.title}", one.stage, queries, spent, rows, nbytes))
         return tuple(found)
 
     def _source(self, name: str, source: Source, totals: Totals, now: float) -> SourceMetrics:

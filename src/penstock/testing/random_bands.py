@@ -35,11 +35,15 @@ def _range(choices: Choices, one: Named, other: Named, right: list[Named]) -> st
     if kind not in NUMERIC or choices.chance(25):
         return f"{x} {choices.pick(('<', '>=', '>', '<='))} {y}"
     less, more = (choices.pick(_WIDTHS[kind]) for _ in range(2))
-    shape = choices.pick(("between", "both", "columns", "sum"))
+    shape = choices.pick(("between", "both", "columns", "sum", "size", "difference"))
     if shape == "between":
         return f"{x} BETWEEN {y} - {less} AND {y} + {more}"
     if shape == "both":
         return f"{x} {choices.pick(('<', '<='))} {y} + {more} AND {y} {choices.pick(('<', '<='))} {x} + {less}"
+    if shape == "size":
+        return f"ABS({x} - {y}) {choices.pick(('<', '<='))} {more}"
+    if shape == "difference":
+        return f"{x} - {y} {choices.pick(('<', '>='))} {choices.pick(('', '-'))}{less}"
     if shape == "sum":
         return f"{x} + {less} {choices.pick(('<', '>='))} {y}"
     alike = [name for name, type_ in right if type_ == kind]

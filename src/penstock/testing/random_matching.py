@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.testing.random_subqueries import Names, Subqueries
+
 if TYPE_CHECKING:
     from penstock.testing.generators import Column, _Maker
 
@@ -32,12 +34,16 @@ class Matching:
 
     def condition(self, scope: tuple[Column, ...], depth: int) -> str:
         """A condition that holds a subquery, at any place of it."""
+        if (names := self.whole_numbers(scope)) and self.maker.choices.chance(12):
+            return self.correlated().predicate([names], 1)
         text = self.maker.choices.pick((self.exists, self.membership, self.compared))(scope, depth)
         shape = self.maker.choices.pick(("{}", "NOT {}", "({} OR {other})", "({} IS NULL)", "NOT ({} AND {other})"))
         return shape.format(text, other=self.maker.predicate(scope))
 
     def value(self, scope: tuple[Column, ...]) -> tuple[str, str]:
         """A subquery in the select list: a scalar one, or a condition as a value; and its type."""
+        if (names := self.whole_numbers(scope)) and self.maker.choices.chance(10):
+            return self.correlated().value([names], 1)
         if self.maker.choices.chance(40):
             return self.maker.choices.pick((self.exists, self.membership))(scope, 1), "BOOLEAN"
         columns, text, where = self.inner(scope, 70)
@@ -45,6 +51,23 @@ class Matching:
         column = self.maker.choices.pick(columns)
         call, type_ = self.maker.choices.pick((("COUNT(*)", "BIGINT"), (f"MAX({column.name})", column.type)))
         return f"(SELECT {call} FROM {text}{tail})", type_
+
+    def whole_numbers(self, scope: tuple[Column, ...]) -> Names:
+        return tuple(c.name for c in scope if c.type == "INT")
+
+    def correlated(self) -> Subqueries:
+        """Subqueries that read the rows around them anywhere; their FROM items have whole numbers."""
+
+        def source() -> tuple[Names, str]:
+            columns, text = self.maker.source(1)
+            names = self.whole_numbers(columns)
+            if names:
+                return names, text
+            self.maker.names += 1
+            alias = f"x{self.maker.names}"
+            return (f"{alias}.n",), f"(SELECT COUNT(*) AS n FROM {text}) AS {alias}"
+
+        return Subqueries(self.maker.choices, source)
 
     def inner(self, scope: tuple[Column, ...], correlated: int) -> tuple[tuple[Column, ...], str, list[str]]:
         """The columns, FROM and correlation of a subquery."""

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 def row_window(choices: Choices, columns: Sequence[str]) -> str:
-    """ROWS with any of PARTITION BY some of `columns`, RANGE and SLIDE."""
+    """ROWS with any of PARTITION BY some of `columns`, RANGE and SLIDE; or a window in time that moves by rows."""
+    if choices.chance(15):
+        extent = choices.pick((f"RANGE {choices.integer(1, 6)} SECOND", "NOW", "RANGE UNBOUNDED"))
+        return f" [{extent} SLIDE {choices.integer(1, 4)} ROWS]"
     text = f"ROWS {choices.integer(1, 4)}"
     if choices.chance(40):
         chosen = {choices.pick(columns) for _ in range(choices.integer(1, 2))}

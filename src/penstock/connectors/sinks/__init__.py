@@ -1,24 +1,30 @@
-"""Sinks by the name a query gives (`INTO FILES (...)`). A new one is a file here and a line below."""
+"""Sinks by the name a query gives (`INTO FILES (...)`). A new one is a file here and a line below; it is loaded when it
+is named."""
 
 from __future__ import annotations
 
 from penstock.algebra.query import Query
 from penstock.connectors.contract import Sink
-from penstock.connectors.sinks.console import ConsoleSink
-from penstock.connectors.sinks.files import FilesSink
-from penstock.connectors.sinks.memory import MemorySink
+from penstock.connectors.loading import load
 from penstock.errors import PenstockError, nearest
 
-SINKS: dict[str, type[Sink]] = {"FILES": FilesSink, "CONSOLE": ConsoleSink, "MEMORY": MemorySink}
+SINKS: dict[str, str] = {
+    "FILES": "sinks.files:FilesSink",
+    "CONSOLE": "sinks.console:ConsoleSink",
+    "MEMORY": "sinks.memory:MemorySink",
+    "DELTA": "sinks.delta:DeltaSink",
+    "POSTGRES": "sinks.postgres:PostgresSink",
+}
 
 
 def open_sink(query: Query) -> Sink:
     """The sink of a query, not opened yet. Raises PenstockError P0208 for an unknown connector or option."""
-    sink = SINKS.get(query.sink.connector.upper())
-    if sink is None:
+    place = SINKS.get(query.sink.connector.upper())
+    if place is None:
         message = f"query {query.name}: unknown connector {query.sink.connector}"
         raise PenstockError("P0208", message, hint=nearest(query.sink.connector, SINKS))
-    return sink(query)
+    sink: Sink = load(place)(query)
+    return sink
 
 
 __all__ = ["SINKS", "open_sink"]

@@ -1,27 +1,32 @@
-"""Sources by the name a declaration gives (`FROM FILES (...)`). A new one is a file here and a line below."""
+"""Sources by the name a declaration gives (`FROM FILES (...)`). A new one is a file here and a line below.
+
+A connector is loaded when it is named: its libraries cost nothing to those who do not use it.
+"""
 
 from __future__ import annotations
 
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import SourceConnector
-from penstock.connectors.sources.files import FilesSource
-from penstock.connectors.sources.memory import SpooledSource
+from penstock.connectors.loading import load
 from penstock.errors import PenstockError, nearest
 
-SOURCES: dict[str, type[SourceConnector]] = {
-    "FILES": FilesSource,
-    "MEMORY": SpooledSource,
-    "DATAFRAME": SpooledSource,
+SOURCES: dict[str, str] = {
+    "FILES": "sources.files:FilesSource",
+    "MEMORY": "sources.memory:SpooledSource",
+    "DATAFRAME": "sources.memory:SpooledSource",
+    "DELTA": "sources.delta:DeltaSource",
+    "POSTGRES": "sources.postgres:PostgresSource",
 }
 
 
 def open_source(source: Source) -> SourceConnector:
     """The connector of a declaration. Raises PenstockError P0208 for an unknown connector or option."""
-    connector = SOURCES.get(source.connector.upper())
-    if connector is None:
+    place = SOURCES.get(source.connector.upper())
+    if place is None:
         message = f"source {source.name}: unknown connector {source.connector}"
         raise PenstockError("P0208", message, hint=nearest(source.connector, SOURCES))
-    return connector(source)
+    connector: SourceConnector = load(place)(source)
+    return connector
 
 
 __all__ = ["SOURCES", "open_source"]

@@ -11,16 +11,18 @@ import pyarrow as pa
 from sqlglot import exp
 
 from penstock.expressions.fold import fold as fold_constant
-from penstock.expressions.functions import build_aggregate, build_call, is_aggregate
-from penstock.expressions.nodes import AggregateCall, Expression, Literal
+from penstock.expressions.functions import build_aggregate, build_call, function, is_aggregate
+from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
 from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
 from penstock.language.binder.context import Refused
+from penstock.language.binder.placeholders import reads_outer
 from penstock.language.binder.scalars import Binding, ScalarBinder
 from penstock.language.binder.scope import Role, Scope
 from penstock.language.catalog import Catalog
 from penstock.language.dialect import span_of
 from penstock.language.queries import StreamOperator
 from penstock.language.text import Span
+from penstock.tree import walk
 from penstock.types import Unit
 
 OPERATOR_WORDS = frozenset(operator.value for operator in StreamOperator)
@@ -98,8 +100,15 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if node.expressions and isinstance(node.expressions[0], exp.Distinct):
         message = "DISTINCT stands behind SELECT or first in an aggregate"
         binder.context.fail("P0304", message, span_of(node.expressions[0]))
-    arguments = binder.bind_all(node.expressions)
     user = binder.context.catalog.function(name)
+    known = (
+        isinstance(user, UserFunction)
+        or name.lower() in binder.context.failed
+        or bool(binder.context.attempt(lambda: binder.context.guard(name_span(node), lambda: function(name))))
+    )
+    arguments = binder.bind_all(node.expressions)
+    if not known:
+        raise Refused
     if isinstance(user, UserFunction):
         return binder.context.guard(name_span(node), lambda: build_user_call(user, arguments))
     if name.lower() in binder.context.failed:
@@ -124,7 +133,8 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     context = binder.context
     name = function_name(node).upper()
     if binder.inside:
-        context.fail("P0304", f"{name} inside another aggregate", name_span(node))
+        other = "make the inner one a column of a query in FROM, and aggregate that"
+        context.fail("P0304", f"{name} inside another aggregate", name_span(node), other)
     if binder.aggregates is not None:
         hint = "a condition over groups goes into HAVING" if binder.aggregates == "WHERE" else None
         context.fail("P0304", f"{name} is an aggregate and may not stand in {binder.aggregates}", name_span(node), hint)
@@ -141,6 +151,9 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     bound = inner.bind_all(arguments)
     if condition is not None and where is None:
         raise Refused
+    if any(reads_outer(b) for b in bound) and not any(isinstance(n, Column) for b in bound for n in walk(b)):
+        hint = "as in SQL it counts the rows of that query: write it there, and read its value here"
+        context.fail("P0312", f"{name} over columns of the query around alone belongs to it", name_span(node), hint)
     user = context.catalog.function(name)
     if isinstance(user, UserAggregate):
         return context.guard(name_span(node), lambda: build_user_aggregate(user, bound, distinct, where))

@@ -1,7 +1,7 @@
 """The clauses of one SELECT behind WHERE, bound; and a SELECT that reads the query around it, taken out of its place.
 
 Decorrelation: `WHERE inner = outer` below a grouping becomes a group column, by which the query around is joined; a
-SELECT without grouping hands on its conditions as they are. What reads the query around anywhere else is refused.
+SELECT without grouping hands on its conditions as they are. What reads the query around anywhere else is unnested.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from penstock.algebra import Algebra, Distinct, Project
 from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import AggregateCall, Column, Expression, conjunction, conjuncts
 from penstock.expressions.user import UserAggregateCall
-from penstock.language.binder.context import Context, Refused
+from penstock.language.binder.context import Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.grouping import Grouping
 from penstock.language.binder.placeholders import attached_in, reads_outer
 from penstock.language.binder.subqueries import Applied, Inner, Subqueries, key_of_correlation, without_rows
-from penstock.language.dialect import span_of
 from penstock.language.queries import Select
 from penstock.language.text import Span
 from penstock.tree import walk
@@ -51,7 +50,7 @@ class Grouped:
 @dataclass(frozen=True)
 class Clauses:
     """group: None for a query without grouping; keys: those of ORDER BY; within: subqueries inside aggregates,
-    put to the rows; behind: all others, put to the groups where there are any."""
+    put to the rows; behind: all others, put to the groups where there are any; sure: GROUP BY could be bound."""
 
     binder: ExpressionBinder
     items: list[Output]
@@ -61,6 +60,17 @@ class Clauses:
     within: Subqueries
     behind: Subqueries
     keys: list[Expression]
+    sure: bool = True
+
+    def check(self) -> None:
+        """Tell what is neither grouped nor aggregated, where there is no relation to be grouped."""
+        if self.group is None or not self.sure:
+            return
+        grouping, context = Grouping(self.binder, self.group), self.binder.context
+        asked = [(item.expression, item.span) for item in self.items]
+        asked += [(part, self.having_span) for part in (() if self.having is None else conjuncts(self.having))]
+        for expression, span in asked:
+            context.attempt(lambda: grouping.lift(expression, span))  # noqa: B023
 
     def fields(self) -> tuple[Field, ...]:
         return tuple(Field(item.name, item.expression.type) for item in self.items)
@@ -86,8 +96,8 @@ class Clauses:
             raise Refused
         # A subquery's operand may hold aggregates of its own: all must be known before the groups are made.
         for subquery in self.behind.found:
-            if subquery.operand is not None:
-                grouping.lift(subquery.operand, subquery.span)
+            for operand in subquery.operands:
+                grouping.lift(operand, subquery.span)
         return Grouped(grouping.build(rows.node), grouping, items, having, order)
 
     def _within(self, expression: Expression, rows: Applied) -> Expression:
@@ -102,33 +112,26 @@ class Clauses:
 class Correlated:
     """A SELECT that reads the query around it."""
 
-    context: Context
     tree: Select
     clauses: Clauses
 
-    def bind(self, node: Algebra, conditions: tuple[Expression, ...]) -> Inner:
-        """node, conditions: what FROM and WHERE give."""
+    def bind(self, node: Algebra, conditions: tuple[Expression, ...]) -> Inner | None:
+        """The SELECT by its conditions alone; None where it can only be taken out by unnesting. node, conditions: what
+        FROM and WHERE give."""
         if self.clauses.group is None and not self.tree.distinct:
             applied = Applied(node, self.clauses.behind)
             items = tuple(applied.resolved(item.expression) for item in self.clauses.items)
             return Inner(applied.node, items, conditions)
-        pairs = [self._pair(condition) for condition in conditions]
-        if self.clauses.group is None:
-            return self._distinct(node, pairs)
-        return self._grouped(node, pairs)
+        pairs = [pair for condition in conditions if (pair := key_of_correlation(condition)) is not None]
+        if len(pairs) < len(conditions):
+            return None
+        return self._distinct(node, pairs) if self.clauses.group is None else self._grouped(node, pairs)
 
-    def _pair(self, condition: Expression) -> tuple[Expression, Expression]:
-        found = key_of_correlation(condition)
-        if found is None:
-            place = span_of(self.tree.where) if self.tree.where is not None else self.tree.span
-            hint = "below GROUP BY, DISTINCT or an aggregate only `inner column = outer column` can be taken out"
-            self.context.fail("P0312", "this condition on the query around cannot be taken out", place, hint)
-        return found
-
-    def _distinct(self, node: Algebra, pairs: list[tuple[Expression, Expression]]) -> Inner:
+    def _distinct(self, node: Algebra, pairs: list[tuple[Expression, Expression]]) -> Inner | None:
         applied = Applied(node, self.clauses.behind)
         items = tuple(applied.resolved(item.expression) for item in self.clauses.items)
-        self._refuse_outer(items)
+        if any(reads_outer(item) for item in items):
+            return None
         keys = tuple(inner for inner, _ in pairs)
         fields = (*self.clauses.fields(), *(Field(f"key{n}", e.type) for n, e in enumerate(keys, 1)))
         made = Distinct(Project(applied.node, (*items, *keys), fields))
@@ -136,42 +139,34 @@ class Correlated:
         places = tuple(Column(f.type, i, f.name) for i, f in enumerate(made.schema))
         return Inner(made, places[:width], _equalities(places[width:], pairs))
 
-    def _grouped(self, node: Algebra, pairs: list[tuple[Expression, Expression]]) -> Inner:
+    def _grouped(self, node: Algebra, pairs: list[tuple[Expression, Expression]]) -> Inner | None:
         clauses = self.clauses
         assert clauses.group is not None
-        self._refuse_outer(clauses.group)
-        for part in (*(item.expression for item in clauses.items), *((clauses.having,) if clauses.having else ())):
-            self._refuse_outer(tuple(n for n in walk(part) if isinstance(n, AggregateCall)))
+        parts = (*(item.expression for item in clauses.items), *((clauses.having,) if clauses.having else ()))
+        calls = [n for part in parts for n in walk(part) if isinstance(n, AggregateCall)]
+        if any(reads_outer(e) for e in (*clauses.group, *calls)):
+            return None
         made = clauses.grouped(node, tuple(inner for inner, _ in pairs))
         keys = tuple(made.lift(inner, self.tree.span) for inner, _ in pairs)
         conditions = _equalities(keys, pairs)
-        always = not clauses.group
-        if always and any(attached_in(e) for e in (*made.items, *made.having)):
-            hint = "write the inner one as a view, or join it in FROM"
-            message = "a subquery in the select list of a subquery that reads the query around it"
-            self.context.fail("P0312", message, self.tree.span, hint)
-        if always and any(isinstance(call, UserAggregateCall) for call in made.grouping.calls):
-            hint = "with GROUP BY it has no row for no rows; join a grouped query in FROM"
-            message = (
-                "an aggregate of your own below a condition on the query around: its value of no rows is not known"
-            )
-            self.context.fail("P0312", message, self.tree.span, hint)
-        if always:
-            calls, start = made.grouping.calls, len(made.grouping.group)
-            items = tuple(without_rows(e, calls, start) for e in made.items)
-            having = conjunction(tuple(without_rows(e, calls, start) for e in made.having))
-            return Inner(made.node, items, conditions, True, having)
+        if not clauses.group:
+            return self._one_row(made, conditions)
         applied = Applied(made.node, clauses.behind, made.lift)
         applied.keep([part for part in made.having if not reads_outer(part)])
         conditions += tuple(applied.resolved(part) for part in made.having if reads_outer(part))
         items = tuple(applied.resolved(item) for item in made.items)
         return Inner(applied.node, items, conditions)
 
-    def _refuse_outer(self, parts: tuple[Expression, ...]) -> None:
-        if any(reads_outer(part) for part in parts):
-            hint = "only its WHERE, and the select list and HAVING outside of aggregates, read the query around"
-            message = "this subquery reads the query around it where it cannot be taken out"
-            self.context.fail("P0312", message, self.tree.span, hint)
+    def _one_row(self, made: Grouped, conditions: tuple[Expression, ...]) -> Inner | None:
+        """An ungrouped aggregate, whose row is there also where no group is."""
+        if any(attached_in(e) for e in (*made.items, *made.having)):
+            return None
+        calls, start = made.grouping.calls, len(made.grouping.group)
+        if any(isinstance(call, UserAggregateCall) for call in calls):
+            return None
+        items = tuple(without_rows(e, calls, start) for e in made.items)
+        having = conjunction(tuple(without_rows(e, calls, start) for e in made.having))
+        return Inner(made.node, items, conditions, True, having)
 
 
 def _equalities(keys: tuple[Expression, ...], pairs: list[tuple[Expression, Expression]]) -> tuple[Expression, ...]:

@@ -2,64 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from penstock.errors import nearest
 from penstock.language.binder.context import Context, Refused
+from penstock.language.binder.rules import ConnectorRule
+from penstock.language.binder.rules import anything as _any
+from penstock.language.binder.rules import boolean as _boolean
+from penstock.language.binder.rules import character as _character
+from penstock.language.binder.rules import one_of as _one_of
+from penstock.language.binder.rules import text as _text
+from penstock.language.binder.tables import DELTA_SINK, DELTA_SOURCE, POSTGRES_SINK, POSTGRES_SOURCE
 from penstock.language.statements import Connector
 from penstock.redaction import BLOT, is_secret, redacted_text
-
-Check = Callable[[str], str]
-
-
-def _text(value: str) -> str:
-    if not value:
-        raise ValueError("a text that is not empty")
-    return value
-
-
-def _any(value: str) -> str:
-    return value
-
-
-def _boolean(value: str) -> str:
-    if value.lower() not in ("true", "false"):
-        raise ValueError("'true' or 'false'")
-    return value.lower()
-
-
-def _one_of(*choices: str) -> Check:
-    def check(value: str) -> str:
-        if value.lower() not in choices:
-            raise ValueError(" or ".join(f"'{c}'" for c in choices))
-        return value.lower()
-
-    return check
-
-
-def _character(value: str) -> str:
-    value = {"\\t": "\t"}.get(value, value)
-    if len(value) != 1 or value in "\r\n" or ord(value) > 127:
-        raise ValueError("one ASCII character")
-    return value
-
-
-def secrets(*keys: str) -> dict[str, Check]:
-    """The options of a connector's secrets: each in the script itself, in the environment, or in a file."""
-    return {name: _text for key in keys for name in (key, f"{key}_env", f"{key}_file")}
-
-
-@dataclass(frozen=True)
-class ConnectorRule:
-    """options: key -> check, which gives the normal form or raises ValueError with what a value looks like; required:
-    keys without which there is no connector; csv: keys that only csv files have."""
-
-    options: Mapping[str, Check]
-    required: tuple[str, ...] = ()
-    csv: frozenset[str] = frozenset()
-
 
 _CSV = {"header": _boolean, "delimiter": _character, "quote": _character, "null": _any}
 
@@ -76,11 +32,15 @@ SOURCES: Mapping[str, ConnectorRule] = {
         frozenset(_CSV),
     ),
     "MEMORY": ConnectorRule({}),
+    "DELTA": DELTA_SOURCE,
+    "POSTGRES": POSTGRES_SOURCE,
 }
 SINKS: Mapping[str, ConnectorRule] = {
     "FILES": ConnectorRule({"path": _text, "format": _one_of("csv", "json", "parquet")}, ("path",)),
     "CONSOLE": ConnectorRule({}),
     "MEMORY": ConnectorRule({}),
+    "DELTA": DELTA_SINK,
+    "POSTGRES": POSTGRES_SINK,
 }
 _SUFFIXES = {
     ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet", ".arrow": "arrow",
@@ -146,3 +106,13 @@ def _fill_format(
         context.attempt(lambda: context.fail("P0208", message, option.key.span))  # noqa: B023
     if foreign:
         raise Refused
+
+
+def options_fit(connector: Connector, is_timed: bool, context: Context) -> None:
+    """P0208 for an option of a source that says nothing of one with a timestamp, or of one without."""
+    rule = SOURCES[connector.name.text.upper()]
+    for option in connector.options:
+        if option.key.key in (rule.static if is_timed else rule.timed):
+            what = "a relation without TIMESTAMP BY" if is_timed else "a source with a timestamp"
+            message = f"option {option.key.text} is for {what}"
+            context.attempt(lambda: context.fail("P0208", message, option.key.span))  # noqa: B023

@@ -13,7 +13,7 @@ from penstock.errors import nearest
 from penstock.expressions.evaluate import constant, evaluate
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Call, Column, Expression, Literal
-from penstock.language.binder.connectors import bind_connector
+from penstock.language.binder.connectors import bind_connector, options_fit
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.scope import Scope
@@ -29,42 +29,83 @@ from penstock.types import CALENDAR, Field, Schema, TimeDomain, Unit, parse_type
 def bind_source(statement: CreateSource, context: Context) -> Source:
     """The declared source. Raises Refused with the errors noted."""
     connected = context.attempt(lambda: bind_connector(statement.connector, True, context))
-    columns = _columns(statement, context)
-    if connected is None:
+    columns = context.attempt(lambda: _columns(statement, context))
+    if columns is None:
+        _known_names(statement, context)
+        raise Refused
+    # All clauses are bound, so that each tells its errors.
+    time = context.attempt(lambda: _time(statement, columns, context))
+    operation = context.attempt(lambda: _operation(statement, columns, context))
+    places = (time[0] if time else None, operation[0] if operation else None)
+    primary_key = context.attempt(lambda: _primary_key(statement, columns, *places, context))
+    domain = time[1] if time else None
+    slack = context.attempt(lambda: _slack(statement, domain, context))
+    said = statement.idle
+    idle = context.attempt(lambda: (None if said is None else ticks(said, CALENDAR, context),))
+    _system_time_alone(statement, context)
+    if connected is None or time is None or operation is None or primary_key is None or slack is None or idle is None:
         raise Refused
     connector, options = connected
-    timestamp, domain = None, None
-    if statement.timestamp is not None:
-        timestamp, domain = _timestamp(statement.timestamp, columns, context)
-    elif statement.system_time is not None:
-        domain = CALENDAR
-    elif statement.is_stream:
-        hint = "add TIMESTAMP BY column, or SYSTEM TIME to stamp its elements as they come"
-        context.fail("P0209", f"stream {statement.name.text} has no timestamp", statement.name.span, hint)
-    operation = None
-    if statement.operation is not None:
-        operation = _find(statement.operation, columns, context)
-        type_ = columns[operation].type
-        if type_ != pa.string():
-            message = f"OPERATION BY needs a STRING column of '+' and '-', this is {type_name(type_)}"
-            context.fail("P0209", message, statement.operation.span)
-        if statement.timestamp is None:
-            hint = "add TIMESTAMP BY column"
-            context.fail("P0209", "OPERATION BY needs a TIMESTAMP BY", statement.operation.span, hint)
-    primary_key = _primary_key(statement, columns, timestamp, operation, context)
-    slack = 0
-    if statement.slack is not None and domain is not None:
-        interval = statement.slack.interval
-        slack = context.guard(statement.slack.span, lambda: domain.ticks(interval))
-    idle = None
-    if statement.idle is not None:
-        idle = ticks(statement.idle, CALENDAR, context)
-    _system_time_alone(statement, context)
+    options_fit(statement.connector, domain is not None, context)
     on_error = OnError(statement.on_error.policy) if statement.on_error else OnError.DEAD_LETTER
     return Source(
-        statement.name.text, statement.is_stream, columns, connector, options, timestamp, domain, slack, on_error,
-        operation, primary_key, statement.non_retroactive is not None, statement.system_time is not None, idle,
+        statement.name.text, statement.is_stream, columns, connector, options, *time, slack, on_error,
+        operation[0], primary_key, statement.non_retroactive is not None, statement.system_time is not None, idle[0],
+        _upserts(statement, connector, options, context),
     )  # fmt: skip
+
+
+def _upserts(statement: CreateSource, connector: str, options: tuple[tuple[str, str], ...], context: Context) -> bool:
+    """Whether the connector tells the rows of a table as they are now, not what happened to them."""
+    if connector != "POSTGRES" or "deleted" not in dict(options):
+        return False
+    if statement.operation is None or not statement.primary_key:
+        hint = "the flag becomes the operation: declare a column for it, and PRIMARY KEY (...)"
+        message = "option deleted needs OPERATION BY and a PRIMARY KEY"
+        context.fail("P0208", message, statement.connector.span, hint)
+    return True
+
+
+def _known_names(statement: CreateSource, context: Context) -> None:
+    """Tell the clauses' names of columns that are not declared, where the columns' types are unknown."""
+    columns = Schema(tuple(Field(c.name.text, pa.null()) for c in statement.columns))
+    by = statement.timestamp
+    said = [by.column if by is not None else None, statement.operation, *statement.primary_key]
+    for name in said:
+        if name is not None:
+            context.attempt(lambda: _find(name, columns, context))  # noqa: B023
+
+
+def _time(statement: CreateSource, columns: Schema, context: Context) -> tuple[int | None, TimeDomain | None]:
+    """Where the timestamp stands, and the time domain."""
+    if statement.timestamp is not None:
+        return _timestamp(statement.timestamp, columns, context)
+    if statement.system_time is not None:
+        return None, CALENDAR
+    if statement.is_stream:
+        hint = "add TIMESTAMP BY column, or SYSTEM TIME to stamp its elements as they come"
+        context.fail("P0209", f"stream {statement.name.text} has no timestamp", statement.name.span, hint)
+    return None, None
+
+
+def _operation(statement: CreateSource, columns: Schema, context: Context) -> tuple[int | None]:
+    if statement.operation is None:
+        return (None,)
+    operation = _find(statement.operation, columns, context)
+    type_ = columns[operation].type
+    if type_ != pa.string():
+        message = f"OPERATION BY needs a STRING column of '+' and '-', this is {type_name(type_)}"
+        context.fail("P0209", message, statement.operation.span)
+    if statement.timestamp is None:
+        context.fail("P0209", "OPERATION BY needs a TIMESTAMP BY", statement.operation.span, "add TIMESTAMP BY column")
+    return (operation,)
+
+
+def _slack(statement: CreateSource, domain: TimeDomain | None, context: Context) -> int:
+    if statement.slack is None or domain is None:
+        return 0
+    interval = statement.slack.interval
+    return context.guard(statement.slack.span, lambda: domain.ticks(interval))
 
 
 def _system_time_alone(statement: CreateSource, context: Context) -> None:

@@ -34,6 +34,7 @@ from penstock.language.statements import (
 )
 from penstock.language.text import SourceText
 from penstock.language.unsupported import refusals
+from penstock.redaction import redacted_text
 from penstock.settings import Settings
 
 
@@ -197,7 +198,8 @@ class ScriptBinder:
         refuse_unjoined(root, statement.query.span, context)
         check_volatile(root, statement.query.span, context)
         if declare and not context.errors and sink is not None:
-            query = Query(name, root, SinkSpec(*sink), self.source.slice(statement.span))
+            text = redacted_text(self.source.slice(statement.span))
+            query = Query(name, root, SinkSpec(*sink), text)
             self.catalog = self.catalog.with_query(query).with_reads(name, _read(statement.query))
             self.queries.append(name.lower())
 
@@ -223,7 +225,8 @@ class ScriptBinder:
         if kind is None:
             if name.key in self.failed:
                 context.fail_silently()
-            known = [*self.catalog.sources, *self.catalog.views, *self.catalog.queries]
+            every = (*self.catalog.sources, *self.catalog.views, *self.catalog.queries)
+            known = [key for key in every if self.catalog.kind(key) == statement.kind]
             context.fail("P0201", f"unknown {statement.kind.lower()} {name.text}", name.span, nearest(name.key, known))
         if kind != statement.kind:
             context.fail("P0201", f"{name.text} is {_a(kind)}", name.span, f"DROP {kind} {name.text}")

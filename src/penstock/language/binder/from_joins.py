@@ -2,57 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from penstock.algebra import Algebra, OuterKind, Project, SemiKind
 from penstock.algebra.nodes import common_domain
 from penstock.expressions.functions import build_call
-from penstock.expressions.nodes import Expression, conjuncts, remap
+from penstock.expressions.nodes import Expression, conjunction, conjuncts, remap
 from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.inputs import Input, Inputs
 from penstock.language.binder.joins import build_joins, columns, outer_join, semi_join
+from penstock.language.binder.on_subqueries import joined_by_pairs, picked_pairs
+from penstock.language.binder.placeholders import attached_in
 from penstock.language.binder.scope import Entry, Role, Scope
+from penstock.language.binder.subqueries import Subqueries
 from penstock.language.queries import JoinedSource, JoinKind, Name
+from penstock.language.text import Span
 from penstock.types import Field
 
 _FLAT = (JoinKind.INNER, JoinKind.CROSS)
 _SEMI = {JoinKind.SEMI: SemiKind.SEMI, JoinKind.ANTI: SemiKind.ANTI}
 
 
-def join_sources(join: JoinedSource, left: Inputs, right: Inputs, outer: tuple[Entry, ...], context: Context) -> Inputs:
-    """Both sides of `join` as one. outer: columns around, which ON may not read. Raises Refused with errors noted."""
+@dataclass(frozen=True)
+class Around:
+    """What stands around a FROM clause. outer, enclosing: as in `Scope`; subqueries: makes a collector for ON."""
+
+    outer: tuple[Entry, ...]
+    enclosing: tuple[tuple[Entry, ...], ...]
+    subqueries: Callable[[Scope], Subqueries]
+
+
+def join_sources(join: JoinedSource, left: Inputs, right: Inputs, around: Around, context: Context) -> Inputs:
+    """Both sides of `join` as one; where they or its conditions cannot be bound, with errors noted."""
     width = left.width
     others = tuple(replace(e, index=e.index + width) for e in right.entries)
     moved = tuple(remap(c, lambda i: i + width) for c in right.conditions)
-    both = Inputs(left.members + right.members, left.entries + others, left.conditions + moved)
+    failed = left.failed or right.failed
+    both = Inputs(left.members + right.members, left.entries + others, left.conditions + moved, failed)
+    return context.attempt(lambda: _joined(join, left, right, both, others, around, context)) or replace(
+        both, members=(), conditions=(), failed=True
+    )
+
+
+def _joined(
+    join: JoinedSource, left: Inputs, right: Inputs, both: Inputs, others: tuple[Entry, ...], around: Around,
+    context: Context,
+) -> Inputs:  # fmt: skip
     names = _common_names(left.entries, others) if join.natural is not None else join.using
     pairs = _using(names, left.entries, others, context)
     conditions = tuple(
         ExpressionBinder(Scope(both.entries), context).call("EQ", exp.Null(), [a.column(), b.column()], name.span)
         for (a, b), name in zip(pairs, names, strict=True)
     )
+    scope = Scope(both.entries, around.outer, around.enclosing)
+    subqueries = around.subqueries(scope)
     if join.on is not None:
-        conditions += (ExpressionBinder(Scope(both.entries, outer), context, "ON").predicate(join.on, "ON"),)
+        conditions += (ExpressionBinder(scope, context, "ON", subqueries=subqueries).predicate(join.on, "ON"),)
+    if both.failed:
+        raise Refused
+    parts = tuple(part for condition in conditions for part in conjuncts(condition))
+    asking = any(attached_in(part) for part in parts)
+    if join.kind in _FLAT and asking:
+        plain = conjunction(tuple(part for part in parts if not attached_in(part)))
+        made = picked_pairs(build_joins(both, plain, context), [p for p in parts if attached_in(p)], subqueries)
+        return Inputs((Input(made, join.span, _internal(both)),), both.entries)
     if join.kind in _FLAT:
         return Inputs(both.members, _merged(both.entries, pairs), both.conditions + conditions)
     one, other = build_joins(left, None, context), build_joins(right, None, context)
     context.guard(join.right.span, lambda: common_domain((one, other)))
-    parts = tuple(part for condition in conditions for part in conjuncts(condition))
-    internal = next((m.internal for m in both.members if m.internal is not None), None)
+    internal = _internal(both)
     if join.kind in _SEMI:
-        made = semi_join(one, other, parts, _SEMI[join.kind])
+        if asking:
+            made = joined_by_pairs(join.kind, one, other, parts, subqueries, join.span)
+        else:
+            made = semi_join(one, other, parts, _SEMI[join.kind])
         return Inputs((Input(made, join.span, internal),), left.entries)
     padded = {JoinKind.LEFT: others, JoinKind.RIGHT: left.entries}.get(join.kind, both.entries)
     # A padded tuple has no timestamp, by which FIRST and LAST could go.
     entries = tuple(replace(e, role=Role.RELATION) if e in padded else e for e in both.entries)
     kept = {e.index: e for e in entries}
     pairs = [(kept[a.index], kept[b.index]) for a, b in pairs]
+    if asking:
+        made = joined_by_pairs(join.kind, one, other, parts, subqueries, join.span)
+        return Inputs((Input(made, join.span, internal),), entries)
     found = _outer(join, one, other, parts, entries, pairs)
     return replace(found, members=tuple(replace(m, internal=internal) for m in found.members))
+
+
+def _internal(inputs: Inputs) -> Span | None:
+    return next((member.internal for member in inputs.members if member.internal is not None), None)
 
 
 def _outer(

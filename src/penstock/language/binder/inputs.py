@@ -22,11 +22,12 @@ class Input:
 @dataclass(frozen=True)
 class Inputs:
     """The relations of a FROM clause. The columns of all, one after the other, are what `entries` and `conditions`
-    count."""
+    count. failed: something in it could not be bound, which has been told; `entries` are there for what reads them."""
 
     members: tuple[Input, ...]
     entries: tuple[Entry, ...]
     conditions: tuple[Expression, ...] = ()
+    failed: bool = False
 
     @property
     def width(self) -> int:

@@ -31,6 +31,9 @@ def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if qualifier is None and not binder.scope.can_resolve(name) and name.key in binder.aliases:
         aliased = binder.aliases[name.key]
         return replace(binder, aliases={}).bind(aliased)
+    if qualifier is None and name.key in binder.unseen and not binder.scope.knows(name):
+        hint = "WHERE comes before the select list: repeat the expression, or select from a query in FROM"
+        binder.context.fail("P0202", f"{name.text} is named in the select list only", name.span, hint)
     entry = binder.scope.resolve(name, qualifier, binder.context)
     column = entry.column()
     if isinstance(column, Column):
@@ -99,10 +102,24 @@ def _chain(name: str) -> Binding:
 
 def _like(name: str) -> Binding:
     def bind(binder: ScalarBinder, node: exp.Expr) -> Expression:
-        found = binder.call(name, node, binder.bind_all([node.this, node.expression]))
-        return binder.call("NOT", node, [found]) if node.args.get("negate") else found
+        right = node.expression
+        listed = isinstance(right, exp.Any | exp.All) and right.find(EmbeddedQuery) is None
+        patterns = _listed(right) if listed else [right]
+        bound = binder.bind_all([node.this, *patterns])
+        found = [binder.call(name, node, [bound[0], pattern]) for pattern in bound[1:]]
+        if node.args.get("negate"):
+            found = [binder.call("NOT", node, [one]) for one in found]
+        if len(found) == 1:
+            return found[0]
+        return binder.call("AND" if isinstance(right, exp.All) else "OR", node, found)
 
     return bind
+
+
+def _listed(node: exp.Expr) -> list[exp.Expr]:
+    """The values in the brackets behind ANY or ALL."""
+    inner = node.this
+    return list(inner.expressions) if isinstance(inner, exp.Tuple) else [inner]
 
 
 def _escape(binder: ScalarBinder, node: exp.Expr) -> Expression:
@@ -133,11 +150,82 @@ def _not_same(binder: ScalarBinder, node: exp.Expr) -> Expression:
 def _in(binder: ScalarBinder, node: exp.Expr) -> Expression:
     query = node.args.get("query")
     if query is not None:
-        operand = binder.bind(node.this)
-        tree, span = embedded_tree(query), span_of(query)
-        found = _subqueries(binder, span)
-        return found.contains(operand, tree, span, lambda one, other: binder.call("EQ", node, [one, other]))
+        return _compared(binder, node, node.this, query, "EQ")
+    if isinstance(node.this, exp.Tuple):
+        return _row_in(binder, node, node.this)
     return binder.call("IN", node, binder.bind_all([node.this, *node.expressions]))
+
+
+def _compared(binder: ScalarBinder, node: exp.Expr, left: exp.Expr, query: exp.Expr, comparison: str) -> Expression:
+    """Whether a row of `query` compares with `left`, a value or a row of values."""
+    values = left.expressions if isinstance(left, exp.Tuple) else [left]
+    operands = binder.context.attempt(lambda: binder.bind_all(values))
+    tree, span = embedded_tree(query), span_of(query)
+    found = _subqueries(binder, span)
+    return found.contains(operands, tree, span, lambda one, other: binder.call(comparison, node, [one, other]))
+
+
+def _row_in(binder: ScalarBinder, node: exp.Expr, row: exp.Expr) -> Expression:
+    """(a, b) IN ((1, 2), (3, 4))."""
+    others = [other.unnest() for other in node.expressions]
+    for other in others:
+        if not isinstance(other, exp.Tuple):
+            hint = f"a row of {len(row.expressions)} values is compared with rows, as in (a, b) IN ((1, 2), (3, 4))"
+            binder.context.fail("P0203", "this is no row of values", span_of(other), hint)
+    found = [_rows_equal(binder, node, row, other) for other in others]
+    return found[0] if len(found) == 1 else binder.call("OR", node, found)
+
+
+def _rows_equal(binder: ScalarBinder, node: exp.Expr, row: exp.Expr, other: exp.Expr) -> Expression:
+    if len(row.expressions) != len(other.expressions):
+        message = f"a row of {len(row.expressions)} values is compared with one of {len(other.expressions)}"
+        binder.context.fail("P0203", message, span_of(other))
+    ones, others = binder.bind_all(row.expressions), binder.bind_all(other.expressions)
+    found = [binder.call("EQ", node, [a, b]) for a, b in zip(ones, others, strict=True)]
+    return found[0] if len(found) == 1 else binder.call("AND", node, found)
+
+
+#: comparison -> what is TRUE where it is FALSE.
+_OPPOSITE = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "LE": "GT", "GT": "LE"}
+
+
+def _comparison(name: str) -> Binding:
+    """A comparison; of rows, and with ANY, SOME or ALL of a subquery's values, too."""
+    plain = _binary(name)
+
+    def bind(binder: ScalarBinder, node: exp.Expr) -> Expression:
+        left, right = node.this, node.expression
+        if isinstance(right, exp.Any | exp.All):
+            if isinstance(right, exp.Any):
+                return _compared(binder, node, left, _values_of(binder, right), name)
+            other = _compared(binder, node, left, _values_of(binder, right), _OPPOSITE[name])
+            return binder.call("NOT", node, [other])
+        if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple) and name in ("EQ", "NE"):
+            found = _rows_equal(binder, node, left, right)
+            return found if name == "EQ" else binder.call("NOT", node, [found])
+        return plain(binder, node)
+
+    return bind
+
+
+def _values_of(binder: ScalarBinder, node: exp.Expr) -> exp.Expr:
+    """The subquery behind ANY or ALL."""
+    if node.find(EmbeddedQuery) is None:
+        word = "ALL" if isinstance(node, exp.All) else "ANY"
+        hint = f"write a = {word} (SELECT b FROM ...); for a list of values write IN"
+        binder.context.fail("P0101", f"{word} stands before a query", span_of(node), hint)
+    return node
+
+
+def _misplaced_row(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    hint = "rows of values stand left of IN, = and <>, as in (a, b) IN (SELECT c, d FROM ...)"
+    binder.context.fail("P0203", "a row of values is no value", span_of(node), hint)
+
+
+def _misplaced_all(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    word = "ALL" if isinstance(node, exp.All) else "ANY"
+    hint = f"write a > {word} (SELECT b FROM ...), or a LIKE {word} ('x%', 'y%')"
+    binder.context.fail("P0101", f"{word} stands right of a comparison", span_of(node), hint)
 
 
 def _exists(binder: ScalarBinder, node: exp.Expr) -> Expression:
@@ -151,7 +239,7 @@ def _scalar_subquery(binder: ScalarBinder, node: exp.Expr) -> Expression:
 def _subqueries(binder: ScalarBinder, span: Span) -> Subqueries:
     found = binder.inner_subqueries if binder.inside else binder.subqueries
     if found is None:
-        hint = "it stands in WHERE, HAVING and the select list; a view or a query in FROM may compute the value"
+        hint = "it stands in WHERE, ON, HAVING, ORDER BY and the select list; a query in FROM may compute the value"
         binder.context.fail("P0312", "a subquery may not stand here", span, hint)
     return found
 
@@ -204,18 +292,21 @@ OPERATORS: Mapping[type[exp.Expr], Binding] = {
     exp.BitwiseOr: _binary("BIT_OR"),
     exp.BitwiseXor: _binary("BIT_XOR"),
     exp.DPipe: _binary("CONCAT"),
-    exp.EQ: _binary("EQ"),
-    exp.NEQ: _binary("NE"),
-    exp.LT: _binary("LT"),
-    exp.LTE: _binary("LE"),
-    exp.GT: _binary("GT"),
-    exp.GTE: _binary("GE"),
+    exp.EQ: _comparison("EQ"),
+    exp.NEQ: _comparison("NE"),
+    exp.LT: _comparison("LT"),
+    exp.LTE: _comparison("LE"),
+    exp.GT: _comparison("GT"),
+    exp.GTE: _comparison("GE"),
     exp.NullSafeEQ: _binary("EQ_NULL_SAFE"),
     exp.NullSafeNEQ: _not_same,
     exp.And: _chain("AND"),
     exp.Or: _chain("OR"),
     exp.Is: _is,
     exp.In: _in,
+    exp.Any: _misplaced_all,
+    exp.All: _misplaced_all,
+    exp.Tuple: _misplaced_row,
     exp.Exists: _exists,
     exp.Subquery: _scalar_subquery,
     EmbeddedQuery: _scalar_subquery,

@@ -8,19 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.expressions.nodes import Column, Expression
+from penstock.expressions.nodes import Column, Expression, OuterColumn
 from penstock.tree import Node, transform_up, walk
 
-#: The index of an OuterColumn that stands for the left operand of IN.
+#: The index of an OuterColumn that stands for the left operand of IN; the operands of a row count down from it.
 OPERAND = -1
-
-
-@dataclass(frozen=True, eq=False)
-class OuterColumn(Expression):
-    """In a subquery: a column of the row of the query around it."""
-
-    index: int
-    name: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +26,11 @@ def reads_outer(expression: Expression) -> bool:
     return any(isinstance(node, OuterColumn) for node in walk(expression))
 
 
+def outer_columns(node: Node) -> list[OuterColumn]:
+    """What `node`, an expression or a relation, reads of the rows around it, without repetitions."""
+    return list(dict.fromkeys(n for n in walk(node) if isinstance(n, OuterColumn)))
+
+
 def attached_in(expression: Expression) -> list[int]:
     """The numbers of the subqueries whose values `expression` reads."""
     return [node.number for node in walk(expression) if isinstance(node, Attached)]
@@ -44,11 +41,19 @@ def replace_attached(expression: Expression, value: Callable[[int], Expression])
 
 
 def over_both(expression: Expression, width: int, outer: Callable[[OuterColumn], Expression]) -> Expression:
-    """`expression` over the inner row as one over the outer row (of `width` columns), then the inner one."""
+    """`expression` over the inner row as one over the outer row (of `width` columns), then the inner one. What stands
+    further out is one query nearer then."""
 
     def move(node: Node) -> Node:
         if isinstance(node, Column):
             return Column(node.type, node.index + width, node.name)
-        return outer(node) if isinstance(node, OuterColumn) else node
+        if not isinstance(node, OuterColumn):
+            return node
+        return outer(node) if node.depth == 1 else nearer(node)
 
     return transform_up(expression, move)
+
+
+def nearer(column: OuterColumn) -> OuterColumn:
+    """`column` as the query around reads it."""
+    return OuterColumn(column.type, column.index, column.name, column.depth - 1)

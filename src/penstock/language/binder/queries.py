@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import pyarrow as pa
 from sqlglot import exp
 
 from penstock.algebra import Algebra, Distinct, Project, Window, WindowKind
+from penstock.algebra import Select as AlgebraSelect
 from penstock.algebra.internal import reaches_internal
 from penstock.expressions.coercion import cast_to
 from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
@@ -22,6 +22,7 @@ from penstock.language.binder.inputs import Inputs
 from penstock.language.binder.internal import collected, refuse_internal, refuse_partners
 from penstock.language.binder.joins import build_joins
 from penstock.language.binder.placeholders import attached_in, reads_outer
+from penstock.language.binder.scalars import name_of
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.setops import bind_set
 from penstock.language.binder.sorting import (
@@ -37,11 +38,13 @@ from penstock.language.binder.sorting import (
 from penstock.language.binder.sources import SourceBinder, as_stream
 from penstock.language.binder.streams import to_stream
 from penstock.language.binder.subqueries import Applied, Inner, Subqueries
+from penstock.language.binder.windows import check_window
 from penstock.language.catalog import Catalog, View
 from penstock.language.dialect import span_of
 from penstock.language.printer import scalar_text
 from penstock.language.queries import (
     Item,
+    Name,
     QueryTree,
     Select,
     SetQuery,
@@ -60,13 +63,13 @@ Projected: TypeAlias = tuple[Algebra, list[Expression], int]
 
 @dataclass(frozen=True)
 class QueryBinder:
-    """Binds query trees. views: those of WITH clauses around; enclosing: the columns of the query around a subquery,
-    which it may read; outer: those further out or beside, which it may not."""
+    """Binds query trees. views: those of WITH clauses around; enclosing: the columns of the queries around a subquery,
+    the nearest first, which it may read; outer: those beside it, which it may not."""
 
     context: Context
     views: dict[str, View] = field(default_factory=dict)
     outer: tuple[Entry, ...] = ()
-    enclosing: tuple[Entry, ...] = ()
+    enclosing: tuple[tuple[Entry, ...], ...] = ()
 
     def root(self, tree: QueryTree) -> Algebra:
         """A whole query, with the default of LANGUAGE 4.3. Raises Refused with the errors noted."""
@@ -79,27 +82,38 @@ class QueryBinder:
         if isinstance(tree, SetQuery):
             return bind_set(tree, self.bind, self.context)
         if isinstance(tree, StreamQuery):
-            return self._to_stream(tree.operator, self.bind(tree.query))
+            node = self.context.attempt(lambda: self.bind(tree.query))
+            if node is None:
+                check_window(tree.operator.window, self.context)
+                raise Refused
+            return self._to_stream(tree.operator, node)
         if isinstance(tree, WithQuery):
             return self._with(tree)
         assert isinstance(tree, SortedQuery)
         return self._sorted(tree)
 
     def _nested(self, tree: QueryTree, outer: tuple[Entry, ...]) -> tuple[Algebra, tuple[str, ...]]:
-        node = QueryBinder(self.context, self.views, outer).bind(tree)
+        node = QueryBinder(self.context, self.views, outer, self.enclosing).bind(tree)
         return node, node.schema.names
 
     def _with(self, tree: WithQuery) -> Algebra:
-        views = dict(self.views)
+        views, context = dict(self.views), self.context
         for local in tree.views:
-            root = QueryBinder(self.context, views, self.outer).root(local.query)
-            names = root.schema.names
+            beside = (*self.outer, *(entry for entries in self.enclosing for entry in entries))
+            found = context.attempt(lambda: QueryBinder(context, views, beside).root(local.query))  # noqa: B023
+            if found is None:  # what reads it fails without a word
+                context = replace(context, failed=context.failed | {local.name.key})
+                continue
+            root, names = found, found.schema.names
             if local.columns:
                 if len(local.columns) != len(names):
                     self.context.fail("P0305", f"{len(local.columns)} names for {len(names)} columns", local.name.span)
                 names = tuple(c.text for c in local.columns)
             views[local.name.key] = View(local.name.text, root, names, "")
-        return QueryBinder(self.context, views, self.outer).bind(tree.query)
+        node = replace(self, context=context, views=views).bind(tree.query)
+        if context is not self.context:
+            raise Refused
+        return node
 
     def _to_stream(self, operator: ToStream, node: Algebra) -> Algebra:
         return to_stream(operator, node, self.context)
@@ -108,14 +122,22 @@ class QueryBinder:
 
     def _select(self, tree: Select, order: SortedQuery | None = None, limits: Limits | None = None) -> Algebra:
         """order: the ORDER BY ... LIMIT around, which sees the columns of FROM; limits: what it comes to."""
-        inputs, scope = self._inputs(tree)
-        # Every clause is bound, so that each tells its errors; then the first Refused counts.
-        rows = self.context.attempt(lambda: self._rows(tree, inputs, scope))
-        clauses = self._clauses(tree, scope, order)
-        projected = self._project(tree, clauses, rows[0] if rows else inputs.members[0].node, order)
-        if rows is None:
-            raise Refused
+        inputs, node, conditions, clauses = self._bound(tree, order)
+        projected = self._project(tree, clauses, _selected(node, conditions), order)
         return self._finished(tree, inputs, projected, order, limits)
+
+    def _bound(
+        self, tree: Select, order: SortedQuery | None = None
+    ) -> tuple[Inputs, Algebra, tuple[Expression, ...], Clauses]:
+        """FROM, the relation that it and WHERE give, the conditions that also read rows around, and the clauses behind.
+        Every clause is bound, whatever fails in another, so that each tells its errors."""
+        inputs, scope = self._inputs(tree)
+        rows = self.context.attempt(lambda: self._rows(tree, inputs, scope))
+        clauses, whole = self._clauses(tree, scope, order)
+        if rows is None or not whole:
+            clauses.check()
+            raise Refused
+        return inputs, *rows, clauses
 
     def _finished(
         self, tree: Select, inputs: Inputs, made: Projected, order: SortedQuery | None = None,
@@ -136,16 +158,16 @@ class QueryBinder:
     def _inputs(self, tree: Select) -> tuple[Inputs, Scope]:
         if tree.source is None:
             raise Refused
-        beside = self.enclosing + self.outer
-        inputs = SourceBinder(self.context, self._nested, self.views, beside).bind(tree.source)
+        binder = SourceBinder(self.context, self._nested, self.views, self._subqueries, self.outer, self.enclosing)
+        inputs = binder.bind(tree.source)
         return inputs, Scope(inputs.entries, self.outer, self.enclosing)
 
     def _subqueries(self, scope: Scope) -> Subqueries:
-        """A collector for the subqueries of one clause; they may read this query's columns, not those around it."""
-        beside = self.enclosing + self.outer
+        """A collector for the subqueries of one clause; they may read this query's columns, and those around it."""
 
         def bind(nested: QueryTree, entries: tuple[Entry, ...]) -> Inner:
-            return QueryBinder(self.context, self.views, beside, entries).subquery(nested)
+            enclosing = (entries, *self.enclosing)
+            return QueryBinder(self.context, self.views, self.outer, enclosing).subquery(nested)
 
         return Subqueries(self.context, scope.entries, bind)
 
@@ -153,9 +175,12 @@ class QueryBinder:
         """The relation that FROM and WHERE give, and the conditions that also read the query around it."""
         subqueries = self._subqueries(scope)
         condition = tree.where
-        where = self.context.attempt(lambda: self._where(condition, scope, subqueries))
+        unseen = frozenset(item.alias.key for item in tree.items if item.alias is not None)
+        where = self.context.attempt(lambda: self._where(condition, scope, subqueries, unseen))
         parts = () if where is None else conjuncts(where)
         plain = conjunction(tuple(p for p in parts if not attached_in(p) and not reads_outer(p)))
+        if inputs.failed:
+            raise Refused
         node = self.context.attempt(lambda: build_joins(inputs, plain, self.context))
         if node is None or (where is None and condition is not None):
             raise Refused
@@ -164,33 +189,41 @@ class QueryBinder:
         correlated = tuple(applied.resolved(p) for p in parts if reads_outer(p))
         return applied.node, correlated
 
-    def _where(self, condition: exp.Expr | None, scope: Scope, subqueries: Subqueries) -> Expression | None:
+    def _where(
+        self, condition: exp.Expr | None, scope: Scope, subqueries: Subqueries, unseen: frozenset[str]
+    ) -> Expression | None:
         if condition is None:
             return None
-        binder = ExpressionBinder(scope, self.context, "WHERE", subqueries=subqueries)
+        binder = ExpressionBinder(scope, self.context, "WHERE", subqueries=subqueries, unseen=unseen)
         return binder.predicate(condition, "WHERE")
 
-    def _clauses(self, tree: Select, scope: Scope, order: SortedQuery | None = None) -> Clauses:
-        """The select list, GROUP BY, HAVING and ORDER BY, bound."""
+    def _clauses(self, tree: Select, scope: Scope, order: SortedQuery | None = None) -> tuple[Clauses, bool]:
+        """The select list, GROUP BY, HAVING and ORDER BY, bound; and whether all of them could be."""
         context = self.context
         within, behind = self._subqueries(scope), self._subqueries(scope)
-        items = context.attempt(lambda: self._items(tree.items, scope, within, behind))
+        tried = [(i, context.attempt(lambda i=i: self._item(i, scope, within, behind))) for i in tree.items]  # type: ignore[misc]
+        items = [output for _, found in tried for output in found or ()]
+        missing = frozenset(name.key for item, found in tried if found is None for name in _names_of(item))
         aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
         grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order, context.catalog)
         binder = ExpressionBinder(scope, context, None, aliases, subqueries=behind, inner_subqueries=within)
         group = context.attempt(lambda: self._group(tree, scope, aliases, binder.places))
         having_tree = tree.having
         having = context.attempt(lambda: binder.predicate(having_tree, "HAVING")) if having_tree is not None else None
-        if items is None or group is None or (having_tree is not None and having is None):
-            raise Refused
         outputs = [(item.name, item.expression) for item in items]
         sorter = ExpressionBinder(
-            scope, context, None, outputs=outputs, places=binder.places, subqueries=behind, inner_subqueries=within
-        )
-        keys = [] if order is None else bind_keys(order, outputs, sorter)
+            scope, context, None, outputs=outputs, places=binder.places, subqueries=behind, inner_subqueries=within,
+            lost=missing,
+        )  # fmt: skip
+        complete = all(found is not None for _, found in tried)
+        keys = [] if order is None else context.attempt(lambda: bind_keys(order, outputs, sorter, complete))
         binder.places.extend(place for item in items for place in item.places)
         span = tree.span if having_tree is None else span_of(having_tree)
-        return Clauses(binder, items, group if grouped else None, having, span, within, behind, keys)
+        known = group if grouped else None
+        clauses = Clauses(binder, items, known, having, span, within, behind, keys or [], group is not None)
+        return clauses, complete and group is not None and keys is not None and (having_tree is None) == (
+            having is None
+        )
 
     def _project(self, tree: Select, clauses: Clauses, node: Algebra, order: SortedQuery | None = None) -> Projected:
         """The select list over `node`, grouped where the query is; the sort keys over its columns, of which those
@@ -215,27 +248,20 @@ class QueryBinder:
     def subquery(self, tree: QueryTree) -> Inner:
         """A query in an expression, as rows that the query around is joined with."""
         if not isinstance(tree, Select):
-            beside = self.enclosing + self.outer
-            return _uncorrelated(QueryBinder(self.context, self.views, beside).bind(tree))
-        inputs, scope = self._inputs(tree)
-        rows = self.context.attempt(lambda: self._rows(tree, inputs, scope))
-        clauses = self._clauses(tree, scope)
-        if rows is None:
-            raise Refused
-        node, conditions = rows
-        if not conditions and not clauses.read_outer():
-            return _uncorrelated(self._finished(tree, inputs, self._project(tree, clauses, node)))
-        if tree.wrapped is not None:
-            hint = "leave it out: the subquery is a relation at every instant"
-            message = f"{tree.wrapped.operator.value} in a subquery that reads the query around it"
-            self.context.fail("P0312", message, tree.wrapped.span, hint)
-        if any(member.internal is not None for member in inputs.members):
-            refuse_internal("a subquery that reads the query around it", inputs, tree.span, self.context)
-        return Correlated(self.context, tree, clauses).bind(node, conditions)
-
-    def _items(self, items: Iterable[Item], scope: Scope, within: Subqueries, behind: Subqueries) -> list[Output]:
-        bind = lambda item: self._item(item, scope, within, behind)  # noqa: E731
-        return [output for found in self.context.each(bind, items) for output in found]
+            return _whole(self.bind(tree))
+        inputs, node, conditions, clauses = self._bound(tree)
+        found = None
+        if conditions or clauses.read_outer():
+            if tree.wrapped is not None:
+                hint = "leave it out: the subquery is a relation at every instant"
+                message = f"{tree.wrapped.operator.value} in a subquery that reads the query around it"
+                self.context.fail("P0312", message, tree.wrapped.span, hint)
+            if any(member.internal is not None for member in inputs.members):
+                refuse_internal("a subquery that reads the query around it", inputs, tree.span, self.context)
+            found = Correlated(tree, clauses).bind(node, conditions)
+        if found is None:
+            found = _whole(self._finished(tree, inputs, self._project(tree, clauses, _selected(node, conditions))))
+        return found
 
     def _item(self, item: Item, scope: Scope, within: Subqueries, behind: Subqueries) -> list[Output]:
         value = item.value
@@ -285,6 +311,9 @@ class QueryBinder:
         limits = context.attempt(lambda: limits_of(tree, context))
         if isinstance(tree.query, Select) and tree.query.wrapped is None:
             node = self._select(tree.query, tree, limits)
+        elif isinstance(tree.query, StreamQuery | Select):
+            self.context.attempt(lambda: self.bind(tree.query))
+            refuse_stream(tree, context)
         else:
             node = self.bind(tree.query)
             if node.is_stream:
@@ -295,7 +324,22 @@ class QueryBinder:
         return node
 
 
-def _uncorrelated(node: Algebra) -> Inner:
+def _selected(node: Algebra, conditions: tuple[Expression, ...]) -> Algebra:
+    predicate = conjunction(conditions)
+    return node if predicate is None else AlgebraSelect(node, predicate)
+
+
+def _names_of(item: Item) -> list[Name]:
+    """What a select item is called, if that is a name."""
+    if item.alias is not None:
+        return [item.alias]
+    value = item.value
+    plain = isinstance(value, exp.Column) and isinstance(value.this, exp.Identifier)
+    return [name_of(value.this)] if plain and not isinstance(value, Star) else []
+
+
+def _whole(node: Algebra) -> Inner:
+    """All of a query, as rows."""
     if node.is_stream:
         node = Window(node, WindowKind.UNBOUNDED)
     return Inner(node, tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema)))

@@ -29,7 +29,8 @@ class ScalarBinder:
     aggregates: where an aggregate may stand, None; else where we are, for the message (`WHERE`).
     aliases: select-list expressions that a name may mean when no column has it (GROUP BY, HAVING).
     subqueries: collects those in the expression; None where none may stand; inner_subqueries: those inside aggregates.
-    outputs: bound select-list columns that a name means before any column of the scope (ORDER BY).
+    outputs: bound select-list columns that a name means before any column of the scope (ORDER BY); lost: names of those
+    that could not be bound; unseen: names of the select list, which this clause does not see, for the hint.
     places: where each bound Column stands, by identity, so that grouping can point at it; inside: within an aggregate.
     """
 
@@ -42,6 +43,8 @@ class ScalarBinder:
     subqueries: Subqueries | None = None
     inner_subqueries: Subqueries | None = None
     outputs: Sequence[tuple[str, Expression]] = ()
+    lost: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
     #: kind of node -> how it is bound; filled in by `expressions.py`.
     table: ClassVar[Mapping[type[exp.Expr], Binding]] = {}
 
@@ -70,6 +73,8 @@ class ScalarBinder:
 
     def output(self, name: Name) -> Expression | None:
         """The select-list column that `name` means. Fails with P0205 where it could mean several."""
+        if name.key in self.lost:
+            self.context.fail_silently()
         found = list(dict.fromkeys(value for known, value in self.outputs if name.matches(known)))
         if len(found) > 1:
             hint = "give the columns different names with AS, or order by position"

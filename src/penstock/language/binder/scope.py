@@ -10,9 +10,8 @@ from typing import NoReturn
 import pyarrow as pa
 
 from penstock.errors import nearest
-from penstock.expressions.nodes import Column, Expression
+from penstock.expressions.nodes import Column, Expression, OuterColumn
 from penstock.language.binder.context import Context
-from penstock.language.binder.placeholders import OuterColumn
 from penstock.language.queries import Name
 from penstock.language.text import Span
 
@@ -29,7 +28,8 @@ class Role(enum.Enum):
 class Entry:
     """A column in sight: its position in the row, and the alias of the source it comes from.
 
-    merged: the right-hand column of a USING join: seen by its qualified name only; outer: of the query around.
+    merged: the right-hand column of a USING join: seen by its qualified name only; depth: how many queries out; lost:
+    no column, but what stands for all those of a source that could not be bound: nobody knows their names.
     """
 
     index: int
@@ -37,22 +37,24 @@ class Entry:
     type: pa.DataType
     qualifier: str | None = None
     merged: bool = False
-    outer: bool = False
+    depth: int = 0
+    lost: bool = False
     role: Role = Role.RELATION
 
     def column(self) -> Expression:
-        kind = OuterColumn if self.outer else Column
-        return kind(self.type, self.index, self.name)
+        if self.depth:
+            return OuterColumn(self.type, self.index, self.name, self.depth)
+        return Column(self.type, self.index, self.name)
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The columns in sight, in the order `*` gives them. enclosing: those of the query around, which a subquery may
-    read; outer: those further out or beside, which it may not."""
+    """The columns in sight, in the order `*` gives them. enclosing: those of the queries around, the nearest first,
+    which a subquery may read; outer: those beside it, which it may not."""
 
     entries: tuple[Entry, ...]
     outer: tuple[Entry, ...] = ()
-    enclosing: tuple[Entry, ...] = ()
+    enclosing: tuple[tuple[Entry, ...], ...] = ()
 
     def shifted(self, by: int) -> tuple[Entry, ...]:
         return tuple(replace(e, index=e.index + by) for e in self.entries)
@@ -63,8 +65,12 @@ class Scope:
     def star(self, qualifier: Name | None, span: Span, context: Context) -> list[Entry]:
         """What `*` or `qualifier.*` stands for. Fails with P0201 for an unknown qualifier."""
         if qualifier is None:
+            if any(e.lost for e in self.entries):
+                context.fail_silently()
             return [e for e in self.entries if not e.merged]
         found = [e for e in self.entries if e.qualifier is not None and qualifier.matches(e.qualifier)]
+        if any(e.lost for e in found):
+            context.fail_silently()
         if not found:
             self._unknown_qualifier(qualifier, context)
         return found
@@ -73,38 +79,76 @@ class Scope:
         """The one column that the name means. Fails with P0201, P0202 or P0205."""
         found = _matching(self.entries, name, qualifier)
         if not found and not (qualifier is not None and any(qualifier.matches(q) for q in self.qualifiers())):
-            found = [replace(e, outer=True) for e in _matching(self.enclosing, name, qualifier)]
+            found = self._around(name, qualifier)
         if len(found) != 1:
             self._refuse(found, name, qualifier, context)
         return found[0]
 
+    def _around(self, name: Name, qualifier: Name | None) -> list[Entry]:
+        """What the nearest query around that knows the name means by it."""
+        for depth, entries in enumerate(self.enclosing, 1):
+            found = _matching(entries, name, qualifier)
+            if found:
+                return [replace(e, depth=depth) for e in found]
+        return []
+
     def _refuse(self, found: list[Entry], name: Name, qualifier: Name | None, context: Context) -> NoReturn:
         span = qualifier.span.to(name.span) if qualifier else name.span
+        if self._may_be_lost(qualifier):
+            context.fail_silently()
         if found:
             owners = [f"{e.qualifier}.{e.name}" for e in found if e.qualifier]
             hint = "say " + " or ".join(owners) if len(set(owners)) > 1 else "give the columns different names with AS"
             context.fail("P0205", f"{name.text} can mean several columns", span, hint)
         if _matching(self.outer, name, qualifier):
-            hint = "a subquery reads the query right around it, in its WHERE; a query in FROM reads no other"
-            context.fail("P0312", f"{name.text} of an outer query cannot be read here", span, hint)
-        if qualifier is not None and not any(qualifier.matches(q) for q in self.qualifiers()):
+            hint = "a query in FROM or WITH does not read what stands beside it; join it, and give the condition there"
+            context.fail("P0312", f"{name.text} cannot be read in this query", span, hint)
+        if qualifier is not None and not any(_owns(entries, qualifier) for entries in self._levels()):
             self._unknown_qualifier(qualifier, context)
-        known = [e.name for e in self.entries if qualifier is None or qualifier.matches(e.qualifier or "")]
+        level = next((es for es in self._levels() if qualifier is None or _owns(es, qualifier)), self.entries)
+        known = [e.name for e in level if qualifier is None or qualifier.matches(e.qualifier or "")]
         shown = f"{qualifier.text}.{name.text}" if qualifier else name.text
         context.fail("P0202", f"unknown column {shown}", name.span, nearest(name.text, known))
+
+    def knows(self, name: Name) -> bool:
+        """Whether the name means something here, or may, or may not be read here."""
+        every = (*self._levels(), self.outer)
+        return self._may_be_lost(None) or any(_matching(entries, name, None) for entries in every)
 
     def can_resolve(self, name: Name) -> bool:
         return bool(_matching(self.entries, name, None))
 
     def _unknown_qualifier(self, qualifier: Name, context: Context) -> NoReturn:
-        hint = nearest(qualifier.text, self.qualifiers())
+        found = dict.fromkeys(e.qualifier for entries in self._levels() for e in entries if e.qualifier is not None)
+        hint = nearest(qualifier.text, found)
         context.fail("P0201", f"{qualifier.text} is not a source of this query", qualifier.span, hint)
+
+    def _levels(self) -> tuple[tuple[Entry, ...], ...]:
+        return (self.entries, *self.enclosing)
+
+    def _may_be_lost(self, qualifier: Name | None) -> bool:
+        """Whether the name may be one of a source that has failed, which has been told."""
+        return any(
+            e.lost and (qualifier is None or (e.qualifier is not None and qualifier.matches(e.qualifier)))
+            for entries in (*self._levels(), self.outer)
+            for e in entries
+        )
 
 
 def _matching(entries: Sequence[Entry], name: Name, qualifier: Name | None) -> list[Entry]:
     return [
         e
         for e in entries
-        if name.matches(e.name)
+        if not e.lost
+        and name.matches(e.name)
         and (not e.merged if qualifier is None else e.qualifier is not None and qualifier.matches(e.qualifier))
     ]
+
+
+def _owns(entries: Sequence[Entry], qualifier: Name) -> bool:
+    return any(e.qualifier is not None and qualifier.matches(e.qualifier) for e in entries)
+
+
+def lost(qualifier: str | None) -> Entry:
+    """What stands for the columns of a source that could not be bound."""
+    return Entry(0, "", pa.null(), qualifier, lost=True)

@@ -67,13 +67,16 @@ def refuse_stream(tree: SortedQuery, context: Context) -> None:
 
 
 def bind_keys(
-    tree: SortedQuery, outputs: Sequence[tuple[str, Expression]], binder: ExpressionBinder
+    tree: SortedQuery, outputs: Sequence[tuple[str, Expression]], binder: ExpressionBinder, complete: bool = True
 ) -> list[Expression]:
-    """The sort keys over the columns that `binder` sees. outputs: the select list over the same columns."""
+    """The sort keys over the columns that `binder` sees. outputs: the select list over the same columns; complete:
+    whether all of it could be bound."""
 
     def bind(node: exp.Expr) -> Expression:
         if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
             position = int(str(node.this))
+            if not complete:
+                binder.context.fail_silently()
             if not 1 <= position <= len(outputs):
                 message = f"ORDER BY {position}: there are {len(outputs)} columns"
                 binder.context.fail("P0304", message, span_of(node))

@@ -13,11 +13,12 @@ from typing import NoReturn
 from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan, unjoined
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.timestamps import timestamp_column
-from penstock.errors import nearest
-from penstock.language.binder.context import Context, Refused
-from penstock.language.binder.from_joins import join_sources
+from penstock.errors import PenstockError, nearest
+from penstock.language.binder.context import Context
+from penstock.language.binder.from_joins import Around, join_sources
 from penstock.language.binder.inputs import Input, Inputs
-from penstock.language.binder.scope import Entry, Role
+from penstock.language.binder.scope import Entry, Role, Scope, lost
+from penstock.language.binder.subqueries import Subqueries
 from penstock.language.binder.windows import bind_window
 from penstock.language.catalog import View
 from penstock.language.queries import DerivedSource, FromSource, JoinedSource, Name, NamedSource, QueryTree, WindowSpec
@@ -29,25 +30,35 @@ NestedBinder = Callable[[QueryTree, tuple[Entry, ...]], tuple[Algebra, tuple[str
 
 @dataclass(frozen=True)
 class SourceBinder:
-    """views: those of WITH, by lower-case name."""
+    """views: those of WITH, by lower-case name; subqueries, outer, enclosing: as in `Around`."""
 
     context: Context
     nested: NestedBinder
     views: dict[str, View]
+    subqueries: Callable[[Scope], Subqueries]
     outer: tuple[Entry, ...] = ()
+    enclosing: tuple[tuple[Entry, ...], ...] = ()
 
     def bind(self, source: FromSource) -> Inputs:
-        """All relations of a FROM clause. Raises Refused with the errors noted."""
+        """All relations of a FROM clause; with `failed`, and the errors noted, where some could not be bound."""
         found = self._bind(source, ())
-        self._check_aliases(source)
+        clashing = self._clashing(source)
+        if clashing:
+            entries = (*found.entries, *(lost(name) for name in clashing))
+            return replace(found, entries=entries, failed=True)
         return found
 
     def _bind(self, source: FromSource, before: tuple[Entry, ...]) -> Inputs:
         if isinstance(source, JoinedSource):
             return self._joined(source, before)
-        if isinstance(source, DerivedSource):
-            return self._derived(source, before)
-        return self._named(source)
+        name = source.alias
+        if isinstance(source, NamedSource):
+            named, name = source, name or source.name
+            found = self.context.attempt(lambda: self._named(named))
+        else:
+            derived = source
+            found = self.context.attempt(lambda: self._derived(derived, before))
+        return found or Inputs((), (lost(name.text if name else None),), failed=True)
 
     # --- one source
 
@@ -81,8 +92,12 @@ class SourceBinder:
         return self._relation(node, names, source.window, source.alias.text if source.alias else None, source)
 
     def _sampled(self, node: Algebra, sample: SampleTree | None, name: str) -> Algebra:
+        """A SAMPLE that fails is told, and the rest goes on without it."""
         if sample is None:
             return node
+        return self.context.attempt(lambda: self._sample(node, sample, name)) or node
+
+    def _sample(self, node: Algebra, sample: SampleTree, name: str) -> Algebra:
         if not node.is_stream:
             self.context.fail("P0103", f"SAMPLE draws from a stream; {name} is a relation", sample.span)
         if not 0 <= sample.percent <= 100:
@@ -107,11 +122,18 @@ class SourceBinder:
             own = place.text if isinstance(place, Name) else qualifier
             # Behind an alias the stream's own name is still known in its window.
             other = () if own == qualifier else (replace(e, qualifier=own, merged=True) for e in entries)
-            node = bind_window(window, node, self.context, (*entries, *other))
+            stream = node
+            windowed = self.context.attempt(lambda: bind_window(window, stream, self.context, (*entries, *other)))
+            if windowed is None:
+                return Inputs((), entries, failed=True)
+            node = windowed
         elif window is not None:
             shown = place.text if isinstance(place, Name) else "this query"
             hint = "a window belongs to a stream; leave it out"
-            self.context.fail("P0301", f"{shown} is a relation, it takes no window", window.span, hint)
+            self.context.note(
+                PenstockError("P0301", f"{shown} is a relation, it takes no window", hint=hint), window.span
+            )
+            return Inputs((), entries, failed=True)
         internal = window.internal.span if window is not None and window.internal is not None else None
         return Inputs((Input(node, place.span, internal),), entries)
 
@@ -134,16 +156,14 @@ class SourceBinder:
     # --- joins
 
     def _joined(self, join: JoinedSource, before: tuple[Entry, ...]) -> Inputs:
-        left = self.context.attempt(lambda: self._bind(join.left, before))
-        seen = before + (left.entries if left else ())
-        right = self._bind(join.right, seen)
-        if left is None:
-            raise Refused
-        return join_sources(join, left, right, self.outer, self.context)
+        left = self._bind(join.left, before)
+        right = self._bind(join.right, before + left.entries)
+        return join_sources(join, left, right, Around(self.outer, self.enclosing, self.subqueries), self.context)
 
-    def _check_aliases(self, source: FromSource) -> None:
+    def _clashing(self, source: FromSource) -> list[str]:
+        """The names that stand twice, told."""
         seen: dict[str, Name] = {}
-        clash = False
+        clashing: list[str] = []
         for leaf in _leaves(source):
             name = leaf.alias or (leaf.name if isinstance(leaf, NamedSource) else None)
             if name is None:
@@ -151,11 +171,10 @@ class SourceBinder:
             if name.key in seen:
                 hint = f"give it a name of its own: {name.text} AS {name.text}2"
                 message = f"{name.text} stands twice in FROM"
-                self.context.attempt(lambda: self.context.fail("P0206", message, name.span, hint))  # noqa: B023
-                clash = True
+                self.context.note(PenstockError("P0206", message, hint=hint), name.span)
+                clashing.append(name.text)
             seen[name.key] = name
-        if clash:
-            raise Refused
+        return clashing
 
 
 def as_stream(node: Algebra) -> Algebra:

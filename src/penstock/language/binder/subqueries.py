@@ -2,38 +2,43 @@
 
 While an expression is bound, a subquery in it is an `Attached`, a stand-in by number; `Subqueries` keeps what it means.
 When the relation below is known, `Applied` puts the subqueries to it: one that is a condition of its own keeps or drops
-tuples, any other adds a column. SQL's NULL rules: `x IN S` is TRUE where a row equals x, else NULL where x or a row is
+tuples, any other adds a column. What a subquery reads of the row around elsewhere than in its conditions is taken out
+first, by `unnesting.py`. SQL's NULL rules: `x IN S` is TRUE where a row equals x, else NULL where x or a row is
 NULL (and S is not empty), else FALSE; so it is told by three questions that are each a plain EXISTS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.algebra import Algebra, OuterKind, Project, Select, SemiKind
+from penstock.algebra import Algebra, Distinct, OuterKind, Project, Select, SemiKind
 from penstock.algebra.nodes import common_domain
+from penstock.algebra.rules.support import is_volatile
 from penstock.expressions.functions import build_call
-from penstock.expressions.nodes import AggregateCall, Call, Column, Expression, Literal, conjunction
-from penstock.language.binder.context import Context
+from penstock.expressions.nodes import AggregateCall, Call, Column, Expression, Literal, OuterColumn, conjunction, remap
+from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.joins import columns, outer_join, semi_join
 from penstock.language.binder.placeholders import (
     OPERAND,
     Attached,
-    OuterColumn,
     attached_in,
+    nearer,
+    outer_columns,
     over_both,
     reads_outer,
     replace_attached,
 )
 from penstock.language.binder.scope import Entry
+from penstock.language.binder.unnesting import Unnesting, same, zero_of
 from penstock.language.printer import print_tree
 from penstock.language.queries import EmbeddedQuery, QueryTree
 from penstock.language.text import Span
-from penstock.tree import walk
+from penstock.tree import transform_up, walk
 from penstock.types import Field
 
 _TRUE, _FALSE = Literal(pa.bool_(), True), Literal(pa.bool_(), False)
@@ -44,26 +49,30 @@ _UNKNOWN = Literal(pa.bool_(), None)
 class Inner:
     """A subquery's rows. conditions: those of its WHERE that read the query around; items: its select list; both over
     `node` and, as OuterColumns, over the row around. always: it is an ungrouped aggregate, whose one row is there also
-    where `node` has none for the row around; having: its HAVING, then."""
+    where `node` has none for the row around; having: its HAVING, then. one: it has one row at most.
+
+    `node` may read the row around too; then it is unnested when that row is known."""
 
     node: Algebra
     items: tuple[Expression, ...]
     conditions: tuple[Expression, ...] = ()
     always: bool = False
     having: Expression | None = None
+    one: bool = False
 
 
 @dataclass(frozen=True)
 class Subquery:
-    """One occurrence. operand: x of `x IN (...)`, over the query around; equality: `operand = item`."""
+    """One occurrence. operands: x of `x IN (...)`, or x, y of `(x, y) IN (...)`, over the query around; test: what
+    makes a row the one that is looked for, `x = item`."""
 
     inner: Inner
     kind: str
     type: pa.DataType
     span: Span
     text: str
-    operand: Expression | None = None
-    equality: Expression | None = None
+    operands: tuple[Expression, ...] = ()
+    test: Expression | None = None
 
 
 @dataclass
@@ -84,15 +93,21 @@ class Subqueries:
         return self._add(tree, "SCALAR", inner, span, inner.items[0].type)
 
     def contains(
-        self, operand: Expression, tree: QueryTree, span: Span, equal: Callable[[Expression, Expression], Expression]
-    ) -> Expression:
-        if reads_outer(operand):
-            hint = "compare with a column of the query that IN stands in"
-            self.context.fail("P0312", "IN over a value of an outer query cannot be taken apart", span, hint)
+        self, operands: Sequence[Expression] | None, tree: QueryTree, span: Span,
+        compare: Callable[[Expression, Expression], Expression],
+    ) -> Expression:  # fmt: skip
+        """Whether a row of the subquery compares with the operands, column by column; None for operands that could not
+        be bound."""
         inner = self.bind(tree, self.entries)
-        self._one_column(inner, span)
-        equality = equal(OuterColumn(operand.type, OPERAND, ""), inner.items[0])
-        return self._add(tree, "IN", inner, span, pa.bool_(), operand, equality)
+        if operands is None:
+            raise Refused
+        if len(inner.items) != len(operands):
+            has = "one column" if len(inner.items) == 1 else f"{len(inner.items)} columns"
+            needed = "one is" if len(operands) == 1 else f"{len(operands)} are"
+            self.context.fail("P0305", f"this subquery has {has}, {needed} needed", span)
+        asked = [OuterColumn(operand.type, OPERAND - n, "") for n, operand in enumerate(operands)]
+        test = conjunction(tuple(compare(one, item) for one, item in zip(asked, inner.items, strict=True)))
+        return self._add(tree, "IN", inner, span, pa.bool_(), tuple(operands), test)
 
     def _one_column(self, inner: Inner, span: Span) -> None:
         if len(inner.items) != 1:
@@ -100,9 +115,9 @@ class Subqueries:
 
     def _add(
         self, tree: QueryTree, kind: str, inner: Inner, span: Span, type_: pa.DataType,
-        operand: Expression | None = None, equality: Expression | None = None,
+        operands: tuple[Expression, ...] = (), test: Expression | None = None,
     ) -> Attached:  # fmt: skip
-        self.found.append(Subquery(inner, kind, type_, span, f"({print_tree(tree)})", operand, equality))
+        self.found.append(Subquery(inner, kind, type_, span, f"({print_tree(tree)})", operands, test))
         return Attached(type_, len(self.found) - 1)
 
 
@@ -117,6 +132,7 @@ class Applied:
     subqueries: Subqueries
     lift: Callable[[Expression, Span], Expression] = lambda expression, _: expression
     values: dict[int, Expression] = field(default_factory=dict)
+    settled: dict[int, Subquery] = field(default_factory=dict)
 
     def keep(self, conditions: Sequence[Expression]) -> None:
         """Only the tuples for which all `conditions` are TRUE."""
@@ -124,8 +140,8 @@ class Applied:
         for condition in conditions:
             negated = isinstance(condition, Call) and condition.function == "NOT"
             asked = condition.arguments[0] if negated and isinstance(condition, Call) else condition
-            if isinstance(asked, Attached) and self._questions(self.subqueries.found[asked.number]) is not None:
-                self._keep(self.subqueries.found[asked.number], negated)
+            if isinstance(asked, Attached) and self._questions(self._settled(asked.number)) is not None:
+                self._keep(self._settled(asked.number), negated)
             else:
                 rest.append(self.resolved(condition))
         predicate = conjunction(tuple(rest))
@@ -142,7 +158,7 @@ class Applied:
 
     def _value(self, number: int) -> Expression:
         if number not in self.values:
-            subquery = self.subqueries.found[number]
+            subquery = self._settled(number)
             questions = self._questions(subquery)
             self.values[number] = self._scalar(subquery) if questions is None else self._answer(subquery, *questions)
         return self.values[number]
@@ -152,11 +168,14 @@ class Applied:
         it makes it NULL where it is not TRUE. None where the answer is computed from the one row of an aggregate."""
         if subquery.inner.always or subquery.kind == "SCALAR":
             return None
-        if subquery.operand is None or subquery.equality is None:
+        if subquery.test is None:
             return [_TRUE], [], []
+        if len(subquery.operands) > 1:  # a row that differs in one column is no match, whatever NULLs it has
+            return [subquery.test], [_is_null(subquery.test)], []
+        operand = subquery.operands[0]
         nothing = [_is_null(i) for i in subquery.inner.items if _may_be_null(i)]
-        unknown = [_is_null(OuterColumn(subquery.operand.type, OPERAND, ""))] if _may_be_null(subquery.operand) else []
-        return [subquery.equality], nothing, unknown
+        unknown = [_is_null(OuterColumn(operand.type, OPERAND, ""))] if _may_be_null(operand) else []
+        return [subquery.test], nothing, unknown
 
     def _keep(self, subquery: Subquery, negated: bool) -> None:
         questions = self._questions(subquery)
@@ -204,7 +223,7 @@ class Applied:
         conditions = self._over_both(subquery, inner.conditions)
         width = len(self.node.schema)
         value = over_both(item, width, lambda column: self._outer(subquery, column))
-        single = "" if frozenset() in right.keys else subquery.text
+        single = "" if inner.one or inner.always or frozenset() in right.keys else subquery.text
         self.node = outer_join(self.node, right, conditions, OuterKind.LEFT, single)
         return value
 
@@ -213,7 +232,7 @@ class Applied:
         inner = subquery.inner
         if subquery.kind == "SCALAR":
             return inner.items[0] if inner.having is None else build_call("CASE", [inner.having, inner.items[0]])
-        sure = subquery.equality if subquery.equality is not None else _TRUE
+        sure = subquery.test if subquery.test is not None else _TRUE
         return sure if inner.having is None else build_call("CASE", [inner.having, sure, _FALSE])
 
     def _beside(self, subquery: Subquery) -> Algebra:
@@ -224,16 +243,59 @@ class Applied:
     def _over_both(self, subquery: Subquery, conditions: Sequence[Expression]) -> tuple[Expression, ...]:
         """Conditions over the subquery's rows as conditions over pairs. What they read of other subqueries is put to
         `node` first, so that its width is settled."""
-        if subquery.operand is not None:
-            self.resolved(subquery.operand)
+        for operand in subquery.operands:
+            self.resolved(operand)
         width = len(self.node.schema)
         return tuple(over_both(c, width, lambda column: self._outer(subquery, column)) for c in conditions)
 
     def _outer(self, subquery: Subquery, column: OuterColumn) -> Expression:
-        if column.index != OPERAND:
+        if column.index > OPERAND:
             return self.lift(Column(column.type, column.index, column.name), subquery.span)
-        assert subquery.operand is not None
-        return self.resolved(self.lift(subquery.operand, subquery.span))
+        return self.resolved(self.lift(subquery.operands[OPERAND - column.index], subquery.span))
+
+    def _settled(self, number: int) -> Subquery:
+        """The subquery with rows that read the row around in its conditions alone."""
+        if number not in self.settled:
+            subquery = self.subqueries.found[number]
+            read = {c.index: c for c in outer_columns(subquery.inner.node) if c.depth == 1}
+            if read:
+                subquery = self._unnested(subquery, list(read.values()))
+            elif outer_columns(subquery.inner.node):  # it reads rows further out
+                node = transform_up(subquery.inner.node, lambda n: nearer(n) if isinstance(n, OuterColumn) else n)
+                subquery = replace(subquery, inner=replace(subquery.inner, node=node))
+            self.settled[number] = subquery
+        return self.settled[number]
+
+    def _unnested(self, subquery: Subquery, read: list[OuterColumn]) -> Subquery:
+        """The subquery's rows for every value of the columns `read`, and the conditions that pick those of a row."""
+        context, inner = self.subqueries.context, subquery.inner
+
+        def refuse(why: str) -> NoReturn:
+            context.fail("P0312", f"this subquery reads the query around it where it cannot: {why}", subquery.span)
+
+        if any(zero_of(column.type) is None for column in read):
+            refuse("values of this type are not compared")
+        if any(isinstance(n, Expression) and is_volatile(n) for n in walk(self.node)):
+            refuse("a value that is drawn anew each time stands in it")
+        self._beside(subquery)
+        values = tuple(self._outer(subquery, column) for column in read)
+        fields = tuple(Field(column.name, column.type) for column in read)
+        domain = Distinct(Project(self.node, values, fields))
+        node = Unnesting(domain, {c.index: i for i, c in enumerate(read)}, refuse).put(inner.node)
+
+        def moved(expression: Expression) -> Expression:
+            return remap(expression, lambda i: i + len(read))
+
+        agree = [part for i, c in enumerate(read) for part in same(Column(c.type, i, c.name), c)]
+        rows = replace(
+            inner,
+            node=node,
+            items=tuple(moved(item) for item in inner.items),
+            conditions=(*(moved(c) for c in inner.conditions), *agree),
+            having=None if inner.having is None else moved(inner.having),
+            one=inner.one or frozenset() in inner.node.keys,
+        )
+        return replace(subquery, inner=rows, test=None if subquery.test is None else moved(subquery.test))
 
 
 def without_rows(expression: Expression, calls: Sequence[AggregateCall], start: int) -> Expression:

@@ -31,12 +31,21 @@ def bind_window(
         # [FREQUENCY] alone has been refused; the rest of the query is bound as if it were unbounded.
         return Window(stream, WindowKind.UNBOUNDED)
     scope = Scope(tuple(entries))
-    # Both are bound, so that each tells its errors.
+    # All are bound, so that each tells its errors.
     partition = context.attempt(lambda: _partition(spec, scope, context))
-    selected = _selected(spec, stream, scope, context)
-    if partition is None:
+    selected = context.attempt(lambda: _selected(spec, stream, scope, context))
+    made = _over(spec, selected or stream, partition or (), context)
+    if partition is None or selected is None:
         raise Refused
-    return _over(spec, selected, partition, context)
+    return made
+
+
+def check_window(spec: WindowSpec | None, context: Context) -> None:
+    """Tell what is wrong with the numbers of a window, over a query that could not be bound."""
+    lengths = () if spec is None else (spec.length, spec.slide, spec.span_limit)
+    for length in lengths:
+        if isinstance(length, Count):
+            context.attempt(lambda: _rows(length, context))  # noqa: B023
 
 
 def _over(spec: WindowSpec, stream: Algebra, partition: tuple[int, ...], context: Context) -> Window | RowWindow:
@@ -49,6 +58,15 @@ def _over(spec: WindowSpec, stream: Algebra, partition: tuple[int, ...], context
         limit = None if spec.span_limit is None else ticks(spec.span_limit, domain, context)
         return RowWindow(stream, rows, step, partition, limit, slide, align)
     length = spec.length if spec.span_limit is None else spec.span_limit
+    if isinstance(spec.slide, Count):
+        step = _rows(spec.slide, context)
+        if partition:
+            message = (
+                "SLIDE in rows behind PARTITION BY needs ROWS: a RANGE is of all partitions, and counts none of them"
+            )
+            context.fail("P0102", message, spec.slide.span, "leave out PARTITION BY, or write PARTITION BY c ROWS n")
+        span = ticks(length, domain, context) if isinstance(length, Duration) else None
+        return RowWindow(stream, None, step, (), 1 if spec.extent is Extent.NOW else span, None, align)
     if isinstance(length, Duration):
         return Window(stream, WindowKind.RANGE, ticks(length, domain, context), slide, align)
     # A RANGE in tuples has been refused.
@@ -80,13 +98,16 @@ def _slide(spec: WindowSpec, domain: TimeDomain, context: Context) -> tuple[int 
     if spec.align is None:
         return slide, 0
     if slide is None:
-        context.fail("P0102", "ALIGN TO needs a SLIDE", spec.align.span)
+        hint = "it says where the boundaries of SLIDE lie: [RANGE 1 HOUR SLIDE 10 MINUTE ALIGN TO ...]"
+        context.fail("P0102", "ALIGN TO needs a SLIDE", spec.align.span, hint)
     return slide, _align(spec.align, domain, context) % slide
 
 
 def _rows(count: Count, context: Context) -> int:
     if count.value < 1:
-        context.fail("P0102", "a number of rows here is at least 1", count.span)
+        context.fail(
+            "P0102", "a number of rows here is at least 1", count.span, "write ROWS 1, or leave the clause out"
+        )
     if count.value >= _MOST:
         context.fail("P0102", "these are more rows than a stream has", count.span)
     return count.value

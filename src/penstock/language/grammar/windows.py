@@ -8,6 +8,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from penstock.errors import nearest
 from penstock.language.dialect import token_span
 from penstock.language.grammar.tokens import TokenGrammar
 from penstock.language.queries import Align, Count, Duration, Extent, Frequency, WindowSpec
@@ -63,7 +64,9 @@ class WindowGrammar(TokenGrammar):
             if self._take("UNBOUNDED"):
                 return {"extent": Extent.UNBOUNDED}
             return {"extent": Extent.RANGE, "length": self._duration_or_count()}
-        return self._fail(f"a window: {_STARTS}", code="P0102")
+        hint = nearest(self._curr.text, ("NOW", "RANGE", "UNBOUNDED", "ROWS", "FREQUENCY")) if self._curr else None
+        close = hint if hint is not None and hint.startswith("did you mean") else None
+        return self._fail(f"a window: {_STARTS}", code="P0102", hint=close)
 
     def _partitioned(self) -> dict[str, Any]:
         """What stands behind PARTITION BY: `ROWS n [RANGE i]`, or a RANGE alone."""

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra import Restored, Results
+from penstock.algebra import Pattern, Restored, Results, Window, own_windows
+from penstock.algebra.r2s import updated_relations
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.lowering.streams import lower_changes
-from penstock.physical.plan import Exchange, Input, ResultsSpec, ShortChangesSpec, ShortLivesSpec, UnionSpec
+from penstock.physical.plan import (
+    Exchange,
+    Input,
+    ResultsSpec,
+    ShortChangesSpec,
+    ShortLivesSpec,
+    UnionSpec,
+)
+from penstock.physical.rounded_plan import RoundedSpec
 
 
 @lower.register
@@ -18,11 +27,27 @@ def _results(node: Results, builder: Builder) -> Lowered:
 
 @lower.register
 def _restored(node: Restored, builder: Builder) -> Lowered:
+    relation = node.reported.input
+    if relation.fingerprint not in builder.known and _only_rounded(node):
+        # One operator tree tells both: SLIDE rounds the results as it would round the rows they are made of.
+        continual = builder.lower(node.continual)
+        spec = RoundedSpec(node.slide, node.align)
+        step = builder.add(spec, [Input(continual.step)], continual.stage, node.continual)
+        builder.known[relation.fingerprint] = replace(continual, step=step)
     reported = builder.lower(node.reported)
     short = _short(node, builder)
     stage = max(reported.stage, short.stage)
     edges = [Input(one.step, None if one.stage == stage else Exchange(None)) for one in (reported, short)]
     return Lowered(builder.add(UnionSpec(), edges, stage, node), stage)
+
+
+def _only_rounded(node: Restored) -> bool:
+    """Whether the reported relation is the continual one with every life rounded to the boundaries: true where lives
+    begin and end with rows of windows that have this SLIDE. [max up(ts), min up(exp)) = [up(max ts), up(min exp))."""
+    windows = list(own_windows(node.reported))
+    slid = all(isinstance(w, Window) and (w.slide, w.align) == (node.slide, node.align) for w in windows)
+    known = node.by_life and node.continual.pattern is not Pattern.STRICT
+    return known and slid and bool(windows) and not any(updated_relations(node.reported))
 
 
 def _short(node: Restored, builder: Builder) -> Lowered:

@@ -11,6 +11,7 @@ from penstock.algebra.arrival import in_arrival_order
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.nrr_plan import StampSpec
 from penstock.physical.plan import Input, RowWindowSpec, SampleSpec
+from penstock.physical.step_plan import StepWindowSpec
 
 
 @lower.register
@@ -28,6 +29,9 @@ def row_window(window: RowWindow, node: Algebra, builder: Builder) -> Lowered:
     if isinstance(node, Stamped):
         child = stamped(below, child, builder)
     edge, stage, partitions = builder.keyed(child, window.partition)
+    if window.rows is None:
+        moved = StepWindowSpec(node.schema.types, window.length, window.step or 1, plain is not None)
+        return Lowered(builder.add(moved, [edge], stage, node), stage, partitions)
     spec = RowWindowSpec(
         node.schema.types, window.rows, window.step or 1, window.partition, window.length, window.slide, window.align,
         plain is not None,

@@ -45,7 +45,7 @@ def _scan(node: Scan, builder: Builder) -> Lowered:
     named = source.primary_key or tuple(c for c in node.columns if c not in apart)
     key = tuple(node.columns.index(c) for c in named)
     deletes = source.operation is not None
-    rule = UpdateRule.UNIQUE if deletes else UpdateRule.REPLACE
+    rule = UpdateRule.UNIQUE if deletes and not source.upserts else UpdateRule.REPLACE
     spec = UpdatesSpec(
         source.name, key, node.schema.names, node.schema.types,
         rule if source.primary_key else UpdateRule.BAG, source.non_retroactive and deletes and bool(source.primary_key),

@@ -46,9 +46,14 @@ def _meet_static(
 
 @lower.register
 def _top_k(node: TopK, builder: Builder) -> Lowered:
-    """In two steps where rows lie in several shards: what is among the first of all is among the first of its shard."""
+    """In two steps where rows lie in several shards: what is among the first of all is among the first of its shard.
+    The first of each part are found where the part lies."""
     child = builder.lower(node.input)
     types = node.schema.types
+    if node.partition:
+        each = TopKSpec(node.total_order, node.limit, node.offset, types, partition=node.partition)
+        edge, stage, partitions = builder.keyed(child, node.partition)
+        return Lowered(builder.add(each, [edge], stage, node), stage, partitions)
     final = TopKSpec(node.total_order, node.limit, node.offset, types)
     if child.stage > 0 and child.partitions is not None and () in child.partitions:
         return Lowered(builder.add(final, [Input(child.step)], child.stage, node), child.stage, ONE_SHARD)

@@ -18,13 +18,14 @@ from penstock.physical.operators.match import LookupMatch, Match
 from penstock.physical.operators.multi_join import MultiJoin
 from penstock.physical.operators.negative import NegativeTuples
 from penstock.physical.operators.nonretroactive import Stamp, make_nrr_join
-from penstock.physical.operators.results import Results, ShortChanges, ShortLives
+from penstock.physical.operators.results import Results, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
 from penstock.physical.operators.rowwise import Filter, Lanes, Panes, Projection, TimeWindow, Union
 from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.sample import Sample
 from penstock.physical.operators.sets import SetOperation
 from penstock.physical.operators.static import Output, Static
+from penstock.physical.operators.stepwindow import StepWindow
 from penstock.physical.operators.topk import TopK
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.user_aggregate import UserAggregation
@@ -60,6 +61,8 @@ from penstock.physical.plan import (
     WindowSpec,
 )
 from penstock.physical.range_plan import CellsSpec
+from penstock.physical.rounded_plan import RoundedSpec
+from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.user_plan import UserAggregateSpec
 
 #: Static relations by name, and the number of shards: what some operators need beside their spec.
@@ -75,6 +78,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     WindowSpec: lambda spec, tables, shards: TimeWindow(spec),
     NegativeTuplesSpec: lambda spec, tables, shards: NegativeTuples(spec),
     RowWindowSpec: lambda spec, tables, shards: RowWindow(spec),
+    StepWindowSpec: lambda spec, tables, shards: StepWindow(spec),
     SampleSpec: lambda spec, tables, shards: Sample(spec),
     LanesSpec: lambda spec, tables, shards: Lanes(spec),
     PanesSpec: lambda spec, tables, shards: Panes(spec),
@@ -96,6 +100,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     ChangesSpec: lambda spec, tables, shards: Changes(spec),
     RStreamSpec: lambda spec, tables, shards: RStream(spec),
     ResultsSpec: lambda spec, tables, shards: Results(spec),
+    RoundedSpec: lambda spec, tables, shards: Rounded(spec),
     ShortLivesSpec: lambda spec, tables, shards: ShortLives(spec),
     ShortChangesSpec: lambda spec, tables, shards: ShortChanges(spec),
     OutputSpec: lambda spec, tables, shards: Output(spec),

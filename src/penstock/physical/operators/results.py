@@ -1,8 +1,8 @@
 """Results counted one by one: what WSTREAM windows, and what RESTORE gives back (LANGUAGE 4.3, `[golab 3.3.3, 3.3.4]`).
 
-`Results` makes a stream of all comings. `ShortLives` picks the elements without a slide boundary in their validity,
-which rounding to SLIDE would lose; `ShortChanges` finds them among the changes of a relation whose ends are not known
-when its tuples come, the oldest of equal tuples going first.
+`Results` makes a stream of all comings. `Rounded` gives results the validity that they have under SLIDE; `ShortLives`
+picks those without a slide boundary in their validity, which are lost then. `ShortChanges` finds them among the changes
+of a relation whose ends are not known when its tuples come, the oldest of equal tuples going first.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, concat, round_up
+from penstock.physical.elements import Elements, Int64s, concat, round_up
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.operators.changes import from_start
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.plan import ResultsSpec, ShortChangesSpec, ShortLivesSpec
+from penstock.physical.rounded_plan import RoundedSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.slots import SlotTable
 from penstock.types import BEGIN, END
@@ -52,6 +53,24 @@ def _told(elements: Elements) -> list[Elements]:
     if not len(elements):
         return []
     return [Elements(elements.columns, elements.ts, np.full(len(elements), END, np.int64), elements.sign)]
+
+
+class Rounded(Operator):
+    """What SLIDE makes of a result: it counts from the first boundary in its validity to the first one behind it."""
+
+    def __init__(self, spec: RoundedSpec) -> None:
+        self._spec = spec
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        ts, exp = (_put_off(ticks, self._spec) for ticks in (elements.ts, elements.exp))
+        result = Elements(elements.columns, ts, exp, elements.sign).filter(ts < exp)
+        return [result] if len(result) else []
+
+
+def _put_off(ticks: Int64s, spec: RoundedSpec) -> Int64s:
+    """The beginning and the end of time are boundaries too."""
+    within = (ticks > BEGIN) & (ticks < END)
+    return np.where(within, round_up(ticks, spec.slide, spec.align), ticks)
 
 
 class ShortLives(Operator):

@@ -4,6 +4,8 @@ All live rows are kept, since what is first may expire. In a round only few of t
 copies leaving in the round, rows behind the (offset + limit + D)-th held row never are. To find them without sorting
 what is held, every tuple has a *coarse* key, an int64 that never contradicts the order; a selection of that rank bounds
 the candidates. These are sorted exactly, and events are swept by time over a Fenwick tree of their copies.
+
+Of each part (`partition`) the same is done, one part after the other, for the parts that something happens to.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import numba as nb
 import numpy as np
 
 from penstock.physical.elements import Elements, Int64s
-from penstock.physical.kernels import argsort_code_time, argsort_time
+from penstock.physical.fingerprints import fingerprints
+from penstock.physical.kernels import argsort_code_time, argsort_time, argsort_uint64, group_codes
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.counted import CountedOperator, Events
 from penstock.physical.plan import TopKSpec
@@ -132,12 +135,33 @@ def _sweep(ranks, times, weights, order, copies, low, high, most):  # type: igno
     return found[:, :k]
 
 
+@nb.njit(cache=True)
+def _sweep_parts(starts, bounds, ranks, times, weights, order, copies, low, high):  # type: ignore[no-untyped-def]
+    """`_sweep` of every part: its copies are those at starts[p] ... starts[p + 1], to which the ranks are relative, its
+    events those at the places bounds[p] ... bounds[p + 1] of `order`, by time."""
+    room = np.zeros(starts.shape[0], np.int64)
+    for part in range(starts.shape[0] - 1):
+        for i in order[bounds[part] : bounds[part + 1]]:
+            room[part] += 2 * min(abs(weights[i]), high)
+    found = np.empty((3, room.sum()), np.int64)
+    k = 0
+    for part in range(starts.shape[0] - 1):
+        if room[part] > 0:
+            mine, held = order[bounds[part] : bounds[part + 1]], copies[starts[part] : starts[part + 1]]
+            some = _sweep(ranks, times, weights, mine, held, low, high, room[part])
+            for j in range(some.shape[1]):
+                found[0, k], found[1, k], found[2, k] = some[0, j] + starts[part], some[1, j], some[2, j]
+                k += 1
+    return found[:, :k]
+
+
 class TopK(CountedOperator):
-    """State: per tuple, integer lanes [copies, coarse key]; the ends to come."""
+    """State: per tuple, integer lanes [copies, coarse key, part]; the ends to come. part: half of the fingerprint of
+    the partition columns, by which the tuples of a part are found; parts that share it are told apart by both."""
 
     def __init__(self, spec: TopKSpec) -> None:
         self._spec = spec
-        super().__init__(spec.types, 2, listed=spec.listed)
+        super().__init__(spec.types, 3 if spec.partition else 2, listed=spec.listed)
 
     def advance(self, moment: Moment) -> list[Elements]:
         tuples = self._counted.tuples
@@ -155,10 +179,15 @@ class TopK(CountedOperator):
     def _key(self, slots: Int64s) -> None:
         tuples, first = self._counted.tuples, self._spec.order[0]
         if len(slots):
-            column = tuples.key_columns(slots)[first.column]
-            tuples.integers[1, slots] = coarse_keys(column, first)
+            columns = tuples.key_columns(slots)
+            tuples.integers[1, slots] = coarse_keys(columns[first.column], first)
+            if self._spec.partition:
+                parts = [columns[i] for i in self._spec.partition]
+                tuples.integers[2, slots] = fingerprints(parts, len(slots))[0].view(np.int64)
 
     def _changes(self, events: Events, touched: Int64s) -> list[Elements]:
+        if self._spec.partition:
+            return self._changes_of_parts(events, touched)
         low, high = self._spec.offset, self._spec.offset + self._spec.limit
         copies, coarse = self._counted.tuples.integers[:, : self._counted.tuples.count]
         slots = self._candidates(copies, coarse, touched, high - int(np.minimum(events.weights, 0).sum()))
@@ -171,6 +200,30 @@ class TopK(CountedOperator):
         rank, times, weights = ranks[events.slots[seen]], events.times[seen], events.weights[seen]
         most = 2 * int(np.minimum(np.abs(weights), high).sum())
         found = _sweep(rank, times, weights, argsort_time(times), copies[ordered], low, high, most)
+        found = found[:, argsort_code_time(found[0], found[1])]
+        return self._counted.told(ordered[found[0]], found[1], found[2])
+
+    def _changes_of_parts(self, events: Events, touched: Int64s) -> list[Elements]:
+        low, high = self._spec.offset, self._spec.offset + self._spec.limit
+        copies, _, part = self._counted.tuples.integers[:, : self._counted.tuples.count]
+        met = np.isin(part, np.unique(part[touched]))
+        slots = np.union1d(np.flatnonzero(met & (copies != 0)), touched)
+        if high == low:
+            return []
+        columns = self._counted.tuples.key_columns(slots)
+        codes, _ = group_codes(*fingerprints([columns[i] for i in self._spec.partition], len(slots)))
+        order = sort_order(columns, self._spec.order)
+        order = order[argsort_uint64(codes[order].astype(np.uint64))]
+        ordered, codes = slots[order], codes[order]
+        starts = np.searchsorted(codes, np.arange(int(codes[-1]) + 2))
+        rank, part_of = np.empty(len(copies), np.int64), np.empty(len(copies), np.int64)
+        rank[ordered], part_of[ordered] = np.arange(len(ordered)) - starts[codes], codes
+        parts = part_of[events.slots]
+        by_part = argsort_code_time(parts, events.times)
+        bounds = np.searchsorted(parts[by_part], np.arange(len(starts)))
+        found = _sweep_parts(
+            starts, bounds, rank[events.slots], events.times, events.weights, by_part, copies[ordered], low, high
+        )
         found = found[:, argsort_code_time(found[0], found[1])]
         return self._counted.told(ordered[found[0]], found[1], found[2])
 

@@ -56,7 +56,8 @@ def _pair(codes, order, kind, ended_by, verdict, queue):  # type: ignore[no-unty
 
 @nb.njit(cache=True)
 def _by_key(codes, order, kind, replaces, once, ended_by, verdict):  # type: ignore[no-untyped-def]
-    """At most one row of each code. replaces: a coming ends the row there is, else it is rejected; once: a code whose
+    """At most one row of each code. replaces: a coming ends the row there is, and a going of none is
+    nothing, else either is rejected; once: a code whose
     row was deleted (or that begins with a row of kind _WAS) has no other."""
     n = order.shape[0]
     i = 0
@@ -69,12 +70,12 @@ def _by_key(codes, order, kind, replaces, once, ended_by, verdict):  # type: ign
             if kind[row] == _WAS:
                 used = True
             elif kind[row] == _GOES:
-                if present < 0:
-                    verdict[row] = _NO_ROW
-                else:
+                if present >= 0:
                     ended_by[present] = row
                     present = np.int64(-1)
                     used = True
+                elif not replaces:
+                    verdict[row] = _NO_ROW
             elif present >= 0 and not replaces:
                 verdict[row] = _DUPLICATE
             elif once and used:

@@ -35,6 +35,13 @@ class PastFeed(Feed):
     def _ended(self, done: Mapping[str, int]) -> list[str]:
         return []
 
+    def _told(self, start: Offset, done: Mapping[str, int]) -> dict[str, int]:
+        return {}
+
+    def _forget(self, start: Offset) -> None:
+        # What is kept of the past is the run's own.
+        return
+
     @property
     def _by_clock(self) -> bool:
         return False

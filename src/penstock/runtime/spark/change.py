@@ -141,11 +141,12 @@ def fingerprint(query: Query, epoch: Epoch, birth: int, strategy: Strategy) -> s
 def _generation(queries: Sequence[Query], epoch: Epoch, birth: int) -> Generation:
     statistics = epoch.statistics_of(birth)
     return Generation(
-        birth, _optimized(queries, statistics, Strategy(epoch.strategy)), statistics, epoch.grains_of(birth)
+        birth, optimized(queries, statistics, Strategy(epoch.strategy)), statistics, epoch.grains_of(birth)
     )
 
 
-def _optimized(queries: Sequence[Query], statistics: Statistics, strategy: Strategy) -> list[Query]:
+def optimized(queries: Sequence[Query], statistics: Statistics, strategy: Strategy) -> list[Query]:
+    """The queries as they are planned."""
     planning = strategy.planning(statistics)
     return [replace(query, root=optimize(query.root, planning=planning)) for query in queries]
 
@@ -210,7 +211,7 @@ def _epoch(
     begun = [q for q in given.queries if births[q.name] == number]
     told[str(number)] = statistics_as_json(
         given.statistics,
-        grains_of(_optimized(begun, given.statistics, given.strategy), given.statistics, given.strategy),
+        grains_of(optimized(begun, given.statistics, given.strategy), given.statistics, given.strategy),
     )
     bare = {
         q.name: QueryRecord(

@@ -14,6 +14,7 @@ import penstock.runtime.spark.state_files
 import penstock.runtime.spark.tasks  # noqa: F401 - loaded before workers are forked
 from penstock.algebra import Aggregate, Source, StreamScan, Window, WindowKind
 from penstock.algebra.query import Query, SinkSpec
+from penstock.connectors.sources import open_source
 from penstock.expressions.nodes import AggregateCall, Column
 from penstock.runtime.local import run_local
 from penstock.types import Field, Schema, TimeDomain, Unit
@@ -24,6 +25,7 @@ def warm() -> None:
     number = pa.int64()
     columns = Schema(tuple(Field(name, number) for name in ("ts", "k", "x")))
     source = Source("warm", True, columns, "MEMORY", (), 0, TimeDomain(Unit.SECOND, False))
+    open_source(source)  # loads the readers of files
     scan = StreamScan(source, (0, 1, 2))
     window = Window(scan, WindowKind.RANGE, 2, 1)
     calls = (AggregateCall(number, "COUNT", ()), AggregateCall(number, "SUM", (Column(number, 2, "x"),)))

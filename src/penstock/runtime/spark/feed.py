@@ -1,16 +1,17 @@
 """What each round of a job reads: splits of all sources, chosen by timestamp and bytes, deterministic from the offset.
 
-The offset of a round names, per source, how many splits are done and the largest timestamp seen before the round, and
-what the wall clock said when it was planned (SYSTEM TIME, IDLE TIMEOUT), so a replay after a crash reads the same
-splits with the same knowledge. With `again`, which an epoch begins with, it has the largest timestamps of the round
-too, and a round is due though there may be nothing to read. The source that is behind in event time is read first, so
-that nothing piles up waiting for it (DESIGN 3).
+The offset of a round names, per source, how many splits are done and the largest timestamp seen before the round, what
+the wall clock said when it was planned (SYSTEM TIME, IDLE TIMEOUT) and what sources knew of their own time, so a replay
+after a crash reads the same splits with the same knowledge. With `again`, which an epoch begins with, it has the
+largest timestamps of the round too, and a round is due though there may be nothing to read. The source that is behind
+in event time is read first, so that nothing piles up waiting for it (DESIGN 3).
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,6 +33,8 @@ _LOOK_EVERY = 0.25
 
 #: Splits of a watched source that wait to be read, at about which no further files are opened.
 MOST_WAITING = 10_000
+#: Rounds after whose delivery what was read may go: Spark may ask for the last ones again.
+_KEPT = 4
 
 #: Microseconds between two rounds that only tell the time of SYSTEM TIME streams.
 _BEAT_EVERY = 500_000
@@ -75,8 +78,11 @@ class Feed:
         self._known = {source.name: _Known(source, open_source(source)) for source in intake.sources}
         self._clock = clock
         self._look_again = 0.0
+        self._delivered: deque[Offset] = deque()
+        self._forgotten: dict[str, int] = {}
         for name, known in self._known.items():
             known.splits = folder.read_splits(self._file(name))
+            known.connector.keep_in(folder.root / "kept" / self._file(name))
 
     def _file(self, name: str) -> str:
         return source_file(name, self._intake.births)
@@ -97,21 +103,35 @@ class Feed:
     def next(self, start: Offset, seconds: float | None = None) -> Offset:
         """The offset after the next round; `start` itself when there is nothing to do. seconds: what the round of
         `start` took, where that is known."""
+        self._forget(start)
         self._discover(start)
         high = self._highs(start)
         limit = self._next_limit(start, seconds)
         done = self._choose(start["done"], high, limit)
         ended = self._ended(done)
+        told = self._told(start, done)
         quiet = done == start["done"] and ended == start["ended"] and start["round"] > 0 and not start.get("again")
+        quiet = quiet and told == start.get("told", {})
         wall = self._wall(start, high, ended) if self._by_clock else None
         if quiet and (wall is None or not self._worth_a_round(start, wall)):
             return start
         after: Offset = {"round": start["round"] + 1, "done": done, "high": high, "ended": ended, "limit": limit}
         after["read"] = sum(self._bytes(name, start["done"].get(name, 0), done[name]) for name in self._known)
+        if told:
+            after["told"] = told
         if wall is not None:
             spoken = [name for name in self._known if done[name] > start["done"].get(name, 0)]
             after["wall"] = wall.spoken(spoken).as_json()
         return after
+
+    def _told(self, start: Offset, done: Mapping[str, int]) -> dict[str, int]:
+        """How far sources know their own time, of those that are read as far as they are known."""
+        told = dict(start.get("told", {}))
+        for name, known in self._known.items():
+            reached = known.connector.reached()
+            if reached is not None and done[name] == len(known.splits):
+                told[name] = max(reached, told.get(name, BEGIN))
+        return told
 
     @property
     def _pace(self) -> Pace:
@@ -160,13 +180,17 @@ class Feed:
         found: list[Piece] = []
         number = round_name(end["round"])
         wall = WallClock(**end["wall"]) if "wall" in end else WallClock(0)
-        beats = tuple(sorted(wall.beats.items()))
+        before = start.get("told", {})
+        told = end.get("told", {})
+        beats = tuple(sorted((told | {n: max(b, told.get(n, BEGIN)) for n, b in wall.beats.items()}).items()))
         for name, known in self._known.items():
             todo = known.splits[start["done"].get(name, 0) : end["done"][name]]
             high = end["high"][name]
             for run in chunks_of(todo, self._intake.parallelism if known.statistics else 1) if todo else ():
                 now = wall.now if known.source.system_time else None
-                found.append(Piece(number, len(found), name, tuple(run), high, (), now, wall.beats.get(name)))
+                # What a source has told before holds for the rows of this round; what it tells now comes after them.
+                beat = max((b for b in (wall.beats.get(name), before.get(name)) if b is not None), default=None)
+                found.append(Piece(number, len(found), name, tuple(run), high, (), now, beat))
                 highs = [s.high for s in run if s.high is not None]
                 high = max([h for h in (high, *highs) if h is not None], default=None)
         ended = tuple(end["ended"])
@@ -195,6 +219,17 @@ class Feed:
             if fresh or known.connector.bounded:
                 known.splits += fresh
                 self._folder.write_splits(self._file(name), known.splits)
+
+    def _forget(self, start: Offset) -> None:
+        """Tell the connectors what rounds long delivered have read: `start` comes after all that is."""
+        if not self._delivered or self._delivered[-1]["round"] < start["round"]:
+            self._delivered.append(start)
+        while len(self._delivered) > _KEPT:
+            done = self._delivered.popleft()["done"]
+            for name, known in self._known.items():
+                read = {s.path for s in known.splits[self._forgotten.get(name, 0) : done.get(name, 0)]}
+                known.connector.forget(sorted(read - {s.path for s in known.splits[done.get(name, 0) :]}))
+                self._forgotten[name] = done.get(name, 0)
 
     def _highs(self, start: Offset) -> dict[str, int | None]:
         """The largest timestamps seen up to and with the round of `start`."""

@@ -8,6 +8,7 @@ splits/             per source the splits known so far, in arrival order; only e
 rounds/             what each round reads, a file a task (`rounds.py`)
 state/              per stage and shard the state in files (`state_files.py`)
 backfill/           the state of queries that have read their past and not joined the others yet (`backfill.py`)
+kept/               what sources have read that cannot be read twice, a folder each; it goes once its rounds are over
 seen/               per round, source and task what an ingest task saw; the next round starts from it
 dead-letters/       records kept out
 """

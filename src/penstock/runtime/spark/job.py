@@ -255,6 +255,8 @@ class SparkRun:
     @property
     def error(self) -> PenstockError | None:
         """Why the run failed, None while it has not."""
+        if self._failure is None and self._rounds is not None:
+            self._failure = self._rounds.failure
         if self._failure is None and self._query is not None:
             failure = self._query.exception()
             if failure is not None:
@@ -279,7 +281,7 @@ class SparkRun:
                 return True
             if self._rounds is not None and self._rounds.failure is not None:
                 self._failure = self._failure or self._rounds.failure
-                self.close()
+                self.stop()
                 raise self._failure
             if not self._query.isActive:
                 error = self.error
@@ -366,6 +368,7 @@ class SparkRun:
         )
 
     def progress(self) -> RunProgress:
+        backlog = self._rounds.backlog() if self._rounds is not None else {}
         with self._lock:
             totals, heartbeats = self._totals, dict(self._heartbeats)
             found = RunProgress(batches=totals["batch"] + 1)
@@ -375,7 +378,7 @@ class SparkRun:
                 malformed = sum(counts["malformed"].values())
                 found.sources[name] = SourceCounts(
                     counts["rows"], counts["late"], malformed, needed, dict(counts["malformed"]),
-                    _known_to(source, self._source_heartbeats.get(name)),
+                    _known_to(source, self._source_heartbeats.get(name)), backlog.get(name, (0, 0))[1],
                 )  # fmt: skip
             for name, query in self._job.plan.queries.items():
                 reached = heartbeats.get(name)

@@ -9,6 +9,7 @@ rows is no obstacle to the next start.
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +27,15 @@ from penstock.algebra.statistics import known_statistics
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
+from penstock.events import tell
 from penstock.physical.answers import answer_schema
-from penstock.physical.said_of_state import horizons
+from penstock.physical.planner import planned
+from penstock.physical.said_of_state import JobState, job_state
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import peers_of
-from penstock.runtime.reporting import Wanted
+from penstock.runtime.reporting import LOG, Wanted
 from penstock.runtime.spark.backfill import backfill
-from penstock.runtime.spark.change import Decision, Given, Kind, decide, other_script
+from penstock.runtime.spark.change import Decision, Given, Kind, decide, optimized, other_script
 from penstock.runtime.spark.epochs import forget_all, latest_epoch, write_epoch
 from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen, round_name
 from penstock.runtime.spark.frames import spark_schema, write_frame
@@ -98,7 +101,7 @@ def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkR
     decision = decide(brought, folder)
     check_state(folder, decision.before)
     for source in work.sources.values():
-        if source.connector == "FILES":
+        if source.connector not in ("MEMORY", "DATAFRAME"):
             open_source(source).check()
     sinks = {query.name: open_sink(query) for query in work.queries}
     for name, sink in sinks.items():
@@ -106,10 +109,19 @@ def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkR
     spark = work.spark()
     job, digest = prepare(work, brought, decision, folder, spark.sparkContext.defaultParallelism)
     backfill(folder, job, decision.epoch, sinks)
-    wanted = Wanted.of(work.settings, horizons(work.queries, brought.statistics, work.strategy))
+    wanted = Wanted.of(work.settings, folder.read_mark("horizons"))
     return SparkRun(
         spark, place, job, digest, decision.epoch.offset, sinks, work.streaming, ephemeral, wanted, decision.notices
     )  # fmt: skip
+
+
+def _foresee(folder: Folder, state: JobState) -> None:
+    """Say of every query whose state has no bound that it has none; note how long the others take to fill."""
+    for query, bound in state.unbounded.items():
+        hint = f"; {bound.hint}" if bound.hint else ""
+        message = f"the state of {query} is unbounded: it keeps {bound.by}{hint}"
+        tell(LOG, logging.WARNING, "unbounded", message, query=query, by=bound.by)
+    folder.write_mark("horizons", dict(state.horizons))
 
 
 def answer_frame(work: Work, place: Path) -> DataFrame:
@@ -145,6 +157,9 @@ def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, para
     if decision.kind is Kind.FIRST:
         epoch = replace(epoch, shards=brought.shards or parallelism)
         forget_all(folder, folder.root.parent)
+    if decision.kind is not Kind.SAME:
+        ready = optimized(brought.queries, brought.statistics, brought.strategy)
+        _foresee(folder, job_state(*planned(ready, brought.statistics, brought.strategy), brought.statistics))
     for _, source in _to_spool(work):
         _spool(work, source, folder.root)
     missing = {name: static for name, static in plan.statics.items() if name not in folder.tables()}

@@ -33,7 +33,7 @@ _KEPT = 4
 
 class Rounds:
     """Plans the rounds of one epoch of a run; lives in the driver. carried: the offset that it begins with, None for
-    the beginning of all sources."""
+    the beginning of all sources; failure: why no further round can be planned."""
 
     def __init__(
         self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic, epoch: int = 0,
@@ -49,7 +49,6 @@ class Rounds:
         self._took: float | None = None
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        #: Why no further round can be planned, None while one can.
         self.failure: PenstockError | None = None
         self.place = rounds_place(folder, epoch)
         self.place.mkdir(parents=True, exist_ok=True)
@@ -108,13 +107,19 @@ class Rounds:
 
     def _poll(self) -> None:
         """What appears while nothing is outstanding (new files of a watched folder) is read too."""
-        while not self._stopped.wait(_LOOK_EVERY) and self.failure is None:
+        while not self._stopped.wait(_LOOK_EVERY):
             try:
                 self._advance()
             except PenstockError as error:
                 self.failure = error
+                return
             except OSError as error:
                 self.failure = unwritable(self.place, error)
+                return
+            except Exception as error:
+                message = f"no further input can be planned: {type(error).__name__}: {error}"
+                self.failure = PenstockError("P0601", message, cause=error)
+                return
 
     def _folder_of(self, number: int) -> Path:
         return self.place / round_name(number)

@@ -64,7 +64,9 @@ def elements(node: Algebra, world: World) -> list[Element]:
 
 def _counted(node: RowWindow, members: list[tuple[int, Row]]) -> list[Element]:
     """The elements of one partition: each until so many later ones have come, or its RANGE is over."""
+    assert node.rows is not None, "a window that moves by rows is not joined with an NRR"
     found = []
+    assert node.rows is not None  # a window that moves by rows is not elementwise
     for place, (ts, row) in enumerate(members):
         last = place + node.rows
         ends = [members[last][0]] if last < len(members) else []

@@ -37,13 +37,15 @@ def content(source: Source, updates: Sequence[Row]) -> tuple[Bag, list[str]]:
     for row in updates:
         found = place(row)
         if source.operation is not None and row[source.operation] == "-":
+            if found is None and source.upserts:
+                continue
             if found is None:
                 reasons.append("no such row to delete")
             else:
                 used.add(_identity(source, held.pop(found)))
         elif not source.primary_key:
             held.append(row)
-        elif found is not None and (source.is_static or source.operation is not None):
+        elif found is not None and (source.is_static or source.operation is not None) and not source.upserts:
             reasons.append("duplicate primary key")
         elif found is not None:
             held[found] = row

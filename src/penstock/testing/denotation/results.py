@@ -93,7 +93,8 @@ def _(node: Window, world: World) -> list[Life]:
 
 @_lives.register
 def _(node: RowWindow, world: World) -> list[Life]:
-    """An element is counted when the count next comes to a multiple of the step, and ends when `rows` more are."""
+    """An element is counted when the count next comes to a multiple of the step, and ends when `rows` more are; in a
+    RANGE that moves by rows, when the count comes to a multiple after its time."""
     step = node.step or 1
     found: list[Life] = []
     for members in partitioned(node, world):
@@ -104,9 +105,14 @@ def _(node: RowWindow, world: World) -> list[Life]:
             counted = place // step * step + step
             return members[counted - 1][0] if counted <= whole else END  # noqa: B023
 
+        counts = [members[i][0] for i in range(step - 1, len(members), step)]
         for place, (ts, row) in enumerate(members):
             limit = END if node.length is None else ts + node.length
-            begin, end = brought_up(place), min(limit, brought_up(place + node.rows))
+            if node.rows is None:
+                end = next((tick for tick in counts if tick >= limit), END)
+            else:
+                end = min(limit, brought_up(place + node.rows))
+            begin = brought_up(place)
             if begin < end:
                 found.append((*boundaries(node, begin, end), row))
     return found

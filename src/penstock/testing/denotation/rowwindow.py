@@ -28,7 +28,11 @@ def _(node: RowWindow, world: World) -> Relation:
         return [row for members in partitions for row in last_rows(node, members, seen)]
 
     starts = {boundaries(node, ts, END)[0] for ts, _ in elements}
-    ends = set() if node.length is None else {boundaries(node, ts, ts + node.length)[1] for ts, _ in elements}
+    ends = (
+        set()
+        if node.lifetime is None or node.length is None
+        else {boundaries(node, ts, ts + node.length)[1] for ts, _ in elements}
+    )
     return Relation(frozenset(starts | ends), at)
 
 
@@ -49,6 +53,9 @@ def last_rows(node: RowWindow, members: list[tuple[int, Row]], tau: int) -> Bag:
     """What the window holds at τ of one partition, whose elements come in order of (timestamp, arrival)."""
     arrived = [(ts, row) for ts, row in members if ts <= tau]
     counted = len(arrived) // (node.step or 1) * (node.step or 1)
+    if node.rows is None:  # a RANGE, looked at when the last of these arrived
+        held = arrived[:counted]
+        return [row for ts, row in held if node.length is None or held[-1][0] < ts + node.length]
     held = arrived[max(0, counted - node.rows) : counted]
     return [row for ts, row in held if node.length is None or tau < ts + node.length]
 

@@ -49,7 +49,13 @@ def _(node: TopK, world: World) -> Relation:
     def place(row: Row) -> list[Any]:
         return [_Place(row[key.column], key) for key in node.total_order]
 
-    return Relation(below.instants, lambda tau: sorted(below.at(tau), key=place)[node.offset : last])
+    def at(tau: int) -> Bag:
+        parts: dict[Row, Bag] = {}
+        for row in below.at(tau):
+            parts.setdefault(key_of(tuple(row[i] for i in node.partition)), []).append(row)
+        return [row for part in parts.values() for row in sorted(part, key=place)[node.offset : last]]
+
+    return Relation(below.instants, at)
 
 
 class _Place:

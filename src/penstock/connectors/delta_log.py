@@ -1,0 +1,164 @@
+"""Delta tables as both their source and their sink see them: opening one, its commits, what we can read of it.
+
+The library (delta-rs) gives tables and snapshots; what a single commit did it does not tell, so `commit` reads it from
+the log, whose form the Delta protocol fixes: `_delta_log/<version>.json`, an action per line.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+
+try:
+    import deltalake
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+except ImportError:  # the extra `delta` is not installed: `needed` says so
+    deltalake = None  # type: ignore[assignment]
+    CommitFailedError = DeltaError = TableNotFoundError = OSError  # type: ignore[misc,assignment]
+
+__all__ = [
+    "Commit", "CommitFailedError", "DataFile", "DeltaError", "arrow_schema", "commit", "deletion_vectors", "deltalake",
+    "needed", "one_line", "open_table", "readable", "table_path",
+]  # fmt: skip
+
+#: Features of a table that its data files can be read without knowing, or that are looked at one by one. Columns of a
+#: type that we do not have fit no declaration, and files of a narrower type than the table's are widened as they come.
+_READABLE = frozenset({
+    "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint", "deletionVectors", "columnMapping", "variantType",
+    "variantType-preview", "variantShredding-preview", "typeWidening", "typeWidening-preview",
+})  # fmt: skip
+_COMMIT = re.compile(r"^\d{20}\.json$")
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that a commit added. path: absolute; partition: column -> value as the log writes it, None for NULL;
+    deleted: some of its rows are marked as deleted."""
+
+    path: str
+    partition: Mapping[str, str | None]
+    deleted: bool = False
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one version did. added: new data in the log's order; removed: how many files lost their data; bytes:
+    stored size of all that changed; schema, configuration, reader_features: of the table from here on, when it says
+    so."""
+
+    added: tuple[DataFile, ...]
+    removed: int
+    bytes: int
+    schema: str | None
+    configuration: Mapping[str, str]
+    reader_features: frozenset[str]
+
+
+def table_path(text: str) -> str:
+    """The absolute folder that the option `path` names."""
+    return str(Path(text.removeprefix("file://")).expanduser().absolute())
+
+
+def needed(owner: str) -> None:
+    """Raises PenstockError P0208 where the library is not installed."""
+    if deltalake is None:
+        raise PenstockError("P0208", f"{owner} needs the package deltalake", hint="pip install 'penstock[delta]'")
+
+
+def open_table(owner: str, path: str, version: int | str | None = None) -> Any:
+    """The table in the folder `path`, as of a version or a moment. Raises PenstockError P0401, P0404."""
+    needed(owner)
+    try:
+        table = deltalake.DeltaTable(path, version=version if isinstance(version, int) else None)
+        if isinstance(version, str):
+            table.load_as_version(version)
+            if _written(path, table.version()) > dt.datetime.fromisoformat(version).timestamp():
+                raise ValueError("its log does not go back so far")
+    except TableNotFoundError:
+        hint = "the folder of a Delta table has a folder _delta_log"
+        raise PenstockError("P0404", f"{owner}: no Delta table at {path}", hint=hint) from None
+    except (DeltaError, OSError, ValueError) as error:
+        shown = "" if version is None else f" as of {version}"
+        raise PenstockError("P0401", f"{owner}: {path} cannot be read{shown}: {one_line(error)}") from None
+    return table
+
+
+def _written(path: str, version: int) -> float:
+    """When a version came, in seconds since 1970; the log's own files tell."""
+    place = Path(path, "_delta_log", f"{version:020d}.json")
+    return place.stat().st_mtime if place.exists() else 0.0
+
+
+def readable(owner: str, path: str, features: frozenset[str], configuration: Mapping[str, str]) -> None:
+    """Raises PenstockError P0401 for a table whose data files alone do not tell its rows."""
+    unknown = sorted(features - _READABLE)
+    if unknown:
+        raise PenstockError("P0401", f"{owner}: {path} needs a reader that knows {', '.join(unknown)}")
+    if configuration.get("delta.columnMapping.mode", "none") != "none":
+        hint = "copy it to a table without column mapping"
+        raise PenstockError("P0401", f"{owner}: {path} maps its columns to other names, which is not read", hint=hint)
+
+
+def deletion_vectors(owner: str, path: str) -> PenstockError:
+    hint = "rewrite the table without them (REORG TABLE .. APPLY (PURGE)), and set delta.enableDeletionVectors = false"
+    return PenstockError("P0401", f"{owner}: {path} marks rows as deleted by deletion vectors, not read", hint=hint)
+
+
+def first_version(path: str) -> int | None:
+    """The earliest version whose commit is still in the log."""
+    names = (p.name for p in Path(path, "_delta_log").iterdir() if _COMMIT.match(p.name))
+    return min((int(name[:20]) for name in names), default=None)
+
+
+def commit(owner: str, path: str, version: int) -> Commit:
+    """What `version` did. Raises PenstockError P0401 when the log has it no more, or it is damaged."""
+    place = Path(path, "_delta_log", f"{version:020d}.json")
+    try:
+        actions = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except FileNotFoundError:
+        earliest = first_version(path)
+        hint = None if earliest is None else f"say starting '{earliest}', the earliest one that is there"
+        raise PenstockError("P0401", f"{owner}: version {version} of {path} is no more in its log", hint=hint) from None
+    except (OSError, ValueError) as error:
+        raise PenstockError("P0401", f"{owner}: {place} cannot be read: {one_line(error)}") from None
+    return _as_commit(path, actions)
+
+
+def _as_commit(path: str, actions: list[dict[str, Any]]) -> Commit:
+    added, removed, size = [], 0, 0
+    schema, features, configuration = None, frozenset[str](), dict[str, str]()
+    for action in actions:
+        size += sum((action.get(kind) or {}).get("size") or 0 for kind in ("add", "remove", "cdc"))
+        if (add := action.get("add")) and add.get("dataChange", True):
+            place = urllib.parse.unquote(add["path"])
+            full = place if place.startswith("/") else str(Path(path, place))
+            added.append(DataFile(full, add.get("partitionValues") or {}, bool(add.get("deletionVector"))))
+        if (remove := action.get("remove")) and remove.get("dataChange", True):
+            removed += 1
+        if meta := action.get("metaData"):
+            schema, configuration = meta.get("schemaString"), meta.get("configuration") or {}
+        if protocol := action.get("protocol"):
+            features = frozenset(protocol.get("readerFeatures") or ())
+    return Commit(tuple(added), removed, size, schema, configuration, features)
+
+
+def arrow_schema(schema: Any) -> pa.Schema:
+    """A schema of the library, or the log's own text of one, as an Arrow schema."""
+    if isinstance(schema, str):
+        schema = deltalake.Schema.from_json(schema)
+    return pa.schema(schema.to_arrow())
+
+
+def one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else text[:297] + "..."

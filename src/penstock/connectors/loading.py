@@ -1,0 +1,12 @@
+"""Loading a connector's class by name."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def load(place: str) -> Any:
+    """The class at `module:Class` below this package."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f"{__package__}.{module}"), name)

@@ -1,0 +1,155 @@
+"""PostgreSQL as both its source and its sink see it: reaching a server, its types, and its errors in our words.
+
+Contract: where a server is and who we are comes from the options, and what they leave out from libpq's own places (the
+variables PG..., ~/.pgpass). Work runs in one transaction and is tried again, whole, when the server cannot be reached
+or goes away, until `timeout` has passed; so it must be such that doing it twice is doing it once. No error and nothing
+else that leaves here holds a password.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from penstock.algebra.hidden import reveal
+from penstock.connectors.options import Options
+from penstock.connectors.secrets import forms, secret
+from penstock.errors import PenstockError
+from penstock.redaction import redacted_text
+from penstock.types import TIMESTAMP
+
+try:
+    import psycopg
+    from psycopg import sql
+
+    _INSTALLED = True
+except ImportError:  # the extra `postgres` is not installed: `Server` says so
+    _INSTALLED = False
+
+__all__ = ["ARROW", "SERVER_OPTIONS", "Gone", "Server", "psycopg", "sql"]
+
+T = TypeVar("T")
+
+SERVER_OPTIONS = ("url", "host", "port", "dbname", "user", *forms(["password"]), "sslmode", "sslrootcert", "timeout")
+_LIBPQ = ("host", "port", "dbname", "user", "sslmode", "sslrootcert")
+_SETTINGS = "-c TimeZone=UTC -c DateStyle=ISO,YMD -c extra_float_digits=1"
+#: Classes of SQL states that pass: connection, resources, an operator's intervention, a lost race.
+_PASSING = ("08", "53", "57P", "40")
+#: What a server answers while it comes and goes; whatever else it answers at the door is its last word.
+_COMING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots", "terminating")
+_BEFORE_AGAIN, _AT_MOST = 0.1, 2.0
+
+#: PostgreSQL's types by number. Others are read as text, as they show themselves.
+ARROW = {
+    16: pa.bool_(), 21: pa.int16(), 23: pa.int32(), 20: pa.int64(), 700: pa.float32(), 701: pa.float64(),
+    1082: pa.date32(), 1114: TIMESTAMP, 1184: TIMESTAMP, 17: pa.binary(),
+}  # fmt: skip
+NUMERIC, TIMESTAMPTZ, BYTEA = 1700, 1184, 17
+
+
+class Gone(Exception):
+    """The server cannot be reached now; `error` is what to say if that goes on."""
+
+    def __init__(self, error: PenstockError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class Server:
+    """The server and database that some options name. owner: who asks, for messages; code: of its errors."""
+
+    def __init__(self, options: Options, owner: str, code: str) -> None:
+        if not _INSTALLED:
+            hint = "pip install 'penstock[postgres]'"
+            raise PenstockError("P0208", f"{options.owner} needs the package psycopg", hint=hint)
+        self._options = options
+        self._owner = owner
+        self._code = code
+        self.timeout = options.seconds("timeout", "30 seconds")
+
+    def do(self, work: Callable[[Any], T], patient: bool = True, read_only: bool = False) -> T:
+        """What `work` gives for a cursor, in one transaction. patient: try again until `timeout` has passed. Raises
+        PenstockError, and Gone where it is not patient."""
+        deadline = time.monotonic() + self.timeout
+        pause = _BEFORE_AGAIN
+        while True:
+            try:
+                return self._once(work, read_only)
+            except Gone as gone:
+                if not patient:
+                    raise
+                if time.monotonic() + pause > deadline:
+                    raise gone.error from None
+            time.sleep(pause)
+            pause = min(2 * pause, _AT_MOST)
+
+    def _once(self, work: Callable[[Any], T], read_only: bool) -> T:
+        try:
+            connection = psycopg.connect(self._conninfo(), connect_timeout=5)
+        except psycopg.Error as error:
+            raise self._unreachable(error) from None
+        try:
+            connection.read_only = read_only
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ if read_only else None
+            with connection, connection.cursor() as cursor:
+                return work(cursor)
+        except psycopg.Error as error:
+            raise self._explained(error) from None
+        finally:
+            connection.close()
+
+    def _conninfo(self) -> str:
+        options = self._options
+        given: dict[str, Any] = {key: options.text(key) for key in _LIBPQ if options.has(key)}
+        password = secret(options, "password")
+        address = reveal(options.text("url"))
+        if password is not None:
+            given["password"] = reveal(password)
+        if address is None or given.get("password", "") is None:
+            hint = "give it by password_env or password_file"
+            raise PenstockError("P0409", f"{options.owner}: its password is not known in this process", hint=hint)
+        given |= {"application_name": "penstock", "options": _SETTINGS, "client_encoding": "utf8"}
+        try:
+            return psycopg.conninfo.make_conninfo(address, **given)
+        except psycopg.Error:
+            shown = redacted_text(address)
+            raise PenstockError("P0208", f"{options.owner}: option url cannot be '{shown}'") from None
+
+    def _unreachable(self, error: psycopg.Error) -> Exception:
+        said = self._said(error)
+        message = f"{self._owner}: PostgreSQL does not let us in: {said}"
+        if "FATAL" in said and not any(word in said for word in _COMING):
+            hint = "correct url, user or dbname; a password comes by password_env, password_file or ~/.pgpass"
+            return PenstockError(self._code, message, hint=hint)
+        message = f"{self._owner}: PostgreSQL cannot be reached: {said}"
+        return Gone(PenstockError(self._code, message, hint=f"it was tried for {self.timeout:g} s (option timeout)"))
+
+    def _explained(self, error: psycopg.Error) -> Exception:
+        state = error.sqlstate or ""
+        said = self._said(error)
+        if (isinstance(error, psycopg.OperationalError) and not state) or state.startswith(_PASSING):
+            message = f"{self._owner}: PostgreSQL went away: {said}"
+            return Gone(
+                PenstockError(self._code, message, hint=f"it was tried for {self.timeout:g} s (option timeout)")
+            )
+        hint = {"42501": "grant it to the user of the connection", "42P01": "correct table or query"}.get(state)
+        code = "P0402" if state == "42703" and self._code == "P0401" else self._code
+        return PenstockError(code, f"{self._owner}: PostgreSQL says: {said}", hint=hint)
+
+    def _said(self, error: psycopg.Error) -> str:
+        """What the server or libpq said, on one line and without secrets."""
+        said = error.diag.message_primary or str(error)
+        if error.diag.message_detail:
+            said += f" ({error.diag.message_detail})"
+        said = redacted_text(" ".join(said.split()))
+        for hidden in (reveal(self._options.text("password")), secret(self._options, "password")):
+            said = said.replace(hidden, "***") if hidden else said
+        return said[:400]
+
+
+def identifier(table: str) -> Any:
+    """`schema.table` or `table` as SQL."""
+    return sql.Identifier(*table.split("."))

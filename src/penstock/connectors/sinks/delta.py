@@ -1,0 +1,210 @@
+"""DELTA: the result of a query as a Delta Lake table, one commit per batch.
+
+Contract: every commit carries the number of its batch as an application transaction of the table itself (application:
+the query; version: the run's number in the high bits, the batch's in the low ones), so a batch that comes again is
+found in the table's log and left out. A run takes a new number, so a run that was replaced cannot write any more. With
+`key` the table holds the rows of the relation as they are after the batch; without it the changes, or the stream.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.algebra.query import Query
+from penstock.connectors import delta_log
+from penstock.connectors.contract import Sink
+from penstock.connectors.delta_log import one_line
+from penstock.connectors.options import Options
+from penstock.connectors.sinks.upserts import Net, is_unique, key_option, net, violation
+from penstock.errors import PenstockError, nearest
+from penstock.types import type_name
+
+_KNOWN = ("path", "mode", "partition_by", "key")
+_RUN = 32
+_TRIES, _PAUSE = 6, 0.05
+_OP = "_penstock_op"
+_FAILURES = (delta_log.DeltaError, OSError, ValueError, pa.ArrowException)
+
+
+class DeltaSink(Sink):
+    def __init__(self, query: Query) -> None:
+        super().__init__(query)
+        options = Options(f"INTO DELTA of {query.name}", query.sink.options)
+        options.only(_KNOWN)
+        self._path = delta_log.table_path(options.needed("path"))
+        self._appends = options.choice("mode", ("new", "append"), "new") == "append"
+        self._key = key_option(options, query)
+        self._partition = [name.strip() for name in options.text("partition_by").split(",") if name.strip()]
+        self._run: int | None = None
+        unknown = [name for name in self._partition if name not in self._schema().names]
+        if unknown:
+            message = f"{options.owner}: option partition_by: the result has no column {unknown[0]}"
+            raise PenstockError("P0208", message, hint=nearest(unknown[0], self._schema().names))
+
+    @property
+    def place(self) -> str:
+        return self._path
+
+    @property
+    def _app(self) -> str:
+        return f"penstock/{self.query.name}"
+
+    def open(self, resume: bool, overwrite: bool) -> None:
+        owner = f"query {self.query.name}"
+        delta_log.needed(owner)
+        try:
+            if not delta_log.deltalake.DeltaTable.is_deltatable(self._path):
+                self._create(resume)
+                return
+            table = delta_log.open_table(owner, self._path)
+            last = table.transaction_version(self._app)
+            if resume:
+                if last is None:
+                    raise self._not_ours()
+                self._run = last >> _RUN
+                return
+            self._run = 0 if last is None else (last >> _RUN) + 1
+            self._begin(table, overwrite, last is not None)
+        except _FAILURES as error:
+            raise self._failed(error) from error
+
+    def write(self, batch: int, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        changes = net(self.query, self._key, table) if self._key else None
+        for again in range(_TRIES):
+            try:
+                self._write(batch, table, changes)
+                return
+            except delta_log.CommitFailedError as error:
+                # Somebody else, who compacts the table perhaps, was faster: look again, and do it again.
+                if again == _TRIES - 1:
+                    raise self._failed(error) from error
+                time.sleep(_PAUSE * 2**again)
+            except _FAILURES as error:
+                raise self._failed(error) from error
+
+    def _write(self, batch: int, table: pa.Table, changes: Net | None) -> None:
+        target = delta_log.open_table(f"query {self.query.name}", self._path)
+        last = target.transaction_version(self._app)
+        if last is None or last >> _RUN != self._run:
+            raise self._not_ours()
+        if last & ((1 << _RUN) - 1) > batch:
+            return
+        commit = self._commit(batch + 1)
+        if changes is not None:
+            self._merge(target, changes, commit)
+        else:
+            rows = self._typed(table)
+            delta_log.deltalake.write_deltalake(
+                target, rows, mode="append", schema_mode="merge", commit_properties=commit
+            )
+
+    # -- the beginning -----------------------------------------------------------------------------------------
+
+    def _create(self, resume: bool) -> None:
+        if resume:
+            raise self._not_ours()
+        self._run = 0
+        delta_log.deltalake.DeltaTable.create(
+            self._path, self._schema(), partition_by=self._partition or None, commit_properties=self._commit(0)
+        )
+
+    def _begin(self, table: Any, overwrite: bool, ours: bool) -> None:
+        """Take the table over for this run. Raises PenstockError P0501 where it is not for us."""
+        empty = table.count() == 0
+        if not self._appends and not empty:
+            if not overwrite:
+                hint = "mode 'append' adds to it, --overwrite replaces it, --checkpoint DIR lets a run go on"
+                raise PenstockError("P0501", f"query {self.query.name}: {self._path} has rows already", hint=hint)
+            if not ours:
+                message = f"query {self.query.name}: {self._path} holds rows that this query did not write"
+                raise PenstockError("P0501", message, hint="they are not overwritten: choose another table")
+        if not self._appends and (empty or overwrite):
+            delta_log.deltalake.write_deltalake(
+                table, self._schema().empty_table(), mode="overwrite", schema_mode="overwrite",
+                partition_by=self._partition or None, commit_properties=self._commit(0),
+            )  # fmt: skip
+            return
+        self._same_columns(delta_log.arrow_schema(table.schema()))
+        partition = table.metadata().partition_columns
+        if self._partition and partition != self._partition:
+            message = f"query {self.query.name}: {self._path} is partitioned by {', '.join(partition) or 'nothing'}"
+            raise PenstockError("P0501", message, hint="leave partition_by out")
+        table.create_write_transaction(
+            [], "append", table.schema(), partition_by=partition or None, commit_properties=self._commit(0)
+        )
+
+    def _same_columns(self, schema: pa.Schema) -> None:
+        for column in self._schema():
+            place = schema.get_field_index(column.name)
+            if place < 0:
+                message = f"query {self.query.name}: {self._path} has no column {column.name}"
+                raise PenstockError("P0502", message, hint=nearest(column.name, schema.names))
+            stored = schema.field(place).type
+            if stored != column.type:
+                told = f"is {type_name(stored)}, the result's is {type_name(column.type)}"
+                message = f"query {self.query.name}: {self._path}: column {column.name} {told}"
+                raise PenstockError("P0502", message, hint="CAST in the query, or choose another table")
+
+    def _schema(self) -> pa.Schema:
+        """The table's columns: a column that is NULL throughout is text."""
+        root = self.query.root
+        types = [self.query.domain.type(), *([] if root.is_stream else [pa.string()]), *root.schema.types]
+        columns = [
+            pa.field(name, pa.string() if pa.types.is_null(type_) else type_)
+            for name, type_ in zip(self.query.output_names, types, strict=True)
+        ]
+        return pa.schema(columns[2:] if self._key else columns)
+
+    def _typed(self, table: pa.Table) -> pa.Table:
+        return table.select(self._schema().names).cast(self._schema())
+
+    # -- batches -----------------------------------------------------------------------------------------------
+
+    def _merge(self, target: Any, changes: Net, commit: Any) -> None:
+        rows = self._typed(changes.rows)
+        self._no_key_twice(target, rows, changes)
+        source = rows.append_column(_OP, pa.array(changes.stays))
+        on = " AND ".join(f"t.{_name(k)} IS NOT DISTINCT FROM s.{_name(k)}" for k in self._key)
+        values = {_name(name): f"s.{_name(name)}" for name in rows.column_names}
+        merge = target.merge(source, on, source_alias="s", target_alias="t", commit_properties=commit)
+        merge = merge.when_matched_delete(f"NOT s.{_OP}").when_matched_update(values, f"s.{_OP}")
+        merge.when_not_matched_insert(values, f"s.{_OP}").execute()
+
+    def _no_key_twice(self, target: Any, rows: pa.Table, changes: Net) -> None:
+        """What a plan does not promise is looked up: a key that comes new must not be there yet."""
+        if self._appends or is_unique(self.query, self._key) or not changes.fresh.any():
+            return
+        fresh = rows.filter(pa.array(changes.fresh)).select(list(self._key))
+        there = target.to_pyarrow_table(columns=list(self._key))
+        both = fresh.join(there.cast(fresh.schema), keys=list(self._key), join_type="left semi")
+        if both.num_rows:
+            raise violation(self.query, self._key, both, 0)
+
+    def _commit(self, done: int) -> Any:
+        """What a commit says of itself: how many batches of this run are in the table with it."""
+        assert self._run is not None
+        number = (self._run << _RUN) | done
+        transaction = delta_log.deltalake.Transaction(self._app, number)
+        return delta_log.deltalake.CommitProperties(
+            custom_metadata={"penstock.query": self.query.name}, app_transactions=[transaction]
+        )
+
+    def _not_ours(self) -> PenstockError:
+        message = f"query {self.query.name}: {self._path} is not, or no more, the table that this run writes"
+        return PenstockError("P0502", message, hint="another run took it over, or it was made anew; start anew")
+
+    def _failed(self, error: BaseException) -> PenstockError:
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else one_line(error)
+        hint = "free space on that disk, or allow writing there; nothing of this batch is visible"
+        message = f"query {self.query.name}: {self._path} cannot be written: {reason}"
+        return PenstockError("P0502", message, hint=hint, cause=error)
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'

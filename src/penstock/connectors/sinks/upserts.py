@@ -1,0 +1,93 @@
+"""The changes of one batch as what a table with a key must do: one row per key, to be put there or to be taken out.
+
+Contract: a batch has columns `ts`, `op` and the items, its rows in ts order, `-` before `+` at one instant. Per key `+`
+and `-` must take turns: two rows of one key at one instant are no table with that key (PenstockError P0502).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.algebra.query import Query
+from penstock.connectors.options import Options
+from penstock.errors import PenstockError, nearest
+
+
+@dataclass(frozen=True)
+class Net:
+    """rows: the last change of every key, without ts and op; stays: which of them are rows to be put there, the others
+    are to go; fresh: which keys were not there before the batch, if the key is one."""
+
+    rows: pa.Table
+    stays: npt.NDArray[np.bool_]
+    fresh: npt.NDArray[np.bool_]
+
+
+def key_option(options: Options, query: Query) -> tuple[str, ...]:
+    """The columns that the option `key` names, as the result spells them; none without it. Raises PenstockError
+    P0208."""
+    if not options.has("key"):
+        return ()
+    if query.root.is_stream:
+        hint = "a stream only gains rows; leave the key out to append them"
+        raise PenstockError("P0208", f"{options.owner}: the option key is for relations, this is a stream", hint=hint)
+    items = query.output_names[2:]
+    names = [name.strip() for name in options.needed("key").split(",")]
+    found = []
+    for name in names:
+        place = next((item for item in items if item.lower() == name.lower()), None)
+        if place is None:
+            message = f"{options.owner}: option key: the result has no column {name or 'without a name'}"
+            raise PenstockError("P0208", message, hint=nearest(name, items))
+        if place in found:
+            raise PenstockError("P0208", f"{options.owner}: option key: {name} stands twice")
+        found.append(place)
+    return tuple(found)
+
+
+def is_unique(query: Query, key: Sequence[str]) -> bool:
+    """Whether the result's plan alone says that no two rows share the key."""
+    items = query.output_names[2:]
+    places = {items.index(name) for name in key}
+    return any(known <= places for known in query.root.keys)
+
+
+def net(query: Query, key: Sequence[str], table: pa.Table) -> Net:
+    """What is left of the changes of `table`. Raises PenstockError P0502 when two rows share a key."""
+    if not table.num_rows:
+        return Net(table.select(list(query.output_names[2:])), np.empty(0, np.bool_), np.empty(0, np.bool_))
+    signs = pc.equal(table.column(1), "+").to_numpy()
+    codes = _codes([table[name] for name in key])
+    order = np.argsort(codes, kind="stable")
+    same = codes[order][1:] == codes[order][:-1]
+    clash = np.flatnonzero(same & (signs[order][1:] == signs[order][:-1]))
+    if len(clash):
+        raise violation(query, key, table, int(order[1:][clash[0]]))
+    ends, begins = np.append(~same, True), np.append(True, ~same)
+    last, first = order[ends], order[begins]
+    rows = table.take(pa.array(last)).select(list(query.output_names[2:]))
+    return Net(rows, signs[last], signs[first])
+
+
+def violation(query: Query, key: Sequence[str], table: pa.Table, row: int) -> PenstockError:
+    """The error that a second row of one key is."""
+    shown = ", ".join(f"{name} = {table[name][row].as_py()!r}" for name in key)
+    hint = "name columns in `key` that no two rows of the result share; those of its GROUP BY are"
+    return PenstockError("P0502", f"query {query.name}: two rows share the key ({shown})", hint=hint)
+
+
+def _codes(columns: Sequence[pa.ChunkedArray]) -> npt.NDArray[np.int64]:
+    """A number per row, equal for equal tuples; NULL equals NULL."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        places = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + places, return_inverse=True)
+    return codes

@@ -1,0 +1,298 @@
+"""DELTA: a Delta Lake table, as a snapshot, as the rows that its commits append, or as its change data feed.
+
+Contract: a relation without TIMESTAMP BY is one version of the table (`version`, `timestamp`, else the last one). With
+a timestamp the commits are read one after the other, each one's files in the order of their first timestamps: from
+`starting` on, up to the version there is at the start, or for ever (`watch 'true'`). What a commit appended is read;
+one that takes rows away is refused, or passed over where `ignore_deletes` or `skip_changes` say so. `changes 'true'`
+reads the change data feed instead: the table's columns, and `_change_type` (`+` or `-`), `_commit_version` and
+`_commit_timestamp`; of one commit first what goes, then what comes. Data files are read by the reader of parquet files.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.algebra.scans import Source
+from penstock.connectors import delta_log
+from penstock.connectors.contract import Parsed, SourceConnector, Split
+from penstock.connectors.delta_log import DataFile, one_line
+from penstock.connectors.options import Options
+from penstock.connectors.sources.formats import casts, cells
+from penstock.connectors.sources.formats.base import Unfit
+from penstock.connectors.sources.formats.columnar import Columns, fitted, pieces
+from penstock.connectors.sources.formats.parquet import ParquetFormat
+from penstock.errors import PenstockError, nearest
+from penstock.types import TIMESTAMP, type_name
+
+_KNOWN = ("path", "version", "timestamp", "starting", "watch", "changes", "ignore_deletes", "skip_changes")
+#: What the change data feed has beside the table's columns.
+FEED_COLUMNS = {"_change_type": pa.string(), "_commit_version": pa.int64(), "_commit_timestamp": TIMESTAMP}
+_GOES = ("delete", "update_preimage")
+#: Behind the version in a path: everything up to it is passed over.
+_PASSED = "passed"
+
+
+@dataclass
+class _FileOfTable(ParquetFormat):
+    """A data file of a table. partition: the values of the columns that the log keeps. Columns that the file was
+    written without were added to the table later, and are NULL in it."""
+
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+
+    def placed(self, path: str) -> dict[int, pa.Scalar]:
+        found = {i: pa.scalar(None, column.type) for i, column in enumerate(self.source.columns)}
+        for key, text in self.partition.items():
+            position = self.source.columns.index(key)
+            if position is None:
+                continue
+            column = self.source.columns[position]
+            converted = cells.convert(pa.array([text or None], pa.string()), column.type)
+            if converted.failed[0]:
+                raise Unfit(f"the partition {key} holds a {cells.complaint(text, column.type, column.name)}")
+            found[position] = converted.values[0]
+        return found
+
+
+class DeltaSource(SourceConnector):
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self._owner = f"source {source.name}"
+        options = Options(f"DELTA of {source.name}", source.options)
+        options.only(_KNOWN)
+        self._path = delta_log.table_path(options.needed("path"))
+        self._at = _version_option(options)
+        self._starting = options.text("starting", "0").strip().lower()
+        if self._starting != "latest":
+            options.count("starting", 0)
+        self._watch = options.flag("watch", False)
+        self._changes = options.flag("changes", False)
+        self._ignore_deletes = options.flag("ignore_deletes", False)
+        self._skip_changes = options.flag("skip_changes", False)
+        self._seen_table = False
+
+    @property
+    def bounded(self) -> bool:
+        return not self._watch
+
+    def check(self) -> None:
+        table = self._open(self._at)
+        delta_log.readable(self._owner, self._path, _features(table), _configuration(table))
+        self._fits(delta_log.arrow_schema(table.schema()), f"version {table.version()}")
+        if self.source.is_static:
+            self._files_of(table)
+        if self._changes and _configuration(table).get("delta.enableChangeDataFeed", "false").lower() != "true":
+            hint = "set delta.enableChangeDataFeed = true; the changes of later commits are then there"
+            raise PenstockError("P0401", f"{self._owner}: {self._path} has no change data feed", hint=hint)
+        if not self.source.is_static and not self._watch and self._first(table.version()) > table.version():
+            hint = "versions that come later are read with watch 'true'"
+            message = f"{self._owner}: {self._path} is at version {table.version()}, before {self._starting}"
+            raise PenstockError("P0401", message, hint=hint)
+
+    # -- what there is -----------------------------------------------------------------------------------------
+
+    def discover(self, known: frozenset[str]) -> list[str]:
+        if self.source.is_static:
+            return [] if known else [self._token(self._open(self._at).version())]
+        if known and self._seen_table:
+            last = max(map(self._version_of, known))
+            return [self._token(v) for v in self._following(last)]
+        current = self._open().version()
+        self._seen_table = True
+        if known:
+            first = max(map(self._version_of, known)) + 1
+        elif self._starting == "latest":
+            return [f"{self._token(current)}/{_PASSED}"]
+        else:
+            first = int(self._starting)
+        return [self._token(v) for v in range(first, current + 1)]
+
+    def splits(self, path: str) -> list[Split]:
+        version = self._version_of(path)
+        if path.endswith(f"/{_PASSED}"):
+            return [Split(path, 0, 0, 0, 0)]
+        if self.source.is_static:
+            return self._splits_of(path, self._files_of(self._open(version)))
+        commit = delta_log.commit(self._owner, self._path, version)
+        delta_log.readable(self._owner, self._path, commit.reader_features, commit.configuration)
+        if commit.schema is not None and version:
+            self._fits(delta_log.arrow_schema(commit.schema), f"version {version}", partial=True)
+            self._fits(delta_log.arrow_schema(self._open().schema()), f"version {version}")
+        if self._changes:
+            return [Split(path, bytes=commit.bytes, detail=json.dumps({"version": version}))]
+        if commit.removed and (self._skip_changes or (self._ignore_deletes and not commit.added)):
+            return [Split(path, 0, 0, 0, 0)]
+        if commit.removed:
+            raise self._takes_away(version, rewrites=bool(commit.added))
+        splits = self._splits_of(path, commit.added)
+        if all(split.low is not None or split.rows == 0 for split in splits):
+            # Writers of partitioned tables name a commit's files in any order: the oldest rows are read first.
+            splits.sort(key=lambda split: split.low or 0)
+        return splits or [Split(path, 0, 0, 0, 0)]
+
+    def _splits_of(self, path: str, files: Sequence[DataFile]) -> list[Split]:
+        if any(file.deleted for file in files):
+            raise delta_log.deletion_vectors(self._owner, self._path)
+        found: list[Split] = []
+        for file in files:
+            self._there(file.path)
+            detail = json.dumps({"file": file.path, "partition": dict(file.partition)})
+            shown = f"{path}/{os.path.relpath(file.path, self._path)}"
+            pieces = _FileOfTable(self.source, partition=file.partition).splits(file.path)
+            found += [replace(piece, path=shown, detail=detail) for piece in pieces]
+        return found
+
+    def _files_of(self, table: Any) -> list[DataFile]:
+        """The files of a snapshot, oldest first."""
+        if "deletionVectors" in _features(table) and pa.table(table.deletion_vectors().read_all()).num_rows:
+            raise delta_log.deletion_vectors(self._owner, self._path)
+        rows = pa.table(table.get_add_actions(flatten=False)).to_pylist()
+        rows.sort(key=lambda row: (row["modification_time"], row["path"]))
+        return [DataFile(str(Path(self._path, r["path"])), _texts(r.get("partition") or {})) for r in rows]
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+        if not split.detail:
+            return
+        detail = json.loads(split.detail)
+        if "version" in detail:
+            yield from self._read_changes(split.path, detail["version"], columns)
+            return
+        self._there(detail["file"])
+        format_ = _FileOfTable(self.source, partition=detail["partition"])
+        yield from format_.read(replace(split, path=detail["file"]), columns)
+
+    def _read_changes(self, place: str, version: int, columns: tuple[int, ...]) -> Iterator[Parsed]:
+        table = self._open()
+        names = {i: self._stored_name(table, self.source.columns[i].name) for i in columns}
+        asked = sorted({*names.values(), "_change_type"})
+        try:
+            found = pa.table(table.load_cdf(version, version, columns=asked).read_all())
+        except (delta_log.DeltaError, OSError, ValueError) as error:
+            message = f"{self._owner}: the changes of version {version} of {self._path} cannot be read"
+            raise PenstockError("P0401", f"{message}: {one_line(error)}") from None
+        found = found.cast(pa.schema([pa.field(f.name, _plain(f.type)) for f in found.schema]))
+        goes = pc.is_in(found["_change_type"], value_set=pa.array(_GOES)).combine_chunks()
+        signs = pa.chunked_array([pc.if_else(goes, "-", "+")], pa.string())
+        found = found.set_column(found.column_names.index("_change_type"), "_change_type", signs)
+        order = np.argsort(~goes.to_numpy(zero_copy_only=False), kind="stable")
+        format_ = _FileOfTable(self.source)
+        whole = Columns({i: i for i in columns}, [names[i] for i in columns])
+        for batch in found.take(pa.array(order)).combine_chunks().to_batches():
+            for piece in pieces(batch):
+                chunk = fitted(format_, place, piece, whole)
+                arrays = [chunk.columns[i] for i in columns]
+                yield Parsed(format_.batch(arrays, columns, chunk.rows), chunk.rejected)
+
+    # -- small things ------------------------------------------------------------------------------------------
+
+    def _open(self, version: int | str | None = None) -> Any:
+        return delta_log.open_table(self._owner, self._path, version)
+
+    def _first(self, current: int) -> int:
+        return current if self._starting == "latest" else int(self._starting)
+
+    def _token(self, version: int) -> str:
+        return f"{self._path}@v{version}"
+
+    def _version_of(self, path: str) -> int:
+        return int(path.removeprefix(f"{self._path}@v").partition("/")[0])
+
+    def _following(self, version: int) -> Iterator[int]:
+        """The versions after `version`, as far as the log goes now."""
+        while Path(self._path, "_delta_log", f"{version + 1:020d}.json").exists():
+            version += 1
+            yield version
+
+    def _there(self, file: str) -> None:
+        if not Path(file).exists():
+            hint = "VACUUM removes files that later versions do not need: start from a later version"
+            raise PenstockError("P0401", f"{self._owner}: {file} of {self._path} is gone", hint=hint)
+        if not os.access(file, os.R_OK):
+            hint = "allow reading it"
+            raise PenstockError("P0401", f"{self._owner}: {file} of {self._path} cannot be read", hint=hint)
+
+    def _takes_away(self, version: int, rewrites: bool) -> PenstockError:
+        what = "rewrites rows" if rewrites else "deletes rows"
+        hint = "skip_changes 'true' passes over such commits, changes 'true' reads them from the change data feed"
+        hint = hint if rewrites else f"ignore_deletes 'true' passes over what only deletes; {hint}"
+        message = f"{self._owner}: version {version} of {self._path} {what}, and a stream only gains them"
+        return PenstockError("P0401", message, hint=hint)
+
+    def _stored_name(self, table: Any, name: str) -> str:
+        """What the table calls the declared column `name`."""
+        names = [*delta_log.arrow_schema(table.schema()).names, *(FEED_COLUMNS if self._changes else ())]
+        found: str = next((n for n in names if n == name), None) or next(n for n in names if n.lower() == name.lower())
+        return found
+
+    def _fits(self, schema: pa.Schema, version: str, partial: bool = False) -> None:
+        """Raises PenstockError P0402 unless all declared columns are there with types that fit. partial: those that are
+        not there may be missing."""
+        stored = {f.name.lower(): f.type for f in schema}
+        if self._changes:
+            stored |= FEED_COLUMNS
+        for column in self.source.columns:
+            kind = stored.get(column.name.lower())
+            if kind is None and not partial:
+                message = f"{self._owner}: {self._path}, {version}: column {column.name} is missing"
+                raise PenstockError("P0402", message, hint=nearest(column.name, [*schema.names]))
+            if kind is not None and casts.misfit(kind, column.type):
+                shown = f"is {type_name(kind)} in the table and declared {type_name(column.type)}"
+                message = f"{self._owner}: {self._path}, {version}: column {column.name} {shown}"
+                hint = "declare the type of the table, and CAST in the query"
+                raise PenstockError("P0402", message, hint=hint)
+
+
+def _version_option(options: Options) -> int | str | None:
+    """The version or moment that a snapshot is of, where one is said. Raises PenstockError P0208."""
+    if options.has("version") and options.has("timestamp"):
+        raise PenstockError("P0208", f"{options.owner}: of the options version and timestamp one is enough")
+    if options.has("version"):
+        return options.count("version", 0)
+    if not options.has("timestamp"):
+        return None
+    text = options.text("timestamp").strip()
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        message = f"{options.owner}: option timestamp cannot be '{text}': it is as 2024-03-01T10:00:00Z"
+        raise PenstockError("P0208", message) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).isoformat()
+
+
+def _features(table: Any) -> frozenset[str]:
+    return frozenset(table.protocol().reader_features or ())
+
+
+def _configuration(table: Any) -> Mapping[str, str]:
+    return dict(table.metadata().configuration or {})
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """What the library's views of texts and its unsigned version numbers are to us."""
+    if pa.types.is_string_view(type_):
+        return pa.string()
+    if pa.types.is_binary_view(type_):
+        return pa.binary()
+    return pa.int64() if pa.types.is_uint64(type_) else type_
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str | None]:
+    """Typed partition values as the log writes them."""
+    return {key: None if value is None else _text(value) for key, value in values.items()}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,337 @@
+"""POSTGRES: a table or query of a PostgreSQL database, read once, or polled for rows of a higher version.
+
+Contract: a relation without TIMESTAMP BY is what one statement sees. With a timestamp the rows come in its order; with
+`poll` rows whose `version` is above the highest seen come again and again, as rows of a stream or as updates by primary
+key, and with `deleted` a flag says which of them are deletions: it becomes the column of OPERATION BY. What the server
+said is kept in a file before any of it is used (`keep_in`), so a replay reads what was read. Where the version is the
+timestamp, a poll also tells how far time is known: to the highest version, or for a TIMESTAMP to the server's clock
+less `settle`, the time that a change may take from its stamp to its commit. Rows come by COPY as csv, so the readers of
+csv files convert and reject them; the server is asked by the driver alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.scans import Source
+from penstock.connectors.contract import Parsed, SourceConnector, Split
+from penstock.connectors.options import Options
+from penstock.connectors.postgres import (
+    ARROW,
+    BYTEA,
+    NUMERIC,
+    SERVER_OPTIONS,
+    TIMESTAMPTZ,
+    Gone,
+    Server,
+    identifier,
+    sql,
+)
+from penstock.connectors.sources.formats import casts
+from penstock.connectors.sources.formats.base import TextOptions
+from penstock.connectors.sources.formats.csv import CsvFormat
+from penstock.errors import PenstockError, nearest
+from penstock.types import type_name
+
+_KNOWN = (*SERVER_OPTIONS, "table", "query", "version", "poll", "settle", "deleted")
+_POLL = re.compile(r"^poll-(\d{8})\.json$")
+#: A csv line of one NULL is an empty line, which is no record; another cell makes it one.
+_FILLER = "penstock_row"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A column as the server has it. oid: its type's number; kind: as Arrow, None for a number of any size."""
+
+    name: str
+    oid: int
+    kind: pa.DataType | None
+    shown: str
+
+
+class PostgresSource(SourceConnector):
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        options = Options(f"POSTGRES of {source.name}", source.options)
+        options.only(_KNOWN)
+        self._owner = f"source {source.name}"
+        self._server = Server(options, self._owner, "P0401")
+        if options.has("table") == options.has("query"):
+            raise PenstockError("P0208", f"{options.owner} needs one of the options table and query")
+        self._table = options.text("table").strip()
+        self._query = options.text("query").strip().rstrip(";")
+        self._version = options.text("version").strip()
+        self._deleted = options.text("deleted").strip()
+        self._every = options.seconds("poll", "1 second") if options.has("poll") else None
+        if self._every is not None and not self._version:
+            hint = "version 'column': a column that grows with every change of a row"
+            raise PenstockError("P0208", f"{options.owner}: the option poll needs the option version", hint=hint)
+        self._settle = options.seconds("settle", "1 second")
+        if options.has("settle") and not (self._by_version and self._calendar):
+            hint = "the option version then names the column of TIMESTAMP BY, a TIMESTAMP"
+            raise PenstockError("P0208", f"{options.owner}: the option settle is for polls by time", hint=hint)
+        self._reached: int | None = None
+        self._folder: Path | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._next_poll = 0.0
+        self._gone_since: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A folder that goes with its owner stays with it.
+        return {**self.__dict__, "_temporary": None}
+
+    @property
+    def bounded(self) -> bool:
+        return self._every is None
+
+    @property
+    def _shown(self) -> str:
+        return f"table {self._table}" if self._table else "the query"
+
+    def keep_in(self, folder: Path) -> None:
+        self._folder = folder
+
+    def reached(self) -> int | None:
+        return self._reached
+
+    def check(self) -> None:
+        self._server.do(lambda cursor: self._columns(cursor), read_only=True)
+
+    # -- polls -------------------------------------------------------------------------------------------------
+
+    def discover(self, known: frozenset[str]) -> list[str]:
+        polls = self._polls()
+        unread = [str(place) for place in map(self._csv, polls) if str(place) not in known and place.exists()]
+        if unread or (self.bounded and polls) or time.monotonic() < self._next_poll:
+            return unread
+        self._next_poll = time.monotonic() + (self._every or 0.0)
+        try:
+            found = self._server.do(lambda cursor: self._poll(cursor, polls), not polls, read_only=True)
+        except Gone as gone:
+            # Nothing is lost by waiting: the next poll reads what this one would have.
+            self._gone_since = self._gone_since or time.monotonic()
+            if time.monotonic() - self._gone_since > self._server.timeout:
+                raise gone.error from None
+            return []
+        self._gone_since = None
+        path, self._reached = found
+        return [str(path)] if path is not None else []
+
+    def forget(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            Path(path).unlink(missing_ok=True)
+        # The last one says how far we are.
+        for number in self._polls()[:-1]:
+            if not self._csv(number).exists():
+                self._json(number).unlink(missing_ok=True)
+
+    @property
+    def _by_version(self) -> bool:
+        """Whether polls go by the timestamps themselves, so that they tell how far time is known."""
+        stamp = self.source.timestamp
+        polled = self._every is not None and stamp is not None
+        return polled and self.source.columns[stamp or 0].name.lower() == self._version.lower()
+
+    @property
+    def _calendar(self) -> bool:
+        return self.source.domain is not None and self.source.domain.calendar
+
+    def _poll(self, cursor: Any, polls: Sequence[int]) -> tuple[Path | None, int | None]:
+        """Ask once: the file with what came, None where nothing did, and up to which tick all has come."""
+        columns = self._columns(cursor)
+        last = json.loads(self._json(polls[-1]).read_text())["version"] if polls else None
+        where: list[Any] = []
+        upto = reached = None
+        if self._version:
+            version = sql.Identifier(self._column(columns, self._version).name)
+            if last is not None:
+                where.append(sql.SQL("{} > {}").format(version, sql.Literal(last)))
+            if self._by_version and self._calendar:
+                where.append(
+                    sql.SQL("{} <= now() - make_interval(secs => {})").format(version, sql.Literal(self._settle))
+                )
+            cursor.execute(
+                sql.SQL("SELECT max({0})::text, {1} FROM ").format(version, self._tick(version))
+                + self._relation
+                + self._where(where)
+            )
+            upto, reached = cursor.fetchone()
+            if upto is None and polls:
+                return None, reached or self._reached
+            where.append(sql.SQL("{} <= {}").format(version, sql.Literal(upto)))
+        if self._deleted and not polls:
+            where.append(sql.SQL("{} IS NOT TRUE").format(sql.Identifier(self._column(columns, self._deleted).name)))
+        number = (polls[-1] if polls else 0) + 1
+        place = self._csv(number)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = place.with_name(f".{place.name}.tmp")
+        select = sql.SQL("SELECT ") + self._items(columns) + sql.SQL(" FROM ") + self._relation + self._where(where)
+        with temporary.open("wb") as file:
+            statement = sql.SQL("COPY (") + select + self._order(columns)
+            with cursor.copy(statement + sql.SQL(") TO STDOUT (FORMAT csv, HEADER true)")) as copy:
+                for part in copy:
+                    file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(place)
+        _write(self._json(number), json.dumps({"version": upto}))
+        return place, reached
+
+    def _tick(self, version: Any) -> Any:
+        """SQL for the tick up to which all has come: by the clock of the server, or the highest version."""
+        if not self._by_version:
+            return sql.SQL("NULL::bigint")
+        if not self._calendar:
+            return sql.SQL("max({})").format(version)
+        ago = sql.SQL("now() - make_interval(secs => {})").format(sql.Literal(self._settle))
+        return sql.SQL("(extract(epoch FROM {}) * 1000000)::bigint").format(ago)
+
+    def _polls(self) -> list[int]:
+        """The numbers of the polls that are kept whole, and of the last one."""
+        folder = self._place
+        names = (_POLL.match(p.name) for p in folder.iterdir()) if folder.exists() else iter(())
+        return sorted(int(match[1]) for match in names if match)
+
+    def _csv(self, number: int) -> Path:
+        return self._place / f"poll-{number:08d}.csv"
+
+    def _json(self, number: int) -> Path:
+        return self._csv(number).with_suffix(".json")
+
+    @property
+    def _place(self) -> Path:
+        if self._folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="penstock-")
+            self._folder = Path(self._temporary.name)
+        return self._folder
+
+    # -- what is asked -----------------------------------------------------------------------------------------
+
+    @property
+    def _relation(self) -> Any:
+        if self._table:
+            return identifier(self._table)
+        return sql.SQL("(") + sql.SQL(self._query) + sql.SQL("\n) AS penstock_query")
+
+    def _columns(self, cursor: Any) -> Mapping[str, Stored]:
+        """The columns by name, looked at: raises PenstockError P0402 unless the declared ones are there and fit."""
+        cursor.execute(sql.SQL("SELECT * FROM ") + self._relation + sql.SQL(" LIMIT 0"))
+        columns = {c.name: _stored(c, cursor) for c in cursor.description or ()}
+        for position, column in enumerate(self.source.columns):
+            if self._deleted and position == self.source.operation:
+                continue
+            found = self._column(columns, column.name)
+            misfit = (
+                not pa.types.is_decimal(column.type) if found.kind is None else casts.misfit(found.kind, column.type)
+            )
+            if misfit:
+                shown = f"is {found.shown} in the table and declared {type_name(column.type)}"
+                message = f"{self._owner}: {self._shown}: column {column.name} {shown}"
+                hint = "declare a type that holds it, or cast it in the option query"
+                raise PenstockError("P0402", message, hint=hint)
+        if self._version:
+            self._column(columns, self._version)
+        if self._deleted and self._column(columns, self._deleted).oid != 16:
+            message = f"{self._owner}: {self._shown}: column {self._deleted} is no boolean, as option deleted needs"
+            raise PenstockError("P0402", message)
+        return columns
+
+    def _column(self, columns: Mapping[str, Stored], name: str) -> Stored:
+        """The column that a declaration calls `name`. Raises PenstockError P0402."""
+        if name in columns:
+            return columns[name]
+        folded = [c for c in columns.values() if c.name.lower() == name.lower()]
+        if len(folded) != 1:
+            what = "is missing" if not folded else "could be several"
+            message = f"{self._owner}: {self._shown}: column {name} {what}"
+            raise PenstockError("P0402", message, hint=nearest(name, columns))
+        return folded[0]
+
+    def _items(self, columns: Mapping[str, Stored]) -> Any:
+        items = []
+        for position, column in enumerate(self.source.columns):
+            if self._deleted and position == self.source.operation:
+                flag = sql.Identifier(self._column(columns, self._deleted).name)
+                text = sql.SQL("CASE WHEN {} THEN '-' ELSE '+' END").format(flag)
+            else:
+                found = self._column(columns, column.name)
+                form = {TIMESTAMPTZ: "{} AT TIME ZONE 'UTC'", BYTEA: "encode({}, 'hex')"}.get(found.oid, "{}")
+                text = sql.SQL(form).format(sql.Identifier(found.name))
+            items.append(text + sql.SQL(" AS ") + sql.Identifier(column.name))
+        if len(items) == 1:
+            items.append(sql.SQL("1 AS ") + sql.Identifier(_FILLER))
+        return sql.SQL(", ").join(items)
+
+    def _order(self, columns: Mapping[str, Stored]) -> Any:
+        if self.source.is_static:
+            return sql.SQL("")
+        names = [self._version] if self._version else []
+        if self.source.timestamp is not None:
+            names.insert(0, self.source.columns[self.source.timestamp].name)
+        keys = [sql.Identifier(self._column(columns, name).name) for name in names]
+        return sql.SQL(" ORDER BY ") + sql.SQL(", ").join(keys) if keys else sql.SQL("")
+
+    def _where(self, conditions: Sequence[Any]) -> Any:
+        return sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("")
+
+    # -- reading what is kept ----------------------------------------------------------------------------------
+
+    def splits(self, path: str) -> list[Split]:
+        if not Path(path).exists():
+            message = f"{self._owner}: what {self._shown} said is gone: {path}"
+            raise PenstockError("P0401", message, hint="the checkpoint is not whole; start anew")
+        return [Split(path, bytes=Path(path).stat().st_size)]
+
+    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+        raw = [i for i, c in enumerate(columns) if pa.types.is_binary(self.source.columns[c].type)]
+        for parsed in CsvFormat(self.source, TextOptions()).read(split, columns):
+            batch = parsed.batch
+            for i in raw:
+                batch = batch.set_column(i, batch.schema.field(i), _from_hex(batch.column(i)))
+            rejected = tuple(replace(r, path=f"PostgreSQL, {self._shown}", line=None) for r in parsed.rejected)
+            yield Parsed(batch, rejected)
+
+
+def _stored(column: Any, cursor: Any) -> Stored:
+    oid = column.type_code
+    known = cursor.adapters.types.get(oid)
+    shown = (known.name if known else "a type of its own").upper()
+    if oid != NUMERIC:
+        return Stored(column.name, oid, ARROW.get(oid, pa.string()), shown)
+    if column.precision is None or column.precision > 38 or (column.scale or 0) > column.precision:
+        return Stored(column.name, oid, None, shown)
+    return Stored(column.name, oid, pa.decimal128(column.precision, column.scale or 0), column.type_display)
+
+
+def _from_hex(values: pa.Array) -> pa.Array:
+    """The bytes that hexadecimal texts write, all at once."""
+    size = len(values)
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + size + 1]
+    data = values.buffers()[2]
+    text = data.to_pybytes()[offsets[0] : offsets[-1]] if data is not None and size else b""
+    starts = (
+        pa.py_buffer(((offsets - offsets[0]) // 2).astype(np.int32)) if size else pa.py_buffer(np.zeros(1, np.int32))
+    )
+    made = pa.Array.from_buffers(pa.binary(), size, [None, starts, pa.py_buffer(bytes.fromhex(text.decode("ascii")))])
+    # NULLs stay: what is taken from nowhere is NULL.
+    return made.take(pa.array(np.arange(size), mask=~np.asarray(values.is_valid()))) if values.null_count else made
+
+
+def _write(place: Path, text: str) -> None:
+    temporary = place.with_name(f".{place.name}.tmp")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(place)

@@ -1,0 +1,112 @@
+"""Sources that cannot be read twice: what they kept is let go when nobody can ask for it, what they know of time is
+told, and what goes wrong with them ends the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.algebra.scans import Source
+from penstock.connectors.contract import Parsed, SourceConnector, Split
+from penstock.errors import PenstockError
+from penstock.runtime.spark import feed
+from penstock.runtime.spark.folder import Folder, Intake, sealed, unsealed
+from penstock.runtime.spark.rounds import Rounds, read_piece
+from penstock.types import Field, Schema, TimeDomain, Unit, parse_type
+
+SOURCE = Source(
+    "s", True, Schema((Field("at", parse_type("BIGINT")),)), "POLLED", (), 0, TimeDomain(Unit.SECOND, False)
+)
+
+
+class Polled(SourceConnector):
+    """A path a round; nothing after `last`, and then a failure if there is one."""
+
+    made: Polled
+    last = 7
+    failure: PenstockError | None = None
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.kept: Path | None = None
+        self.forgotten: list[str] = []
+        self.known = 0
+        Polled.made = self
+
+    @property
+    def bounded(self) -> bool:
+        return False
+
+    def keep_in(self, folder: Path) -> None:
+        self.kept = folder
+
+    def forget(self, paths: Sequence[str]) -> None:
+        self.forgotten += paths
+
+    def reached(self) -> int | None:
+        return 100 * self.known
+
+    def check(self) -> None:
+        """Nothing to look at."""
+
+    def discover(self, known: frozenset[str]) -> list[str]:
+        if len(known) >= self.last and Polled.failure is not None:
+            raise Polled.failure
+        self.known = min(self.last, len(known) + 1)
+        return [f"p{len(known)}"] if len(known) < self.last else []
+
+    def splits(self, path: str) -> list[Split]:
+        return [Split(path, bytes=1)]
+
+    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+        return iter(())
+
+
+@pytest.fixture
+def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rounds]:
+    monkeypatch.setattr(feed, "open_source", Polled)
+    monkeypatch.setattr(feed, "_LOOK_EVERY", 0.0)
+    monkeypatch.setattr(Polled, "failure", None)
+    folder = Folder(tmp_path / "job")
+    folder.root.mkdir()
+    made = Rounds(folder, Intake((SOURCE,), frozenset(), 1, 1))
+    yield made
+    made.stop()
+
+
+def pieces(rounds: Rounds, number: int) -> list[feed.Piece]:
+    return [read_piece(f.read_bytes()) for f in sorted((rounds.place / f"{number:09d}").glob("*.json"))]
+
+
+def test_what_was_read_long_ago_is_forgotten(rounds: Rounds, tmp_path: Path) -> None:
+    assert Polled.made.kept == tmp_path / "job" / "kept" / "s"
+    for number in range(1, 7):
+        rounds.delivered(number)
+    # The rounds that Spark may still ask for keep theirs.
+    assert Polled.made.forgotten == ["p0", "p1"]
+    assert [p.splits[0].path for p in pieces(rounds, 7)] == ["p6"]
+
+
+def test_what_a_source_knows_of_its_time_is_told_and_holds_from_the_next_round_on(
+    rounds: Rounds, tmp_path: Path
+) -> None:
+    (first,) = pieces(rounds, 1)
+    assert (first.beats, first.beat) == ((("s", 100),), None)
+    rounds.delivered(1)
+    (second,) = pieces(rounds, 2)
+    assert (second.beats, second.beat) == ((("s", 200),), 100)
+    offset = json.loads(unsealed((tmp_path / "job" / "offset-0.json").read_bytes()))
+    assert offset["told"] == {"s": 200}
+    assert read_piece(sealed(json.dumps({**first.__dict__, "splits": []}))) == replace(first, splits=())
+
+
+def test_a_source_that_fails_between_rounds_ends_the_run(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(1, 8):
+        rounds.delivered(number)
+    monkeypatch.setattr(Polled, "failure", PenstockError("P0401", "it is gone"))
+    rounds._thread.join(20)
+    assert rounds.failure is Polled.failure
