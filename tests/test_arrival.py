@@ -28,7 +28,7 @@ def elements(*values: int) -> Elements:
     return Elements((column,), np.full(len(values), 5, np.int64), np.full(len(values), END, np.int64))
 
 
-def test_packets_are_taken_in_the_order_of_their_senders(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packets_are_taken_in_the_order_of_their_senders() -> None:
     """A round of a shard on Spark, with packets shuffled in any order."""
     stage = pytest.importorskip("penstock.runtime.spark.stage")
     plan = plan_queries(bind_script(STREAM + "CREATE QUERY q AS SELECT a FROM S [ROWS 2];").queries)
@@ -41,13 +41,11 @@ def test_packets_are_taken_in_the_order_of_their_senders(monkeypatch: pytest.Mon
         parts = [three.slice(0, 1), Elements(three.columns, three.ts, three.exp, three.signs).slice(1, len(three))]
         sent += port_packets(0, (window.id, 0), [part for part in parts if len(part)], task)
     assert [read_place(p.kind) for p in sent] == [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (3, 1)]
-    job = SimpleNamespace(plan=plan, shards=1, drain=False)
-    monkeypatch.setattr(stage, "load_job", lambda root, version: (job, {}))
-    monkeypatch.setattr(stage, "job_version", lambda root: 1)
+    job = SimpleNamespace(plan=plan, shards=1, drain=False, epoch=0, cache_bytes=0)
     seen = progress_packet(0, {"S": SourceProgress(5, 5, True)})
     for number, order in enumerate(itertools.islice(itertools.permutations(sent), 0, None, 50)):
         state = SimpleNamespace(manifest=lambda: None, save=lambda manifest, new, gone: None)
-        found = stage.ShardRound(f"root{number}", 1, state).run(0, [*order, seen])
+        found = stage.ShardRound(f"root{number}", job, {}, 1, state).run(0, [*order, seen])
         answers = [e for p in found if p.kind == "answer:q" for e in read_elements(p.blob)]
         assert [(ts, sign, value) for e in answers for ts, _, sign, value in as_python(e)] == [(5, 1, 6), (5, 1, 5)]
 

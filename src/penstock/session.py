@@ -218,17 +218,19 @@ class Session:
 
     def start(
         self, checkpoint: str | None = None, drain: bool = False, overwrite: bool = False,
-        queries: Sequence[str] | None = None,
+        queries: Sequence[str] | None = None, backfill: bool = False,
     ) -> SparkRun:  # fmt: skip
         """Start the declared queries (or those named) as one job. checkpoint: a folder to resume from; without one the
-        run is ephemeral and refuses to write into a result that exists, unless `overwrite`."""
+        run is ephemeral and refuses to write into a result that exists, unless `overwrite`. backfill: queries that the
+        checkpoint does not know, or not like this, read the past of their sources before they join the others; without
+        it they begin here, and the run's `notices` say so."""
         known = self.catalog.queries
         chosen = [known[n.lower()] for n in queries] if queries is not None else list(known.values())
         if not chosen:
             raise PenstockError("P0201", "the script creates no query", hint="CREATE QUERY name INTO ... AS SELECT ...")
         from penstock.runtime.spark.launch import launch
 
-        return launch(self._work(chosen, drain), checkpoint, overwrite)
+        return launch(replace(self._work(chosen, drain), backfill=backfill), checkpoint, overwrite)
 
     def _work(self, queries: Sequence[Query], drain: bool) -> Work:
         from penstock.runtime.spark.launch import Work

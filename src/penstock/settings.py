@@ -140,6 +140,12 @@ TABLE: tuple[Setting, ...] = (
         "how state follows expirations: by update pattern, or as one of Golab's baselines",
     ),
     Setting(
+        "state_cache_bytes",
+        2**30,
+        _bytes,
+        "bytes of state that a worker process keeps in memory between batches; the rest is read back from its files",
+    ),
+    Setting(
         "statistics",
         (),
         _statistics,

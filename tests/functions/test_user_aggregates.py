@@ -138,7 +138,7 @@ class Locked(OnlyMerge):
 
 def test_a_state_that_cannot_be_kept() -> None:
     message = failure(Locked, reload=True)
-    assert "the state of agg cannot be kept: TypeError: cannot pickle" in message
+    assert "the state of agg cannot be kept: TypeError: cannot keep a _thread.lock" in message
 
 
 def test_a_class_that_is_none() -> None:

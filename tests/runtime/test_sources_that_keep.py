@@ -14,7 +14,7 @@ from penstock.algebra.scans import Source
 from penstock.connectors.contract import Parsed, SourceConnector, Split
 from penstock.errors import PenstockError
 from penstock.runtime.spark import feed
-from penstock.runtime.spark.folder import Folder, Intake
+from penstock.runtime.spark.folder import Folder, Intake, sealed, unsealed
 from penstock.runtime.spark.rounds import Rounds, read_piece
 from penstock.types import Field, Schema, TimeDomain, Unit, parse_type
 
@@ -99,9 +99,9 @@ def test_what_a_source_knows_of_its_time_is_told_and_holds_from_the_next_round_o
     rounds.delivered(1)
     (second,) = pieces(rounds, 2)
     assert (second.beats, second.beat) == ((("s", 200),), 100)
-    offset = json.loads((tmp_path / "job" / "offset.json").read_text())
+    offset = json.loads(unsealed((tmp_path / "job" / "offset-0.json").read_bytes()))
     assert offset["told"] == {"s": 200}
-    assert read_piece(json.dumps({**first.__dict__, "splits": []}).encode()) == replace(first, splits=())
+    assert read_piece(sealed(json.dumps({**first.__dict__, "splits": []}))) == replace(first, splits=())
 
 
 def test_a_source_that_fails_between_rounds_ends_the_run(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:

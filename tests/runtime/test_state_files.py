@@ -10,6 +10,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.runtime.spark import state_files
+from penstock.runtime.spark.folder import sealed, unsealed
 from penstock.runtime.spark.state_files import StateFiles, sweep
 
 
@@ -91,10 +92,26 @@ def test_a_damaged_file_is_told(tmp_path: Path, cut: bool) -> None:
 def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
     save(tmp_path, 0, "one", {})
     path = tmp_path / "state" / "1" / "0" / "000000000.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+    path.write_bytes(sealed(json.dumps({**json.loads(unsealed(path.read_bytes())), "format": 99})))
     with pytest.raises(PenstockError, match="format 99") as caught:
         StateFiles(str(tmp_path), 1, 0, 1)
     assert caught.value.code == "P0605"
+    # What came before seals.
+    path.write_text('{"format": 1, "stage": {}, "files": {}, "dead": []}')
+    with pytest.raises(PenstockError, match="format 1, this version reads format 2"):
+        StateFiles(str(tmp_path), 1, 0, 1)
     path.write_text("{")
     with pytest.raises(PenstockError, match="damaged"):
         StateFiles(str(tmp_path), 1, 0, 1)
+
+
+@pytest.mark.parametrize("place", range(0, 400, 7))
+def test_any_byte_of_a_manifest_that_changes_is_told(tmp_path: Path, place: int) -> None:
+    save(tmp_path, 0, "one", {"a": batch(1, 2, 3)})
+    path = tmp_path / "state" / "1" / "0" / "000000000.json"
+    data = bytearray(path.read_bytes())
+    data[place % (len(data) - 1)] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(PenstockError) as caught:
+        StateFiles(str(tmp_path), 1, 0, 1)
+    assert caught.value.code == "P0605"

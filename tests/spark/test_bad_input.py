@@ -109,9 +109,10 @@ def test_refuses_before_the_start(spark: Any, tmp_path: Path) -> None:
     assert other.value.code == "P0402"
 
 
-def test_refuses_the_checkpoint_of_another_script(spark: Any, folder: Path) -> None:
-    assert _start(spark, _script(folder), checkpoint=str(folder / "checkpoint")).wait(200)
-    changed = _script(folder).replace("SELECT a FROM S", "SELECT a + 1 AS a FROM S")
+def test_refuses_another_script_where_spark_keeps_the_state(spark: Any, folder: Path) -> None:
+    script = "SET state_store = 'spark';" + _script(folder)
+    assert _start(spark, script, checkpoint=str(folder / "checkpoint")).wait(200)
+    changed = script.replace("SELECT a FROM S", "SELECT a + 1 AS a FROM S")
     with pytest.raises(PenstockError) as refused:
         _start(spark, changed, checkpoint=str(folder / "checkpoint"))
     assert refused.value.code == "P0602"

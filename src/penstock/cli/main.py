@@ -39,6 +39,11 @@ class Format(enum.StrEnum):
     MERMAID = "mermaid"
 
 
+class StateFormat(enum.StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
 Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="A file of CQL statements, or - for standard input.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; may be repeated.")]
 
@@ -127,6 +132,12 @@ def run(
     set_: Set = None,
     master: Annotated[str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Remove results that exist already.")] = False,
+    backfill: Annotated[
+        bool,
+        typer.Option(
+            "--backfill", help="Queries that the checkpoint does not know read the past of their sources first."
+        ),
+    ] = False,
     metrics: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Add the metrics of every batch to FILE, as lines of JSON.")
     ] = None,
@@ -148,7 +159,9 @@ def run(
             settings = settings.with_value("metrics_file", str(metrics))
         if metrics_port is not None:
             settings = settings.with_value("metrics_port", str(metrics_port))
-        code = run_script(text, name, settings, checkpoint, drain=drain, master=master, overwrite=overwrite)
+        code = run_script(
+            text, name, settings, checkpoint, drain=drain, master=master, overwrite=overwrite, backfill=backfill
+        )
     raise typer.Exit(code)
 
 
@@ -194,6 +207,20 @@ def _joined(plans: list[str], format_: Format, one: bool) -> str:
     if format_ is Format.JSON and not one:
         return "[" + ",\n".join(plan.rstrip() for plan in plans) + "]\n"
     return "\n".join(plans)
+
+
+@app.command()
+def state(
+    context: typer.Context,
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="The folder given to run --checkpoint.")],
+    format_: Annotated[StateFormat, typer.Option("--format", help="How to write it.")] = StateFormat.TEXT,
+    shards: Annotated[bool, typer.Option("--shards", help="Also of each shard by itself.")] = False,
+) -> None:
+    """Show what a checkpoint holds: per query and operator rows, bytes, oldest and newest element, chunks."""
+    with errors_shown(context):
+        from penstock.cli.state import state_text
+
+        typer.echo(state_text(checkpoint, format_ is StateFormat.JSON, shards), nl=False)
 
 
 def main() -> None:

@@ -43,6 +43,7 @@ def run_script(
     drain: bool,
     master: str | None,
     overwrite: bool,
+    backfill: bool = False,
 ) -> int:
     """Runs a script to its end or to a signal, and returns the exit code. Raises PenstockError for what was wrong
     before anything ran."""
@@ -55,7 +56,9 @@ def run_script(
         return 0
     watcher = Watcher()
     watcher.say(f"running {', '.join(execution.queries)} of {name}")
-    run = session.start(str(checkpoint) if checkpoint else None, drain, overwrite)
+    run = session.start(str(checkpoint) if checkpoint else None, drain, overwrite, backfill=backfill)
+    for notice in run.notices:
+        watcher.say(notice)
     return watch(run, watcher)
 
 

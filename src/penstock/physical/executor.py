@@ -8,14 +8,16 @@ same executor runs in Spark's workers and in the local runtime.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
+from penstock.physical.identity import step_keys
 from penstock.physical.kernels import cut_by_shard
 from penstock.physical.meter import Meter, StateGauge
 from penstock.physical.operators import Moment, Operator, Rejection, Tables, make_operator
@@ -139,13 +141,21 @@ class StageExecutor:
         self._operators = _operators(self._graph.steps, tables, shards, meter)
         self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
         self.progress: dict[str, SourceProgress] = {}
+        #: By birth: where each source began for the queries of that epoch.
+        self._firsts: dict[int, dict[str, SourceProgress]] = {step.birth: {} for step in plan.steps}
         self.spent: dict[int, float] = {}
         self._gauge = StateGauge()
+
+    @cached_property
+    def _keys(self) -> dict[int, str]:
+        return step_keys(self._plan)
 
     def run(self, inputs: Mapping[Port, Sequence[Elements]], progress: Progress) -> Result:
         """One round: the elements that came for this shard, and what the whole job has now seen of each source."""
         for name, seen in progress.items():
             self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
+            for firsts in self._firsts.values():
+                firsts[name] = firsts.get(name, SourceProgress()).merge(SourceProgress(seen.first))
         heartbeats = self.heartbeats()
         result = Result()
         inbox: dict[Port, list[Elements]] = {port: list(batches) for port, batches in inputs.items()}
@@ -170,7 +180,7 @@ class StageExecutor:
 
     def _start(self, step: Step) -> int | None:
         """The first instant of what `step` reads."""
-        return first_instant(step.sources, self.progress)
+        return first_instant(step.sources, self._firsts[step.birth])
 
     def heartbeats(self) -> dict[str, int]:
         """Up to where each query's answer is final."""
@@ -197,23 +207,32 @@ class StageExecutor:
         return self._gauge.look(self._operators)
 
     def synopses(self) -> dict[str, Synopsis]:
-        """All synopses of the stage by a stable name: fingerprint-free, as steps are numbered in the plan."""
+        """All synopses of the stage by a name that a changed plan keeps where what the step does has not changed."""
         return {
-            f"{step.id}.{name}": synopsis
+            f"{self._keys[step.id]}.{name}": synopsis
             for step in self._graph.steps
             for name, synopsis in self._operators[step.id].synopses().items()
         }
 
     def marks(self) -> dict[str, Any]:
-        """Small state: operators' marks, and the progress seen."""
+        """Small state: operators' marks by key, and the progress seen."""
         seen = {name: p.as_list() for name, p in self.progress.items()}
-        marks = {str(step.id): m for step in self._graph.steps if (m := self._operators[step.id].marks())}
-        return {"progress": seen, "operators": marks}
+        firsts = {str(b): {n: p.first for n, p in found.items()} for b, found in self._firsts.items()}
+        marks = {self._keys[step.id]: m for step in self._graph.steps if (m := self._operators[step.id].marks())}
+        return {"progress": seen, "firsts": firsts, "operators": marks}
 
-    def restore_marks(self, marks: dict[str, Any]) -> None:
-        self.progress = {name: SourceProgress(*values) for name, values in marks["progress"].items()}
-        for step, found in marks["operators"].items():
-            self._operators[int(step)].restore_marks(found)
+    def restore_marks(self, marks: dict[str, Any], sources: Container[str] | None = None) -> None:
+        """Take back what `marks` gave, also in parts and from an executor of an earlier plan. sources: those that are
+        still what they were; None for all."""
+        for name, values in marks["progress"].items():
+            if sources is None or name in sources:
+                self.progress[name] = self.progress.get(name, SourceProgress()).merge(SourceProgress(*values))
+        for birth, firsts in marks["firsts"].items():
+            if int(birth) in self._firsts:
+                self._firsts[int(birth)] |= {n: SourceProgress(first) for n, first in firsts.items()}
+        for step in self._graph.steps:
+            if self._keys[step.id] in marks["operators"]:
+                self._operators[step.id].restore_marks(marks["operators"][self._keys[step.id]])
 
 
 def cut(elements: Elements, exchange: Exchange, shards: int, sender: int) -> list[tuple[int, Elements]]:

@@ -274,14 +274,14 @@ class MultiJoinSpec(Spec):
     and cost: what was chosen, and the tuples looked at per second that this is expected to cost."""
 
     types: tuple[tuple[pa.DataType, ...], ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...] = field(metadata={"transparent": True})
     strict: tuple[bool, ...]
     orders: tuple[tuple[int, ...], ...]
     classes: tuple[tuple[int | None, ...], ...]
     residual: Expression | None
     order: tuple[int, ...]
-    cost: float
-    note: str = ""
+    cost: float = field(metadata={"transparent": True})
+    note: str = field(default="", metadata={"transparent": True})
     listed: bool = False
 
     def describe(self) -> dict[str, str]:
@@ -463,7 +463,8 @@ class Input:
 @dataclass(frozen=True)
 class Step:
     """One operator of the plan. types: of its output columns; sources: the timed sources below, by name;
-    queries: the queries that it works for; pattern and names: for explain."""
+    queries: the queries that it works for, which were all born in the same epoch of a run; pattern and names: for
+    explain."""
 
     id: int
     spec: Spec
@@ -474,6 +475,7 @@ class Step:
     pattern: str = ""
     names: tuple[str, ...] = ()
     queries: frozenset[str] = frozenset()
+    birth: int = 0
 
 
 @dataclass(frozen=True)

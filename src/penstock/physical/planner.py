@@ -6,7 +6,8 @@ input's stage; else an exchange opens the next one. Subplans that stand in sever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes import leaves
@@ -21,6 +22,24 @@ from penstock.physical.progress import timed_sources
 from penstock.physical.strategies import Strategy
 
 
+@dataclass(frozen=True)
+class Generation:
+    """Queries that began in the same epoch of a run, and what was known of their sources then. grains: the panes that
+    they share, None to choose them; a query goes on with those that were chosen when it began."""
+
+    birth: int
+    queries: Sequence[Query]
+    statistics: Statistics
+    grains: Mapping[str, int] | None = None
+
+
+def grains_of(queries: Sequence[Query], statistics: Statistics, strategy: Strategy) -> dict[str, int]:
+    """The panes that queries which begin together share."""
+    if strategy is not Strategy.PATTERN:
+        return {}
+    return shared_grains((strategy.prepared(query).root for query in queries), statistics)
+
+
 def plan_queries(
     queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
 ) -> Plan:
@@ -33,15 +52,29 @@ def planned(
     queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
 ) -> tuple[Plan, list[Algebra]]:
     """The plan, and of every step the relation or stream that it makes."""
-    statistics = statistics or Statistics()
-    queries = [strategy.prepared(query) for query in queries]
-    grains = shared_grains((q.root for q in queries), statistics) if strategy is Strategy.PATTERN else {}
-    builder = Builder(plan_static, statistics=statistics, strategy=strategy, grains=grains)
-    for query in queries:
-        _lower_query(builder, query)
+    return _generations([Generation(0, queries, statistics or Statistics())], strategy)
+
+
+def plan_generations(generations: Sequence[Generation], strategy: Strategy = Strategy.PATTERN) -> Plan:
+    """The plan of a job whose queries began at different times; only those of one generation share steps."""
+    return _generations(generations, strategy)[0]
+
+
+def _generations(generations: Sequence[Generation], strategy: Strategy) -> tuple[Plan, list[Algebra]]:
+    builder = Builder(plan_static, strategy=strategy)
+    prepared: list[Query] = []
+    for generation in generations:
+        queries = [strategy.prepared(query) for query in generation.queries]
+        grains = generation.grains
+        if grains is None:
+            grains = grains_of(generation.queries, generation.statistics, strategy)
+        builder.begin(generation.birth, generation.statistics, grains)
+        for query in queries:
+            _lower_query(builder, query)
+            prepared.append(query)
     steps = with_queries(builder.steps)
-    sources = {n: s for q in queries for n, s in timed_sources(q.root).items()}
-    return Plan(steps, {q.name: q for q in queries}, sources, builder.statics), builder.nodes
+    sources = {n: s for q in prepared for n, s in timed_sources(q.root).items()}
+    return Plan(steps, {q.name: q for q in prepared}, sources, builder.statics), builder.nodes
 
 
 def plan_static(node: Algebra) -> Plan:
@@ -60,6 +93,24 @@ def _lower_query(builder: Builder, query: Query) -> None:
     else:
         answer = lower_changes(builder, root, root, None)
     builder.add(OutputSpec(query.name), [Input(answer.step)], answer.stage, root)
+
+
+def part_of(plan: Plan, queries: Collection[str]) -> Plan:
+    """What some queries of a plan need, as a plan of their own; its steps have the same keys."""
+    chosen = [step for step in plan.steps if step.queries & set(queries)]
+    numbers = {step.id: number for number, step in enumerate(chosen)}
+    steps = tuple(
+        replace(
+            step,
+            id=numbers[step.id],
+            inputs=tuple(replace(i, step=numbers[i.step]) for i in step.inputs),
+            queries=step.queries & set(queries),
+        )
+        for step in chosen
+    )
+    needed = {name for step in chosen for name in step.sources}
+    sources = {name: source for name, source in plan.sources.items() if name in needed}
+    return Plan(steps, {n: q for n, q in plan.queries.items() if n in queries}, sources, plan.statics)
 
 
 def lowered_types() -> set[type]:

@@ -87,10 +87,11 @@ class FilesSink(Sink):
             raise self._failed(self._folder, error) from error
 
     def write(self, batch: int, table: pa.Table) -> None:
-        if not table.num_rows:
-            return
         name = f"part-{batch:08d}.{self._format}"
         try:
+            if not table.num_rows:
+                (self._folder / name).unlink(missing_ok=True)
+                return
             self._place(name, lambda path: _WRITERS[self._format](self._typed(table), path))
         except (OSError, pa.ArrowException) as error:
             raise self._failed(self._folder / name, error) from error

@@ -6,7 +6,7 @@ A connector is loaded when it is named: its libraries cost nothing to those who 
 from __future__ import annotations
 
 from penstock.algebra.scans import Source
-from penstock.connectors.contract import SourceConnector
+from penstock.connectors.contract import LogConnector, SourceConnector
 from penstock.connectors.loading import load
 from penstock.errors import PenstockError, nearest
 
@@ -30,4 +30,9 @@ def open_source(source: Source) -> SourceConnector:
     return connector
 
 
-__all__ = ["SOURCES", "open_source"]
+def is_log(source: Source) -> bool:
+    """Whether a declaration is read by positions, not by splits that are noted."""
+    return issubclass(load(SOURCES[source.connector.upper()]), LogConnector)
+
+
+__all__ = ["SOURCES", "is_log", "open_source"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -71,10 +72,23 @@ class FilesSource(SourceConnector):
 
     def splits(self, path: str) -> list[Split]:
         self._readable(path)
-        return self._format.splits(path)
+        stamp = _stamp(path)
+        return [replace(split, detail=stamp) for split in self._format.splits(path)]
 
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
-        return self._format.read(split, columns)
+        """As the contract says. Raises PenstockError P0401 for a file that is gone, or is not the one whose splits were
+        told: half of one and half of another is nobody's file."""
+        self._unchanged(split)
+        yield from self._format.read(split, columns)
+        self._unchanged(split)
+
+    def _unchanged(self, split: Split) -> None:
+        self._readable(split.path)
+        if split.detail and split.detail != _stamp(split.path):
+            raise PenstockError(
+                "P0401", f"source {self.source.name}: {split.path} was rewritten after it had been found",
+                hint="put the old file back with its time, and give new data in a file of another name; or start anew",
+            )  # fmt: skip
 
     @cached_property
     def _format(self) -> FileFormat:
@@ -126,6 +140,15 @@ class FilesSource(SourceConnector):
             return "the folder holds no data file; with watch 'true' files may come later"
         missing = next((p for p in reversed(path.parents) if not p.exists()), path)
         return f"{missing} does not exist; a relative path counts from {Path.cwd()}"
+
+
+def _stamp(path: str) -> str:
+    """What a file is known by: its size and when it was changed. Empty for one that is gone."""
+    try:
+        told = Path(path).stat()
+    except OSError:
+        return ""
+    return f"{told.st_size} {told.st_mtime_ns}"
 
 
 def _files_of(start: Path, source: str) -> Iterator[Path]:

@@ -40,8 +40,8 @@ class Lowered:
 class Builder:
     """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
     inputs of this plan (it computes one); statistics: what is known of the inputs; notes: by fingerprint of a node, why
-    it stands in the plan; strategy: how operators keep state; grains: by fingerprint of an aggregate, the panes that it
-    shares (`panes.py`); nodes: of every step, what it makes."""
+    it stands in the plan; strategy: how operators keep state; grains: by `pane_key` of an aggregate, the panes that it
+    shares (`panes.py`); nodes: of every step, what it makes; birth: the epoch in which the queries at hand began."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
@@ -53,6 +53,12 @@ class Builder:
     known: dict[str, Lowered] = field(default_factory=dict)
     statics: dict[str, Plan] = field(default_factory=dict)
     nodes: list[Algebra] = field(default_factory=list)
+    birth: int = 0
+
+    def begin(self, birth: int, statistics: Statistics, grains: Mapping[str, int]) -> None:
+        """Go on with the queries of another epoch: what has a past shares no state with what has none."""
+        self.birth, self.statistics, self.grains = birth, statistics, grains
+        self.known, self.notes = {}, {}
 
     def lower(self, node: Algebra) -> Lowered:
         found = self.known.get(node.fingerprint)
@@ -74,6 +80,7 @@ class Builder:
             frozenset(timed_sources(node)),
             node.pattern.short,
             tuple(node.schema.names if names is None else names),
+            birth=self.birth,
         )  # fmt: skip
         self.steps.append(step)
         self.nodes.append(node)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.algebra import Aggregate, Pattern, own_windows
 from penstock.physical.lane_plan import LanePlan, plan_lanes
 from penstock.physical.lowering.builder import Builder, Lowered, Partitions, moved_partitions
-from penstock.physical.lowering.panes import over_panes, paned_window
+from penstock.physical.lowering.panes import over_panes, pane_key, paned_window
 from penstock.physical.pane_plan import PanesSpec
 from penstock.physical.plan import Input, LanesSpec, UnionSpec, WindowSpec
 
@@ -28,7 +28,7 @@ class Lanes:
 
 
 def lower_lanes(node: Aggregate, builder: Builder) -> Lanes:
-    grain = builder.grains.get(node.fingerprint)
+    grain = builder.grains.get(pane_key(node))
     return _own(node, builder) if grain is None else _from_panes(node, grain, builder)
 
 

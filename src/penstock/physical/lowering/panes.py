@@ -28,6 +28,7 @@ class _Paned:
     tick, and values of its group, as estimated."""
 
     name: str
+    key: str
     grain: int
     rate: float
     groups: float
@@ -61,7 +62,7 @@ class _Cluster:
 
 
 def shared_grains(roots: Iterable[Algebra], statistics: Statistics) -> dict[str, int]:
-    """By fingerprint of an aggregate, the grain of the panes that it takes together with others."""
+    """By `pane_key` of an aggregate, the grain of the panes that it takes together with others."""
     kinds: dict[str, dict[str, _Paned]] = {}
     for root in roots:
         for node in walk(root):
@@ -69,7 +70,12 @@ def shared_grains(roots: Iterable[Algebra], statistics: Statistics) -> dict[str,
                 alike = f"{over_panes(node, 1).fingerprint} {window.align}"
                 kinds.setdefault(alike, {})[node.fingerprint] = _paned(node, window, statistics)
     clusters = (c for kind in kinds.values() for c in _clusters(list(kind.values())))
-    return {m.name: c.grain for c in clusters if len(c.members) > 1 for m in c.members}
+    return {m.key: c.grain for c in clusters if len(c.members) > 1 for m in c.members}
+
+
+def pane_key(node: Aggregate) -> str:
+    """What an aggregate is known by whatever its columns are called."""
+    return replace(node, names=tuple(f"a{i}" for i in range(len(node.names)))).fingerprint
 
 
 def paned_window(node: Aggregate) -> Window | None:
@@ -99,7 +105,7 @@ def _paned(node: Aggregate, window: Window, statistics: Statistics) -> _Paned:
     below = estimate(node.input, statistics)
     groups = math.prod(below.distinct[column] for column in node.group)
     rate = below.rate * seconds(1, window.domain)
-    return _Paned(node.fingerprint, math.gcd(window.slide, window.lifetime or 0), rate, groups)
+    return _Paned(node.fingerprint, pane_key(node), math.gcd(window.slide, window.lifetime or 0), rate, groups)
 
 
 def _clusters(kind: list[_Paned]) -> list[_Cluster]:

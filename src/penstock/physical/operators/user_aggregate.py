@@ -14,7 +14,6 @@ User code is called once per group and instant, with arrays.
 
 from __future__ import annotations
 
-import pickle
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from penstock.physical.kernels import group_codes
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.operators.user_rows import Change, Segment, canonical, distinct_rows, live_rows, segments
+from penstock.physical.plain import pack, unpack
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.objects import Key, ObjectTable
 from penstock.physical.synopses.queues import CalendarQueue, FifoQueue
@@ -276,16 +276,16 @@ class UserAggregation(Operator):
     def _pack(self, group: _Group) -> bytes:
         batches = [None if b is None else encode([b]) for b in (group.base, group.said, group.live)]
         try:
-            return pickle.dumps((batches, group.states))
+            return pack((batches, group.states))
         except Exception as error:
             names = ", ".join(c.user.name for c in self._spec.calls)
             message = f"the state of {names} cannot be kept: {type(error).__name__}: {error}"
-            hint = "a state is made of values that pickle takes"
+            hint = "a state is made of numbers, text, dates, the containers of Python, NumPy and Arrow values"
             raise PenstockError("P0621", message, hint=hint, cause=error) from error
 
 
 def _unpack(blob: bytes) -> _Group:
-    batches, states = pickle.loads(blob)
+    batches, states = unpack(blob)
     base, said, live = (None if b is None else decode(b)[0] for b in batches)
     return _Group(base, said, states, live)
 

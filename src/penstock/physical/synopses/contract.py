@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -17,7 +17,10 @@ Chunks = Mapping[int, pa.RecordBatch]
 
 
 class Synopsis(ABC):
-    """State of one operator in one shard."""
+    """State of one operator in one shard. FORMAT: of its manifest and chunks; a class that changes what it writes takes
+    the next number, so that a checkpoint of another version is refused and never misread."""
+
+    FORMAT: ClassVar[int] = 1
 
     @abstractmethod
     def snapshot(self) -> tuple[dict[str, Any], Chunks]:

@@ -3,8 +3,9 @@
 The offset of a round names, per source, how many splits are done and the largest timestamp seen before the round, what
 the wall clock said when it was planned (SYSTEM TIME, IDLE TIMEOUT) and what sources knew of their own time, so a replay
 after a crash reads the same splits with the same knowledge. Of a log it holds the split itself and the positions to go
-on from, which the tasks of the round tell. The source that is behind in event time is read first, so that nothing piles
-up waiting for it (DESIGN 3).
+on from, which the tasks of the round tell. With `again`, which an epoch begins with, it has the largest timestamps of
+the round too, and a round is due though there may be nothing to read. The source that is behind in event time is read
+first, so that nothing piles up waiting for it (DESIGN 3).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from penstock.connectors.contract import LogConnector, SourceConnector, Split, S
 from penstock.connectors.sources import open_source
 from penstock.physical.progress import SourceProgress
 from penstock.physical.wallclock import WallClock, advance, begin, uses_wall_clock, wall_clock
+from penstock.runtime.spark.epochs import source_file
 from penstock.runtime.spark.folder import Folder, Intake, Seen, chunks_of, round_name
 from penstock.runtime.spark.pace import Pace
 from penstock.types import BEGIN
@@ -86,8 +88,11 @@ class Feed:
         self._delivered: deque[Offset] = deque()
         self._forgotten: dict[str, int] = {}
         for name, known in self._known.items():
-            known.splits = folder.read_splits(name)
-            known.connector.keep_in(folder.root / "kept" / name)
+            known.splits = folder.read_splits(self._file(name))
+            known.connector.keep_in(folder.root / "kept" / self._file(name))
+
+    def _file(self, name: str) -> str:
+        return source_file(name, self._intake.births)
 
     def start(self) -> Offset:
         """The offset before the first round."""
@@ -113,7 +118,7 @@ class Feed:
         done = self._choose(start["done"], high, limit, stretches)
         ended = self._ended(start, done, stretches)
         told = self._told(start, done)
-        quiet = done == start["done"] and ended == start["ended"] and start["round"] > 0
+        quiet = done == start["done"] and ended == start["ended"] and start["round"] > 0 and not start.get("again")
         quiet = quiet and told == start.get("told", {})
         wall = self._wall(start, high, ended) if self._by_clock else None
         if quiet and (wall is None or not self._worth_a_round(start, wall)):
@@ -211,11 +216,10 @@ class Feed:
 
     def _discover(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
         """Look for what is new: splits of files are noted, what logs have to read is given."""
-        first = start["round"] == 0
-        looking = first or time.monotonic() >= self._look_again
+        looking = time.monotonic() >= self._look_again
         if looking:
             self._look_again = time.monotonic() + _LOOK_EVERY
-            self._discover_files(start, first)
+            self._discover_files(start)
         return self._stretches(start, seen, limit, looking)
 
     def _stretches(self, start: Offset, seen: Mapping[str, Seen], limit: int, looking: bool) -> dict[str, Stretch]:
@@ -238,11 +242,11 @@ class Feed:
             found[name] = {"state": stretch.state, "split": split}
         return found
 
-    def _discover_files(self, start: Offset, first: bool) -> None:
+    def _discover_files(self, start: Offset) -> None:
         """Of a watched source no further files are opened while many wait already: what is not known yet is found at a
         later look."""
         for name, known in self._known.items():
-            if known.log is not None or (known.connector.bounded and not (first and not known.splits)):
+            if known.log is not None or (known.connector.bounded and self._folder.has_splits(self._file(name))):
                 continue
             waiting = len(known.splits) - start["done"].get(name, 0)
             if waiting >= MOST_WAITING:
@@ -252,9 +256,9 @@ class Feed:
                 if not known.connector.bounded and waiting + len(fresh) >= MOST_WAITING:
                     break
                 fresh += known.connector.splits(path)
-            if fresh:
+            if fresh or known.connector.bounded:
                 known.splits += fresh
-                self._folder.write_splits(name, known.splits)
+                self._folder.write_splits(self._file(name), known.splits)
 
     def _forget(self, start: Offset) -> None:
         """Tell the connectors what rounds long delivered have read: `start` comes after all that is."""
@@ -270,6 +274,8 @@ class Feed:
     def _highs(self, start: Offset, seen: Mapping[str, Seen]) -> dict[str, int | None]:
         """The largest timestamps seen up to and with the round of `start`, whose tasks have `seen` so much."""
         highs = dict(start["high"])
+        if start.get("again"):
+            return highs
         for name, found in seen.items():
             if name in highs and found.high is not None:
                 highs[name] = max(found.high, highs[name] if highs[name] is not None else BEGIN)

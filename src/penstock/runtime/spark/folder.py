@@ -1,11 +1,13 @@
 """What the driver and the workers of a job share on disk, under the checkpoint.
 
-job.pickle          the job: plan and shards (written by the driver once, read by every worker once)
-intake.pickle       the part of it that says what is read
+epochs/             what the run did since when: script and plan as data (`epochs.py`)
+job.pickle          the job: plan and shards, from the driver to the workers of this start. Whoever reads it was told
+                    its digest by Spark; what another start left is never read
 tables/             static relations, computed before the start, as Arrow files
 splits/             per source the splits known so far, in arrival order; only ever appended to
 rounds/             what each round reads, a file a task (`rounds.py`)
 state/              per stage and shard the state in files (`state_files.py`)
+backfill/           the state of queries that have read their past and not joined the others yet (`backfill.py`)
 kept/               what sources have read that cannot be read twice, a folder each; it goes once its rounds are over
 seen/               per round, source and task what an ingest task saw; the next round starts from it
 dead-letters/       records kept out
@@ -13,10 +15,12 @@ dead-letters/       records kept out
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +31,7 @@ from pyspark import cloudpickle
 
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import Split
+from penstock.errors import PenstockError
 from penstock.runtime.spark.pace import Pace
 
 if TYPE_CHECKING:
@@ -47,7 +52,8 @@ _OWNER_ONLY = 0o600
 class Intake:
     """What is read and how much at once. sources: the timed sources that our reader reads; spark_sources: those that
     come as Spark DataFrames; parallelism: how many tasks may read side by side; frames: what declares those;
-    peers: which sources meet which in a query; pace: how fast, and what a batch may take."""
+    peers: which sources meet which in a query; births: the epoch in which each source began, where it is not 0; pace:
+    how fast, and what a batch may take."""
 
     sources: tuple[Source, ...]
     spark_sources: frozenset[str]
@@ -55,13 +61,15 @@ class Intake:
     parallelism: int
     frames: Mapping[str, Source] = field(default_factory=dict)
     peers: Peers = field(default_factory=dict)
+    births: Mapping[str, int] = field(default_factory=dict)
     pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True)
 class Job:
     """What a worker must know. keys: what stands for each shard where Spark shuffles; state_store: `files`, or `spark`
-    for Spark's own."""
+    for Spark's own; cache_bytes: state that a worker process keeps in memory between batches; epoch: how often the
+    run's script has changed, base: the first batch since."""
 
     plan: Plan
     shards: int
@@ -69,6 +77,9 @@ class Job:
     drain: bool
     intake: Intake
     state_store: str = "files"
+    cache_bytes: int = 2**30
+    epoch: int = 0
+    base: int = 0
 
 
 @dataclass
@@ -102,43 +113,53 @@ class Folder:
 
     # -- the job -----------------------------------------------------------------------------------------------
 
-    def write_job(self, job: Job, tables: Mapping[str, Elements]) -> None:
+    def write_job(self, job: Job) -> str:
+        """Hand `job` to the workers of this start; returns the digest by which they know it."""
         self.root.mkdir(parents=True, exist_ok=True)
-        folder = self.root / "tables"
-        folder.mkdir(exist_ok=True)
-        for name, elements in tables.items():
-            batch = elements.to_batch()
-            with pa.OSFile(str(folder / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
-                writer.write_batch(batch)
-        self.write_intake(job.intake)
         # User code that cannot be imported travels by value.
-        _write(self.root / "job.pickle", cloudpickle.dumps(job), _OWNER_ONLY)
+        data = cloudpickle.dumps(job)
+        write_whole(self.root / "job.pickle", data, private=True)
+        return hashlib.sha256(data).hexdigest()
 
-    @property
-    def has_job(self) -> bool:
-        return (self.root / "job.pickle").exists()
-
-    def read_job(self) -> Job:
-        job = pickle.loads((self.root / "job.pickle").read_bytes())
+    def read_job(self, digest: str) -> Job:
+        data = (self.root / "job.pickle").read_bytes()
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise PenstockError(
+                "P0605", f"{self.root / 'job.pickle'} is not what this run wrote",
+                hint="start again; only one run at a time can use a checkpoint",
+            )  # fmt: skip
+        job = pickle.loads(data)
         assert isinstance(job, Job)
         return job
 
-    def write_intake(self, intake: Intake) -> None:
-        _write(self.root / "intake.pickle", pickle.dumps(intake), _OWNER_ONLY)
+    def write_tables(self, tables: Mapping[str, Elements]) -> None:
+        """Static relations, each with its checksum in a file beside it."""
+        from penstock.physical.elements import encode
 
-    def read_intake(self) -> Intake:
-        intake = pickle.loads((self.root / "intake.pickle").read_bytes())
-        assert isinstance(intake, Intake)
-        return intake
+        folder = self.root / "tables"
+        for name, elements in tables.items():
+            data = encode([elements.to_batch()])
+            write_whole(folder / f"{name}.crc", sealed(str(zlib.crc32(data))))
+            write_whole(folder / f"{name}.arrow", data)
 
-    def read_tables(self) -> dict[str, Elements]:
-        from penstock.physical.elements import Elements
+    def tables(self) -> set[str]:
+        return {path.stem for path in (self.root / "tables").glob("*.arrow")}
+
+    def read_tables(self, names: Collection[str]) -> dict[str, Elements]:
+        from penstock.physical.elements import Elements, decode
 
         found: dict[str, Elements] = {}
-        for path in sorted((self.root / "tables").glob("*.arrow")):
-            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all().combine_chunks()
-            batches = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-            found[path.stem] = Elements.from_batch(batches[0])
+        for name in sorted(names):
+            path = self.root / "tables" / f"{name}.arrow"
+            try:
+                with pa.memory_map(str(path)) as mapped:
+                    data = mapped.read_buffer()
+                if zlib.crc32(data) != int(unsealed(path.with_suffix(".crc").read_bytes())):
+                    raise ValueError("it is not what was written")
+                (batch,) = decode(data)
+            except (OSError, ValueError, pa.ArrowInvalid) as error:
+                raise damaged(path, error) from error
+            found[name] = Elements.from_batch(batch)
         return found
 
     @property
@@ -151,22 +172,33 @@ class Folder:
         path = self.root / "splits" / f"{source}.json"
         if not path.exists():
             return []
-        return [Split(**json.loads(line)) for line in path.read_text().splitlines()]
+        try:
+            return [Split(**json.loads(line)) for line in unsealed(path.read_bytes()).splitlines()]
+        except (OSError, ValueError, TypeError) as error:
+            raise damaged(path, error) from error
+
+    def has_splits(self, source: str) -> bool:
+        """Whether the source was looked through."""
+        return (self.root / "splits" / f"{source}.json").exists()
 
     def write_splits(self, source: str, splits: Sequence[Split]) -> None:
         lines = "".join(json.dumps(asdict(split)) + "\n" for split in splits)
-        _write(self.root / "splits" / f"{source}.json", lines.encode())
+        write_whole(self.root / "splits" / f"{source}.json", sealed(lines))
 
     # -- what was seen -----------------------------------------------------------------------------------------
 
     def write_seen(self, round_: str, source: str, task: int, seen: Seen) -> None:
-        _write(self.root / "seen" / round_ / f"{source}~{task}.json", json.dumps(asdict(seen)).encode())
+        write_whole(self.root / "seen" / round_ / f"{source}~{task}.json", sealed(json.dumps(asdict(seen))))
 
     def read_seen(self, round_: str) -> dict[str, Seen]:
         """What all tasks of a round saw, by source."""
         total: dict[str, Seen] = {}
         for path in sorted((self.root / "seen" / round_).glob("*.json")):
-            total.setdefault(path.stem.rsplit("~", 1)[0], Seen()).add(Seen(**json.loads(path.read_text())))
+            try:
+                seen = Seen(**json.loads(unsealed(path.read_bytes())))
+            except (OSError, ValueError, TypeError) as error:
+                raise damaged(path, error) from error
+            total.setdefault(path.stem.rsplit("~", 1)[0], Seen()).add(seen)
         return total
 
     def rounds(self) -> list[str]:
@@ -176,11 +208,14 @@ class Folder:
     # -- small marks of the driver -----------------------------------------------------------------------------
 
     def write_mark(self, name: str, value: Any) -> None:
-        _write(self.root / f"{name}.json", json.dumps(value).encode())
+        write_whole(self.root / f"{name}.json", sealed(json.dumps(value)))
 
     def read_mark(self, name: str) -> Any:
         path = self.root / f"{name}.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        try:
+            return json.loads(unsealed(path.read_bytes())) if path.exists() else None
+        except (OSError, ValueError) as error:
+            raise damaged(path, error) from error
 
 
 def round_name(number: int) -> str:
@@ -188,28 +223,59 @@ def round_name(number: int) -> str:
 
 
 @lru_cache(maxsize=8)
-def load_job(root: str, version: str) -> tuple[Job, dict[str, Elements]]:
-    """The job and its tables, once per worker process. version: changes when the job file does."""
+def load_job(root: str, digest: str) -> tuple[Job, dict[str, Elements]]:
+    """The job and its tables, once per worker process. digest: of the job, as the driver told it."""
     folder = Folder(root)
-    return folder.read_job(), folder.read_tables()
+    job = folder.read_job(digest)
+    return job, folder.read_tables(job.plan.statics)
 
 
-def job_version(root: str) -> str:
-    stat = (Path(root) / "job.pickle").stat()
-    return f"{stat.st_mtime_ns}-{stat.st_size}"
-
-
-def _write(path: Path, data: bytes, mode: int | None = None) -> None:
-    """Whole or not at all, also across a crash. mode: who may read it, from its first byte on."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write_whole(path: Path, data: bytes, private: bool = False) -> None:
+    """Whole or not at all, also across a crash. private: for this user's eyes only. Raises PenstockError P0601 where
+    the disk takes no more."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        if mode is not None:
-            temporary.chmod(mode)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            if private:
+                temporary.chmod(_OWNER_ONLY)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> PenstockError:
+    """The checkpoint cannot be written."""
+    return PenstockError(
+        "P0601", f"the checkpoint cannot be written: {path}: {error.strerror or error}", cause=error,
+        hint="free space on that disk, or allow writing there, and start again with the same --checkpoint",
+    )  # fmt: skip
+
+
+def damaged(path: Path, error: BaseException) -> PenstockError:
+    """A file of the checkpoint does not hold what was written."""
+    return PenstockError(
+        "P0605", f"{path} in the checkpoint is damaged: {error}", cause=error,
+        hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
+    )  # fmt: skip
+
+
+def sealed(text: str) -> bytes:
+    """A text with its checksum in a last line, so that a change in any byte shows."""
+    data = text.encode()
+    return data + b"\n%08x\n" % zlib.crc32(data)
+
+
+def unsealed(data: bytes) -> str:
+    """The inverse of `sealed`. Raises ValueError."""
+    text, _, seal = data.rstrip(b"\n").rpartition(b"\n")
+    if len(seal) != 8 or b"%08x" % zlib.crc32(text) != seal:
+        raise ValueError("it is not what was written")
+    return text.decode()
 
 
 def chunks_of(items: Sequence[Any], parts: int) -> Iterator[Sequence[Any]]:

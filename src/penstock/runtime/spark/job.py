@@ -34,7 +34,9 @@ from penstock.runtime.metrics import RunMetrics
 from penstock.runtime.progress import QueryCounts, RunProgress, SourceCounts
 from penstock.runtime.recorder import Recorder, Totals
 from penstock.runtime.reporting import LOG, Reporter, Wanted
-from penstock.runtime.spark.folder import Folder, Job, job_version, load_job
+from penstock.runtime.spark.epochs import forget_older, spark_place
+from penstock.runtime.spark.feed import Offset
+from penstock.runtime.spark.folder import Folder, Job, load_job
 from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_elements, read_rejected
 from penstock.runtime.spark.processor import KeyedStage
 from penstock.runtime.spark.rejections import write_rejections
@@ -49,8 +51,9 @@ _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content bi
 
 
 def assemble(
-    spark: SparkSession, folder: Folder, job: Job, frames: Mapping[str, DataFrame], rounds: Path | None = None
-) -> DataFrame:
+    spark: SparkSession, folder: Folder, job: Job, digest: str, frames: Mapping[str, DataFrame],
+    rounds: Path | None = None,
+) -> DataFrame:  # fmt: skip
     """The streaming DataFrame of packets that leave the last stage. frames: the DataFrame sources by name; rounds:
     where the run's rounds appear as files; without it a reader of our own plans them, for a result whose queries and
     checkpoint are the user's."""
@@ -58,30 +61,32 @@ def assemble(
     root = str(folder.root)
     if rounds is None:
         session.dataSource.register(PenstockSource)
-        packets = session.readStream.format("penstock").option("folder", root).load()
+        packets = session.readStream.format("penstock").option("folder", root).option("job", digest).load()
     else:
         pieces = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).load(f"{rounds}/*")
-        packets = pieces.select("content").mapInArrow(ingest_pieces(root), SPARK_SCHEMA)
+        packets = pieces.select("content").mapInArrow(ingest_pieces(root, digest), SPARK_SCHEMA)
     for name in sorted(job.intake.spark_sources):
         # One task reads a DataFrame source, so that its rows have one order of arrival.
-        packets = packets.unionByName(frames[name].coalesce(1).mapInArrow(ingest_frame(root, name), SPARK_SCHEMA))
+        packets = packets.unionByName(
+            frames[name].coalesce(1).mapInArrow(ingest_frame(root, digest, name), SPARK_SCHEMA)
+        )
     in_files = rounds is not None and job.state_store == "files"
     for stage in range(1, job.plan.stages + 1):
         if in_files:
             shards = packets.repartition(job.shards, "shard")
-            packets = shards.mapInArrow(keyed_stage(root, stage), SPARK_SCHEMA)
+            packets = shards.mapInArrow(keyed_stage(root, digest, stage), SPARK_SCHEMA)
         else:
-            processor = KeyedStage(root, stage)
+            processor = KeyedStage(root, digest, stage)
             packets = packets.groupBy("shard").transformWithState(processor, SPARK_SCHEMA, "append", "none")
     return packets
 
 
-def answers_only(packets: DataFrame, folder: Folder, query: str, schema: Any) -> DataFrame:
+def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, schema: Any) -> DataFrame:
     """The rows of one query's answer, as a DataFrame that any Spark sink can take."""
     root = str(folder.root)
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        job, _ = load_job(root, job_version(root))
+        job, _ = load_job(root, digest)
         found = job.plan.queries[query]
         rejected: list[Rejection] = []
         for batch in batches:
@@ -100,17 +105,21 @@ def answers_only(packets: DataFrame, folder: Folder, query: str, schema: Any) ->
 
 
 class SparkRun:
-    """A started job. Sinks are opened by the caller."""
+    """A started job. Sinks are opened by the caller. offset: where the epoch of the job begins."""
 
     def __init__(
-        self, spark: SparkSession, checkpoint: Path, job: Job, sinks: Mapping[str, Sink],
-        frames: Mapping[str, DataFrame], ephemeral: bool, wanted: Wanted,
+        self, spark: SparkSession, checkpoint: Path, job: Job, digest: str, offset: Offset | None,
+        sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], ephemeral: bool, wanted: Wanted,
+        notices: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self._folder = Folder(checkpoint / "penstock")
         self._checkpoint = checkpoint
         self._job = job
         self._sinks = sinks
         self._ephemeral = ephemeral
+        #: What the user must know of a script that is another one than the checkpoint's.
+        self.notices = notices
+        self._epochs_behind = job.epoch > 0
         self._lock = threading.Lock()
         self._totals: dict[str, Any] = self._folder.read_mark("totals") or {
             "rounds": [],
@@ -134,19 +143,22 @@ class SparkRun:
         self._reporter = Reporter(recorder, wanted, self.metrics)
         resumed = self._totals["batch"] >= 0
         self._tell("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
-        if self._folder.read_mark("finished"):
+        if (self._folder.read_mark("finished") or {}).get("epoch") == job.epoch:
             self._query: StreamingQuery | None = None
             return
         sweep(self._folder.root)
-        self._rounds = Rounds(self._folder, job.intake)
-        packets = assemble(spark, self._folder, job, frames, self._rounds.place)
+        self._rounds = Rounds(self._folder, job.intake, epoch=job.epoch, carried=offset)
+        packets = assemble(spark, self._folder, job, digest, frames, self._rounds.place)
         writer = packets.writeStream.foreachBatch(self._deliver).outputMode("append")
-        writer = writer.option("checkpointLocation", str(checkpoint / "spark")).queryName(f"penstock-{checkpoint.name}")
+        writer = writer.option("checkpointLocation", str(spark_place(checkpoint, job.epoch))).queryName(
+            f"penstock-{checkpoint.name}"
+        )
         self._query = writer.start()
 
     # -- delivering --------------------------------------------------------------------------------------------
 
-    def _deliver(self, packets: DataFrame, batch: int) -> None:
+    def _deliver(self, packets: DataFrame, number: int) -> None:
+        batch = self._job.base + number
         try:
             began = time.monotonic()
             table = packets.toArrow()
@@ -159,10 +171,13 @@ class SparkRun:
             self._done = done
             self._reporter.batch(batch, done - began, done - computed, self._job.intake.parallelism, self._counted())
             if round_ is not None and self._rounds is not None:
-                self._rounds.delivered(round_, done - began)
+                self._rounds.delivered(round_, done - began, batch)
+            if number > 0 and self._epochs_behind:
+                self._epochs_behind = False
+                forget_older(self._folder, self._checkpoint, self._job, _all_sources(self._job))
             if ended:
-                self._folder.write_mark("finished", {"batch": batch})
-                self._ended_in = batch
+                self._folder.write_mark("finished", {"batch": batch, "epoch": self._job.epoch})
+                self._ended_in = number
         except PenstockError as error:
             self._failure = error
             raise
@@ -189,7 +204,9 @@ class SparkRun:
                 answers.setdefault(kind.removeprefix("answer:"), []).append((shard, read_elements(blob.as_buffer())))
         counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
         rows: dict[str, int] = {}
-        for name, found in answers.items():
+        # A start that broke off may have written the first batch of an epoch with other rows, or with any.
+        told = self._job.plan.queries if batch == self._job.base and batch else answers
+        for name, found in ((name, answers.get(name, [])) for name in told):
             # Rows of one instant come in the order of shards, whatever order tasks finished in.
             by_shard = sorted(found, key=lambda f: self._job.keys.index(f[0]))
             parts = [e for _, elements in by_shard for e in elements]
@@ -263,7 +280,7 @@ class SparkRun:
                 self.close()
                 return True
             if self._rounds is not None and self._rounds.failure is not None:
-                self._failure = self._rounds.failure
+                self._failure = self._failure or self._rounds.failure
                 self.stop()
                 raise self._failure
             if not self._query.isActive:

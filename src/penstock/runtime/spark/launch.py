@@ -1,8 +1,9 @@
-"""From bound queries to a started run: check, refuse, write down what workers need, start.
+"""From bound queries to a started run: decide what the start is to its checkpoint, refuse, write down what workers
+need, start.
 
-The order matters for a crash at any point: a checkpoint of another script is refused first, then results that exist;
-the job file is written last, and only a run that has it resumes. A result that a start left without any rows is no
-obstacle to the next start.
+The order matters for a crash at any point: what cannot start is refused first, then results that exist; the epoch is
+written last, and only a run that has one resumes (`change.py`, `epochs.py`). A result that a start left without any
+rows is no obstacle to the next start.
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.algebra import Algebra
-from penstock.algebra.hidden import hidden
-from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.statistics import known_statistics
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
-from penstock.errors import PenstockError
 from penstock.events import tell
 from penstock.physical.answers import answer_schema
 from penstock.physical.planner import planned
 from penstock.physical.said_of_state import JobState, job_state
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import peers_of
-from penstock.redaction import redacted
 from penstock.runtime.reporting import LOG, Wanted
-from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen
+from penstock.runtime.spark.backfill import backfill
+from penstock.runtime.spark.change import Decision, Given, Kind, decide, optimized, other_script
+from penstock.runtime.spark.epochs import forget_all, latest_epoch, write_epoch
+from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen, round_name
 from penstock.runtime.spark.frames import spark_schema, write_frame
 from penstock.runtime.spark.job import SparkRun, answers_only, assemble
 from penstock.runtime.spark.pace import Pace
 from penstock.runtime.spark.session import shard_keys
+from penstock.runtime.spark.state_files import check_state
 from penstock.runtime.statics import read_statics
 from penstock.settings import Settings
 from penstock.tree import Node, transform_up, walk
@@ -59,6 +60,7 @@ class Work:
     settings: Settings
     drain: bool
     spark: Callable[[], SparkSession]
+    backfill: bool = False
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -70,13 +72,11 @@ class Work:
         return {n: self.frames[n] for n in self.sources if getattr(self.frames.get(n), "isStreaming", False)}
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """What must be the same when a checkpoint is resumed."""
-        sinks = {q.name: str(replace(q.sink, options=redacted(q.sink.options))) for q in self.queries}
-        queries = {q.name: [optimize(q.root).fingerprint, sinks[q.name]] for q in self.queries}
-        rows = {n: repr(self.rows.get(n.lower())) for n, s in sorted(self.sources.items()) if s.connector == "MEMORY"}
-        digest = hashlib.sha256(repr(rows).encode()).hexdigest()
-        return {"queries": queries, "drain": self.drain, "rows": digest, "strategy": self.strategy.value}
+    def digests(self) -> dict[str, str]:
+        """By MEMORY source, what tells its rows apart from others."""
+        memory = [name for name, source in self.sources.items() if source.connector == "MEMORY"]
+        texts = {name: repr(self.rows.get(name.lower())) for name in memory}
+        return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
 
     @property
     def strategy(self) -> Strategy:
@@ -85,7 +85,7 @@ class Work:
 
 def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
     """Start `work` as one job. checkpoint: a folder to resume from; without one the run is ephemeral. Raises
-    PenstockError for what cannot start: P0401, P0402, P0404, P0501, P0602, P0603."""
+    PenstockError for what cannot start: P0401, P0402, P0404, P0501, P0602, P0603, P0605, P0606, P0607."""
     ephemeral = checkpoint is None
     place = Path(tempfile.mkdtemp(prefix="penstock-")) if checkpoint is None else Path(checkpoint).absolute()
     try:
@@ -98,21 +98,25 @@ def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
 
 def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkRun:
     folder = Folder(place / "penstock")
-    _same_script(work, folder)
+    brought = given(work, folder)
+    decision = decide(brought, folder)
+    check_state(folder, decision.before)
     for source in work.sources.values():
         if source.connector not in ("MEMORY", "DATAFRAME"):
             open_source(source).check()
     sinks = {query.name: open_sink(query) for query in work.queries}
-    run = (folder.read_mark("run") if folder.has_job else None) or uuid.uuid4().hex
-    for sink in sinks.values():
+    run = folder.read_mark("run") or uuid.uuid4().hex
+    for name, sink in sinks.items():
         sink.run = run
-        sink.open(folder.has_job, overwrite)
+        sink.open(name in decision.kept_sinks, overwrite)
     folder.write_mark("run", run)
     spark = work.spark()
-    job = prepare(work, folder)
+    job, digest = prepare(work, brought, decision, folder, spark.sparkContext.defaultParallelism)
+    backfill(folder, job, decision.epoch, sinks)
+    wanted = Wanted.of(work.settings, folder.read_mark("horizons"))
     return SparkRun(
-        spark, place, job, sinks, work.streaming, ephemeral, Wanted.of(work.settings, folder.read_mark("horizons"))
-    )
+        spark, place, job, digest, decision.epoch.offset, sinks, work.streaming, ephemeral, wanted, decision.notices
+    )  # fmt: skip
 
 
 def _foresee(folder: Folder, state: JobState) -> None:
@@ -128,67 +132,100 @@ def answer_frame(work: Work, place: Path) -> DataFrame:
     """The answer of the one query of `work` as a streaming DataFrame; `place`: the folder that its workers share."""
     (query,) = work.queries
     folder = Folder(place.absolute())
-    _same_script(work, folder)
     spark = work.spark()
-    packets = assemble(spark, folder, prepare(work, folder), work.streaming)
-    return answers_only(packets, folder, query.name, spark_schema(answer_schema(query)))
+    brought = replace(given(work, folder), state_store="spark")
+    decision = decide(brought, folder)
+    if decision.kind is not Kind.SAME and latest_epoch(folder) is not None:
+        raise other_script(folder, "the checkpoint is the sink's, and fits one plan only")
+    job, digest = prepare(work, brought, decision, folder, spark.sparkContext.defaultParallelism)
+    packets = assemble(spark, folder, job, digest, work.streaming)
+    return answers_only(packets, folder, digest, query.name, spark_schema(answer_schema(query)))
 
 
-def _same_script(work: Work, folder: Folder) -> None:
-    if folder.has_job and folder.read_mark("identity") != work.identity:
-        raise PenstockError(
-            "P0602",
-            f"the checkpoint {folder.root.parent} belongs to another script, or to another version of this one",
-            hint="give a new --checkpoint, or run the script that it was made with",
-        )
+def given(work: Work, folder: Folder) -> Given:
+    """What `work` brings to a checkpoint in `folder`."""
+    places = {name: (source, str(_spool_place(work, source, folder.root))) for name, source in _to_spool(work)}
+    spooled = {name: replace(source, options=(("spool", place),)) for name, (source, place) in places.items()}
+    queries = tuple(replace(q, root=_with_sources(q.root, spooled)) for q in work.queries)
+    return Given(
+        queries, work.sources, work.digests,
+        known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
+        str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.backfill,
+    )  # fmt: skip
 
 
-def prepare(work: Work, folder: Folder) -> Job:
-    """Everything that workers need, written to `folder`; on a restart, what was written before."""
-    parallelism = work.spark().sparkContext.defaultParallelism
-    pace = Pace.of(work.settings)
-    if folder.has_job:
-        # How much a round reads may change between starts; what it means may not.
-        job = folder.read_job()
-        # Secrets are not written down: the sources have them from the script again.
-        own = tuple(replace(s, options=work.sources[s.name].options) if hidden(s) else s for s in job.intake.sources)
-        intake = replace(job.intake, sources=own, max_batch_bytes=pace.max_bytes, parallelism=parallelism, pace=pace)
-        job = replace(job, intake=intake)
-        folder.write_intake(job.intake)
-        return job
-    streaming = work.streaming
-    to_spool = {n: s for n, s in work.sources.items() if s.connector in ("MEMORY", "DATAFRAME") and n not in streaming}
-    spooled = {n: _spooled(work, s, folder.root) for n, s in to_spool.items()}
-    statistics = known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"])
-    planning = work.strategy.planning(statistics)
-    ready = [replace(q, root=optimize(_with_sources(q.root, spooled), planning=planning)) for q in work.queries]
-    plan, nodes = planned(ready, statistics, work.strategy)
-    _foresee(folder, job_state(plan, nodes, statistics))
-    statics, read = read_statics(plan, folder.dead_letters)
+def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, parallelism: int) -> tuple[Job, str]:
+    """Everything that workers need, written to `folder`: the job and the digest by which they know it. How much a round
+    reads may change between starts; what it means may not. parallelism: how many tasks may run side by side."""
+    epoch, plan = decision.epoch, decision.plan
+    if decision.kind is Kind.FIRST:
+        epoch = replace(epoch, shards=brought.shards or parallelism)
+        forget_all(folder, folder.root.parent)
+    if decision.kind is not Kind.SAME:
+        ready = optimized(brought.queries, brought.statistics, brought.strategy)
+        _foresee(folder, job_state(*planned(ready, brought.statistics, brought.strategy), brought.statistics))
+    for _, source in _to_spool(work):
+        _spool(work, source, folder.root)
+    missing = {name: static for name, static in plan.statics.items() if name not in folder.tables()}
+    statics, read = read_statics(replace(plan, statics=missing), folder.dead_letters)
     for name, (rows, malformed) in read.items():
         folder.write_seen(STATICS, name, 0, Seen(rows=rows, malformed=malformed))
-    shards = work.settings.get_int("shards") or parallelism
+    folder.write_tables(statics)
+    streaming = work.streaming
     own = tuple(source for name, source in plan.sources.items() if name not in streaming)
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
-    peers = peers_of(q.root for q in ready)
-    intake = Intake(own, frozenset(streaming), pace.max_bytes, parallelism, frames, peers, pace)
-    job = Job(plan, shards, tuple(shard_keys(shards)), work.drain, intake, str(work.settings["state_store"]))
-    folder.write_mark("identity", work.identity)
-    folder.write_job(job, statics)
-    return job
+    peers = peers_of(q.root for q in plan.queries.values())
+    pace = Pace.of(work.settings)
+    intake = Intake(own, frozenset(streaming), pace.max_bytes, parallelism, frames, peers, epoch.births, pace)
+    keys = tuple(shard_keys(epoch.shards))
+    cache = work.settings.get_int("state_cache_bytes")
+    job = Job(
+        plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base
+    )  # fmt: skip
+    if decision.kind is Kind.CHANGED:
+        forget_counts(folder, decision)
+    if decision.kind is not Kind.SAME:
+        write_epoch(folder, epoch)
+    return job, folder.write_job(job)
 
 
-def _spooled(work: Work, source: Source, root: Path) -> Source:
-    """The same source, its rows being in files beside the checkpoint that every worker can read."""
-    given = work.frames.get(source.name)
-    if isinstance(given, DataFrame):
-        place = root / "spool" / source.name
-        write_frame(given, str(place))
-    else:
-        place = root / "spool" / f"{source.name}.arrow"
-        rows = given if isinstance(given, pa.Table) else list(work.rows.get(source.name.lower(), ()))
-        spool(source, rows, str(place))
-    return replace(source, options=(("spool", str(place)),))
+def forget_counts(folder: Folder, decision: Decision) -> None:
+    """The totals of queries and sources that begin now count from now on; a round that was under way is done again."""
+    totals = folder.read_mark("totals")
+    if totals is not None:
+        for name in {*decision.fresh, *decision.gone}:
+            totals["queries"].pop(name, None)
+        kept = {name for name, source in decision.epoch.sources.items() if source.birth < decision.epoch.number}
+        totals["sources"] = {name: counts for name, counts in totals["sources"].items() if name in kept}
+        folder.write_mark("totals", totals)
+    offset = decision.epoch.offset
+    if offset is not None and "before" in offset:
+        shutil.rmtree(folder.root / "seen" / round_name(offset["round"]), ignore_errors=True)
+
+
+def _to_spool(work: Work) -> list[tuple[str, Source]]:
+    streaming = work.streaming
+    return [(n, s) for n, s in work.sources.items() if s.connector in ("MEMORY", "DATAFRAME") and n not in streaming]
+
+
+def _spool_place(work: Work, source: Source, root: Path) -> Path:
+    """Where the rows of a source lie beside the checkpoint; other rows of a script lie elsewhere."""
+    if isinstance(work.frames.get(source.name), DataFrame):
+        return root / "spool" / source.name
+    digest = work.digests.get(source.name)
+    return root / "spool" / (f"{source.name}-{digest}.arrow" if digest else f"{source.name}.arrow")
+
+
+def _spool(work: Work, source: Source, root: Path) -> None:
+    """Have the rows of a source in files beside the checkpoint that every worker can read."""
+    place = _spool_place(work, source, root)
+    if place.exists():
+        return
+    frame = work.frames.get(source.name)
+    if isinstance(frame, DataFrame):
+        write_frame(frame, str(place))
+        return
+    spool(source, frame if isinstance(frame, pa.Table) else list(work.rows.get(source.name.lower(), ())), str(place))
 
 
 def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class KeyedStage(StatefulProcessor):
     """The processor of stage `stage` of the job in `root`. State: one manifest and any number of chunks per shard."""
 
-    def __init__(self, root: str, stage: int) -> None:
+    def __init__(self, root: str, digest: str, stage: int) -> None:
         self._root = root
+        self._digest = digest
         self._stage = stage
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -35,14 +36,14 @@ class KeyedStage(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
-        from penstock.runtime.spark.folder import job_version, load_job
+        from penstock.runtime.spark.folder import load_job
         from penstock.runtime.spark.packets import Packet
         from penstock.runtime.spark.stage import ShardRound
 
-        job, _ = load_job(self._root, job_version(self._root))
+        job, tables = load_job(self._root, self._digest)
         shard = job.keys.index(int(key[0]))
         packets = (Packet(shard, row["kind"], bytes(row["blob"])) for row in rows)
-        round_ = ShardRound(self._root, self._stage, _StoreState(self._manifest, self._chunks))
+        round_ = ShardRound(self._root, job, tables, self._stage, _StoreState(self._manifest, self._chunks))
         for packet in round_.run(shard, packets):
             yield Row(shard=job.keys[packet.shard], kind=packet.kind, blob=bytes(packet.blob))
 

@@ -18,12 +18,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from penstock.connectors.contract import Split
 from penstock.errors import PenstockError
-from penstock.runtime.spark.feed import Feed, Piece
-from penstock.runtime.spark.folder import Folder, Intake, round_name
+from penstock.runtime.spark.epochs import delivered, offset_mark, rounds_place
+from penstock.runtime.spark.feed import Feed, Offset, Piece
+from penstock.runtime.spark.folder import Folder, Intake, damaged, round_name, sealed, unsealed, unwritable
 
 #: Seconds between two looks of an idle run for something new to read.
 _LOOK_EVERY = 0.05
@@ -32,10 +32,15 @@ _KEPT = 4
 
 
 class Rounds:
-    """Plans the rounds of one run; lives in the driver. failure: why no further round can be planned."""
+    """Plans the rounds of one epoch of a run; lives in the driver. carried: the offset that it begins with, None for
+    the beginning of all sources; failure: why no further round can be planned."""
 
-    def __init__(self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic, epoch: int = 0,
+        carried: Offset | None = None,
+    ) -> None:  # fmt: skip
         self._folder = folder
+        self._mark = offset_mark(epoch)
         self._feed = Feed(folder, intake)
         self._pace = intake.pace
         self._clock = clock
@@ -46,11 +51,13 @@ class Rounds:
         self._stopped = threading.Event()
         #: Why no more rounds are planned, when something failed while nothing was outstanding.
         self.failure: PenstockError | None = None
-        self.place = folder.root / "rounds"
+        self.place = rounds_place(folder, epoch)
         self.place.mkdir(parents=True, exist_ok=True)
-        mark = folder.read_mark("offset")
-        self._offset: dict[str, Any] = mark or self._feed.start()
-        self._delivered: int = folder.read_mark("delivered") or 0
+        self._offset: Offset = folder.read_mark(self._mark) or carried or self._feed.start()
+        self._delivered = delivered(folder)["round"]
+        if not 0 <= self._offset["round"] - self._delivered <= 1:
+            lost = FileNotFoundError("it does not tell the round that was read last")
+            raise damaged(folder.root / f"{self._mark}.json", lost)
         # A crash may have come between the mark and the folder: the round is made again, the same.
         if self._offset["round"] > self._delivered and not self._folder_of(self._offset["round"]).exists():
             self._publish(self._offset["before"], self._offset)
@@ -58,13 +65,14 @@ class Rounds:
         self._thread = threading.Thread(target=self._poll, name="penstock-rounds", daemon=True)
         self._thread.start()
 
-    def delivered(self, number: int, seconds: float | None = None) -> None:
-        """The answers of round `number` are with the sinks, `seconds` after it began: plan what comes after it."""
+    def delivered(self, number: int, seconds: float | None = None, batch: int | None = None) -> None:
+        """The answers of round `number` are with the sinks, `seconds` after it began: plan what comes after it. batch:
+        what they came as; None where every round has been one."""
         with self._lock:
             if number > self._delivered:
                 self._delivered = number
                 self._took = seconds
-                self._folder.write_mark("delivered", number)
+                self._folder.write_mark("delivered", {"round": number, "batch": number - 1 if batch is None else batch})
         self._advance()
         shutil.rmtree(self._folder_of(number - _KEPT), ignore_errors=True)
 
@@ -100,7 +108,7 @@ class Rounds:
                 return
             self._took = None
             self._offset = {**after, "before": before}
-            self._folder.write_mark("offset", self._offset)
+            self._folder.write_mark(self._mark, self._offset)
             self._publish(before, after)
 
     def _poll(self) -> None:
@@ -111,6 +119,9 @@ class Rounds:
             except PenstockError as error:
                 self.failure = error
                 return
+            except OSError as error:
+                self.failure = unwritable(self.place, error)
+                return
             except Exception as error:
                 message = f"no further input can be planned: {type(error).__name__}: {error}"
                 self.failure = PenstockError("P0601", message, cause=error)
@@ -119,22 +130,28 @@ class Rounds:
     def _folder_of(self, number: int) -> Path:
         return self.place / round_name(number)
 
-    def _publish(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def _publish(self, before: Offset, after: Offset) -> None:
         target = self._folder_of(after["round"])
         made = self._folder.root / f"round-{target.name}.new"
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
-        for piece in self._feed.pieces(before, after):
-            (made / f"{piece.task:05d}.json").write_text(json.dumps(asdict(piece)))
-        made.rename(target)
+        try:
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir()
+            for piece in self._feed.pieces(before, after):
+                (made / f"{piece.task:05d}.json").write_bytes(sealed(json.dumps(asdict(piece))))
+            made.rename(target)
+        except OSError as error:
+            raise unwritable(target, error) from error
         now = self._clock()
         self._began = {after["round"]: now}
         self._earliest = now + self._pace.trigger
 
 
 def read_piece(text: bytes) -> Piece:
-    """The inverse of what a file of a round holds."""
-    given = json.loads(text)
+    """The inverse of what a file of a round holds. Raises PenstockError P0605 where it is damaged."""
+    try:
+        given = json.loads(unsealed(text))
+    except ValueError as error:
+        raise damaged(Path("rounds"), error) from error
     given["splits"] = tuple(Split(**split) for split in given["splits"])
     given["ended"] = tuple(given["ended"])
     given["beats"] = tuple((name, beat) for name, beat in given["beats"])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PenstockSource(DataSource):
-    """Option `folder`: the job's shared folder."""
+    """Options `folder`, the job's shared folder, and `job`, the digest of the job in it."""
 
     @classmethod
     def name(cls) -> str:
@@ -31,7 +31,7 @@ class PenstockSource(DataSource):
         return "shard int, kind string, blob binary"
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return PenstockReader(self.options["folder"])
+        return PenstockReader(self.options["folder"], self.options["job"])
 
 
 class _Partition(InputPartition):
@@ -40,13 +40,14 @@ class _Partition(InputPartition):
 
 
 class PenstockReader(DataSourceStreamReader):
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, digest: str) -> None:
         self._root = root
+        self._digest = digest
         self._feed: Feed | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers get the reader by pickle; the feed is the driver's.
-        return {"_root": self._root, "_feed": None}
+        return {"_root": self._root, "_digest": self._digest, "_feed": None}
 
     @property
     def feed(self) -> Feed:
@@ -55,7 +56,7 @@ class PenstockReader(DataSourceStreamReader):
             from penstock.runtime.spark.folder import Folder
 
             folder = Folder(self._root)
-            self._feed = Feed(folder, folder.read_intake())
+            self._feed = Feed(folder, folder.read_job(self._digest).intake)
         return self._feed
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -71,10 +72,10 @@ class PenstockReader(DataSourceStreamReader):
         return [_Partition(piece) for piece in self.feed.pieces(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from penstock.runtime.spark.folder import Folder, job_version, load_job
+        from penstock.runtime.spark.folder import Folder, load_job
         from penstock.runtime.spark.ingest import run_piece
         from penstock.runtime.spark.packets import as_batches
 
         assert isinstance(partition, _Partition)
-        job, tables = load_job(self._root, job_version(self._root))
+        job, tables = load_job(self._root, self._digest)
         yield from as_batches(run_piece(Folder(self._root), job, tables, partition.piece), job.keys)

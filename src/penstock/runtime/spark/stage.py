@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.executor import Port, Result, StageExecutor, cut
 from penstock.physical.progress import SourceProgress
-from penstock.runtime.spark.folder import Job, job_version, load_job
+from penstock.runtime.spark.folder import Job
 from penstock.runtime.spark.packets import (
     Packet,
     answer_packets,
@@ -32,9 +34,21 @@ from penstock.runtime.spark.packets import (
 )
 from penstock.runtime.stopwatch import Stopwatch
 
-#: Executors of shards this process ran last: (job folder, stage, shard) -> (token, executor, chunk ids stored).
-_MOST_WARM = 64
-_WARM: dict[tuple[str, int, int], tuple[str, StageExecutor, set[str]]] = {}
+
+@dataclass
+class _Warm:
+    """An executor kept between batches. token: of the state it left; stored: the chunks that hold it; bytes: of them;
+    epoch: of the job whose plan it runs."""
+
+    token: str
+    executor: StageExecutor
+    stored: set[str]
+    bytes: int
+    epoch: int
+
+
+#: Executors of shards this process ran, by (job folder, stage, shard), least recently used first.
+_WARM: dict[tuple[str, int, int], _Warm] = {}
 
 
 class ShardState(Protocol):
@@ -51,17 +65,24 @@ class ShardState(Protocol):
 
 
 class ShardRound:
-    """A round of one shard of stage `stage` of the job in `root`."""
+    """A round of one shard of stage `stage` of `job`, which lives in the folder `root`. past: the state of queries that
+    have read their past, where this is their first batch among the others."""
 
-    def __init__(self, root: str, stage: int, state: ShardState) -> None:
+    def __init__(
+        self, root: str, job: Job, tables: dict[str, Elements], stage: int, state: ShardState,
+        past: ShardState | None = None,
+    ) -> None:  # fmt: skip
         self._root = root
+        self._job = job
+        self._tables = tables
         self._stage = stage
         self._state = state
+        self._past = past
         self._watch = Stopwatch()
 
     def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
         """One round of the shard: the packets that came for it in, those that leave it out."""
-        job, tables = load_job(self._root, job_version(self._root))
+        job = self._job
         given: dict[Port, list[Packet]] = {}
         progress: dict[str, SourceProgress] = {}
         passing: list[Packet] = []
@@ -83,13 +104,19 @@ class ShardRound:
                 for port, found in given.items()
             }
         with self._watch.phase("state"):
-            executor, stored = self._executor(job, tables, shard)
+            executor, stored = self._executor(shard)
         with self._watch.phase("operators"):
             result = executor.run(inputs, progress)
         with self._watch.phase("state"):
             self._save(shard, executor, stored)
             sizes = executor.state_sizes()
         yield from self._watch.through("exchange", self._packets(job, executor, shard, result, passing))
+        if self._stage < job.plan.stages:
+            # All that is known, for a stage that is new; where a source began, only of what came now.
+            known = {
+                n: replace(p, first=progress[n].first if n in progress else None) for n, p in executor.progress.items()
+            }
+            yield progress_packet(shard, known)
         told: dict[str, Any] = {"stage": self._stage, "shard": shard, "phases": self._watch.seconds}
         yield timings_packet(shard, told | {"seconds": executor.spent} | ({} if sizes is None else {"state": sizes}))
 
@@ -108,45 +135,102 @@ class ShardRound:
                     outbox.setdefault((target, port), []).append(part)
         for (target, port), parts in outbox.items():
             yield from port_packets(target, port, parts, shard)
-        if self._stage < job.plan.stages:
-            yield progress_packet(shard, executor.progress)
-        elif shard == 0:
-            ended = all(p.ended for p in executor.progress.values()) and set(executor.progress) >= set(job.plan.sources)
+        if self._stage == job.plan.stages and shard == 0:
+            known = {name: executor.progress.get(name) for name in job.plan.sources}
+            ended = all(p is not None and p.ended for p in known.values())
             told = {"heartbeats": executor.heartbeats(), "sources": executor.source_heartbeats(), "ended": ended}
             yield Packet(shard, "heartbeats", json.dumps(told).encode())
 
     # -- state -------------------------------------------------------------------------------------------------
 
-    def _executor(self, job: Job, tables: dict[str, Elements], shard: int) -> tuple[StageExecutor, set[str]]:
+    def _executor(self, shard: int) -> tuple[StageExecutor, set[str]]:
+        """The executor as the batch before left it, and the chunks that hold its state."""
+        job = self._job
         manifest = self._state.manifest()
         # Taken out: an attempt that fails half way must not be gone on with.
         warm = _WARM.pop((self._root, self._stage, shard), None)
-        if warm is not None and manifest is not None and warm[0] == manifest["token"]:
-            return warm[1], warm[2]
-        executor = StageExecutor(job.plan, self._stage, shard, job.shards, tables, job.drain)
-        stored: set[str] = set()
-        if manifest is not None:
-            executor.restore_marks(manifest["marks"])
-            for name, synopsis in executor.synopses().items():
-                ids = manifest["chunks"][name]
-                synopsis.restore(manifest["synopses"][name], {i: self._state.chunk(f"{name}.{i}") for i in ids})
-                stored |= {f"{name}.{i}" for i in ids}
-        return executor, stored
+        if warm is not None and manifest is not None and (warm.token, warm.epoch) == (manifest["token"], job.epoch):
+            return warm.executor, warm.stored
+        executor = StageExecutor(job.plan, self._stage, shard, job.shards, self._tables, job.drain)
+        if manifest is None:
+            self._join_past(executor)
+            return executor, set()
+        found = restore(executor, manifest, self._state, job)
+        if manifest["epoch"] < job.epoch:
+            found |= self._join_past(executor)
+        lost = executor.synopses().keys() - found
+        if lost and manifest["epoch"] == job.epoch:
+            raise PenstockError(
+                "P0605", f"stage {self._stage}, shard {shard}: the checkpoint holds no state of {min(lost)}",
+                hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
+            )  # fmt: skip
+        return executor, {f"{name}.{i}" for name, ids in manifest["chunks"].items() for i in ids}
+
+    def _join_past(self, executor: StageExecutor) -> set[str]:
+        manifest = self._past.manifest() if self._past is not None else None
+        return set() if self._past is None or manifest is None else restore(executor, manifest, self._past, self._job)
 
     def _save(self, shard: int, executor: StageExecutor, stored: set[str]) -> None:
         token = uuid.uuid4().hex
-        manifest: dict[str, Any] = {"token": token, "marks": executor.marks(), "synopses": {}, "chunks": {}}
+        manifest: dict[str, Any] = {
+            "token": token, "epoch": self._job.epoch, "marks": executor.marks(), "synopses": {}, "chunks": {},
+            "formats": {},
+            "rows": {},
+        }  # fmt: skip
         live: set[str] = set()
         new: dict[str, pa.RecordBatch] = {}
+        held = 0
         for name, synopsis in executor.synopses().items():
             manifest["synopses"][name], chunks = synopsis.snapshot()
             manifest["chunks"][name] = list(chunks)
+            manifest["rows"][name] = synopsis.rows
+            manifest["formats"][name] = [type(synopsis).__name__, synopsis.FORMAT]
             for i, batch in chunks.items():
                 chunk = f"{name}.{i}"
                 live.add(chunk)
+                held += batch.nbytes
                 if chunk not in stored:
                     new[chunk] = batch
         self._state.save(manifest, new, stored - live)
-        while len(_WARM) >= _MOST_WARM:
-            del _WARM[next(iter(_WARM))]
-        _WARM[self._root, self._stage, shard] = (token, executor, live)
+        keep_warm(
+            (self._root, self._stage, shard), _Warm(token, executor, live, held, self._job.epoch), self._job.cache_bytes
+        )
+
+
+def restore(executor: StageExecutor, manifest: Mapping[str, Any], state: ShardState, job: Job) -> set[str]:
+    """Give `executor` what `manifest` has of its state; returns the synopses that it was. Raises PenstockError P0605
+    for a state of another format."""
+    same = {name for name in job.plan.sources if job.intake.births.get(name, 0) <= manifest["epoch"]}
+    executor.restore_marks(manifest["marks"], same)
+    found: set[str] = set()
+    for name, synopsis in executor.synopses().items():
+        if name not in manifest["chunks"]:
+            continue
+        wanted, there = [type(synopsis).__name__, synopsis.FORMAT], manifest["formats"][name]
+        if there != wanted:
+            raise PenstockError(
+                "P0605",
+                f"the state {name} was written as {there[0]} of format {there[1]}, "
+                f"this version reads {wanted[0]} of format {wanted[1]}",
+                hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
+            )  # fmt: skip
+        try:
+            ids = manifest["chunks"][name]
+            synopsis.restore(manifest["synopses"][name], {i: state.chunk(f"{name}.{i}") for i in ids})
+        except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
+            raise PenstockError(
+                "P0605", f"the state {name} cannot be read back: {error}", cause=error,
+                hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
+            ) from error  # fmt: skip
+        found.add(name)
+    return found
+
+
+def keep_warm(place: tuple[str, int, int], warm: _Warm, limit: int) -> None:
+    """Keep an executor for the next batch. Those used least recently go first when all together hold more than `limit`
+    bytes; their state is read back from where it lies."""
+    _WARM.pop(place, None)
+    _WARM[place] = warm
+    total = sum(w.bytes for w in _WARM.values())
+    while total > limit:
+        total -= _WARM.pop(next(iter(_WARM))).bytes

@@ -1,6 +1,7 @@
 """What Spark's Python workers run: the ingest of a round's pieces, and a keyed stage in its shards.
 
-Workers load this module by name, so it imports what computes only where it computes.
+Workers load this module by name, so it imports what computes only where it computes. root, digest: the job's folder
+and the job in it.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ def task_number() -> int:
     return int(context.partitionId()) if context else 0
 
 
-def ingest_pieces(root: str) -> Task:
+def ingest_pieces(root: str, digest: str) -> Task:
     """Reads pieces (`rounds.py`), one a row of the column `content`, and gives packets."""
 
     def ingest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from penstock.runtime.spark.folder import Folder, job_version, load_job
+        from penstock.runtime.spark.folder import Folder, load_job
         from penstock.runtime.spark.ingest import run_piece
         from penstock.runtime.spark.packets import as_batches
         from penstock.runtime.spark.rounds import read_piece
 
-        job, tables = load_job(root, job_version(root))
+        job, tables = load_job(root, digest)
         for batch in batches:
             for content in batch.column("content"):
                 yield from as_batches(run_piece(Folder(root), job, tables, read_piece(content.as_py())), job.keys)
@@ -46,31 +47,31 @@ def ingest_pieces(root: str) -> Task:
     return ingest
 
 
-def ingest_frame(root: str, name: str) -> Task:
+def ingest_frame(root: str, digest: str, name: str) -> Task:
     """Takes the rows of the DataFrame source `name` and gives packets."""
 
     def ingest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from penstock.runtime.spark.folder import Folder, job_version, load_job
+        from penstock.runtime.spark.folder import Folder, load_job
         from penstock.runtime.spark.ingest import run_batches
         from penstock.runtime.spark.packets import as_batches
 
-        job, tables = load_job(root, job_version(root))
+        job, tables = load_job(root, digest)
         source = job.plan.sources[name]
         yield from as_batches(run_batches(Folder(root), job, tables, source, batch_number(), batches), job.keys)
 
     return ingest
 
 
-def keyed_stage(root: str, stage: int) -> Task:
+def keyed_stage(root: str, digest: str, stage: int) -> Task:
     """A keyed stage with its state in files (`state_files.py`). Takes and gives packets; a task gets one shard's."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from penstock.runtime.spark.folder import job_version, load_job
+        from penstock.runtime.spark.folder import load_job
         from penstock.runtime.spark.packets import Packet, as_batches
         from penstock.runtime.spark.stage import ShardRound
-        from penstock.runtime.spark.state_files import StateFiles
+        from penstock.runtime.spark.state_files import open_state
 
-        job, _ = load_job(root, job_version(root))
+        job, tables = load_job(root, digest)
         packets: dict[int, list[Packet]] = {}
         for batch in batches:
             shards, kinds = batch.column("shard").to_pylist(), batch.column("kind").to_pylist()
@@ -78,8 +79,8 @@ def keyed_stage(root: str, stage: int) -> Task:
                 number = job.keys.index(shard)
                 packets.setdefault(number, []).append(Packet(number, kind, blob.as_buffer()))
         for shard, mine in sorted(packets.items()):
-            state = StateFiles(root, stage, shard, batch_number())
-            yield from as_batches(ShardRound(root, stage, state).run(shard, mine), job.keys)
+            state, past = open_state(root, job, stage, shard, job.base + batch_number())
+            yield from as_batches(ShardRound(root, job, tables, stage, state, past).run(shard, mine), job.keys)
 
     return run
 

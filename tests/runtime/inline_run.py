@@ -1,0 +1,118 @@
+"""A run without Spark: the same folder, rounds, state files and sinks, every round in this process, crashes at will."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.connectors.sinks import open_sink
+from penstock.connectors.sources import open_source
+from penstock.physical.answers import answer_table
+from penstock.runtime.spark import stage
+from penstock.runtime.spark.backfill import backfill
+from penstock.runtime.spark.change import decide
+from penstock.runtime.spark.epochs import delivered, forget_older
+from penstock.runtime.spark.folder import Folder
+from penstock.runtime.spark.inline import run_round
+from penstock.runtime.spark.launch import given, prepare
+from penstock.runtime.spark.rounds import Rounds, read_piece
+from penstock.runtime.spark.state_files import check_state, sweep
+from penstock.session import Session
+
+#: Where a run may die: before a round's state is written, after it, between two sinks, with all answers written.
+CRASHES = ("state", "sinks", "between", "delivered")
+
+
+class Crash(Exception):
+    """The process is gone."""
+
+
+class InlineRun:
+    """One start of a script. parallelism: tasks that read side by side."""
+
+    def __init__(
+        self, script: str, checkpoint: Path, overwrite: bool = False, backfilled: bool = False, drain: bool = False,
+        parallelism: int = 2,
+    ) -> None:  # fmt: skip
+        session = Session()
+        session.execute(script)
+        work = session._work(list(session.catalog.queries.values()), drain)
+        work = type(work)(**{**work.__dict__, "backfill": backfilled})
+        self.folder = Folder(checkpoint / "penstock")
+        self.checkpoint = checkpoint
+        brought = given(work, self.folder)
+        self.decision = decide(brought, self.folder)
+        check_state(self.folder, self.decision.before)
+        for source in work.sources.values():
+            open_source(source).check()
+        self.sinks = {q.name: open_sink(q) for q in work.queries}
+        for name, sink in self.sinks.items():
+            sink.open(name in self.decision.kept_sinks, overwrite)
+        self.job, _ = prepare(work, brought, self.decision, self.folder, parallelism)
+        backfill(self.folder, self.job, self.decision.epoch, self.sinks)
+        sweep(self.folder.root)
+        self.tables = self.folder.read_tables(self.job.plan.statics)
+        self.rounds = Rounds(self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset)
+        # What Spark's log says: the batch that was started last is done again unless the next has been started.
+        self.batch = delivered(self.folder)["batch"] + 1
+        self.told: dict[str, Any] = {}
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.told.get("ended"))
+
+    def run(self, rounds: int = 10**6, crash: str | None = None) -> InlineRun:
+        """So many rounds, or all there are; `crash`: where the one behind them dies."""
+        for number in range(rounds + (crash is not None)):
+            if self.ended or not self.pending():
+                break
+            try:
+                self.step(crash if number == rounds else None)
+            except Crash:
+                break
+        self.rounds.stop()
+        return self
+
+    def pending(self) -> list[Path]:
+        """The files of the round that is due."""
+        due = delivered(self.folder)["round"] + 1
+        return sorted((self.rounds.place / f"{due:09d}").glob("*.json"))
+
+    def step(self, crash: str | None = None) -> None:
+        files = self.pending()
+        if crash == "state":
+            raise Crash
+        outcome = run_round(self.folder, self.job, self.tables, [read_piece(f.read_bytes()) for f in files], self.batch)
+        if crash == "sinks":
+            raise Crash
+        for number, name in enumerate(self.sinks):
+            self.sinks[name].write(self.batch, answer_table(self.job.plan.queries[name], outcome.answers.get(name, [])))
+            if crash == "between" and not number:
+                raise Crash
+        if crash == "delivered":
+            raise Crash
+        self.told = outcome.told
+        self.rounds.delivered(int(files[0].parent.name), batch=self.batch)
+        if self.job.epoch and self.batch > self.job.base:
+            forget_older(self.folder, self.checkpoint, self.job, self.decision.epoch.sources)
+        self.batch += 1
+
+
+def cold() -> None:
+    """Another process: no executor is kept."""
+    stage._WARM.clear()
+
+
+def write_files(folder: Path, numbers: range, rows: int = 20, groups: int = 3) -> None:
+    """Files of a stream (ts, k, x), in order of time."""
+    folder.mkdir(exist_ok=True)
+    for i in numbers:
+        ts = list(range(i * rows, i * rows + rows))
+        table = pa.table(
+            {"ts": pa.array(ts, pa.int64()), "k": pa.array([t * 7 % groups for t in ts], pa.int32()),
+             "x": pa.array([t * 13 % 17 for t in ts], pa.int64())}
+        )  # fmt: skip
+        pq.write_table(table, folder / f"part-{i:04d}.parquet")
