@@ -31,6 +31,7 @@ from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
 from penstock.physical.plan import LanesSpec, Plan, Spec, Step
 from penstock.physical.range_plan import CellsSpec
 from penstock.physical.rounded_plan import RoundedSpec
+from penstock.physical.sequence_plan import PickSpec, SequenceSpec, Shape
 from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.user_plan import UserAggregateSpec, UserState
 from penstock.tree import walk
@@ -275,6 +276,40 @@ def _row_window(spec: specs.RowWindowSpec, inputs: tuple[Given, ...], made: Give
 @held.register
 def _step_window(spec: StepWindowSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
     yield _rows(made, "rows of the window", TIMES + SIGN)
+
+
+@held.register
+def _pick(spec: PickSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
+    rows = inputs[0].values(spec.partition)
+    bound = by_keys(inputs[0].node, spec.partition, inputs[0].content, "substreams")
+    if spec.slot is None:
+        yield Part("counts by substream", rows, rows * (SLOT + 8), bound)
+    else:
+        yield Part("the last element of each substream", rows, rows * (_width(made.types) + TIMES), bound)
+
+
+@held.register
+def _sequence(spec: SequenceSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
+    """Of every window its elements, and about as much again in the operators of the body that are over it."""
+    for number, window in enumerate(spec.windows, 1):
+        one = inputs[window.stream]
+        rows, bound = _of_shape(window.shape, one)
+        nbytes = rows * (_width(one.types) + TIMES)
+        yield Part(f"elements of window {number}", rows, nbytes, bound)
+        yield Part(f"what the body keeps of window {number}", rows, nbytes, bound)
+
+
+def _of_shape(shape: Shape, one: Given) -> tuple[float, Content]:
+    """The elements that a window of the sequence model holds, and what bounds them."""
+    if shape.length is not None and one.node.domain is not None:
+        length = seconds(shape.length + shape.slide if shape.slide else shape.length, one.node.domain)
+        return one.expected.rate * length, Content(Grade.BOUNDED, "the window's RANGE", length=length)
+    if shape.rows is not None:
+        bound = Content(Grade.BOUNDED, f"RANGE {shape.rows} TUPLES", length=None)
+        return min(one.size, shape.rows * one.values(shape.key)), (
+            by_keys(one.node, shape.key, one.content, "substreams") if shape.key else bound
+        )
+    return one.size, one.content
 
 
 @held.register(specs.AggregateSpec)

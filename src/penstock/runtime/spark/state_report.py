@@ -26,6 +26,7 @@ TIMES: dict[str, tuple[str, int | str] | None] = {
     "Runs": ("ts", "ts"),
     "RangeRuns": ("ts", "ts"),
     "Sequences": ("ts", 0),
+    "Jumps": ("ts", 0),
     "FifoQueue": ("due", 0),
     "CalendarQueue": ("due", 0),
     "ListQueue": ("due", 0),
