@@ -15,10 +15,10 @@ from penstock.connectors.options import Options
 from penstock.connectors.secrets import forms, secret, with_secrets
 from penstock.errors import PenstockError, Position
 from penstock.language import Catalog, bind_script
+from penstock.physical.plan import Plan
 from penstock.redaction import BLOT, is_secret, redacted, redacted_line, redacted_text
-from penstock.runtime.spark.folder import Folder, Intake
-from penstock.runtime.spark.launch import Work
-from penstock.settings import Settings
+from penstock.runtime.spark.change import sink_identity
+from penstock.runtime.spark.folder import Folder, Intake, Job
 
 SECRET = "hunter2!x"
 
@@ -151,8 +151,7 @@ def test_a_checkpoint_knows_a_script_without_its_secrets() -> None:
 
     def identity(value: str) -> str:
         given = replace(query, sink=SinkSpec("KAFKA", (("topic", "a"), ("password", value))))
-        work = Work((given,), {}, {}, Settings(), False, lambda: None)  # type: ignore[arg-type, return-value]
-        return str(work.identity)
+        return sink_identity(given)
 
     assert SECRET not in identity(SECRET)
     assert identity(SECRET) == identity("another"), "a new password is no new script"
@@ -160,5 +159,5 @@ def test_a_checkpoint_knows_a_script_without_its_secrets() -> None:
 
 def test_pickled_plans_are_their_owners_alone(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    folder.write_intake(Intake((), frozenset(), 1, 1))
-    assert (tmp_path / "intake.pickle").stat().st_mode & 0o777 == 0o600
+    folder.write_job(Job(Plan((), {}, {}), 1, (0,), False, Intake((), frozenset(), 1, 1)))
+    assert (tmp_path / "job.pickle").stat().st_mode & 0o777 == 0o600

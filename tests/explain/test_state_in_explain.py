@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from penstock.errors import PenstockError
 from penstock.physical.said_of_state import size_text
+from penstock.runtime.spark.change import decide
 from penstock.runtime.spark.folder import Folder
-from penstock.runtime.spark.launch import prepare
+from penstock.runtime.spark.launch import given, prepare
 from penstock.session import Session
 
 SCRIPT = """CREATE STREAM S (ts BIGINT, k INT) FROM MEMORY () TIMESTAMP BY ts;
@@ -52,12 +52,11 @@ def test_json_says_the_same(session: Session) -> None:
 def test_a_start_warns_of_what_has_no_bound(session: Session, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     def prepared(*names: str) -> None:
         queries = [session.catalog.queries[name] for name in names]
-        spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
-        session._spark = spark  # type: ignore[assignment]
         folder = Folder(tmp_path / "-".join(names))
         work = session._work(queries, False)
-        prepare(work, folder)
-        prepare(work, folder)
+        for _ in range(2):
+            brought = given(work, folder)
+            prepare(work, brought, decide(brought, folder), folder, 2)
         horizons = folder.read_mark("horizons")
         assert 10.0 in [length for name, length in horizons.items() if "Aggregate" in name]
         assert not any("Join" in name for name in horizons)
