@@ -296,6 +296,13 @@ def case(seed: int) -> tuple[Query, dict[str, pa.Table]]:
     return Query("q", Maker(draw).root(), SinkSpec("MEMORY")), tables(draw)
 
 
+#: Rules over the nodes of CSQL: these plans have none; tests/test_frequency.py sets random queries against them.
+OF_FREQUENCIES = {
+    "evaluate_in_time", "merge_frequencies", "pull_projection_above_frequency", "push_selection_below_frequency",
+    "read_sequence_as_stream",
+}  # fmt: skip
+
+
 def seeds(case_count: int | None, case_seed: int | None, usual: int) -> range:
     first = (case_seed or 0) * 1_000_000
     return range(first, first + (case_count or usual))
@@ -313,7 +320,7 @@ def test_optimized_plans_mean_the_same(case_count: int | None, case_seed: int | 
         found = run_oracle(query, inputs, drain=seed % 2 == 0, optimized_root=after)
         assert found.events == expected.events, shown(seed, query.root, after)
         assert optimize(after, planning=planning) == after, shown(seed, query.root, after)
-    assert fired == {rule.name for rule in RULES}, "the random plans do not reach every rule"
+    assert fired == {rule.name for rule in RULES} - OF_FREQUENCIES, "the random plans do not reach every rule"
 
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])

@@ -67,7 +67,7 @@ def _spec(spec: Spec, tables: Mapping[str, str]) -> str:
         if not _shown_only(field) and not (isinstance(spec, OutputSpec) and field.name == "query"):
             value = getattr(spec, field.name)
             # A table is named by the declaration it came from; what counts is what it holds.
-            parts.append(f"{field.name}={tables[value] if field.name == 'table' else _token(value)}")
+            parts.append(f"{field.name}={tables.get(value, value) if field.name == 'table' else _token(value)}")
     return f"{type(spec).__name__}({', '.join(parts)})"
 
 
