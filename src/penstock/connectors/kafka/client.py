@@ -63,8 +63,8 @@ def make(kind: str, config: Mapping[str, Any], owner: str) -> Any:
     module = library()
     if kind == "AdminClient":
         import confluent_kafka.admin as module
-    # Without this callback the library writes failures of a connection to standard error.
-    given: dict[str, Any] = {**config, "error_cb": _silent}
+    # Else the library writes failures of a connection to standard error.
+    given: dict[str, Any] = {"log_level": 0, **config, "error_cb": _silent}
     try:
         return getattr(module, kind)(given)
     except (library().KafkaException, ValueError, TypeError) as error:
