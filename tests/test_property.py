@@ -31,7 +31,7 @@ T = TypeVar("T")
 Inputs = dict[str, pa.Table]
 Check = Callable[[Bound, Inputs, Arrivals | None, Run, bool], None]
 
-RUNTIME_CASES = 200
+RUNTIME_CASES = 150
 SOAK_CASES = 2000
 PLAN_CASES = 150
 SHRINK_SECONDS = 30
