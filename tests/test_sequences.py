@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.physical.synopses import sequences
+from penstock.physical.synopses import chunk_log, sequences
 from penstock.physical.synopses.sequences import Rows, Sequences
 from penstock.types import END
 
@@ -59,7 +59,7 @@ def test_like_the_naive_one(
     rows: int, step: int, length: int | None, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sequences, "_FEWEST_DEAD", 16)
-    monkeypatch.setattr(sequences, "_LARGEST", 64)
+    monkeypatch.setattr(chunk_log, "LARGEST", 64)
     draw = random.Random(rows * 100 + step)
     key = (0,) if partitioned else ()
     held, naive, tick, number = Sequences(TYPES, key, rows, step, length), Naive(rows, step), 0, 0

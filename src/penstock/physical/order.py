@@ -1,4 +1,4 @@
-"""The order of the elements that a stream made of a relation has at one instant: that of their values.
+"""In which order elements count: as they arrived, or, in a stream made of a relation, those of one instant by values.
 
 NULL before all else; numbers, dates and timestamps by size, -0.0 before 0.0 and NaN last; strings and bytes by their
 bytes; FALSE before TRUE; arrays element by element. Columns count from left to right.
@@ -13,6 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.physical.elements import Elements, Int64s
+from penstock.physical.kernels import argsort_time
+
+
+def counted(elements: Elements, arrival: bool) -> Elements:
+    """`elements` one by one, by (timestamp, arrival) where they are given as they arrived, else by (timestamp, values).
+    Equal ones of one instant may be told as one with a sign."""
+    if elements.sign is not None:
+        elements = elements.take(np.repeat(np.arange(len(elements)), elements.sign))
+        elements = Elements(elements.columns, elements.ts, elements.exp)
+    return elements.take(argsort_time(elements.ts) if arrival else argsort_values(elements))
 
 
 def argsort_values(elements: Elements) -> Int64s:

@@ -12,20 +12,12 @@ from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_time, group_codes, with_time
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
-from penstock.physical.order import argsort_values
+from penstock.physical.order import counted
 from penstock.physical.sequence_plan import PickSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.held import Held
 from penstock.physical.synopses.slots import SlotTable
 from penstock.types import END
-
-
-def in_order(elements: Elements, arrival: bool) -> Elements:
-    """`elements`, given as they arrived or in no order, by (timestamp, arrival) or (timestamp, values), one by one."""
-    if elements.sign is not None:  # equal elements of one instant, told as one
-        elements = elements.take(np.repeat(np.arange(len(elements)), elements.sign))
-        elements = Elements(elements.columns, elements.ts, elements.exp)
-    return elements.take(argsort_time(elements.ts) if arrival else argsort_values(elements))
 
 
 class EveryNth(Operator):
@@ -48,7 +40,7 @@ class EveryNth(Operator):
         arrived = self._early.until(moment.heartbeat)
         if arrived is None or not len(arrived):
             return []
-        arrived = in_order(arrived, self._spec.arrival)
+        arrived = counted(arrived, self._spec.arrival)
         first, second = fingerprints([arrived.columns[i] for i in self._spec.partition], len(arrived))
         slots = self._counts.slots(first, second)
         picked = np.zeros(len(arrived), np.bool_)
@@ -90,7 +82,7 @@ class LastOfSlot(Operator):
         # What is held came before all that arrives now.
         parts = [] if self._last.elements is None else [self._last.elements]
         if arrived is not None and len(arrived):
-            parts.append(in_order(arrived, self._spec.arrival))
+            parts.append(counted(arrived, self._spec.arrival))
         if not sum(map(len, parts)):
             return []
         every = concat([part for part in parts if len(part)])

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from penstock.physical.elements import Elements, Int64s, round_up
-from penstock.physical.kernels import argsort_time
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
-from penstock.physical.order import argsort_values
+from penstock.physical.order import counted
 from penstock.physical.plan import RowWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.sequences import Rows, Sequences
@@ -42,9 +41,7 @@ class RowWindow(Operator):
         arrived = self._early.until(moment.heartbeat)
         if arrived is None or not len(arrived):
             return []
-        if arrived.sign is not None:  # equal elements of one instant, told as one
-            arrived = arrived.take(np.repeat(np.arange(len(arrived)), arrived.sign))
-        arrived = arrived.take(argsort_time(arrived.ts) if self._spec.arrival else argsort_values(arrived))
+        arrived = counted(arrived, self._spec.arrival)
         came, went = self._last.arrive(arrived.columns, arrived.ts)
         self._last.expire(moment.heartbeat)
         return [part for part in (self._comings(came), self._goings(went)) if len(part)]

@@ -18,8 +18,7 @@ from penstock.physical.executor import IngestExecutor, Port, Result, StageExecut
 from penstock.physical.kernels import argsort_time
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
-from penstock.physical.operators.pick import in_order
-from penstock.physical.order import argsort_values
+from penstock.physical.order import argsort_values, counted
 from penstock.physical.plan import Plan, ScanSpec, Step
 from penstock.physical.sequence_plan import INSTANTS, SequenceSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -129,7 +128,7 @@ class Line(Operator):
         arrived = self._early[port].until(heartbeat)
         if arrived is None or not len(arrived):
             return None
-        return in_order(arrived, self._spec.arrival[port])
+        return counted(arrived, self._spec.arrival[port])
 
     # -- boundaries --------------------------------------------------------------------------------------------
 

@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, concat_arrays, int64s, unnamed
-from penstock.physical.kernels import argsort_time
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
-from penstock.physical.order import argsort_values
+from penstock.physical.order import counted
 from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues import make_queue
@@ -53,9 +52,7 @@ class StepWindow(Operator):
         arrived = self._early.until(moment.heartbeat)
         if arrived is None or not len(arrived):
             return []
-        if arrived.sign is not None:  # equal elements of one instant, told as one
-            arrived = arrived.take(np.repeat(np.arange(len(arrived)), arrived.sign))
-        arrived = arrived.take(argsort_time(arrived.ts) if self._spec.arrival else argsort_values(arrived))
+        arrived = counted(arrived, self._spec.arrival)
         step = self._spec.step
         places = np.arange(step - self._since - 1, len(arrived), step)
         self._since = (self._since + len(arrived)) % step

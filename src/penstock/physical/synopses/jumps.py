@@ -23,14 +23,13 @@ import pyarrow as pa
 from penstock.physical.elements import Bools, Elements, Int64s, concat, concat_arrays, int64s, unnamed
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.sequence_plan import Shape
+from penstock.physical.synopses import chunk_log
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.physical.synopses.jump_kernel import GONE, HELD, WAITING, link, run
 from penstock.physical.synopses.slots import SlotTable
 from penstock.types import BEGIN, END
 
-_LARGEST = 1 << 18
 _FEWEST_DEAD = 1 << 12
-_MERGE_AT = 8
 #: Lanes of a substream: elements counted, counted at the last evaluation, its timestamp.
 COUNT, SEEN, SEEN_TS = range(3)
 
@@ -146,7 +145,7 @@ class Jumps(Synopsis):
             chosen = pa.array(taken[new])
             kept = [concat_arrays([a, c.take(chosen)]) for a, c in zip(self._take(old), columns, strict=True)]
             whole = self._batch(kept, self._ts[alive], self._number[alive])
-            self._restart([whole.slice(low, _LARGEST) for low in range(0, len(alive), _LARGEST)])
+            self._restart([whole.slice(low, chunk_log.LARGEST) for low in range(0, len(alive), chunk_log.LARGEST)])
         elif fresh:
             chosen = pa.array(taken[:fresh])
             rows = slice(base, self._size)
@@ -156,17 +155,7 @@ class Jumps(Synopsis):
         return unnamed([pa.array(ts), pa.array(number), *columns])
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        self._next_id += 1
-        self._chunks[self._next_id] = batch
-        while len(self._chunks) >= _MERGE_AT:
-            tail = list(self._chunks)[-_MERGE_AT:]
-            sizes = [self._chunks[i].num_rows for i in tail]
-            if sum(sizes) > _LARGEST or sizes[0] > sum(sizes[1:]):
-                return
-            merged = [self._chunks.pop(i) for i in tail]
-            self._next_id += 1
-            arrays = [concat_arrays([b.column(i) for b in merged]) for i in range(merged[0].num_columns)]
-            self._chunks[self._next_id] = unnamed(arrays)
+        self._next_id = chunk_log.append(self._chunks, batch, self._next_id)
 
     def _take(self, rows: Int64s) -> tuple[pa.Array, ...]:
         """The columns of elements of the chunks, by place in the log."""

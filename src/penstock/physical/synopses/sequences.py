@@ -22,12 +22,11 @@ import pyarrow as pa
 from penstock.physical.elements import Bools, Int64s, concat_arrays, int64s, unnamed
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_uint64
+from penstock.physical.synopses import chunk_log
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.physical.synopses.slots import find_slots, index_slots
 from penstock.types import END
 
-_MERGE_AT = 8
-_LARGEST = 1 << 18
 _FEWEST_DEAD = 1 << 12
 
 
@@ -211,7 +210,7 @@ class Sequences(Synopsis):
         needed |= (numbers == count) & (count % self._step != 0)
         kept = np.flatnonzero(needed)
         whole = self._batch(self._take(kept), self._ts[kept], numbers[kept])
-        self._restart([whole.slice(start, _LARGEST) for start in range(0, len(kept), _LARGEST)])
+        self._restart([whole.slice(start, chunk_log.LARGEST) for start in range(0, len(kept), chunk_log.LARGEST)])
 
     # -- the log -----------------------------------------------------------------------------------------------
 
@@ -220,17 +219,7 @@ class Sequences(Synopsis):
         return unnamed(arrays)
 
     def _add_chunk(self, batch: pa.RecordBatch) -> None:
-        self._next_id += 1
-        self._chunks[self._next_id] = batch
-        while len(self._chunks) >= _MERGE_AT:
-            tail = list(self._chunks)[-_MERGE_AT:]
-            sizes = [self._chunks[i].num_rows for i in tail]
-            if sum(sizes) > _LARGEST or sizes[0] > sum(sizes[1:]):
-                return
-            merged = [self._chunks.pop(i) for i in tail]
-            self._next_id += 1
-            arrays = [concat_arrays([b.column(i) for b in merged]) for i in range(merged[0].num_columns)]
-            self._chunks[self._next_id] = pa.RecordBatch.from_arrays(arrays, names=merged[0].schema.names)
+        self._next_id = chunk_log.append(self._chunks, batch, self._next_id)
 
     def _take(self, rows: Int64s) -> tuple[pa.Array, ...]:
         """The columns of rows of the log, given in its order."""
