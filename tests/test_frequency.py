@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from penstock.physical.plan import Plan
 from penstock.physical.planner import plan_queries
 from penstock.physical.sequence_plan import PickSpec, SequenceSpec
 from penstock.runtime.local import run_local
-from penstock.testing.cases import case_inputs, parse_case
+from penstock.testing.cases import Run, case_inputs, parse_case, run_case
 from penstock.testing.compare import assert_same, first_difference
 from penstock.testing.generators import FLAVOURS, random_case, seeded_choices
 from penstock.testing.oracle import run_oracle
@@ -64,6 +65,11 @@ def test_each_law_on_and_off(law: str, case_count: int | None, case_seed: int | 
             for plan in plans:
                 found = run_oracle(query, inputs, optimized_root=plan).events
                 assert first_difference(written, found) is None, case.render()
+
+
+def test_the_paper_word_for_word() -> None:
+    """Its four queries with its own frequencies; the inputs are too long to be fed row by row, as text cases are."""
+    run_case(Path(__file__).with_name("csql_paper.cqltest"), [Run(), Run(shards=3, seed=7, reload=True)])
 
 
 # --- what is stored
