@@ -482,7 +482,7 @@ class Step:
 @dataclass(frozen=True)
 class Plan:
     """Steps of a whole job, inputs before consumers. statics: the static relations to compute first, as plans of their
-    own (name -> plan); sources: the timed sources by name; queries by name; periods: how often each asks for answers."""
+    own (name -> plan); sources: the timed ones by name; queries by name; periods: how often each asks for answers."""
 
     steps: tuple[Step, ...]
     queries: dict[str, Query]
