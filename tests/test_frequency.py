@@ -146,6 +146,14 @@ def test_a_log_is_rewritten_when_most_of_it_is_gone() -> None:
 # --- plans
 
 
+def test_the_plan_tells_how_often_it_is_to_be_evaluated() -> None:
+    spec = spec_of(
+        "SELECT a.k FROM S [RANGE 5 TUPLES, FREQUENCY 20 TUPLES] a, S [NOW, FREQUENCY 3 SECOND] b WHERE a.k = b.k"
+    )
+    assert spec.asked == ((0, 3, 0), (20, 0, 0))
+    assert spec.describe()["evaluated"] == "3 ticks, 20 tuples"
+
+
 ASKED = [
     ("SELECT k, v FROM S [FREQUENCY 4 TUPLES PARTITIONED BY k] WHERE v > 1", ["stream 4 None (k)"]),
     ("SELECT k, v [FREQUENCY 2 SECOND] FROM S", ["answer None 2 ()"]),

@@ -72,7 +72,8 @@ class SequenceSpec(Spec):
     """A query in the sequence model. Port i brings stream i, whose columns are `types`[i]; arrival: whether each comes
     in order of arrival. inner: the plan of its body, on the line of instants; periods: the (slide, align) of
     frequencies in time; all_instants: every boundary is an instant, else those at which something may change; ordered:
-    the answer is told in order."""
+    the answer is told in order. asked: how often the query asks to be evaluated, for who schedules it, as (tuples,
+    ticks, align), 0 for none."""
 
     types: tuple[tuple[pa.DataType, ...], ...]
     arrival: tuple[bool, ...]
@@ -81,10 +82,10 @@ class SequenceSpec(Spec):
     all_instants: bool
     inner: Plan
     ordered: bool
+    asked: tuple[tuple[int, int, int], ...]
 
     def describe(self) -> dict[str, str]:
-        shapes = dict.fromkeys(w.shape for w in self.windows if not w.shape.immediate)
-        shown = dict.fromkeys(f"{s.every} tuples" if s.slide is None else f"{s.slide} ticks" for s in shapes)
+        shown = (f"{tuples} tuples" if tuples else f"{ticks} ticks" for tuples, ticks, _ in self.asked)
         stored = "only what an evaluation needs" if any(not w.shape.immediate for w in self.windows) else "windows"
         steps = " ".join(step.spec.title for step in self.inner.steps)
         return {"model": "sequence", "evaluated": ", ".join(shown) or "every arrival", "state": stored, "inside": steps}

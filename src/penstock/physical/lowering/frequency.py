@@ -6,6 +6,8 @@ frequency that is the answer itself need not tell its substreams in one order, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.algebra import Algebra, Arrivals, AtInstants, FrequencyWindow, Pattern, Pick, Project, Sequenced
 from penstock.algebra.arrival import in_arrival_order
 from penstock.algebra.query import Query, SinkSpec
@@ -57,9 +59,15 @@ def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
     inner, windows = _inner(node, builder)
     spec = SequenceSpec(
         tuple(stream.schema.types for stream in node.streams), tuple(known is not None for known in plain),
-        windows, node.periods, node.reports_all, inner, ordered,
+        windows, node.periods, node.reports_all, inner, ordered, asked(node.windows),
     )  # fmt: skip
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
+
+
+def asked(windows: Sequence[FrequencyWindow]) -> tuple[tuple[int, int, int], ...]:
+    """How often the windows are to be evaluated: (tuples, ticks, align) of each frequency, 0 for none."""
+    found = {(w.every or 0, w.slide or 0, w.align) for w in windows if w.every is not None or w.slide is not None}
+    return tuple(sorted(found))
 
 
 def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindow, ...]]:
