@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes import leaves
+from penstock.algebra.periods import periods
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Scan
 from penstock.algebra.statistics import Statistics
@@ -74,7 +75,8 @@ def _generations(generations: Sequence[Generation], strategy: Strategy) -> tuple
             prepared.append(query)
     steps = with_queries(builder.steps)
     sources = {n: s for q in prepared for n, s in timed_sources(q.root).items()}
-    return Plan(steps, {q.name: q for q in prepared}, sources, builder.statics), builder.nodes
+    asked = {q.name: periods(q.root) for q in prepared}
+    return Plan(steps, {q.name: q for q in prepared}, sources, builder.statics, asked), builder.nodes
 
 
 def plan_static(node: Algebra) -> Plan:
@@ -110,7 +112,8 @@ def part_of(plan: Plan, queries: Collection[str]) -> Plan:
     )
     needed = {name for step in chosen for name in step.sources}
     sources = {name: source for name, source in plan.sources.items() if name in needed}
-    return Plan(steps, {n: q for n, q in plan.queries.items() if n in queries}, sources, plan.statics)
+    asked = {n: found for n, found in plan.periods.items() if n in queries}
+    return Plan(steps, {n: q for n, q in plan.queries.items() if n in queries}, sources, plan.statics, asked)
 
 
 def lowered_types() -> set[type]:
