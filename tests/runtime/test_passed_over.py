@@ -145,7 +145,7 @@ def test_random_files_and_conditions(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("start", range(1000, 1600, 100))
 def test_many_random_files_and_conditions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int) -> None:
     passed = [case(tmp_path / str(seed), seed, monkeypatch) for seed in range(start, start + 100)]
-    assert sum(count > 0 for count in passed) >= 30
+    assert sum(count > 0 for count in passed) >= 15
 
 
 def grouped(place: Path, keys: list[int], ticks: list[list[int | None]]) -> None:
