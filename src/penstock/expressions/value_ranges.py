@@ -133,11 +133,11 @@ def _column(expression: Expression, look: Look) -> Values | None:
     """The values of a column, also of one that is widened to a type with the same order; None for anything else."""
     if isinstance(expression, Cast):
         inner = expression.argument
-        return _column(inner, look) if _widened(inner.type, expression.type) else None
+        return _column(inner, look) if widened(inner.type, expression.type) else None
     return look(expression.index) if isinstance(expression, Column) and _ordered(expression.type) else None
 
 
-def _widened(inner: pa.DataType, outer: pa.DataType) -> bool:
+def widened(inner: pa.DataType, outer: pa.DataType) -> bool:
     """Whether every value of `inner` is one of `outer`, and Python compares the two as they are."""
     if _T.is_integer(inner) and _T.is_integer(outer):
         return bool(inner.bit_width <= outer.bit_width)
