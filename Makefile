@@ -10,7 +10,7 @@ help:
 	@echo "make test   lint, types, architecture and all tests"
 	@echo "make fix    format and repair what the linter can"
 	@echo "make bench  measure against Spark's own DataFrame API (for less: BENCH='--rows 1000000' STANDING='--counts 1 10')"
-	@echo "make soak   the long tests: many random cases, kill and restart"
+	@echo "make soak   the long tests: many random cases, kill and restart; then half an hour of kills (SOAK_RUN='--minutes 5')"
 	@echo "make lock   resolve the dependencies anew"
 	@echo "make audit  look for known vulnerabilities in the locked dependencies"
 	@echo "make clean  remove what the other commands made, the virtual environment too"
@@ -41,6 +41,7 @@ bench: setup
 
 soak: setup
 	$(PY) -m pytest -q -p no:xdist -m slow --timeout 7200 tests $(SOAK)
+	$(PY) -m benchmarks.soak $(SOAK_RUN)
 
 lock:
 	sh scripts/lock.sh $(LOCK)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -40,6 +41,7 @@ def main() -> None:
         + ", ".join(f"{planned[kind]} of a {kind}" for kind in KINDS),
         flush=True,
     )
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what it has started ends with it
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     with _broker() as broker, Course(settings, folder, broker) as course:
         report = course.go()

@@ -162,6 +162,9 @@ class KafkaSink(Sink):
             (found,) = marker.committed([library().TopicPartition(self._topic, 0)], PATIENCE)
             self._group = marker.consumer_group_metadata()
             marker.close()
+            if found.error is not None:
+                # The answer came, and what it says of the partition is that it cannot be told now: not that none is.
+                raise library().KafkaException(found.error)
         except library().KafkaException as error:
             self._again(error, until)
             return False

@@ -44,6 +44,11 @@ _OWN = {
     "spark.log.level": "ERROR",
     "spark.driver.memory": "2g",
     "spark.python.daemon.module": "penstock.runtime.spark.daemon",
+    # What Spark keeps of the jobs that are done, for pages that nobody is shown: by default of the last thousand.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "40",
+    "spark.ui.retainedTasks": "400",
+    "spark.sql.ui.retainedExecutions": "20",
 }
 
 
