@@ -22,6 +22,7 @@ from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sources.formats import parquet
 from penstock.physical import planner
+from penstock.runtime.spark import feed
 from penstock.runtime.spark.folder import STATICS, Seen
 
 COLUMNS = "ts BIGINT, k INT, x BIGINT, w STRING"
@@ -200,6 +201,28 @@ def test_as_little_is_read_as_time_allows(
     assert [f"{group} {','.join(names)}" for group, names in noted] == reads
     seen: Seen = told["seen"][-1][1]["S"]
     assert seen.rows == sum(map(len, ticks))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_what_the_clock_stamps_needs_no_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    for part in (1, 2):
+        place = tmp_path / "data" / f"part={part}" / f"p.{suffix}"
+        grouped(place.with_suffix(".parquet"), [part], [[1, 2]])
+        if suffix == "arrow":
+            table = pq.read_table(place.with_suffix(".parquet"), partitioning=None)
+            with pa.OSFile(str(place), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+            place.with_suffix(".parquet").unlink()
+    monkeypatch.setattr(feed.Feed.__init__, "__defaults__", (lambda: 5_000_000,))
+    for name in ("told", "whole"):
+        script = stream(tmp_path, 0, suffix).replace("TIMESTAMP BY ts UNIT SECOND", "SYSTEM TIME")
+        script += into("q", "SELECT COUNT(*) AS n FROM S [RANGE 5 SECONDS] WHERE part = 1")
+        if name == "told":
+            told, passed = outcome(tmp_path, script, name)
+        else:
+            with all_rows_read(monkeypatch):
+                assert outcome(tmp_path, script, name) == (told, 0)
+    assert (passed, told["seen"][-1][1]["S"].rows, len(told["q"])) == (2, 2, 1)
 
 
 def test_a_static_relation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
