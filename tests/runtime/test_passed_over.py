@@ -88,6 +88,8 @@ def write(folder: Path, draw: random.Random, suffix: str) -> None:
         else:
             with pa.OSFile(str(place), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
                 writer.write_table(table, max_chunksize=8)
+            if draw.random() < 0.15:
+                place.write_bytes(place.read_bytes()[: -draw.randint(10, 2000)])
 
 
 def outcome(tmp: Path, script: str, name: str) -> tuple[dict[str, Any], int]:
@@ -238,3 +240,20 @@ def test_a_static_relation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             assert outcome(tmp_path, script, f"whole{count}") == (told, 0)
         assert passed == count
         assert dict(told["seen"])[STATICS]["R"].rows == 4
+
+
+def test_a_damaged_file_is_told_though_it_is_not_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"ts": [1, 2, 3], "k": pa.array([1, 1, 1], pa.int32()), "x": [1, 2, 3], "w": ["a", "b", "c"]})
+    for part in (1, 2):
+        place = tmp_path / "data" / f"part={part}" / "p.arrow"
+        place.parent.mkdir(parents=True)
+        with pa.OSFile(str(place), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table, max_chunksize=1)
+    place.write_bytes(place.read_bytes()[:-900])
+    script = stream(tmp_path, 9, "arrow") + into("q", "SELECT x FROM S [NOW] WHERE part = 1")
+    script += f"""CREATE RELATION R (x BIGINT, part INT) FROM FILES (path '{tmp_path / "data"}', format 'arrow');"""
+    script += into("joined", "SELECT S.x FROM S [NOW], R WHERE S.x = R.x AND R.part = 1")
+    told, _ = outcome(tmp_path, script, "told")
+    with all_rows_read(monkeypatch):
+        assert outcome(tmp_path, script, "whole") == (told, 0)
+    assert [len(told["letters"][name]) for name in ("S", "R")] == [1, 1]
