@@ -206,6 +206,16 @@ def test_damaged_state_stops_the_run_before_it_says_anything(calm: Path, how: Ca
     assert rows(calm, "out") == before
 
 
+def test_a_lost_piece_of_the_round_in_hand_is_told(calm: Path) -> None:
+    """Else Spark would read the pieces that are left, or wait for ever for one."""
+    InlineRun(script(calm), calm / "checkpoint").run(3, "sinks")
+    lost = max(files_of(calm / "checkpoint"), key=lambda p: (p.parent.parent.parent.name == "rounds", p))
+    lost.unlink()
+    with pytest.raises(PenstockError, match=lost.name) as told:
+        InlineRun(script(calm), calm / "checkpoint")
+    assert told.value.code == "P0605"
+
+
 # -- other versions ---------------------------------------------------------------------------------------------------
 
 

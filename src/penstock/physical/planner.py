@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes import leaves
+from penstock.algebra.periods import periods
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Scan
 from penstock.algebra.statistics import Statistics
@@ -75,7 +76,10 @@ def _generations(generations: Sequence[Generation], strategy: Strategy) -> tuple
             prepared.append(query)
     steps = with_queries(builder.steps)
     sources = {n: s for q in prepared for n, s in timed_sources(q.root).items()}
-    plan = Plan(steps, {q.name: q for q in prepared}, sources, builder.statics, wanted_rows(steps))
+    asked = {q.name: periods(q.root) for q in prepared}
+    plan = Plan(
+        steps, {q.name: q for q in prepared}, sources, builder.statics, periods=asked, wanted=wanted_rows(steps)
+    )
     return plan, builder.nodes
 
 
@@ -112,8 +116,10 @@ def part_of(plan: Plan, queries: Collection[str]) -> Plan:
     )
     needed = {name for step in chosen for name in step.sources}
     sources = {name: source for name, source in plan.sources.items() if name in needed}
+    asked = {n: found for n, found in plan.periods.items() if n in queries}
     wanted = wanted_rows(steps) if plan.wanted else {}
-    return Plan(steps, {n: q for n, q in plan.queries.items() if n in queries}, sources, plan.statics, wanted)
+    kept = {n: q for n, q in plan.queries.items() if n in queries}
+    return Plan(steps, kept, sources, plan.statics, periods=asked, wanted=wanted)
 
 
 def lowered_types() -> set[type]:

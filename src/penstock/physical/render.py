@@ -77,6 +77,8 @@ def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:
         right = plan.steps[step.inputs[1].step].names
         pairs = zip(spec.left_key, spec.right_key, strict=True)
         found["on"] = " AND ".join(f"{names[a]} = {right[b]}" for a, b in pairs)
+    if isinstance(spec, OutputSpec):
+        found["asked for"] = "; ".join(map(str, plan.periods.get(spec.query, ())))
     if isinstance(spec, MultiJoinSpec):
         found |= _multi_join(plan, step, spec)
     if isinstance(spec, (JoinSpec, LookupSpec)) and spec.residual is not None:
