@@ -54,12 +54,14 @@ def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
     streams = [
         builder.lower(stream if known is None else known) for stream, known in zip(node.streams, plain, strict=True)
     ]
-    stage = max(s.stage if s.stage and s.partitions == ONE_SHARD else s.stage + 1 for s in streams)
-    edges = [Input(s.step, None if s.stage == stage else Exchange(())) for s in streams]
+    given = [*streams, *(builder.lower(relation) for relation in node.relations)]
+    stage = max(s.stage if s.stage and s.partitions == ONE_SHARD else s.stage + 1 for s in given)
+    edges = [Input(s.step, None if s.stage == stage else Exchange(())) for s in given]
     inner, windows = _inner(node, builder)
     spec = SequenceSpec(
         tuple(stream.schema.types for stream in node.streams), tuple(known is not None for known in plain),
         windows, node.periods, node.reports_all, inner, ordered, asked(node.windows),
+        tuple(relation.fingerprint for relation in node.relations),
     )  # fmt: skip
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
 
@@ -74,7 +76,7 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
     """The plan of the body. Its sources are the windows, whose elements come with their lives, and the instants."""
     inside = Builder(
         builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
-        statics=builder.statics,
+        statics=builder.statics, given=frozenset(relation.fingerprint for relation in node.relations),
     )  # fmt: skip
     answer = inside.lower(node.body)
     inside.add(OutputSpec(""), [Input(answer.step)], answer.stage, node.body)
@@ -118,5 +120,5 @@ def _at_instants(node: AtInstants, builder: Builder) -> Lowered:
     stage = child.stage if alone else child.stage + 1
     edges = [Input(child.step, None if alone else Exchange(())), Input(instants.step, Exchange(()))]
     strict = node.input.pattern is Pattern.STRICT
-    spec = RStreamSpec(node.schema.types, StreamMode.INSTANTS, strict=strict, begins=False)
+    spec = RStreamSpec(node.schema.types, StreamMode.INSTANTS, strict=strict, begins=False, changes=node.tells_changes)
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
