@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from penstock.algebra import Algebra, Arrivals, AtInstants, FrequencyWindow, Pattern, Pick, Project, Sequenced
 from penstock.algebra.arrival import in_arrival_order
+from penstock.algebra.frequency import own_updated_relations
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Source
 from penstock.physical.lowering.builder import Builder, Lowered, lower, with_queries
@@ -74,14 +75,7 @@ def asked(windows: Sequence[FrequencyWindow]) -> tuple[tuple[int, int, int], ...
 
 def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindow, ...]]:
     """The plan of the body. Its sources are the windows, whose elements come with their lives, and the instants."""
-    inside = Builder(
-        builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
-        statics=builder.statics, given=frozenset(relation.fingerprint for relation in node.relations),
-    )  # fmt: skip
-    answer = inside.lower(node.body)
-    inside.add(OutputSpec(""), [Input(answer.step)], answer.stage, node.body)
-    query = Query("", node.body, SinkSpec("MEMORY"))
-    plan = Plan(with_queries(inside.steps), {"": query}, {})
+    plan = _plan_inside(node.body, builder)
     used = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
     windows = tuple(
         SequenceWindow(window.fingerprint, _place(window), Shape.of(window))
@@ -89,6 +83,16 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
         if window.fingerprint in used
     )
     return plan, windows
+
+
+def _plan_inside(body: Algebra, builder: Builder) -> Plan:
+    inside = Builder(
+        builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
+        statics=builder.statics, given=frozenset(r.fingerprint for r in own_updated_relations(body)),
+    )  # fmt: skip
+    answer = inside.lower(body)
+    inside.add(OutputSpec(""), [Input(answer.step)], answer.stage, body)
+    return Plan(with_queries(inside.steps), {"": Query("", body, SinkSpec("MEMORY"))}, {})
 
 
 def _place(window: FrequencyWindow) -> int:
