@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.physical.elements import Elements, Int64s, round_up
+from penstock.physical.operators import Tables
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.pending import Early
-from penstock.physical.operators.sequence import Line, Tables
+from penstock.physical.operators.sequence import Line
 from penstock.physical.sequence_plan import SequenceSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.types import END
