@@ -228,6 +228,7 @@ class SparkRun:
                     total = self._add_malformed(source, seen.malformed)
                     total["rows"] += seen.rows
                     total["late"] += seen.late
+                    total["passed"] = total.get("passed", 0) + seen.passed
                     total["lag"] = max(total["lag"], seen.lag)
             kept = sorted(set(self._totals["rounds"]) | set(fresh))
             for prefix in ("b", "0123456789"):
@@ -353,7 +354,7 @@ class SparkRun:
             limit = self._rounds.limit if self._rounds is not None else self._job.intake.max_batch_bytes
             return Totals(
                 self._totals["batch"] + 1, sources, dict(self._totals["queries"]), dict(self._source_heartbeats),
-                dict(self._heartbeats), backlog, limit, waiting,
+                dict(self._heartbeats), backlog, limit, waiting, {n: c.get("passed", 0) for n, c in counts},
             )  # fmt: skip
 
     def _tell(self, event: str, message: str) -> None:
