@@ -378,7 +378,10 @@ def _names_of(item: Item) -> list[Name]:
 def _has_aggregate(tree: Select, order: SortedQuery | None, catalog: Catalog) -> bool:
     values = [item.value for item in tree.items if not isinstance(item.value, Star)]
     values += [key.value for key in order.order] if order is not None else []
-    return any(called_aggregate(call, catalog) for value in values for call in value.find_all(exp.Anonymous))
+    calls = (
+        call for value in values for call in value.find_all(exp.Anonymous) if not isinstance(call.parent, exp.Window)
+    )
+    return any(called_aggregate(call, catalog) for call in calls)
 
 
 def display_name(node: exp.Expr) -> str:

@@ -8,6 +8,7 @@ from typing import NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from penstock.errors import nearest
 from penstock.language.dialect import ExpressionParser, Fault, token_span
 from penstock.language.queries import Duration, Mark, Name
 from penstock.language.text import Span
@@ -25,11 +26,22 @@ CLAUSE_WORDS = frozenset(
     )
     for word in line.split()
 )
+_UNITS = tuple(unit.name for unit in Unit)
+_SHORT = {
+    "MS": "MILLISECOND", "MILLIS": "MILLISECOND", "US": "MICROSECOND", "MICROS": "MICROSECOND", "S": "SECOND",
+    "SEC": "SECOND", "SECS": "SECOND", "M": "MINUTE", "MIN": "MINUTE", "MINS": "MINUTE", "H": "HOUR", "HR": "HOUR",
+    "HRS": "HOUR", "D": "DAY", "W": "WEEK",
+}  # fmt: skip
 _NAME_TOKENS = ExpressionParser.ID_VAR_TOKENS | {TokenType.IDENTIFIER}
 
 
 class TokenGrammar(ExpressionParser):
-    """Small steps over the tokens of one statement. Each takes what it names or raises `Fault`."""
+    """Small steps over the tokens of one statement. Each takes what it names or raises `Fault`; `faults` are those that
+    could be passed over."""
+
+    def reset(self) -> None:
+        super().reset()
+        self.faults: list[Fault] = []
 
     def _fail(
         self, expected: str, token: Token | None = None, code: str = "P0101", hint: str | None = None
@@ -140,8 +152,10 @@ class TokenGrammar(ExpressionParser):
         token = self._curr
         unit = Unit.parse(token.text) if token else None
         if unit is None:
-            hint = "units are " + ", ".join(u.name for u in Unit)
-            self._fail("a unit of time", code="P0102", hint=hint)
+            found = _SHORT.get(token.text.upper()) if token else None
+            meant = f"did you mean {found}?" if found else nearest(token.text if token else "", _UNITS)
+            close = meant is not None and meant.startswith("did you mean")
+            self._fail("a unit of time", code="P0102", hint=meant if close else "units are " + ", ".join(_UNITS))
         self._advance()
         return unit
 
@@ -150,6 +164,9 @@ class TokenGrammar(ExpressionParser):
         start = self._here()
         quoted = self._match(TokenType.INTERVAL) and self._match(TokenType.STRING)
         if not quoted:
+            if self._curr.token_type is TokenType.STRING:
+                hint = f"write {self._curr.text} without quotes, or INTERVAL before it"
+                self._fail("an interval such as 10 SECOND", code="P0102", hint=hint)
             amount, _ = self._number("an interval such as 10 SECOND", "P0102")
             return Duration(Interval(amount, self._unit()), self._since(start))
         token = self._prev
