@@ -123,3 +123,12 @@ def test_rows_spread_over_boundaries_in_order() -> None:
         (3, 1),
         (4, 0),
     ]
+    boundaries, rows = _spread(np.array([900, 1, 2]), np.array([902, 4, 3]))
+    assert list(zip(boundaries.tolist(), rows.tolist(), strict=True)) == [
+        (1, 1),
+        (2, 1),
+        (2, 2),
+        (3, 1),
+        (900, 0),
+        (901, 0),
+    ]
