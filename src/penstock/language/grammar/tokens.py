@@ -26,7 +26,7 @@ CLAUSE_WORDS = frozenset(
     )
     for word in line.split()
 )
-_UNITS = tuple(unit.name for unit in Unit)
+UNITS = tuple(unit.name for unit in Unit)
 _SHORT = {
     "MS": "MILLISECOND", "MILLIS": "MILLISECOND", "US": "MICROSECOND", "MICROS": "MICROSECOND", "S": "SECOND",
     "SEC": "SECOND", "SECS": "SECOND", "M": "MINUTE", "MIN": "MINUTE", "MINS": "MINUTE", "H": "HOUR", "HR": "HOUR",
@@ -152,10 +152,8 @@ class TokenGrammar(ExpressionParser):
         token = self._curr
         unit = Unit.parse(token.text) if token else None
         if unit is None:
-            found = _SHORT.get(token.text.upper()) if token else None
-            meant = f"did you mean {found}?" if found else nearest(token.text if token else "", _UNITS)
-            close = meant is not None and meant.startswith("did you mean")
-            self._fail("a unit of time", code="P0102", hint=meant if close else "units are " + ", ".join(_UNITS))
+            meant = meant_unit(token.text if token else "")
+            self._fail("a unit of time", code="P0102", hint=meant or "units are " + ", ".join(UNITS))
         self._advance()
         return unit
 
@@ -181,3 +179,10 @@ class TokenGrammar(ExpressionParser):
         if unit is None:
             self._fail("an interval such as '10 SECOND'", token, "P0102")
         return Duration(Interval(amount, unit), self._since(start))
+
+
+def meant_unit(text: str) -> str | None:
+    """The hint for a unit of time with a slip in it, or in short."""
+    known = _SHORT.get(text.upper())
+    hint = f"did you mean {known}?" if known else nearest(text, UNITS)
+    return hint if hint is not None and hint.startswith("did you mean") else None

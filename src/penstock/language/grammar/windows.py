@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import nearest
 from penstock.language.dialect import Fault, token_span
-from penstock.language.grammar.tokens import TokenGrammar
+from penstock.language.grammar.tokens import UNITS, TokenGrammar, meant_unit
 from penstock.language.queries import Align, Count, Duration, Extent, Frequency, WindowSpec
 from penstock.language.text import Span
 from penstock.types import Unit
@@ -114,7 +114,7 @@ class WindowGrammar(TokenGrammar):
             self._advance()
             return Count(count, self._since(start))
         if self._curr and self._curr.token_type is TokenType.NUMBER and following and not Unit.parse(following.text):
-            hint = "write TUPLES or a unit of time: " + ", ".join(unit.name for unit in Unit)
+            hint = meant_unit(following.text) or "write TUPLES or a unit of time: " + ", ".join(UNITS)
             self._fail("TUPLES or a unit of time", following, "P0102", hint)
         return self._duration()
 
