@@ -410,28 +410,6 @@ class RStreamSpec(Spec):
 
 
 @dataclass(frozen=True)
-class ResultsSpec(Spec):
-    """The stream of all comings of a relation."""
-
-
-@dataclass(frozen=True)
-class ShortLivesSpec(Spec):
-    """The elements without a boundary align + k·slide in their validity, at the boundary behind them."""
-
-    slide: int
-    align: int
-
-
-@dataclass(frozen=True)
-class ShortChangesSpec(Spec):
-    """As ShortLives, of a relation's netted changes."""
-
-    slide: int
-    align: int
-    types: tuple[pa.DataType, ...]
-
-
-@dataclass(frozen=True)
 class OutputSpec(Spec):
     """The answer of a query: elements whose ts is the instant and whose sign says `+` or `-`."""
 
