@@ -67,7 +67,7 @@ Projected: TypeAlias = tuple[Algebra, list[Expression], int]
 @dataclass(frozen=True)
 class QueryBinder:
     """Binds query trees. views: those of WITH clauses around; enclosing: the columns of the queries around a subquery,
-    the nearest first, which it may read; outer: those beside it, which it may not."""
+    the nearest first, which it may read; outer: those around a WITH, which it may not."""
 
     context: Context
     views: dict[str, View] = field(default_factory=dict)

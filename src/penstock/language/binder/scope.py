@@ -52,7 +52,7 @@ class Entry:
 @dataclass(frozen=True)
 class Scope:
     """The columns in sight, in the order `*` gives them. enclosing: those of the queries around, the nearest first,
-    which a subquery may read; outer: those beside it, which it may not."""
+    which a subquery may read; outer: those around a WITH, which it may not."""
 
     entries: tuple[Entry, ...]
     outer: tuple[Entry, ...] = ()

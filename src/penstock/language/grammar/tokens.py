@@ -27,11 +27,7 @@ CLAUSE_WORDS = frozenset(
     for word in line.split()
 )
 UNITS = tuple(unit.name for unit in Unit)
-_SHORT = {
-    "MS": "MILLISECOND", "MILLIS": "MILLISECOND", "US": "MICROSECOND", "MICROS": "MICROSECOND", "S": "SECOND",
-    "SEC": "SECOND", "SECS": "SECOND", "M": "MINUTE", "MIN": "MINUTE", "MINS": "MINUTE", "H": "HOUR", "HR": "HOUR",
-    "HRS": "HOUR", "D": "DAY", "W": "WEEK",
-}  # fmt: skip
+_SHORT = {"MILLIS": "MILLISECOND", "MICROS": "MICROSECOND", "M": "MINUTE", "W": "WEEK"}
 _NAME_TOKENS = ExpressionParser.ID_VAR_TOKENS | {TokenType.IDENTIFIER}
 
 
@@ -168,17 +164,10 @@ class TokenGrammar(ExpressionParser):
             amount, _ = self._number("an interval such as 10 SECOND", "P0102")
             return Duration(Interval(amount, self._unit()), self._since(start))
         token = self._prev
-        words = token.text.split()
-        try:
-            amount = Fraction(words[0])
-            unit = Unit.parse(words[1]) if len(words) == 2 else None
-        except (ValueError, IndexError, ZeroDivisionError):
+        found = Interval.parse(token.text if len(token.text.split()) > 1 else f"{token.text} {self._unit().name}")
+        if found is None:
             self._fail("an interval such as '10 SECOND'", token, "P0102")
-        if len(words) == 1:
-            unit = self._unit()
-        if unit is None:
-            self._fail("an interval such as '10 SECOND'", token, "P0102")
-        return Duration(Interval(amount, unit), self._since(start))
+        return Duration(found, self._since(start))
 
 
 def meant_unit(text: str) -> str | None:
