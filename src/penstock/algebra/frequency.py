@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from penstock.algebra.frequency_window import FrequencyWindow, frequency_text
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
-from penstock.algebra.nodes import Algebra, common_domain, is_static
+from penstock.algebra.nodes import Algebra, Emitted, Unary, common_domain, is_static
 from penstock.algebra.nonretroactive import NRRJoin
-from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream, StreamKind
 from penstock.algebra.results import Results, has_lives
 from penstock.algebra.rowwise import Project, Select
@@ -30,33 +29,20 @@ from penstock.types import Schema, TimeDomain
 
 
 @dataclass(frozen=True, eq=False)
-class Pick(Algebra):
+class Pick(Emitted, Unary):
     """The frequency operator: of every partition of a stream the elements number n, 2n, 3n, ... (`rows` = n), or of
     each slot ((j-1)t, jt] of time the last one, stamped jt (`slot` = t). One of the two is None."""
 
-    input: Algebra
     rows: int | None = None
     slot: int | None = None
     partition: tuple[int, ...] = ()
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
 
     def describe(self) -> Mapping[str, str]:
         return {"frequency": frequency_text(self.rows, self.slot, 0, self.partition, self)}
 
 
 @dataclass(frozen=True, eq=False)
-class Arrivals(Algebra):
+class Arrivals(Emitted):
     """The elements of stream number `place` of the `Sequenced` around, each at its instant."""
 
     place: int
@@ -68,14 +54,6 @@ class Arrivals(Algebra):
         return self.columns
 
     @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
-
-    @property
     def domain(self) -> TimeDomain | None:
         return self.time
 
@@ -84,32 +62,18 @@ class Arrivals(Algebra):
 
 
 @dataclass(frozen=True, eq=False)
-class AtInstants(Algebra):
+class AtInstants(Emitted, Unary):
     """All of R at every instant of the sequence at which one of its windows is evaluated, or at which R changes; where
     every window jumps, at their evaluations alone."""
-
-    input: Algebra
 
     @property
     def tells_changes(self) -> bool:
         """Whether R is told where it changes between evaluations: a window that slides is evaluated all the time."""
         return not all(window.jumps for window in own_frequency_windows(self))
 
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
-
 
 @dataclass(frozen=True, eq=False)
-class Sequenced(Algebra):
+class Sequenced(Emitted):
     """A query in the sequence model: what `body` tells on the line of instants of `streams`, with the timestamps of the
     instants. Elements come in the order of the instants, those of one instant in that of their values."""
 
@@ -119,14 +83,6 @@ class Sequenced(Algebra):
     @property
     def schema(self) -> Schema:
         return self.body.schema
-
-    @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
 
     @property
     def domain(self) -> TimeDomain | None:
