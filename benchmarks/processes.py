@@ -64,29 +64,53 @@ def _watch(root: int, peak: list[int], done: threading.Event) -> None:
         peak[0] = max(peak[0], tree_bytes(root))
 
 
-def tree_bytes(root: int) -> int:
-    """Memory of `root` and all below it, in bytes (Linux; 0 elsewhere)."""
+@dataclass(frozen=True)
+class Process:
+    """began: when, in ticks since the machine started, which tells it from another one with its number; ticks: of
+    processor time that it took."""
+
+    pid: int
+    parent: int
+    name: str
+    command: str
+    began: int
+    ticks: int
+
+
+def tree(root: int) -> list[Process]:
+    """The process `root` and all below it (Linux; none elsewhere)."""
+    found: dict[int, Process] = {}
     children: dict[int, list[int]] = defaultdict(list)
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             # The name, in brackets, may itself hold blanks and brackets.
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            head, _, rest = (entry / "stat").read_text().rpartition(")")
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            fields = rest.split()
+            pid, parent = int(entry.name), int(fields[1])
+            ticks = int(fields[11]) + int(fields[12])
+            found[pid] = Process(pid, parent, head.partition("(")[2], command, int(fields[19]), ticks)
         except (OSError, IndexError, ValueError):
             continue
-        children[parent].append(int(entry.name))
-    total, waiting = 0, [root]
+        children[parent].append(pid)
+    below, waiting = [], [root]
     while waiting:
         process = waiting.pop()
         waiting += children[process]
-        total += _process_bytes(Path("/proc") / str(process))
-    return total
+        below += [found[process]] if process in found else []
+    return below
 
 
-def _process_bytes(entry: Path) -> int:
+def tree_bytes(root: int) -> int:
+    """Memory of `root` and all below it, in bytes (Linux; 0 elsewhere)."""
+    return sum(process_bytes(process.pid) for process in tree(root))
+
+
+def process_bytes(pid: int) -> int:
     # Workers are forked and share files in memory: Pss divides such a page among those who hold it.
     for name, field in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
         try:
-            for line in (entry / name).read_text().splitlines():
+            for line in (Path("/proc") / str(pid) / name).read_text().splitlines():
                 if line.startswith(field):
                     return int(line.split()[1]) * 1024
         except OSError:

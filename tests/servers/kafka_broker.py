@@ -125,6 +125,11 @@ class Broker:
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int | None:
+        """Its process, None while it is stopped."""
+        return None if self._process is None else self._process.pid
+
     def start(self, seconds: float = 120) -> None:
         """Start it, and wait until it answers."""
         with (self.folder / "server.out").open("ab") as out:

@@ -28,8 +28,7 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Any]:
-    from kafka_broker import Unavailable
-    from kafka_kit import Broker
+    from kafka_kit import Broker, Unavailable
 
     try:
         started = Broker()

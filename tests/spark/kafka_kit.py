@@ -12,6 +12,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "servers"))
 from kafka_broker import Broker
+from kafka_broker import Unavailable as Unavailable
 
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import Rejected

@@ -1,10 +1,12 @@
-"""A run whose driver, JVM and workers are killed at a random moment, and one whose worker is: the same result."""
+"""A run whose driver, JVM and workers are killed at a random moment, and one whose worker is: the same result.
+
+`test_soak.py` does the same beside a broker in less time than these take.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.kills import survive
+from benchmarks.soak.watch import workers
 from penstock.connectors.sinks.files import read_result
 from penstock.session import Session
 
@@ -36,6 +39,7 @@ def write_stream(folder: Path, files: int) -> None:
         pq.write_table(table, folder / f"part-{i:03d}.parquet")
 
 
+@pytest.mark.slow
 def test_driver_killed(tmp_path: Path) -> None:
     write_stream(tmp_path / "data", 12)
     assert survive(SCRIPT.format(data=tmp_path / "data"), tmp_path, kills=1, seed=int(time.time()), batch="1")
@@ -48,6 +52,7 @@ def test_driver_killed_often(tmp_path: Path) -> None:
     assert survive(SCRIPT.format(data=tmp_path / "data"), tmp_path, kills=10, seed=int(time.time()), batch="1")
 
 
+@pytest.mark.slow
 def test_worker_killed(spark: Any, tmp_path: Path) -> None:
     write_stream(tmp_path / "data", 20)
     text = "SET max_batch_bytes = 1;" + SCRIPT.format(data=tmp_path / "data").replace(
@@ -70,20 +75,7 @@ def test_worker_killed(spark: Any, tmp_path: Path) -> None:
 
 def _kill_a_worker() -> int:
     """Kill one of the Python workers of this process's Spark; how many were killed."""
-    listed = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
-    parents = {int(pid): int(ppid) for pid, ppid, _ in rows}
-    daemons = {int(pid) for pid, _, args in rows if "pyspark.worker" in args and _descends(int(pid), parents)}
-    workers = [pid for pid, ppid in parents.items() if ppid in daemons and pid not in daemons]
-    workers += [pid for pid in daemons if parents[pid] in daemons]
-    for pid in workers[:1]:
+    found = workers(os.getpid())
+    for pid in found[:1]:
         os.kill(pid, signal.SIGKILL)
-    return len(workers[:1])
-
-
-def _descends(pid: int, parents: dict[int, int]) -> bool:
-    while pid in parents and pid > 1:
-        if pid == os.getpid():
-            return True
-        pid = parents[pid]
-    return False
+    return len(found[:1])
