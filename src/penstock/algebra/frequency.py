@@ -4,8 +4,9 @@
 has a time line of its own, whose *instants* are numbered 1, 2, 3, ... An instant is one arriving element, or a boundary
 of a frequency in time behind all elements up to it; several streams interleave by (timestamp, place, arrival).
 `Sequenced` is the whole query: its `body` is a relation-to-stream operator over relations on that line, whose windows
-(`FrequencyWindow`) stand on the streams' elements as they arrive there (`Arrivals`). What the body tells at an instant
-leaves with the instant's timestamp.
+(`FrequencyWindow`) stand on the streams' elements as they arrive there (`Arrivals`). A relation with updates is at an
+instant what it is at the instant's timestamp; its updates are no instants. What the body tells at an instant leaves
+with the instant's timestamp.
 """
 
 from __future__ import annotations
@@ -62,7 +63,13 @@ class Arrivals(Emitted):
 
 @dataclass(frozen=True, eq=False)
 class AtInstants(Emitted, Unary):
-    """All of R at every instant of the sequence at which one of its windows is evaluated, or at which R changes."""
+    """All of R at every instant of the sequence at which one of its windows is evaluated, or at which R changes; where
+    every window jumps, at their evaluations alone."""
+
+    @property
+    def tells_changes(self) -> bool:
+        """Whether R is told where it changes between evaluations: a window that slides is evaluated all the time."""
+        return not all(window.jumps for window in own_frequency_windows(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +92,11 @@ class Sequenced(Emitted):
     def windows(self) -> tuple[FrequencyWindow, ...]:
         """The windows of the body."""
         return tuple(dict.fromkeys(w for w in own_frequency_windows(self.body)))
+
+    @property
+    def relations(self) -> tuple[RelationScan, ...]:
+        """The relations with updates that the body reads."""
+        return tuple(dict.fromkeys(own_updated_relations(self.body)))
 
     @property
     def periods(self) -> tuple[tuple[int, int], ...]:
@@ -115,6 +127,15 @@ def own_frequency_windows(node: Algebra) -> Iterator[FrequencyWindow]:
             yield from own_frequency_windows(child)
 
 
+def own_updated_relations(node: Algebra) -> Iterator[RelationScan]:
+    """The relations with updates of the query itself: those not inside a stream below."""
+    for child in (node, *node.inputs) if not node.is_stream else node.inputs:
+        if isinstance(child, RelationScan) and not child.source.is_static:
+            yield child
+        elif child is not node and not child.is_stream:
+            yield from own_updated_relations(child)
+
+
 def in_sequence(node: Algebra) -> bool:
     """Whether the relation `node` belongs to a query that is evaluated in the sequence model: a frequency stands on one
     of its windows or on the stream below one."""
@@ -134,7 +155,7 @@ def not_in_sequence(node: Algebra) -> Algebra | None:
     """The first part of the relation `node` that the sequence model has no place for yet, None for none."""
     if node.is_stream:
         return None
-    if isinstance(node, Internal | NRRJoin) or (isinstance(node, RelationScan) and not node.source.is_static):
+    if isinstance(node, Internal | NRRJoin):
         return node
     return next((found for found in map(not_in_sequence, node.inputs) if found is not None), None)
 
@@ -147,12 +168,18 @@ def answers(relation: Algebra) -> Algebra:
     windows = list(own_frequency_windows(relation))
     if any(w.jumps for w in windows) or not _rows_of_their_own(relation):
         return AtInstants(relation)
-    return Results(relation) if has_lives(relation) else RelationToStream(relation, StreamKind.ISTREAM)
+    return each_result(relation)
+
+
+def each_result(relation: Algebra) -> Algebra:
+    """Each result of a relation on the line, once, at the instant it comes."""
+    told_by_bag = next(own_updated_relations(relation), None) is not None or not has_lives(relation)
+    return RelationToStream(relation, StreamKind.ISTREAM) if told_by_bag else Results(relation)
 
 
 def _rows_of_their_own(node: Algebra) -> bool:
-    """Whether every result is made of rows of the streams, none of the state of several."""
-    if is_static(node) or isinstance(node, FrequencyWindow | Window | RowWindow):
+    """Whether every result is made of rows of streams and relations, none of the state of several."""
+    if is_static(node) or isinstance(node, FrequencyWindow | Window | RowWindow | RelationScan):
         return True
     return isinstance(node, Select | Project | Join | UnionAll) and all(map(_rows_of_their_own, node.inputs))
 
