@@ -2,7 +2,8 @@
 
 All values are whole numbers, so that any column may be compared with any other. The text is SQL; with `plain` what
 DuckDB reads otherwise (rows of values under IN) is written out. lateral: queries in FROM read what stands before them
-also inside of subqueries, where DuckDB has NULL for a COUNT of no rows.
+also inside of subqueries, where DuckDB has NULL for a COUNT of no rows, and may be set operations, where it has no row
+for an aggregate of none.
 """
 
 from __future__ import annotations
@@ -145,7 +146,8 @@ class Subqueries:
         """FROM with a query more, which reads the columns before it."""
         alias = f"d{len(scopes)}"
         word = "LATERAL " if self.choices.chance(60) or self.plain else ""
-        query = f"{word}({self.query([columns, *scopes], depth)}) AS {alias}(c)"
+        body = (self.query if self.lateral else self._select)([columns, *scopes], depth)
+        query = f"{word}({body}) AS {alias}(c)"
         form = self.choices.pick(
             (", {query}", " CROSS JOIN {query}", " JOIN {query} ON {on}", " LEFT JOIN {query} ON {on}")
         )
