@@ -38,6 +38,7 @@ fix: setup
 bench: setup
 	$(PY) -m benchmarks.run $(BENCH)
 	$(PY) -m benchmarks.standing $(STANDING)
+	$(PY) -m benchmarks.floors $(FLOORS)
 
 soak: setup
 	$(PY) -m pytest -q -p no:xdist -m slow --timeout 7200 tests $(SOAK)

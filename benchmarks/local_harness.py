@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -56,10 +56,11 @@ def measure(
     strategy: Strategy = Strategy.PATTERN,
     view: bool = False,
     as_written: bool = False,
+    each: Callable[[], object] | None = None,
 ) -> Measured:
     """The one query of `script` over `inputs` (first column: the integer timestamp, in order), in rounds of `step`
     ticks. warm: the tick from which on it is measured; view: also keep the result, as a hash table that the told
-    changes update; as_written: without choices by cost."""
+    changes update; as_written: without choices by cost; each: called after each measured round."""
     (query,) = bind_script(script).queries
     known = observe(timed_sources(query.root), inputs)
     planning = Planning(known, by_pattern=False) if as_written else strategy.planning(known)
@@ -88,6 +89,8 @@ def measure(
             seconds += spent
             tuples += sum(piece.num_rows for piece in pieces.values())
             size, rows = _state(job)
+            if each is not None:
+                each()
             held.append((size, rows) if kept is None else (size + kept.nbytes, rows + kept.rows))
     sizes = np.array(held, np.int64).mean(axis=0)
     return Measured(tuples, seconds, int(sizes[0]), int(sizes[1]), results, digest)

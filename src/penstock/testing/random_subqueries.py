@@ -2,7 +2,8 @@
 
 All values are whole numbers, so that any column may be compared with any other. The text is SQL; with `plain` what
 DuckDB reads otherwise (rows of values under IN) is written out. lateral: queries in FROM read what stands before them
-also inside of subqueries, where DuckDB has NULL for a COUNT of no rows.
+also inside of subqueries, where DuckDB has NULL for a COUNT of no rows, and may be set operations, where it has no row
+for an aggregate of none.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Subqueries:
 
     def predicate(self, scopes: Sequence[Names], depth: int) -> str:
         """A condition over the innermost of `scopes` that holds a subquery."""
-        form = self.choices.pick((self._exists, self._member, self._compared, self._quantified, self._row))
+        form = self.choices.pick((self._exists, self._member, self._compared, self._quantified, self._row, self._one))
         text = form(scopes, depth)
         shape = self.choices.pick(("{}", "NOT {}", "({} OR {other})", "({} IS NULL)", "NOT ({} AND {other})"))
         return shape.format(text, other=self._comparison(scopes))
@@ -67,6 +68,16 @@ class Subqueries:
         test = f"({ones[0]} = {others[0]} AND {ones[1]} = {others[1]})"
         rows = f"EXISTS (SELECT 1 FROM {text} WHERE {where} AND {test}"
         return f"(CASE WHEN {rows}) THEN TRUE WHEN {rows} IS NULL) THEN NULL ELSE FALSE END)"
+
+    def _one(self, scopes: Sequence[Names], depth: int) -> str:
+        """A row of values against the one row of an aggregate."""
+        columns, text = self.source()
+        rest = f"FROM {text} WHERE {self._where([columns, *scopes], depth)}"
+        ones = (self._operand(scopes), self._operand(scopes))
+        calls = (self._aggregate([columns, *scopes])[0], self._aggregate([columns, *scopes])[0])
+        if not self.plain:
+            return f"({ones[0]}, {ones[1]}) = (SELECT {calls[0]}, {calls[1]} {rest})"
+        return f"({ones[0]} = (SELECT {calls[0]} {rest}) AND {ones[1]} = (SELECT {calls[1]} {rest}))"
 
     # --- queries
 
@@ -135,7 +146,8 @@ class Subqueries:
         """FROM with a query more, which reads the columns before it."""
         alias = f"d{len(scopes)}"
         word = "LATERAL " if self.choices.chance(60) or self.plain else ""
-        query = f"{word}({self.query([columns, *scopes], depth)}) AS {alias}(c)"
+        body = (self.query if self.lateral else self._select)([columns, *scopes], depth)
+        query = f"{word}({body}) AS {alias}(c)"
         form = self.choices.pick(
             (", {query}", " CROSS JOIN {query}", " JOIN {query} ON {on}", " LEFT JOIN {query} ON {on}")
         )

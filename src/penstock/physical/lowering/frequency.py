@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from penstock.algebra import Algebra, Arrivals, AtInstants, FrequencyWindow, Pattern, Pick, Project, Sequenced
 from penstock.algebra.arrival import in_arrival_order
+from penstock.algebra.frequency import own_updated_relations
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Source
 from penstock.physical.lowering.builder import Builder, Lowered, lower, with_queries
@@ -54,12 +55,14 @@ def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
     streams = [
         builder.lower(stream if known is None else known) for stream, known in zip(node.streams, plain, strict=True)
     ]
-    stage = max(s.stage if s.stage and s.partitions == ONE_SHARD else s.stage + 1 for s in streams)
-    edges = [Input(s.step, None if s.stage == stage else Exchange(())) for s in streams]
+    given = [*streams, *(builder.lower(relation) for relation in node.relations)]
+    stage = max(s.stage if s.stage and s.partitions == ONE_SHARD else s.stage + 1 for s in given)
+    edges = [Input(s.step, None if s.stage == stage else Exchange(())) for s in given]
     inner, windows = _inner(node, builder)
     spec = SequenceSpec(
         tuple(stream.schema.types for stream in node.streams), tuple(known is not None for known in plain),
         windows, node.periods, node.reports_all, inner, ordered, asked(node.windows),
+        tuple(relation.fingerprint for relation in node.relations),
     )  # fmt: skip
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
 
@@ -72,14 +75,7 @@ def asked(windows: Sequence[FrequencyWindow]) -> tuple[tuple[int, int, int], ...
 
 def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindow, ...]]:
     """The plan of the body. Its sources are the windows, whose elements come with their lives, and the instants."""
-    inside = Builder(
-        builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
-        statics=builder.statics,
-    )  # fmt: skip
-    answer = inside.lower(node.body)
-    inside.add(OutputSpec(""), [Input(answer.step)], answer.stage, node.body)
-    query = Query("", node.body, SinkSpec("MEMORY"))
-    plan = Plan(with_queries(inside.steps), {"": query}, {})
+    plan = _plan_inside(node.body, builder)
     used = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
     windows = tuple(
         SequenceWindow(window.fingerprint, _place(window), Shape.of(window))
@@ -87,6 +83,16 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
         if window.fingerprint in used
     )
     return plan, windows
+
+
+def _plan_inside(body: Algebra, builder: Builder) -> Plan:
+    inside = Builder(
+        builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
+        statics=builder.statics, given=frozenset(r.fingerprint for r in own_updated_relations(body)),
+    )  # fmt: skip
+    answer = inside.lower(body)
+    inside.add(OutputSpec(""), [Input(answer.step)], answer.stage, body)
+    return Plan(with_queries(inside.steps), {"": Query("", body, SinkSpec("MEMORY"))}, {})
 
 
 def _place(window: FrequencyWindow) -> int:
@@ -118,5 +124,5 @@ def _at_instants(node: AtInstants, builder: Builder) -> Lowered:
     stage = child.stage if alone else child.stage + 1
     edges = [Input(child.step, None if alone else Exchange(())), Input(instants.step, Exchange(()))]
     strict = node.input.pattern is Pattern.STRICT
-    spec = RStreamSpec(node.schema.types, StreamMode.INSTANTS, strict=strict, begins=False)
+    spec = RStreamSpec(node.schema.types, StreamMode.INSTANTS, strict=strict, begins=False, changes=node.tells_changes)
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
