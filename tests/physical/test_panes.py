@@ -13,7 +13,7 @@ from penstock.algebra.statistics import SourceStatistics, Statistics
 from penstock.language import bind_script
 from penstock.physical.lowering.panes import shared_grains
 from penstock.physical.operators.boundaries import _spread
-from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
+from penstock.physical.pane_plan import BoundaryAggregateSpec, BoundarySumsSpec, PanesSpec
 from penstock.physical.plan import LanesSpec
 from penstock.physical.planner import plan_queries
 from penstock.runtime.local import run_local
@@ -96,7 +96,8 @@ def test_windows_that_differ_alone_share_panes() -> None:
     plan = plan_queries(bind_script(text).queries)
     specs = [type(step.spec) for step in plan.steps]
     assert specs.count(LanesSpec) == 1
-    assert specs.count(BoundaryAggregateSpec) == 3
+    assert specs.count(BoundaryAggregateSpec) == 2
+    assert specs.count(BoundarySumsSpec) == 1  # windows that do not overlap
     assert specs.count(PanesSpec) == 2  # the last window is panes of two seconds itself
     assert sum(edge.exchange is not None for step in plan.steps for edge in step.inputs) == 1
 

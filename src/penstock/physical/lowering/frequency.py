@@ -8,14 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.algebra import Algebra, Arrivals, AtInstants, FrequencyWindow, Pattern, Pick, Project, Sequenced
+from penstock.algebra import (
+    Algebra,
+    Arrivals,
+    AtInstants,
+    FrequencyWindow,
+    Pattern,
+    Pick,
+    Project,
+    RelationToStream,
+    Sequenced,
+    StreamKind,
+    Window,
+)
 from penstock.algebra.arrival import in_arrival_order
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Source
+from penstock.algebra.windows import WindowKind
 from penstock.physical.lowering.builder import Builder, Lowered, lower, with_queries
 from penstock.physical.lowering.rowwise import projected
 from penstock.physical.plan import Exchange, Input, OutputSpec, Plan, RStreamSpec, ScanSpec, StreamMode
-from penstock.physical.sequence_plan import INSTANTS, PickSpec, SequenceSpec, SequenceWindow, Shape
+from penstock.physical.sequence_plan import (
+    ARRIVALS,
+    INSTANTS,
+    NumberedSpec,
+    PickSpec,
+    SequenceSpec,
+    SequenceWindow,
+    Shape,
+)
+from penstock.physical.strategies import Strategy
 from penstock.types import Schema
 
 ONE_SHARD = frozenset({()})
@@ -50,6 +72,8 @@ def _sequence(node: Sequenced, builder: Builder) -> Lowered:
 
 
 def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
+    if (numbered := by_number(node)) is not None and builder.strategy is Strategy.PATTERN:
+        return _numbered(node, numbered, builder, ordered)
     plain = [in_arrival_order(stream) for stream in node.streams]
     streams = [
         builder.lower(stream if known is None else known) for stream, known in zip(node.streams, plain, strict=True)
@@ -64,6 +88,50 @@ def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
 
 
+def by_number(node: Sequenced) -> Algebra | None:
+    """The body of `node` in the time that the numbers of its elements are, None where it has no such form.
+
+    Law: over one stream and without boundaries in time, instant number i is the i-th element. RANGE n TUPLES FREQUENCY
+    m TUPLES is then RANGE n SLIDE m in that time, and all of R at every instant of evaluation is RSTREAM(R). So an
+    element tells its end when it comes, and what holds of windows in time holds here: what falls between two windows is
+    left out at once, and overlapping ones share panes.
+    Unsound for several streams (their elements take turns), partitions that are counted or evaluated by themselves, a
+    RANGE in time, and windows of different frequencies.
+    """
+    if not isinstance(node.body, AtInstants) or len(node.streams) != 1:
+        return None
+    windows = node.windows
+    plain = all(w.every and w.length is None and not (w.partition or w.by) and w.slide is None for w in windows)
+    if not plain or len({w.every for w in windows}) != 1:
+        return None
+    return RelationToStream(_in_numbers(node.body.input), StreamKind.RSTREAM)
+
+
+def _in_numbers(relation: Algebra) -> Algebra:
+    if isinstance(relation, FrequencyWindow):
+        kind = WindowKind.UNBOUNDED if relation.rows is None else WindowKind.RANGE
+        return Window(relation.input, kind, relation.rows, relation.every)
+    if relation.is_stream:
+        return relation
+    children = tuple(_in_numbers(c) if isinstance(c, Algebra) else c for c in relation.children)
+    return relation.with_children(children)
+
+
+def _numbered(node: Sequenced, body: Algebra, builder: Builder, ordered: bool) -> Lowered:
+    (stream,) = node.streams
+    plain = in_arrival_order(stream)
+    edge, stage, _ = builder.keyed(builder.lower(stream if plain is None else plain), ())
+    sizes = [w.rows for w in node.windows]
+    rows = None if None in sizes else max(size for size in sizes if size is not None)
+    every = node.windows[0].every
+    assert every is not None
+    spec = NumberedSpec(
+        stream.schema.types, plain is not None, ARRIVALS, rows, every, _plan_inside(body, builder), ordered,
+        asked(node.windows),
+    )  # fmt: skip
+    return Lowered(builder.add(spec, [edge], stage, node), stage, ONE_SHARD)
+
+
 def asked(windows: Sequence[FrequencyWindow]) -> tuple[tuple[int, int, int], ...]:
     """How often the windows are to be evaluated: (tuples, ticks, align) of each frequency, 0 for none."""
     found = {(w.every or 0, w.slide or 0, w.align) for w in windows if w.every is not None or w.slide is not None}
@@ -72,14 +140,7 @@ def asked(windows: Sequence[FrequencyWindow]) -> tuple[tuple[int, int, int], ...
 
 def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindow, ...]]:
     """The plan of the body. Its sources are the windows, whose elements come with their lives, and the instants."""
-    inside = Builder(
-        builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
-        statics=builder.statics,
-    )  # fmt: skip
-    answer = inside.lower(node.body)
-    inside.add(OutputSpec(""), [Input(answer.step)], answer.stage, node.body)
-    query = Query("", node.body, SinkSpec("MEMORY"))
-    plan = Plan(with_queries(inside.steps), {"": query}, {})
+    plan = _plan_inside(node.body, builder)
     used = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
     windows = tuple(
         SequenceWindow(window.fingerprint, _place(window), Shape.of(window))
@@ -87,6 +148,16 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
         if window.fingerprint in used
     )
     return plan, windows
+
+
+def _plan_inside(body: Algebra, builder: Builder) -> Plan:
+    inside = Builder(
+        builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
+        statics=builder.statics,
+    )  # fmt: skip
+    answer = inside.lower(body)
+    inside.add(OutputSpec(""), [Input(answer.step)], answer.stage, body)
+    return Plan(with_queries(inside.steps), {"": Query("", body, SinkSpec("MEMORY"))}, {})
 
 
 def _place(window: FrequencyWindow) -> int:
@@ -101,7 +172,7 @@ def _window(node: FrequencyWindow, builder: Builder) -> Lowered:
 
 @lower.register
 def _arrivals(node: Arrivals, builder: Builder) -> Lowered:
-    raise AssertionError("elements on the line of instants stand below a window only")
+    return _scan(ARRIVALS, node, builder)
 
 
 def _scan(name: str, node: Algebra, builder: Builder) -> Lowered:
