@@ -94,10 +94,11 @@ class SequenceSpec(Spec):
 @dataclass(frozen=True)
 class NumberedSpec(Spec):
     """A query in the sequence model over one stream, evaluated at every `every`-th element: to its windows the numbers
-    of the elements are time. types, arrival, inner, ordered, asked: as in `SequenceSpec`; source: the source of the
-    inner plan that is given the elements; rows: no window holds more, None for no limit."""
+    of the elements are time. columns: those of the stream that are read; arrival, inner, ordered, asked: as in
+    `SequenceSpec`; source: the source of the inner plan that is given the elements; rows: no window holds more, None
+    for no limit."""
 
-    types: tuple[pa.DataType, ...]
+    columns: tuple[int, ...]
     arrival: bool
     source: str
     rows: int | None

@@ -16,16 +16,13 @@ from penstock.algebra import (
     Pattern,
     Pick,
     Project,
-    RelationToStream,
     Sequenced,
-    StreamKind,
-    Window,
 )
 from penstock.algebra.arrival import in_arrival_order
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Source
-from penstock.algebra.windows import WindowKind
 from penstock.physical.lowering.builder import Builder, Lowered, lower, with_queries
+from penstock.physical.lowering.numbers import ByNumber, by_number
 from penstock.physical.lowering.rowwise import projected
 from penstock.physical.plan import Exchange, Input, OutputSpec, Plan, RStreamSpec, ScanSpec, StreamMode
 from penstock.physical.sequence_plan import (
@@ -88,46 +85,13 @@ def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
 
 
-def by_number(node: Sequenced) -> Algebra | None:
-    """The body of `node` in the time that the numbers of its elements are, None where it has no such form.
-
-    Law: over one stream and without boundaries in time, instant number i is the i-th element. RANGE n TUPLES FREQUENCY
-    m TUPLES is then RANGE n SLIDE m in that time, and all of R at every instant of evaluation is RSTREAM(R). So an
-    element tells its end when it comes, and what holds of windows in time holds here: what falls between two windows is
-    left out at once, and overlapping ones share panes.
-    Unsound for several streams (their elements take turns), partitions that are counted or evaluated by themselves, a
-    RANGE in time, and windows of different frequencies.
-    """
-    if not isinstance(node.body, AtInstants) or len(node.streams) != 1:
-        return None
-    windows = node.windows
-    plain = all(w.every and w.length is None and not (w.partition or w.by) and w.slide is None for w in windows)
-    if not plain or len({w.every for w in windows}) != 1:
-        return None
-    return RelationToStream(_in_numbers(node.body.input), StreamKind.RSTREAM)
-
-
-def _in_numbers(relation: Algebra) -> Algebra:
-    if isinstance(relation, FrequencyWindow):
-        kind = WindowKind.UNBOUNDED if relation.rows is None else WindowKind.RANGE
-        return Window(relation.input, kind, relation.rows, relation.every)
-    if relation.is_stream:
-        return relation
-    children = tuple(_in_numbers(c) if isinstance(c, Algebra) else c for c in relation.children)
-    return relation.with_children(children)
-
-
-def _numbered(node: Sequenced, body: Algebra, builder: Builder, ordered: bool) -> Lowered:
+def _numbered(node: Sequenced, numbers: ByNumber, builder: Builder, ordered: bool) -> Lowered:
     (stream,) = node.streams
     plain = in_arrival_order(stream)
     edge, stage, _ = builder.keyed(builder.lower(stream if plain is None else plain), ())
-    sizes = [w.rows for w in node.windows]
-    rows = None if None in sizes else max(size for size in sizes if size is not None)
-    every = node.windows[0].every
-    assert every is not None
     spec = NumberedSpec(
-        stream.schema.types, plain is not None, ARRIVALS, rows, every, _plan_inside(body, builder), ordered,
-        asked(node.windows),
+        numbers.columns, plain is not None, ARRIVALS, numbers.rows, numbers.every,
+        _plan_inside(numbers.body, builder), ordered, asked(node.windows),
     )  # fmt: skip
     return Lowered(builder.add(spec, [edge], stage, node), stage, ONE_SHARD)
 

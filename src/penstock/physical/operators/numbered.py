@@ -56,6 +56,7 @@ class Numbered(Operator):
         if arrived is None or not len(arrived):
             return []
         arrived = counted(arrived, self._spec.arrival)
+        arrived = arrived.with_columns([arrived.columns[i] for i in self._spec.columns])
         first = self._count + 1
         self._count += len(arrived)
         seen = {self._spec.source: self._seen(arrived, first)}
