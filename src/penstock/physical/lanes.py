@@ -74,6 +74,8 @@ def value_lanes(argument: Argument, column: pa.Array, signs: Int64s) -> tuple[li
         else:
             specials = [np.where(test, counts, 0) for test in (np.isnan(values), values == np.inf, values == -np.inf)]
             values = np.where(finite, values, 0.0)
+        if not argument.squares and bool(np.all(counts == 1)):
+            return [counts, *specials], [values, np.zeros(len(values))]
         weights = counts.astype(np.float64)
         floats = [*_times(values, weights)]
         if argument.squares:

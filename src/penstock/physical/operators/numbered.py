@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.physical.elements import Elements, concat, round_up
 from penstock.physical.operators import Tables
@@ -76,6 +77,8 @@ class Numbered(Operator):
         # The `rows` last ones before each boundary; the others are not even looked at.
         boundaries = np.arange(round_up(first, every, 0), first + len(arrived) + rows, every)
         numbers = (boundaries[:, None] - np.arange(rows - 1, -1, -1)).ravel()
-        numbers = numbers[(numbers >= first) & (numbers < first + len(arrived))]
-        seen = arrived.take(numbers - first)
-        return Elements(seen.columns, numbers, seen.exp)
+        low, high = np.searchsorted(numbers, [first, first + len(arrived)])
+        numbers = numbers[low:high]
+        seen = pa.array(numbers - first)
+        columns = tuple(column.take(seen) for column in arrived.columns)
+        return Elements(columns, numbers, np.full(len(numbers), END))
