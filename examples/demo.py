@@ -1,4 +1,5 @@
-"""`make demo`: continuous queries over the flights of 2013 on Spark, with the first rows of every result."""
+"""`make demo`: continuous queries over the flights of 2013 on Spark, with the first rows of every result.
+`make demo-animals`: the same with the animal sensors and the queries of CSQL's paper."""
 
 from __future__ import annotations
 
@@ -6,11 +7,14 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+import animals
+import prepare
 import pyarrow as pa
 import pyarrow.csv
-from prepare import prepare
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
@@ -22,30 +26,53 @@ from penstock.language import bind_script
 from penstock.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
-SCRIPT = Path("examples/flights.cql")
-RESULTS = Path("demo-results")
-#: By itself a year of flights is one batch; in smaller ones there is progress to see.
-SETTINGS = Settings().with_value("max_batch_bytes", "1MB")
+
+
+@dataclass(frozen=True)
+class Demo:
+    """fill: makes the data in a folder; batch: by itself the data is one batch, in smaller ones there is progress to
+    see."""
+
+    script: Path
+    results: Path
+    fill: Callable[[Path], None]
+    over: str
+    batch: str
+
+
+DEMOS = {
+    "flights": Demo(
+        Path("examples/flights.cql"), Path("demo-results"), prepare.prepare,
+        "336,776 flights and 26,115 weather reports", "1MB",
+    ),
+    "animals": Demo(
+        Path("examples/animals.cql"), Path("demo-results/animals"), animals.prepare,
+        "two hours of six animals' heart beats and body conditions", "100KB",
+    ),
+}  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("demo", nargs="?", choices=DEMOS, default="flights")
     parser.add_argument("--rows", type=int, default=5, help="rows to show of each result")
     parser.add_argument("--checkpoint", type=Path, help="keep the run's state here, to resume it after an interruption")
     given = parser.parse_args()
+    demo = DEMOS[given.demo]
+    settings = Settings().with_value("max_batch_bytes", demo.batch)
     os.chdir(ROOT)
     console = Console(width=min(120, Console().width) if sys.stdout.isatty() else 120, highlight=False)
     began = time.perf_counter()
     try:
-        prepare(RESULTS / "data")
-        text = SCRIPT.read_text(encoding="utf-8")
-        queries = bind_script(text, file=str(SCRIPT)).queries
-        console.print(f"{len(queries)} continuous queries over 336,776 flights and 26,115 weather reports:\n")
+        demo.fill(demo.results / "data")
+        text = demo.script.read_text(encoding="utf-8")
+        queries = bind_script(text, file=str(demo.script)).queries
+        console.print(f"{len(queries)} continuous queries over {demo.over}:\n")
         for query in queries:
             console.print(Syntax(query.text.strip(), "sql", background_color="default"))
             console.print()
         code = run_script(
-            text, str(SCRIPT), SETTINGS, given.checkpoint, drain=False, master=None, overwrite=not given.checkpoint
+            text, str(demo.script), settings, given.checkpoint, drain=False, master=None, overwrite=not given.checkpoint
         )
     except PenstockError as error:
         print(error.render(), file=sys.stderr)
@@ -53,7 +80,7 @@ def main() -> int:
     if code == 0:
         for query in queries:
             show(console, query, given.rows)
-        console.print(f"The whole results lie in {RESULTS}/<query>/; the script is {SCRIPT}.")
+        console.print(f"The whole results lie in {demo.results}/<query>/; the script is {demo.script}.")
         console.print(f"{time.perf_counter() - began:.0f} seconds in all.")
     return code
 

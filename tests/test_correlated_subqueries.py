@@ -46,8 +46,10 @@ def random_query(choices: Choices, plain: bool, tau: int | None) -> str:
             text = f"(SELECT * FROM {name} WHERE {shown})" if plain else f"{name} [RANGE {length} SECOND]"
         return tuple(f"{alias}.{c}" for c in COLUMNS[name]), f"{text} AS {alias}"
 
-    made = Subqueries(choices, source, plain)
+    made = Subqueries(choices, source, plain, lateral=False)
     scope, text = source("S" if timed else "P")
+    if choices.chance(35):
+        scope, text = made.beside(scope, text, [], choices.pick((1, 2)))
     items = ", ".join(f"{c} AS c{i}" for i, c in enumerate(scope))
     where = f" WHERE {made.predicate([scope], 2)}" if choices.chance(70) else ""
     if choices.chance(15):

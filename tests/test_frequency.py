@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from penstock.algebra import Sequenced
 from penstock.algebra.optimizer import optimize
 from penstock.algebra.rules import RULES
+from penstock.explain import to_json, to_text
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.operators import Moment
@@ -19,9 +21,10 @@ from penstock.physical.operators.numbered import Numbered
 from penstock.physical.operators.sequence import Line
 from penstock.physical.plan import Plan
 from penstock.physical.planner import plan_queries
+from penstock.physical.render import render_plan
 from penstock.physical.sequence_plan import NumberedSpec, PickSpec, SequenceSpec
 from penstock.runtime.local import run_local
-from penstock.testing.cases import case_inputs, parse_case
+from penstock.testing.cases import Run, case_inputs, parse_case, run_case
 from penstock.testing.compare import assert_same, first_difference
 from penstock.testing.generators import FLAVOURS, random_case, seeded_choices
 from penstock.testing.oracle import run_oracle
@@ -65,6 +68,11 @@ def test_each_law_on_and_off(law: str, case_count: int | None, case_seed: int | 
             for plan in plans:
                 found = run_oracle(query, inputs, optimized_root=plan).events
                 assert first_difference(written, found) is None, case.render()
+
+
+def test_the_paper_word_for_word() -> None:
+    """Its four queries with its own frequencies; the inputs are too long to be fed row by row, as text cases are."""
+    run_case(Path(__file__).with_name("csql_paper.cqltest"), [Run(), Run(shards=3, seed=7, reload=True)])
 
 
 # --- what is stored
@@ -164,6 +172,46 @@ def test_the_plan_tells_how_often_it_is_to_be_evaluated() -> None:
     )
     assert spec.asked == ((0, 3, 0), (20, 0, 0))
     assert spec.describe()["evaluated"] == "3 ticks, 20 tuples"
+
+
+ASKED = [
+    ("SELECT k, v FROM S [FREQUENCY 4 TUPLES PARTITIONED BY k] WHERE v > 1", ["stream 4 None (k)"]),
+    ("SELECT k, v [FREQUENCY 2 SECOND] FROM S", ["answer None 2 ()"]),
+    (
+        "SELECT k, COUNT(*) [FREQUENCY 7 SECOND PARTITIONED BY k] FROM S [ROWS 5, FREQUENCY 20 TUPLES] GROUP BY k",
+        ["answer None 7 (k)", "window 20 None ()"],
+    ),
+    (
+        "SELECT a.k FROM S [RANGE 5 TUPLES, FREQUENCY 20 TUPLES] a, S [NOW, FREQUENCY 3 SECOND] b WHERE a.k = b.k",
+        ["window 20 None ()", "window None 3 ()"],
+    ),
+    ("SELECT COUNT(*) FROM S [FREQUENCY 4 TUPLES PARTITIONED BY k]", ["stream 4 None (k)"]),
+    # Nested frequencies are one when the plan is made: every sixth.
+    ("SELECT v FROM (SELECT v FROM S [FREQUENCY 2 TUPLES]) AS x [FREQUENCY 3 TUPLES]", ["stream 6 None ()"]),
+    # FREQUENCY in time is SLIDE, and SLIDE asks for an answer as often.
+    ("SELECT COUNT(*) FROM S [RANGE 5 SECOND, FREQUENCY 3 SECOND]", ["window None 3 ()"]),
+    ("RSTREAM(SELECT COUNT(*) FROM S [RANGE 5 SECOND SLIDE 3 SECOND ALIGN TO 1])", ["window None 3 ()"]),
+    ("SELECT COUNT(*) FROM S [RANGE 5 SECOND]", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "wanted"), ASKED)
+def test_the_plan_tells_how_often_it_is_to_be_answered(query: str, wanted: list[str]) -> None:
+    """On streams, in windows and of the answers: place, tuples, ticks, substreams."""
+    (bound,) = bind_script(f"{STREAM} CREATE QUERY q AS {query};").queries
+    found = plan_queries([type(bound)(bound.name, optimize(bound.root), bound.sink)]).periods["q"]
+    assert [f"{p.place.value} {p.tuples} {p.ticks} ({', '.join(p.by)})" for p in found] == wanted
+
+
+def test_explain_shows_how_often_a_query_is_to_be_answered() -> None:
+    plan = plan_of(
+        "SELECT k, COUNT(*) [FREQUENCY 7 SECOND PARTITIONED BY k] FROM S [NOW, FREQUENCY 2 TUPLES] GROUP BY k"
+    )
+    tree = render_plan(plan, "q")
+    asked = "answer: 7 SECOND PARTITIONED BY k; window: 2 TUPLES"
+    (output,) = (node for node in json.loads(to_json(tree))["nodes"] if node["label"] == "Output")
+    assert output["parameters"]["asked for"] == asked
+    assert f"asked for: {asked}" in to_text(tree).replace("\n", "")
 
 
 def test_a_frequency_that_is_the_answer_is_cut_over_shards() -> None:

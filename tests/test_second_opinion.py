@@ -87,6 +87,19 @@ SHAPES = (
     "SELECT a FROM {S} AS S WHERE k IN (SELECT b FROM {T} AS T UNION ALL SELECT R.k FROM R)",
     "SELECT a FROM {S} AS S WHERE a IN (SELECT COUNT(*) FROM {T} AS T WHERE T.k = S.k) IS NOT TRUE",
     "SELECT a, (SELECT COUNT(*) FROM {T} AS T) AS n FROM {S} AS S",
+    "SELECT S.a, d.b FROM {S} AS S, LATERAL (SELECT b FROM {T} AS T WHERE T.k = S.k AND b >= S.a) AS d",
+    "SELECT S.a, d.b FROM {S} AS S CROSS JOIN LATERAL (SELECT b FROM {T} AS T WHERE k <> S.k ORDER BY b DESC NULLS "
+    "LAST LIMIT 2) AS d WHERE S.a > 0",
+    "SELECT S.a, d.n, e.x FROM {S} AS S, LATERAL (SELECT COUNT(*) AS n FROM {T} AS T WHERE T.k = S.k) AS d, LATERAL "
+    "(SELECT MAX(R.k) AS x FROM R WHERE R.k < d.n + S.k) AS e",
+    "SELECT S.a, d.c FROM {S} AS S LEFT JOIN LATERAL (SELECT DISTINCT b + S.a AS c FROM {T} AS T WHERE T.k >= S.k) "
+    "AS d ON TRUE",
+    "SELECT S.a, d.c FROM {S} AS S LEFT JOIN LATERAL (SELECT b, COUNT(*) FROM {T} AS T WHERE T.k = S.k GROUP BY b "
+    "HAVING COUNT(*) > S.a) AS d(b, c) ON d.b < S.a",
+    "SELECT a, (SELECT MAX(d.x) FROM R, LATERAL (SELECT b + R.k AS x FROM {T} AS T WHERE T.k = S.k) AS d) AS m FROM "
+    "{S} AS S",
+    "SELECT S.a, d.c FROM {S} AS S, LATERAL (SELECT k FROM {T} AS T WHERE b = S.a UNION SELECT R.k FROM R WHERE R.k < "
+    "S.k) AS d(c)",
     "SELECT a FROM {S} AS S WHERE (SELECT MAX(b) FROM {T} AS T) IN (SELECT R.k FROM R)",
     "SELECT a FROM {S} AS S WHERE a > (SELECT COUNT(*) FROM {T} AS T WHERE T.k = S.k AND b > (SELECT MIN(R.k) FROM R))",
 )

@@ -9,12 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from connector_kit import declare, read
+from connector_kit import EVERY_TYPE, declare, read, schema_of
 
 from penstock.algebra.scans import OnError
 from penstock.connectors.sources import open_source
-from penstock.connectors.sources.formats import parquet
+from penstock.connectors.sources.formats import FORMATS, parquet
+from penstock.connectors.sources.formats.columnar import columns_of
+from penstock.connectors.sources.formats.row_groups import RowGroups
 from penstock.errors import PenstockError
+from penstock.expressions.nodes import Call, Column, Literal
+from penstock.expressions.value_ranges import Values, plain
 from penstock.types import parse_type
 
 NOON = dt.datetime(2013, 1, 1, 12)
@@ -173,3 +177,64 @@ def test_a_later_file_with_other_columns_is_rejected_whole(tmp_path: Path, suffi
     table, rejected = read(declare(tmp_path, "a BIGINT"))
     assert table.num_rows == 2000
     assert [(r.path, r.reason) for r in rejected] == [(str(place), "column a is missing")]
+
+
+def test_statistics_bound_values_as_the_language_orders_them(tmp_path: Path) -> None:
+    """Of every type: what bounds a row group bounds its values, and where the order may differ nothing is said."""
+    place = tmp_path / "in.parquet"
+    pq.write_table(EVERY_TYPE, place, row_group_size=2)
+    source = declare(place, schema_of(EVERY_TYPE), 0)
+    told: set[str] = set()
+    with pq.ParquetFile(place) as file:
+        columns = columns_of(FORMATS["parquet"](source), str(place), file.schema_arrow)
+        groups = RowGroups(file, source, columns, {})
+        for group in range(2):
+            for position, column in enumerate(EVERY_TYPE.columns):
+                values = groups.of(group, position)
+                stored = column.slice(2 * group, 2).to_pylist()
+                known = [plain(value, column.type) for value in stored if value is not None]
+                assert values.nulls == (None in stored) and values.some == bool(known), EVERY_TYPE.column_names[
+                    position
+                ]
+                if values.low is not None:
+                    assert (values.low, values.high) == (min(known), max(known))
+                    told.add(EVERY_TYPE.column_names[position])
+    assert told == set(EVERY_TYPE.column_names) - {"single", "real", "raw"}
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_statistics_of_timestamps_are_in_ticks(tmp_path: Path, unit: str) -> None:
+    place = tmp_path / "in.parquet"
+    times = pa.array([NOON, None, NOON + dt.timedelta(seconds=1)], pa.timestamp(unit))
+    pq.write_table(pa.table({"a": times}), place)
+    source = declare(place, "a TIMESTAMP", 0)
+    with pq.ParquetFile(place) as file:
+        columns = columns_of(FORMATS["parquet"](source), str(place), file.schema_arrow)
+        groups = RowGroups(file, source, columns, {})
+        first = 1_357_041_600_000_000
+        assert groups.of(0, 0) == Values(first, first + 1_000_000, nulls=True)
+        # One of them has no timestamp, so not all are bounded.
+        assert (groups.ticks(0), groups.all_ticks(0)) == ((first, first + 1_000_000), (None, None))
+
+
+def test_a_file_without_statistics_is_read(tmp_path: Path) -> None:
+    place = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"a": pa.array([1, 2], pa.int64())}), place, write_statistics=False)
+    source = declare(place, "a BIGINT")
+    three = Call(pa.bool_(), "EQ", (Column(pa.int64(), 0), Literal(pa.int64(), 3)))
+    assert read(open_source(source, three))[0].num_rows == 2
+    pq.write_table(pa.table({"a": pa.array([1, 2], pa.int64())}), place)
+    assert read(open_source(source, three))[0].num_rows == 0
+
+
+@pytest.mark.parametrize(("stored", "surely"), [(pa.int32(), True), (pa.large_string(), True), (pa.binary(), False)])
+def test_records_that_may_be_malformed_are_never_passed_over(tmp_path: Path, stored: pa.DataType, surely: bool) -> None:
+    place = tmp_path / "in.parquet"
+    bad = {pa.int32(): 7, pa.large_string(): "q", pa.binary(): b"\xff"}[stored]
+    pq.write_table(pa.table({"a": pa.array([1, 2], pa.int64()), "b": pa.array([bad, None], stored)}), place)
+    source = declare(place, "a BIGINT, b " + ("BIGINT" if stored == pa.int32() else "STRING"))
+    three = Call(pa.bool_(), "EQ", (Column(pa.int64(), 0), Literal(pa.int64(), 3)))
+    table, rejected = read(open_source(source, three))
+    assert (table.num_rows, len(rejected)) == ((0, 0) if surely else (1, 1))
+    # A column that nobody reads is not converted, wanted rows or not.
+    assert read(open_source(source, three), (0,))[0].num_rows == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from penstock.algebra.optimizer import optimize
 from penstock.connectors.contract import SourceConnector
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.physical.planner import plan_queries
 from penstock.runtime.inprocess import answer_here
+from penstock.runtime.passed_over import count_rows
 from penstock.session import Session
 
 SCHEMA = pa.schema([("at", pa.int64()), ("k", pa.int32()), ("v", pa.string())])
@@ -73,6 +77,37 @@ def test_a_relation_is_a_snapshot(table: Path) -> None:
     assert connector.bounded
     assert sorted(rows(connector), key=str) == [(1, "a"), (1, "c"), (2, "a"), (2, "b"), (3, None)]
     assert sorted(rows(connector, (1,)), key=str) == [("a",), ("a",), ("b",), ("c",), (None,)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "read", "passed"),
+    [
+        ("v = 'a'", [(1, "a"), (2, "a")], 3),  # by partition
+        ("v IS NULL", [(3, None)], 4),
+        ("k > 2", [(3, None)], 4),  # by the statistics of the files
+        ("k = 1 AND v IN ('b', 'c')", [(1, "c")], 4),
+        ("k < 2 OR v = 'b'", [(1, "a"), (1, "c"), (2, "b")], 2),
+        ("v < 'zz'", [(1, "a"), (1, "c"), (2, "a"), (2, "b")], 1),
+        ("k + 0 = 9", [(1, "a"), (1, "c"), (2, "a"), (2, "b"), (3, None)], 0),  # computed, hence not known
+    ],
+)
+def test_files_that_hold_no_wanted_row_are_passed_over(
+    table: Path, condition: str, read: list[tuple[Any, ...]], passed: int
+) -> None:
+    query = f"CREATE QUERY q AS SELECT k FROM r WHERE {condition};"
+    (bound,) = bind_script(RELATION.format(path=table, options="") + query).queries
+    (static,) = plan_queries([replace(bound, root=optimize(bound.root))]).statics.values()
+    connector = open_source(static.sources["r"], static.wanted["r"])
+    found: list[tuple[Any, ...]] = []
+    counted: list[int] = []
+    for path in connector.discover(frozenset()):
+        for split in connector.splits(path):
+            for parsed in connector.read(split, (0, 1)):
+                found += [tuple(row.values()) for row in parsed.batch.to_pylist()]
+                if parsed.passed is not None:
+                    counted.append(count_rows(parsed.passed))
+                    assert counted[-1] == sum(p.batch.num_rows for p in parsed.passed.read(()))
+    assert (sorted(found, key=str), sum(counted)) == (read, passed)
 
 
 def test_time_travel(table: Path) -> None:

@@ -7,6 +7,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.algebra.optimizer import optimize
 from penstock.connectors.contract import SourceConnector
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
+from penstock.expressions.evaluate import mask
+from penstock.expressions.nodes import Expression
 from penstock.language import bind_script
+from penstock.physical.planner import plan_queries
 from penstock.runtime.inprocess import answer_here
+from penstock.runtime.statics import read_relation
 from penstock.session import Session
 from tests.servers.postgres import PASSWORD, Server, Unavailable, server
 
@@ -139,6 +145,56 @@ def test_values_that_do_not_fit_are_rejected_alone(db: Server) -> None:
     rejected = [r for p in parsed for r in p.rejected]
     assert [r.reason.split("'")[0] for r in rejected] == ["bad number ", "bad timestamp "]
     assert all("table t" in r.path for r in rejected)
+
+
+WANTED = """CREATE TABLE t (k integer, b boolean, w text, c char(4), m numeric(8,2), f double precision, d date,
+  at timestamptz, n timestamp);
+INSERT INTO t VALUES
+  (1, true, 'a', 'a', 1.50, 1, '2024-01-01', '2024-01-01 00:00Z', '2024-01-01'),
+  (2, false, 'B', 'b', 2.50, 'NaN', '2024-06-01', '2024-06-01 00:00Z', '2024-06-01'),
+  (3, NULL, 'ab', 'ab', 3, 3, 'infinity', '2024-07-01 00:00Z', '2024-07-01'),
+  (4, true, '', '', 'NaN', 4, '2024-08-01', '2024-08-01 00:00Z', '2024-08-01'),
+  (5, true, 'o''x', 'q', 5, 5, '2024-09-01', '-infinity', '2024-09-01'),
+  (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);"""
+#: A condition, and how many of the rows the server sends: those that cannot be read come whatever is asked.
+ASKED = [
+    ("k = 2", 4), ("k > 1 AND k < 3", 4), ("k <> 1", 4), ("NOT (k > 1)", 4), ("k IN (1, 2)", 5),
+    ("k NOT IN (1, NULL)", 3), ("k IS NULL", 4), ("k <=> 1", 4), ("k > 2.5", 3), ("k < 3000000000", 5), ("b", 4),
+    ("NOT b", 4), ("b IS NOT NULL", 5), ("w = 'a'", 4), ("w = 'o''x'", 3), ("w IN ('B', '')", 4), ("m = 2.5", 4),
+    ("m > 1", 5), ("d = DATE '2024-01-01'", 4),
+    ("at > TIMESTAMP '2024-02-01'", 4), ("n = TIMESTAMP '2024-01-01'", 4), ("k = 1 OR w = 'B'", 5),
+    ("k = NULL", 3), ("k = 1 AND UPPER(w) = 'A'", 4),
+    # What the server orders or computes in its own way is not asked.
+    ("w < 'b'", 6), ("f > 2", 6), ("c = 'a'", 6), ("k + 1 = 2", 6), ("k = 1 OR UPPER(w) = 'B'", 6), ("k > m", 6),
+]  # fmt: skip
+
+
+def test_the_server_leaves_out_what_no_query_reads(db: Server) -> None:
+    db.execute(WANTED)
+    declared = f"""CREATE RELATION r (k INT, b BOOLEAN, w STRING, c STRING, m DECIMAL(8,2), f DOUBLE, d DATE,
+      at TIMESTAMP, n TIMESTAMP) FROM {options(db, TABLE)};"""
+    for condition, sent in ASKED:
+        (query,) = bind_script(f"{declared} CREATE QUERY q AS SELECT k, w FROM r WHERE {condition};").queries
+        (plan,) = plan_queries([replace(query, root=optimize(query.root))]).statics.values()
+        whole, bad, _ = read_relation(plan.sources["r"])
+        part, bad_too, passed = read_relation(plan.sources["r"], plan.wanted["r"])
+        assert (part.num_rows + len(bad_too), passed) == (sent, 0), condition
+        assert [r.reason for r in bad_too] == [r.reason for r in bad] and len(bad) == 3
+        assert chosen(plan.wanted["r"], part) == chosen(plan.wanted["r"], whole), condition
+
+
+def chosen(condition: Expression, table: pa.Table) -> list[str]:
+    columns = [column.combine_chunks() for column in table.columns]
+    return [repr(row) for row in table.filter(pa.array(mask(condition, columns, table.num_rows))).to_pylist()]
+
+
+def test_a_relation_with_a_key_is_read_whole(db: Server) -> None:
+    """Of two rows with one key the first counts, whether or not it is wanted."""
+    db.execute("CREATE TABLE t (k int, w text); INSERT INTO t VALUES (1, 'a'), (1, 'b'), (2, 'b')")
+    declared = f"CREATE RELATION r (k INT, w STRING, PRIMARY KEY (k)) FROM {options(db, TABLE)};"
+    (query,) = bind_script(f"{declared} CREATE QUERY q AS SELECT k FROM r WHERE w = 'b';").queries
+    (plan,) = plan_queries([replace(query, root=optimize(query.root))]).statics.values()
+    assert plan.wanted == {}
 
 
 # --- polls

@@ -13,7 +13,7 @@ from penstock.algebra.statistics import SourceStatistics, Statistics
 from penstock.language import bind_script
 from penstock.physical.lowering.panes import shared_grains
 from penstock.physical.operators.boundaries import _spread
-from penstock.physical.pane_plan import BoundaryAggregateSpec, BoundarySumsSpec, PanesSpec
+from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
 from penstock.physical.plan import LanesSpec
 from penstock.physical.planner import plan_queries
 from penstock.runtime.local import run_local
@@ -96,8 +96,7 @@ def test_windows_that_differ_alone_share_panes() -> None:
     plan = plan_queries(bind_script(text).queries)
     specs = [type(step.spec) for step in plan.steps]
     assert specs.count(LanesSpec) == 1
-    assert specs.count(BoundaryAggregateSpec) == 2
-    assert specs.count(BoundarySumsSpec) == 1  # windows that do not overlap
+    assert specs.count(BoundaryAggregateSpec) == 3
     assert specs.count(PanesSpec) == 2  # the last window is panes of two seconds itself
     assert sum(edge.exchange is not None for step in plan.steps for edge in step.inputs) == 1
 
@@ -123,4 +122,13 @@ def test_rows_spread_over_boundaries_in_order() -> None:
         (3, 0),
         (3, 1),
         (4, 0),
+    ]
+    boundaries, rows = _spread(np.array([900, 1, 2]), np.array([902, 4, 3]))
+    assert list(zip(boundaries.tolist(), rows.tolist(), strict=True)) == [
+        (1, 1),
+        (2, 1),
+        (2, 2),
+        (3, 1),
+        (900, 0),
+        (901, 0),
     ]

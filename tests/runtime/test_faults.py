@@ -24,6 +24,7 @@ from penstock.physical.synopses.slots import SlotTable
 from penstock.runtime.spark import stage
 from penstock.runtime.spark.epochs import FORMAT as EPOCH_FORMAT
 from penstock.runtime.spark.folder import Folder, sealed, unsealed
+from penstock.runtime.spark.state_files import FORMAT as STATE_FORMAT
 from penstock.runtime.spark.state_files import StateFiles, read_manifest
 
 FILES = 6
@@ -205,6 +206,16 @@ def test_damaged_state_stops_the_run_before_it_says_anything(calm: Path, how: Ca
     assert rows(calm, "out") == before
 
 
+def test_a_lost_piece_of_the_round_in_hand_is_told(calm: Path) -> None:
+    """Else Spark would read the pieces that are left, or wait for ever for one."""
+    InlineRun(script(calm), calm / "checkpoint").run(3, "sinks")
+    lost = max(files_of(calm / "checkpoint"), key=lambda p: (p.parent.parent.parent.name == "rounds", p))
+    lost.unlink()
+    with pytest.raises(PenstockError, match=lost.name) as told:
+        InlineRun(script(calm), calm / "checkpoint")
+    assert told.value.code == "P0605"
+
+
 # -- other versions ---------------------------------------------------------------------------------------------------
 
 
@@ -218,14 +229,14 @@ def _newest(checkpoint: Path) -> Path:
     return max((checkpoint / "penstock" / "state" / "1" / "0").glob("*.json"))
 
 
-@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("number", [1, STATE_FORMAT - 1, STATE_FORMAT + 1])
 def test_a_state_of_another_version(calm: Path, number: int) -> None:
     InlineRun(script(calm), calm / "checkpoint").run(2)
     _reformat(_newest(calm / "checkpoint"), lambda told: told.update(format=number))
     if number == 1:
         # Which had no seal.
         _newest(calm / "checkpoint").write_text(unsealed(_newest(calm / "checkpoint").read_bytes()))
-    with pytest.raises(PenstockError, match=f"format {number}, this version reads format 2") as caught:
+    with pytest.raises(PenstockError, match=f"format {number}, this version reads format {STATE_FORMAT}") as caught:
         InlineRun(script(calm), calm / "checkpoint")
     assert caught.value.code == "P0605" and "version" in (caught.value.hint or "")
 

@@ -207,7 +207,7 @@ def test_lines_of_json(tmp_path: Path) -> None:
     assert line["last_phases"]["spark"] == 0.25
     assert line["sources"]["S"] | {"x": 0} == {
         "rows": 10, "rows_per_second": 10.0, "late": 1, "malformed": 0, "heartbeat": 50.0, "lag": 50.0,
-        "backlog_splits": 0, "backlog_bytes": 0, "backlog_records": 0, "x": 0,
+        "backlog_splits": 0, "backlog_bytes": 0, "backlog_records": 0, "passed": 0, "x": 0,
     }  # fmt: skip
     assert line["queries"]["sums"]["lag"] == 60.0
     assert line["queries"]["all_rows"]["heartbeat"] is None

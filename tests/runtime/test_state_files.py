@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.runtime.spark import state_files
 from penstock.runtime.spark.folder import sealed, unsealed
-from penstock.runtime.spark.state_files import StateFiles, sweep
+from penstock.runtime.spark.state_files import FORMAT, StateFiles, sweep
 
 
 def batch(*values: int) -> pa.RecordBatch:
@@ -98,7 +98,7 @@ def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
     assert caught.value.code == "P0605"
     # What came before seals.
     path.write_text('{"format": 1, "stage": {}, "files": {}, "dead": []}')
-    with pytest.raises(PenstockError, match="format 1, this version reads format 2"):
+    with pytest.raises(PenstockError, match=f"format 1, this version reads format {FORMAT}"):
         StateFiles(str(tmp_path), 1, 0, 1)
     path.write_text("{")
     with pytest.raises(PenstockError, match="damaged"):

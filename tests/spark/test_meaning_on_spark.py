@@ -45,6 +45,10 @@ QUERIES = {
         FROM (SELECT k, COUNT(*) AS n FROM S [RANGE 4 SECONDS] GROUP BY k) AS q GROUP BY n""",
     "with_updates": "SELECT s.k, SUM(u.v) AS v FROM S [RANGE 3 SECONDS] AS s, U AS u WHERE s.k = u.k GROUP BY s.k",
     "both": "SELECT k FROM S [RANGE 2 SECONDS] UNION ALL SELECT k FROM T [RANGE 3 SECONDS]",
+    "jumping_join": """SELECT s.g, t.day FROM S [RANGE 6 TUPLES, FREQUENCY 3 SECONDS] s, T [RANGE 5 SECONDS] t
+        WHERE s.k = t.k""",
+    "picked_of_picked": """SELECT k [FREQUENCY 4 SECONDS PARTITIONED BY k]
+        FROM (SELECT k, g FROM S [FREQUENCY 2 TUPLES PARTITIONED BY g]) AS x [RANGE 3 TUPLES, FREQUENCY 1 TUPLE]""",
     "whole": "RSTREAM(SELECT COUNT(*) AS n FROM T [RANGE 5 SECONDS])",
 }
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Source
+from penstock.expressions.nodes import Expression
 
 
 @dataclass(frozen=True)
@@ -50,19 +51,40 @@ class Rejected:
 
 
 @dataclass(frozen=True)
+class PassedOver:
+    """Records that no query reads, by `SourceConnector.wanted`, and that have not been read therefore. All of them are
+    well formed: they only have not been stamped.
+
+    rows: how many, None where that is not known; low, high: the smallest and largest value of the timestamp column in
+    ticks, where the file's statistics say so and that none is NULL; read: the records with the columns at these
+    positions, in order, for those who need to see them."""
+
+    rows: int | None
+    low: int | None
+    high: int | None
+    read: Callable[[tuple[int, ...]], Iterator[Parsed]]
+
+
+@dataclass(frozen=True)
 class Parsed:
     """Some records of a split, in order. batch: the asked columns with their declared types, named by the declaration;
     rejected: the records among them that did not parse; where: tells where a row of the batch stands, for dead letters,
-    where that is more than the split's path; positions: of a log, how far it is read with this (`LogConnector`)."""
+    where that is more than the split's path; positions: of a log, how far it is read with this (`LogConnector`);
+    passed: records that come in the place of this batch, which is then empty."""
 
     batch: pa.RecordBatch
     rejected: tuple[Rejected, ...] = ()
     where: Callable[[int], tuple[str, int]] | None = None
     positions: Mapping[str, int] | None = None
+    passed: PassedOver | None = None
 
 
 class SourceConnector(ABC):
     """Reads one declared source. Instances are cheap and picklable; workers make their own from the declaration."""
+
+    #: Rows for which this is not true are read by no query; None where all are. Over the declared columns. What `read`
+    #: gives may leave such rows out where it tells them as `PassedOver`; a record that is malformed is never left out.
+    wanted: Expression | None = None
 
     def __init__(self, source: Source) -> None:
         self.source = source

@@ -161,7 +161,7 @@ def _source(source: FromSource) -> str:
     if isinstance(source, JoinedSource):
         return _join(source)
     if isinstance(source, DerivedSource):
-        text = f"({print_tree(source.query)})"
+        text = f"{'LATERAL ' if source.lateral else ''}({print_tree(source.query)})"
         if source.called and source.alias:
             window = f" {window_text(source.window)}" if source.window else ""
             return f"{text} AS {_name(source.called)} {_name(source.alias)}{window}{_columns(source.columns)}"

@@ -177,6 +177,7 @@ class DerivedSource:
     alias: Name | None = None
     columns: tuple[Name, ...] = ()
     called: Name | None = None
+    lateral: Mark | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 

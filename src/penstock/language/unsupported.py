@@ -76,7 +76,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Mark: "",
         Sample: "percent",
         NamedSource: "name window sample alias",
-        DerivedSource: "query window alias columns called",
+        DerivedSource: "query window alias columns called lateral",
         JoinedSource: "left right kind on using natural",
         Select: "items source distinct wrapped frequency where group having",
         SetQuery: "left right kind all",

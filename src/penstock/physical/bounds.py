@@ -30,7 +30,7 @@ from penstock.physical.nrr_plan import NRRJoinSpec, StampSpec
 from penstock.physical.pane_plan import BoundaryAggregateSpec, BoundarySumsSpec, PanesSpec
 from penstock.physical.plan import LanesSpec, Plan, Spec, Step
 from penstock.physical.range_plan import CellsSpec
-from penstock.physical.rounded_plan import RoundedSpec
+from penstock.physical.results_plan import ResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
 from penstock.physical.sequence_plan import NumberedSpec, PickSpec, SequenceSpec, Shape
 from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.user_plan import UserAggregateSpec, UserState
@@ -224,7 +224,7 @@ def held(spec: Spec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
 @held.register(StampSpec)
 @held.register(specs.LookupSpec)
 @held.register(specs.LookupMatchSpec)
-@held.register(specs.ResultsSpec)
+@held.register(ResultsSpec)
 @held.register(specs.OutputSpec)
 def _nothing(spec: Spec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
     """They look at one element at a time, or at tables that every task has."""
@@ -435,7 +435,7 @@ def _rstream(spec: specs.RStreamSpec, inputs: tuple[Given, ...], made: Given) ->
 
 
 @held.register
-def _short_lives(spec: specs.ShortLivesSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
+def _short_lives(spec: ShortLivesSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
     one = inputs[0]
     length = seconds(spec.slide, made.node.domain) if made.node.domain else 0.0
     rows = one.expected.rate * length
@@ -447,9 +447,9 @@ def _until_boundary(length: float) -> Content:
 
 
 @held.register
-def _short_changes(spec: specs.ShortChangesSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
+def _short_changes(spec: ShortChangesSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
     yield _slots(inputs[0], 4, "different rows with counts")
-    yield from _short_lives(specs.ShortLivesSpec(spec.slide, spec.align), inputs, made)
+    yield from _short_lives(ShortLivesSpec(spec.slide, spec.align), inputs, made)
 
 
 #: Operators that let elements ahead of the heartbeat wait; joins let them through.

@@ -134,11 +134,16 @@ def forever(columns: Sequence[pa.Array], length: int) -> Elements:
 
 def encode(batches: Sequence[pa.RecordBatch]) -> bytes:
     """Record batches of one schema (at least one) as an Arrow IPC stream: the form in which they cross processes."""
+    return bytes(encoded(batches).to_pybytes())
+
+
+def encoded(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+    """`encode`, without a copy."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    return bytes(sink.getvalue().to_pybytes())
+    return sink.getvalue()
 
 
 def decode(blob: bytes | memoryview | pa.Buffer) -> list[pa.RecordBatch]:

@@ -19,6 +19,8 @@ from penstock.physical.progress import NOTHING, SourceProgress
 from penstock.types import END
 
 NULL_KEY = "NULL in the primary key"
+#: A timestamp lies between this many ticks before and after zero.
+MOST_TICKS = 2**61
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def stamp(
     length = batch.num_rows
     ts, usable = _ticks(source, batch, columns, now)
     reasons: dict[int, str] = {int(i): "no timestamp" for i in np.flatnonzero(~usable)}
-    outside = usable & ((ts <= -(2**61)) | (ts >= 2**61))
+    outside = usable & ((ts <= -MOST_TICKS) | (ts >= MOST_TICKS))
     if outside.any():
         reasons |= {int(i): "timestamp out of range" for i in np.flatnonzero(outside)}
         usable = usable & ~outside

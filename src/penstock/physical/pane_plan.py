@@ -34,7 +34,8 @@ class BoundaryAggregateSpec(Spec):
 
 @dataclass(frozen=True)
 class BoundarySumsSpec(Spec):
-    """As `BoundaryAggregateSpec`, of sums alone, over windows of which few overlap: each boundary is added up anew."""
+    """As `BoundaryAggregateSpec`, of sums alone over windows that count elements and of which few overlap: each
+    boundary is added up anew. The numbers of elements are time, so there is none before the first."""
 
     plan: LanePlan
     slide: int

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 
+from penstock.algebra.periods import Period
 from penstock.algebra.query import Query
 from penstock.algebra.r2s import StreamKind
 from penstock.algebra.scans import Source
@@ -409,28 +410,6 @@ class RStreamSpec(Spec):
 
 
 @dataclass(frozen=True)
-class ResultsSpec(Spec):
-    """The stream of all comings of a relation."""
-
-
-@dataclass(frozen=True)
-class ShortLivesSpec(Spec):
-    """The elements without a boundary align + k·slide in their validity, at the boundary behind them."""
-
-    slide: int
-    align: int
-
-
-@dataclass(frozen=True)
-class ShortChangesSpec(Spec):
-    """As ShortLives, of a relation's netted changes."""
-
-    slide: int
-    align: int
-    types: tuple[pa.DataType, ...]
-
-
-@dataclass(frozen=True)
 class OutputSpec(Spec):
     """The answer of a query: elements whose ts is the instant and whose sign says `+` or `-`."""
 
@@ -481,12 +460,16 @@ class Step:
 @dataclass(frozen=True)
 class Plan:
     """Steps of a whole job, inputs before consumers. statics: the static relations to compute first, as plans of their
-    own (name -> plan); sources: the timed sources by name; queries by name."""
+    own (name -> plan); sources: the timed ones by name; queries by name; periods: how often each asks for answers;
+    wanted: by source the condition of the rows that some query reads, over the declared columns (`wanted.py`); of a
+    source that is not named all rows are read."""
 
     steps: tuple[Step, ...]
     queries: dict[str, Query]
     sources: dict[str, Source]
     statics: dict[str, Plan] = field(default_factory=dict)
+    periods: dict[str, tuple[Period, ...]] = field(default_factory=dict)
+    wanted: dict[str, Expression] = field(default_factory=dict)
 
     @property
     def stages(self) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes import leaves
+from penstock.algebra.periods import periods
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Scan
 from penstock.algebra.statistics import Statistics
@@ -20,6 +21,7 @@ from penstock.physical.lowering.panes import shared_grains
 from penstock.physical.plan import Input, OutputSpec, Plan
 from penstock.physical.progress import timed_sources
 from penstock.physical.strategies import Strategy
+from penstock.physical.wanted import wanted_rows
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,11 @@ def _generations(generations: Sequence[Generation], strategy: Strategy) -> tuple
             prepared.append(query)
     steps = with_queries(builder.steps)
     sources = {n: s for q in prepared for n, s in timed_sources(q.root).items()}
-    return Plan(steps, {q.name: q for q in prepared}, sources, builder.statics), builder.nodes
+    asked = {q.name: periods(q.root) for q in prepared}
+    plan = Plan(
+        steps, {q.name: q for q in prepared}, sources, builder.statics, periods=asked, wanted=wanted_rows(steps)
+    )
+    return plan, builder.nodes
 
 
 def plan_static(node: Algebra) -> Plan:
@@ -83,7 +89,7 @@ def plan_static(node: Algebra) -> Plan:
     query = Query("", node, SinkSpec("MEMORY"))
     _lower_query(builder, query)
     sources = {leaf.source.name: leaf.source for leaf in leaves(node) if isinstance(leaf, Scan)}
-    return Plan(with_queries(builder.steps), {"": query}, sources)
+    return Plan(with_queries(builder.steps), {"": query}, sources, wanted=wanted_rows(builder.steps))
 
 
 def _lower_query(builder: Builder, query: Query) -> None:
@@ -110,7 +116,10 @@ def part_of(plan: Plan, queries: Collection[str]) -> Plan:
     )
     needed = {name for step in chosen for name in step.sources}
     sources = {name: source for name, source in plan.sources.items() if name in needed}
-    return Plan(steps, {n: q for n, q in plan.queries.items() if n in queries}, sources, plan.statics)
+    asked = {n: found for n, found in plan.periods.items() if n in queries}
+    wanted = wanted_rows(steps) if plan.wanted else {}
+    kept = {n: q for n, q in plan.queries.items() if n in queries}
+    return Plan(steps, kept, sources, plan.statics, periods=asked, wanted=wanted)
 
 
 def lowered_types() -> set[type]:

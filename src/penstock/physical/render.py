@@ -19,6 +19,7 @@ from penstock.physical.plan import (
     OutputSpec,
     Plan,
     ProjectSpec,
+    ScanSpec,
     StaticSpec,
     Step,
 )
@@ -66,6 +67,8 @@ def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:
     spec = step.spec
     found = {key: text for key, text in spec.describe().items() if text}
     names = plan.steps[step.inputs[0].step].names if step.inputs else ()
+    if isinstance(spec, ScanSpec) and (wanted := plan.wanted.get(spec.source.name)) is not None:
+        found["wanted"] = to_sql(wanted, spec.source.columns.names)
     if isinstance(spec, FilterSpec):
         found["predicate"] = to_sql(spec.predicate, names)
     if isinstance(spec, ProjectSpec):
@@ -74,6 +77,8 @@ def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:
         right = plan.steps[step.inputs[1].step].names
         pairs = zip(spec.left_key, spec.right_key, strict=True)
         found["on"] = " AND ".join(f"{names[a]} = {right[b]}" for a, b in pairs)
+    if isinstance(spec, OutputSpec):
+        found["asked for"] = "; ".join(map(str, plan.periods.get(spec.query, ())))
     if isinstance(spec, MultiJoinSpec):
         found |= _multi_join(plan, step, spec)
     if isinstance(spec, (JoinSpec, LookupSpec)) and spec.residual is not None:

@@ -35,6 +35,7 @@ from penstock.physical.progress import NOTHING, SourceProgress
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import wall_clock
 from penstock.runtime.local import LocalJob
+from penstock.runtime.passed_over import as_read, passed_over
 from penstock.runtime.statics import Counts, read_statics
 from penstock.tree import Node, transform_up, walk
 
@@ -89,10 +90,11 @@ def _tell_rejected(plan: Plan, meters: Mapping[str, Meter], read: Counts) -> Non
     for table, meter in meters.items():
         for step in plan.statics[table].steps:
             if isinstance(step.spec, ScanSpec):
-                rows, rejected = read[step.spec.source.name]
+                seen = read[step.spec.source.name]
                 scan = meter.of(step.id)
-                scan.rows_in = rows
-                scan.extra |= {"rejected": sum(rejected.values())} if rejected else {}
+                scan.rows_in = seen.rows
+                told = {"rejected": sum(seen.malformed.values()), "passed over": seen.passed}
+                scan.extra |= {name: count for name, count in told.items() if count}
 
 
 def _check(source: Source, frame: Any) -> None:
@@ -133,6 +135,7 @@ class _Reader:
         self._source = source
         self._needed = job.ingests[source.name].columns
         self._columns = read_columns(source, self._needed)
+        self._wanted = job.plan.wanted.get(source.name)
         self._scans = [
             meter.of(s.id) for s in job.plan.steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source.name
         ]
@@ -140,13 +143,28 @@ class _Reader:
         self.progress = SourceProgress()
 
     def _read(self) -> Iterator[Parsed]:
-        connector = open_source(self._source)
+        connector = open_source(self._source, self._wanted)
         for path in connector.discover(frozenset()):
             for split in connector.splits(path):
-                for parsed in connector.read(split, self._columns):
+                for parsed in self._not_passed(connector.read(split, self._columns)):
                     yield replace(parsed, batch=parsed.batch.slice(0, _BATCH))
                     for start in range(_BATCH, parsed.batch.num_rows, _BATCH):
                         yield Parsed(parsed.batch.slice(start, _BATCH))
+
+    def _not_passed(self, given: Iterator[Parsed]) -> Iterator[Parsed]:
+        """What is to be processed; what is passed over is counted."""
+        for parsed in given:
+            if parsed.passed is None:
+                yield parsed
+                continue
+            taken = passed_over(self._source, parsed.passed, self.progress, wall_clock())
+            if taken is None:
+                yield from as_read(parsed, self._columns)
+                continue
+            rows, self.progress = taken
+            for scan in self._scans:
+                scan.rows_in += rows
+            self._keep_out("passed over", rows)
 
     def next(self) -> list[Elements]:
         """The next elements; at the end none, and the progress says so."""

@@ -30,11 +30,11 @@ def answer_here(queries: Sequence[Query], drain: bool = False, overwrite: bool =
     for sink in sinks.values():
         sink.open(resume=False, overwrite=overwrite)
     found = {name: read_relation(source) for name, source in sources.items()}
-    for name, (_, rejected) in found.items():
+    for name, (_, rejected, _) in found.items():
         if rejected and sources[name].on_error is OnError.FAIL:
             raise as_error(rejected[0], name)
-    result = run_local(queries, {name: rows for name, (rows, _) in found.items()}, drain=drain)
-    for name, (_, rejected) in found.items():
+    result = run_local(queries, {name: rows for name, (rows, _, _) in found.items()}, drain=drain)
+    for name, (_, rejected, _) in found.items():
         if rejected:
             result.rejected.setdefault(name, Counter()).update(reason_kind(r.reason) for r in rejected)
     for name, table in result.tables.items():

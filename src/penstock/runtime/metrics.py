@@ -15,7 +15,8 @@ from penstock.runtime.stopwatch import PHASES
 
 @dataclass(frozen=True)
 class SourceMetrics:
-    """rows, late, malformed: since the beginning of the run, over restarts too; rows_per_second: of the last batch;
+    """rows, late, malformed, passed: since the beginning of the run, over restarts too, passed being rows that readers
+    passed over because no query reads them; rows_per_second: of the last batch;
     heartbeat: how far its time is known, in seconds (since 1970 for a TIMESTAMP); lag: how far that is behind the wall
     clock, of a TIMESTAMP only; backlog: what has been found and not read yet, of a topic its records."""
 
@@ -28,6 +29,7 @@ class SourceMetrics:
     backlog_splits: int = 0
     backlog_bytes: int = 0
     backlog_records: int = 0
+    passed: int = 0
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("penstock_source_rows_per_second", False, _S, "sources.rows_per_second", "Records a second, last batch."),
     Metric("penstock_source_late_rows_total", True, _S, "sources.late", "Elements that came late."),
     Metric("penstock_source_malformed_rows_total", True, _S, "sources.malformed", "Records that are malformed."),
+    Metric("penstock_source_passed_rows_total", True, _S, "sources.passed", "Rows of them that readers passed over."),
     Metric("penstock_source_heartbeat_seconds", False, _S, "sources.heartbeat", "How far the source's time is known."),
     Metric("penstock_source_lag_seconds", False, _S, "sources.lag", "Its heartbeat behind the wall clock."),
     Metric("penstock_source_backlog_splits", False, _S, "sources.backlog_splits", "Pieces found and not read yet."),

@@ -30,7 +30,7 @@ Backlog = tuple[int, int]
 @dataclass(frozen=True)
 class Totals:
     """What is counted since the beginning. sources: name -> (rows, late, malformed); queries: name -> rows; heartbeats
-    in ticks; backlog by source, waiting the records of topics."""
+    in ticks; backlog by source, waiting the records of topics, passed the rows that readers passed over."""
 
     batches: int = 0
     sources: Mapping[str, tuple[int, int, int]] | None = None
@@ -40,6 +40,7 @@ class Totals:
     backlog: Mapping[str, Backlog] | None = None
     batch_bytes: int = 0
     waiting: Mapping[str, int] | None = None
+    passed: Mapping[str, int] | None = None
 
 
 class Recorder:
@@ -120,7 +121,8 @@ class Recorder:
         heartbeat, lag = _told(known, source.domain, now)
         splits, nbytes = (totals.backlog or {}).get(name, (0, 0))
         rate, waiting = self._rates[0].get(name, 0.0), (totals.waiting or {}).get(name, 0)
-        return SourceMetrics(rows, rate, late, malformed, heartbeat, lag, splits, nbytes, waiting)
+        passed = (totals.passed or {}).get(name, 0)
+        return SourceMetrics(rows, rate, late, malformed, heartbeat, lag, splits, nbytes, waiting, passed)
 
     def _query(self, name: str, totals: Totals, operators: tuple[OperatorMetrics, ...], now: float) -> QueryMetrics:
         own = [o for o in operators if name in o.queries]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -11,14 +12,27 @@ from penstock.algebra.scans import OnError, Source
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
 from penstock.connectors.sources import open_source
+from penstock.expressions.nodes import Expression
 from penstock.physical.elements import Elements
 from penstock.physical.keys import keyed_rows
 from penstock.physical.meter import Meter
 from penstock.physical.plan import Plan
+from penstock.physical.wanted import wanted_of
 from penstock.runtime.local import compute_statics, static_sources
+from penstock.runtime.passed_over import count_rows
 
-#: Of each relation the records read, and the malformed ones among them by reason.
-Counts = dict[str, tuple[int, dict[str, int]]]
+
+@dataclass(frozen=True)
+class Taken:
+    """rows: the records of a relation; malformed: those among them by reason; passed: those that were passed over."""
+
+    rows: int
+    malformed: dict[str, int]
+    passed: int = 0
+
+
+#: By relation.
+Counts = dict[str, Taken]
 
 
 def read_statics(
@@ -29,7 +43,7 @@ def read_statics(
     tables: dict[str, pa.Table] = {}
     counts: Counts = {}
     for name, source in static_sources(plan).items():
-        rows, rejected = read_relation(source)
+        rows, rejected, passed = read_relation(source, wanted_of(plan.statics.values(), name))
         tables[name], reasons = keyed_rows(source, rows)
         for position, reason in reasons.items():
             record = str(rows.slice(position, 1).to_pylist()[0])[:1000]
@@ -39,20 +53,23 @@ def read_statics(
         if rejected and source.on_error is OnError.DEAD_LETTER:
             DeadLetters(dead_letters).write(source.name, 0, 0, [DeadLetter.of(r) for r in rejected])
         kinds = Counter(reason_kind(r.reason) for r in rejected)
-        counts[name] = (tables[name].num_rows + len(rejected), dict(kinds))
+        counts[name] = Taken(tables[name].num_rows + len(rejected) + passed, dict(kinds), passed)
     return compute_statics(plan, tables, meters), counts
 
 
-def read_relation(source: Source) -> tuple[pa.Table, list[Rejected]]:
-    """All rows of a declared relation, and the records that are none."""
-    connector = open_source(source)
+def read_relation(source: Source, wanted: Expression | None = None) -> tuple[pa.Table, list[Rejected], int]:
+    """The rows of a declared relation, the records that are none, and how many rows were passed over, none of which
+    `wanted` holds for."""
+    connector = open_source(source, wanted)
     columns = tuple(range(len(source.columns)))
     schema = pa.schema([pa.field(f.name, f.type) for f in source.columns])
     batches: list[pa.RecordBatch] = []
     rejected: list[Rejected] = []
+    passed = 0
     for path in connector.discover(frozenset()):
         for split in connector.splits(path):
             for parsed in connector.read(split, columns):
                 batches.append(pa.RecordBatch.from_arrays(parsed.batch.columns, schema=schema))
                 rejected += parsed.rejected
-    return pa.Table.from_batches(batches, schema), rejected
+                passed += count_rows(parsed.passed) if parsed.passed is not None else 0
+    return pa.Table.from_batches(batches, schema), rejected, passed

@@ -238,6 +238,9 @@ class _Maker(Relations):
             else:
                 from_text, where = f"{from_text}, {right}", where + ([condition] if condition else [])
             scope = scope + more
+        plain = not (internal or many or beside) and bool(Matching(self).whole_numbers(scope))
+        if plain and self.choices.chance(self.flavour.subquery // 5):
+            scope, from_text = Matching(self).lateral(scope, from_text)
         scope = scope + beside
         if self.choices.chance(30):
             where.append(self.predicate(scope))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.testing.generated_relations import Column
 from penstock.testing.random_subqueries import Names, Subqueries
 
 if TYPE_CHECKING:
-    from penstock.testing.generators import Column, _Maker
+    from penstock.testing.generators import _Maker
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ class Matching:
         column = self.maker.choices.pick(columns)
         call, type_ = self.maker.choices.pick((("COUNT(*)", "BIGINT"), (f"MAX({column.name})", column.type)))
         return f"(SELECT {call} FROM {text}{tail})", type_
+
+    def lateral(self, scope: tuple[Column, ...], text: str) -> tuple[tuple[Column, ...], str]:
+        """FROM with a query more, which reads the columns before it."""
+        names, text = self.correlated().beside(self.whole_numbers(scope), text, [], 1)
+        return (*scope, Column(names[-1], "INT")), text
 
     def whole_numbers(self, scope: tuple[Column, ...]) -> Names:
         return tuple(c.name for c in scope if c.type == "INT")

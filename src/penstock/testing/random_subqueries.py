@@ -1,7 +1,8 @@
 """Random subqueries that read the rows around them, at any depth and at every place, as text.
 
 All values are whole numbers, so that any column may be compared with any other. The text is SQL; with `plain` what
-DuckDB reads otherwise (rows of values under IN) is written out.
+DuckDB reads otherwise (rows of values under IN) is written out. lateral: queries in FROM read what stands before them
+also inside of subqueries, where DuckDB has NULL for a COUNT of no rows.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Subqueries:
     choices: Choices
     source: Callable[[], tuple[Names, str]]
     plain: bool = False
+    lateral: bool = True
 
     def predicate(self, scopes: Sequence[Names], depth: int) -> str:
         """A condition over the innermost of `scopes` that holds a subquery."""
@@ -125,7 +127,21 @@ class Subqueries:
             if kind == "JOIN" and self.choices.chance(40):
                 on += f" AND {self._comparison([columns + more, *scopes])}"
             columns, text = columns + more, f"{text} {kind} {other} ON {on}"
+        if self.lateral and depth > 0 and self.choices.chance(15):
+            columns, text = self.beside(columns, text, scopes, depth - 1)
         return columns, text
+
+    def beside(self, columns: Names, text: str, scopes: Sequence[Names], depth: int) -> tuple[Names, str]:
+        """FROM with a query more, which reads the columns before it."""
+        alias = f"d{len(scopes)}"
+        word = "LATERAL " if self.choices.chance(60) or self.plain else ""
+        query = f"{word}({self.query([columns, *scopes], depth)}) AS {alias}(c)"
+        form = self.choices.pick(
+            (", {query}", " CROSS JOIN {query}", " JOIN {query} ON {on}", " LEFT JOIN {query} ON {on}")
+        )
+        names = (*columns, f"{alias}.c")
+        on = "TRUE" if self.choices.chance(50) else self._comparison([names])
+        return names, text + form.format(query=query, on=on)
 
     def _where(self, scopes: Sequence[Names], depth: int) -> str:
         parts = [self._comparison(scopes) for _ in range(self.choices.pick((1, 1, 2)))]

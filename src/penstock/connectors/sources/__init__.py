@@ -9,6 +9,7 @@ from penstock.algebra.scans import Source
 from penstock.connectors.contract import LogConnector, SourceConnector
 from penstock.connectors.loading import load
 from penstock.errors import PenstockError, nearest
+from penstock.expressions.nodes import Expression
 
 SOURCES: dict[str, str] = {
     "FILES": "sources.files:FilesSource",
@@ -20,13 +21,15 @@ SOURCES: dict[str, str] = {
 }
 
 
-def open_source(source: Source) -> SourceConnector:
-    """The connector of a declaration. Raises PenstockError P0208 for an unknown connector or option."""
+def open_source(source: Source, wanted: Expression | None = None) -> SourceConnector:
+    """The connector of a declaration. wanted: which rows are read at all, for those who understand `PassedOver`.
+    Raises PenstockError P0208 for an unknown connector or option."""
     place = SOURCES.get(source.connector.upper())
     if place is None:
         message = f"source {source.name}: unknown connector {source.connector}"
         raise PenstockError("P0208", message, hint=nearest(source.connector, SOURCES))
     connector: SourceConnector = load(place)(source)
+    connector.wanted = wanted
     return connector
 
 

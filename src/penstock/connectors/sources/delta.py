@@ -169,7 +169,7 @@ class DeltaSource(SourceConnector):
             yield from self._read_changes(split.path, detail["version"], columns)
             return
         self._there(detail["file"])
-        format_ = _FileOfTable(self.source, partition=detail["partition"])
+        format_ = _FileOfTable(self.source, wanted=self.wanted, partition=detail["partition"])
         yield from format_.read(replace(split, path=detail["file"]), columns)
 
     def _read_changes(self, place: str, version: int, columns: tuple[int, ...]) -> Iterator[Parsed]:

@@ -103,7 +103,7 @@ class FilesSource(SourceConnector):
             raise PenstockError(
                 "P0208", f"FILES of {self.source.name}: option {misplaced} is for csv, the format is {name}"
             )
-        return FORMATS[name](self.source, self._text)
+        return FORMATS[name](self.source, self._text, wanted=self.wanted)
 
     @property
     def _is_glob(self) -> bool:

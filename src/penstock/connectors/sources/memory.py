@@ -65,7 +65,7 @@ class SpooledSource(SourceConnector):
 
     @cached_property
     def _formats(self) -> dict[str, FileFormat]:
-        return {name: format_(self.source) for name, format_ in FORMATS.items()}
+        return {name: format_(self.source, wanted=self.wanted) for name, format_ in FORMATS.items()}
 
 
 def spool(source: Source, rows: Sequence[tuple[Any, ...]] | pa.Table, path: str) -> None:

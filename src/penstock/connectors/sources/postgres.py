@@ -1,6 +1,7 @@
 """POSTGRES: a table or query of a PostgreSQL database, read once, or polled for rows of a higher version.
 
-Contract: a relation without TIMESTAMP BY is what one statement sees. With a timestamp the rows come in its order; with
+Contract: a relation without TIMESTAMP BY is what one statement sees, without rows that no query reads where the server
+can tell them (`postgres_where.py`). With a timestamp the rows come in its order; with
 `poll` rows whose `version` is above the highest seen come again and again, as rows of a stream or as updates by primary
 key, and with `deleted` a flag says which of them are deletions: it becomes the column of OPERATION BY. What the server
 said is kept in a file before any of it is used (`keep_in`), so a replay reads what was read. Where the version is the
@@ -38,6 +39,7 @@ from penstock.connectors.postgres import (
     identifier,
     sql,
 )
+from penstock.connectors.postgres_where import Asked, where_of
 from penstock.connectors.sources.formats import casts
 from penstock.connectors.sources.formats.base import TextOptions
 from penstock.connectors.sources.formats.csv import CsvFormat
@@ -170,6 +172,9 @@ class PostgresSource(SourceConnector):
             if upto is None and polls:
                 return None, reached or self._reached
             where.append(sql.SQL("{} <= {}").format(version, sql.Literal(upto)))
+        if self.wanted is not None and self.source.is_static:
+            asked = where_of(self.wanted, self._asked(columns))
+            where += [] if asked is None else [sql.SQL("({})").format(asked)]
         if self._deleted and not polls:
             where.append(sql.SQL("{} IS NOT TRUE").format(sql.Identifier(self._column(columns, self._deleted).name)))
         number = (polls[-1] if polls else 0) + 1
@@ -246,6 +251,11 @@ class PostgresSource(SourceConnector):
             message = f"{self._owner}: {self._shown}: column {self._deleted} is no boolean, as option deleted needs"
             raise PenstockError("P0402", message)
         return columns
+
+    def _asked(self, columns: Mapping[str, Stored]) -> list[Asked]:
+        """The declared columns, as the server has them."""
+        stored = [(self._column(columns, column.name), column.type) for column in self.source.columns]
+        return [Asked(found.name, found.oid, found.kind, declared) for found, declared in stored]
 
     def _column(self, columns: Mapping[str, Stored], name: str) -> Stored:
         """The column that a declaration calls `name`. Raises PenstockError P0402."""

@@ -16,7 +16,8 @@ from penstock.language.binder.context import Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.grouping import Grouping
 from penstock.language.binder.placeholders import attached_in, reads_outer
-from penstock.language.binder.subqueries import Applied, Inner, Subqueries, key_of_correlation, without_rows
+from penstock.language.binder.rows import Inner, key_of_correlation, without_rows
+from penstock.language.binder.subqueries import Applied, Subqueries
 from penstock.language.queries import Select
 from penstock.language.text import Span
 from penstock.tree import walk
@@ -75,16 +76,18 @@ class Clauses:
     def fields(self) -> tuple[Field, ...]:
         return tuple(Field(item.name, item.expression.type) for item in self.items)
 
-    def read_outer(self) -> bool:
-        parts = [*(item.expression for item in self.items), *(self.group or ())]
-        return any(reads_outer(e) for e in (*parts, *((self.having,) if self.having is not None else ())))
+    def expressions(self) -> tuple[Expression, ...]:
+        """The select list, GROUP BY and HAVING."""
+        having = () if self.having is None else (self.having,)
+        return (*(item.expression for item in self.items), *(self.group or ()), *having)
 
     def grouped(self, node: Algebra, keys: tuple[Expression, ...]) -> Grouped:
         """The groups of `node` by GROUP BY and, behind that, `keys`."""
         assert self.group is not None
         context = self.binder.context
         rows = Applied(node, self.within)
-        grouping = Grouping(self.binder, tuple(dict.fromkeys((*self.group, *keys))))
+        group = [rows.resolved(key) for key in (*self.group, *keys)]
+        grouping = Grouping(self.binder, tuple(dict.fromkeys(group)))
 
         def lift(expression: Expression, span: Span) -> Expression:
             return grouping.lift(self._within(expression, rows), span)
@@ -101,8 +104,8 @@ class Clauses:
         return Grouped(grouping.build(rows.node), grouping, items, having, order)
 
     def _within(self, expression: Expression, rows: Applied) -> Expression:
-        """`expression` with the subqueries inside its aggregates put to the rows."""
-        if isinstance(expression, AggregateCall):
+        """`expression` with the subqueries inside its aggregates, and in what it is grouped by, put to the rows."""
+        if isinstance(expression, AggregateCall) or expression in (self.group or ()):
             return rows.resolved(expression)
         children = tuple(self._within(c, rows) for c in expression.children if isinstance(c, Expression))
         return expression.with_children(children)

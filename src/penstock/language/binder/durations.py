@@ -9,12 +9,11 @@ from penstock.types import TimeDomain
 _MOST = 2**60
 
 
-def count(written: Count, context: Context) -> int:
-    """A positive number of rows. Raises Refused after P0102."""
+def count(written: Count, context: Context, least: str = "ROWS 1") -> int:
+    """A positive number of rows; least: as it is written there. Raises Refused after P0102."""
     if written.value < 1:
-        context.fail(
-            "P0102", "a number of rows here is at least 1", written.span, "write ROWS 1, or leave the clause out"
-        )
+        hint = f"write {least}, or leave the clause out"
+        context.fail("P0102", "a number of rows here is at least 1", written.span, hint)
     if written.value >= _MOST:
         context.fail("P0102", "these are more rows than a stream has", written.span)
     return written.value

@@ -63,7 +63,7 @@ def measure(length: Duration | Count | None, domain: TimeDomain, context: Contex
     if length is None:
         return None, None
     if isinstance(length, Count):
-        return count(length, context), None
+        return count(length, context, "1 TUPLE"), None
     return None, ticks(length, domain, context)
 
 

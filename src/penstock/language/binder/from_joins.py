@@ -15,8 +15,10 @@ from penstock.language.binder.context import Context, Refused
 from penstock.language.binder.expressions import ExpressionBinder
 from penstock.language.binder.inputs import Input, Inputs
 from penstock.language.binder.joins import build_joins, columns, outer_join, semi_join
+from penstock.language.binder.lateral import come_nearer, joined_beside, rows_beside
 from penstock.language.binder.on_subqueries import joined_by_pairs, picked_pairs
 from penstock.language.binder.placeholders import attached_in
+from penstock.language.binder.rows import Inner
 from penstock.language.binder.scope import Entry, Role, Scope
 from penstock.language.binder.subqueries import Subqueries
 from penstock.language.queries import JoinedSource, JoinKind, Name
@@ -38,19 +40,20 @@ class Around:
 
 def join_sources(join: JoinedSource, left: Inputs, right: Inputs, around: Around, context: Context) -> Inputs:
     """Both sides of `join` as one; where they or its conditions cannot be bound, with errors noted."""
+    rows = rows_beside(right, context)
+    right = come_nearer(right) if rows is None else replace(right, entries=_untimed(right.entries))
     width = left.width
     others = tuple(replace(e, index=e.index + width) for e in right.entries)
     moved = tuple(remap(c, lambda i: i + width) for c in right.conditions)
     failed = left.failed or right.failed
     both = Inputs(left.members + right.members, left.entries + others, left.conditions + moved, failed)
-    return context.attempt(lambda: _joined(join, left, right, both, others, around, context)) or replace(
-        both, members=(), conditions=(), failed=True
-    )
+    made = context.attempt(lambda: _joined(join, left, right, rows, both, others, around, context))
+    return made or replace(both, members=(), conditions=(), failed=True)
 
 
 def _joined(
-    join: JoinedSource, left: Inputs, right: Inputs, both: Inputs, others: tuple[Entry, ...], around: Around,
-    context: Context,
+    join: JoinedSource, left: Inputs, right: Inputs, rows: Inner | None, both: Inputs, others: tuple[Entry, ...],
+    around: Around, context: Context,
 ) -> Inputs:  # fmt: skip
     names = _common_names(left.entries, others) if join.natural is not None else join.using
     pairs = _using(names, left.entries, others, context)
@@ -65,6 +68,10 @@ def _joined(
     if both.failed:
         raise Refused
     parts = tuple(part for condition in conditions for part in conjuncts(condition))
+    if rows is not None:
+        made = joined_beside(join, left, rows, [e.name for e in others], parts, subqueries)
+        entries = left.entries if join.kind in _SEMI else _merged(both.entries, pairs)
+        return Inputs((Input(made, join.span),), entries)
     asking = any(attached_in(part) for part in parts)
     if join.kind in _FLAT and asking:
         plain = conjunction(tuple(part for part in parts if not attached_in(part)))
@@ -82,8 +89,7 @@ def _joined(
             made = semi_join(one, other, parts, _SEMI[join.kind])
         return Inputs((Input(made, join.span, internal),), left.entries)
     padded = {JoinKind.LEFT: others, JoinKind.RIGHT: left.entries}.get(join.kind, both.entries)
-    # A padded tuple has no timestamp, by which FIRST and LAST could go.
-    entries = tuple(replace(e, role=Role.RELATION) if e in padded else e for e in both.entries)
+    entries = tuple(_untimed((e,))[0] if e in padded else e for e in both.entries)
     kept = {e.index: e for e in entries}
     pairs = [(kept[a.index], kept[b.index]) for a, b in pairs]
     if asking:
@@ -91,6 +97,11 @@ def _joined(
         return Inputs((Input(made, join.span, internal),), entries)
     found = _outer(join, one, other, parts, entries, pairs)
     return replace(found, members=tuple(replace(m, internal=internal) for m in found.members))
+
+
+def _untimed(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Columns of tuples that may be padded or computed: they have no timestamp, by which FIRST and LAST could go."""
+    return tuple(replace(e, role=Role.RELATION) for e in entries)
 
 
 def _internal(inputs: Inputs) -> Span | None:

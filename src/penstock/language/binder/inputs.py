@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from penstock.algebra import Algebra
 from penstock.expressions.nodes import Expression
+from penstock.language.binder.rows import Inner
 from penstock.language.binder.scope import Entry
 from penstock.language.text import Span
 
@@ -22,12 +23,14 @@ class Input:
 @dataclass(frozen=True)
 class Inputs:
     """The relations of a FROM clause. The columns of all, one after the other, are what `entries` and `conditions`
-    count. failed: something in it could not be bound, which has been told; `entries` are there for what reads them."""
+    count. failed: something in it could not be bound, which has been told; `entries` are there for what reads them.
+    rows: a query that reads the row beside it, whose items `entries` count; then it has no members yet."""
 
     members: tuple[Input, ...]
     entries: tuple[Entry, ...]
     conditions: tuple[Expression, ...] = ()
     failed: bool = False
+    rows: Inner | None = None
 
     @property
     def width(self) -> int:

@@ -37,12 +37,21 @@ def joined_by_pairs(
     context = subqueries.context
     pairs = join_two(left, right, [c for c in conditions if not attached_in(c)])
     pairs = picked_pairs(pairs, [c for c in conditions if attached_in(c)], subqueries)
+    return made_of_pairs(kind, left, right, pairs, context, span)
+
+
+def made_of_pairs(
+    kind: JoinKind, left: Algebra, right: Algebra | None, pairs: Algebra, context: Context, span: Span
+) -> Algebra:
+    """The join of `kind` of which `pairs` are those that belong together. right: for RIGHT and FULL."""
+    if kind in (JoinKind.INNER, JoinKind.CROSS):
+        return pairs
     if kind in (JoinKind.SEMI, JoinKind.ANTI):
         return _with_partner(left, pairs, 0, SemiKind[kind.name], context, span)
     parts = [pairs]
     if kind in (JoinKind.LEFT, JoinKind.FULL):
         parts.append(_padded(_with_partner(left, pairs, 0, SemiKind.ANTI, context, span), pairs, 0))
-    if kind in (JoinKind.RIGHT, JoinKind.FULL):
+    if right is not None and kind in (JoinKind.RIGHT, JoinKind.FULL):
         start = len(left.schema)
         parts.append(_padded(_with_partner(right, pairs, start, SemiKind.ANTI, context, span), pairs, start))
     return UnionAll(tuple(parts))

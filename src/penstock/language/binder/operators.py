@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
@@ -28,9 +28,8 @@ def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
     qualifier = name_of(table) if table is not None else None
     if qualifier is None and (output := binder.output(name)) is not None:
         return output
-    if qualifier is None and not binder.scope.can_resolve(name) and name.key in binder.aliases:
-        aliased = binder.aliases[name.key]
-        return replace(binder, aliases={}).bind(aliased)
+    if (item := binder.meant(node)) is not node:
+        return replace(binder, aliases={}).bind(item)
     if qualifier is None and name.key in binder.unseen and not binder.scope.knows(name):
         hint = "WHERE comes before the select list: repeat the expression, or select from a query in FROM"
         binder.context.fail("P0202", f"{name.text} is named in the select list only", name.span, hint)
@@ -180,7 +179,22 @@ def _rows_equal(binder: ScalarBinder, node: exp.Expr, row: exp.Expr, other: exp.
     if len(row.expressions) != len(other.expressions):
         message = f"a row of {len(row.expressions)} values is compared with one of {len(other.expressions)}"
         binder.context.fail("P0203", message, span_of(other))
-    ones, others = binder.bind_all(row.expressions), binder.bind_all(other.expressions)
+    return _all_equal(binder, node, binder.bind_all(row.expressions), binder.bind_all(other.expressions))
+
+
+def _row_equals_query(binder: ScalarBinder, node: exp.Expr, row: exp.Expr, query: exp.Expr) -> Expression:
+    """(a, b) = (SELECT c, d ...), which has one row at most."""
+    ones = binder.context.attempt(lambda: binder.bind_all(row.expressions))
+    span = span_of(query)
+    others = _subqueries(binder, span).row(len(row.expressions), embedded_tree(query), span)
+    if ones is None:
+        raise Refused
+    return _all_equal(binder, node, ones, others)
+
+
+def _all_equal(
+    binder: ScalarBinder, node: exp.Expr, ones: Sequence[Expression], others: Sequence[Expression]
+) -> Expression:
     found = [binder.call("EQ", node, [a, b]) for a, b in zip(ones, others, strict=True)]
     return found[0] if len(found) == 1 else binder.call("AND", node, found)
 
@@ -203,6 +217,10 @@ def _comparison(name: str) -> Binding:
         if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple) and name in ("EQ", "NE"):
             found = _rows_equal(binder, node, left, right)
             return found if name == "EQ" else binder.call("NOT", node, [found])
+        for row, other in ((left, right), (right, left)):
+            if name in ("EQ", "NE") and isinstance(row, exp.Tuple) and isinstance(other.unnest(), EmbeddedQuery):
+                found = _row_equals_query(binder, node, row, other)
+                return found if name == "EQ" else binder.call("NOT", node, [found])
         return plain(binder, node)
 
     return bind
@@ -239,7 +257,7 @@ def _scalar_subquery(binder: ScalarBinder, node: exp.Expr) -> Expression:
 def _subqueries(binder: ScalarBinder, span: Span) -> Subqueries:
     found = binder.inner_subqueries if binder.inside else binder.subqueries
     if found is None:
-        hint = "it stands in WHERE, ON, HAVING, ORDER BY and the select list; a query in FROM may compute the value"
+        hint = "it may stand anywhere in a query but in a window; a query in FROM can compute the value"
         binder.context.fail("P0312", "a subquery may not stand here", span, hint)
     return found
 

@@ -23,7 +23,8 @@ from penstock.language.binder.frequency import checked, in_order, items_of_parti
 from penstock.language.binder.inputs import Inputs
 from penstock.language.binder.internal import collected, refuse_internal, refuse_partners
 from penstock.language.binder.joins import build_joins
-from penstock.language.binder.placeholders import attached_in, reads_outer
+from penstock.language.binder.placeholders import attached_in, outer_columns, reads_outer
+from penstock.language.binder.rows import Inner, whole
 from penstock.language.binder.scalars import name_of
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.binder.setops import bind_set
@@ -39,7 +40,7 @@ from penstock.language.binder.sorting import (
 )
 from penstock.language.binder.sources import SourceBinder, as_stream
 from penstock.language.binder.streams import to_stream
-from penstock.language.binder.subqueries import Applied, Inner, Subqueries
+from penstock.language.binder.subqueries import Applied, Subqueries
 from penstock.language.binder.windows import check_window
 from penstock.language.catalog import Catalog, View
 from penstock.language.dialect import span_of
@@ -94,9 +95,15 @@ class QueryBinder:
         assert isinstance(tree, SortedQuery)
         return self._sorted(tree)
 
-    def _nested(self, tree: QueryTree, outer: tuple[Entry, ...]) -> tuple[Algebra, tuple[str, ...]]:
-        node = QueryBinder(self.context, self.views, outer, self.enclosing).bind(tree)
-        return node, node.schema.names
+    def _nested(
+        self, tree: QueryTree, enclosing: tuple[tuple[Entry, ...], ...], beside: bool
+    ) -> tuple[Inner, tuple[str, ...]]:
+        """A query in FROM. beside: the first of `enclosing` are columns beside it."""
+        binder = QueryBinder(self.context, self.views, self.outer, enclosing)
+        if beside and isinstance(tree, Select):
+            return binder.rows_of(tree, beside=True)
+        node = binder.bind(tree)
+        return whole(node), node.schema.names
 
     def _with(self, tree: WithQuery) -> Algebra:
         views, context = dict(self.views), self.context
@@ -180,7 +187,7 @@ class QueryBinder:
         """A collector for the subqueries of one clause; they may read this query's columns, and those around it."""
 
         def bind(nested: QueryTree, entries: tuple[Entry, ...]) -> Inner:
-            enclosing = (entries, *self.enclosing)
+            enclosing = (entries, *scope.enclosing)
             return QueryBinder(self.context, self.views, self.outer, enclosing).subquery(nested)
 
         return Subqueries(self.context, scope.entries, bind)
@@ -215,20 +222,17 @@ class QueryBinder:
         """The select list, GROUP BY, HAVING and ORDER BY, bound; and whether all of them could be."""
         context = self.context
         within, behind = self._subqueries(scope), self._subqueries(scope)
-        tried = [(i, context.attempt(lambda i=i: self._item(i, scope, within, behind))) for i in tree.items]  # type: ignore[misc]
+        aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
+        binder = ExpressionBinder(scope, context, None, aliases, subqueries=behind, inner_subqueries=within)
+        group = context.attempt(lambda: self._group(tree, binder))
+        tried = [(i, context.attempt(lambda i=i: self._item(i, binder))) for i in tree.items]  # type: ignore[misc]
         items = [output for _, found in tried for output in found or ()]
         missing = frozenset(name.key for item, found in tried if found is None for name in _names_of(item))
-        aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
         grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order, context.catalog)
-        binder = ExpressionBinder(scope, context, None, aliases, subqueries=behind, inner_subqueries=within)
-        group = context.attempt(lambda: self._group(tree, scope, aliases, binder.places))
         having_tree = tree.having
         having = context.attempt(lambda: binder.predicate(having_tree, "HAVING")) if having_tree is not None else None
         outputs = [(item.name, item.expression) for item in items]
-        sorter = ExpressionBinder(
-            scope, context, None, outputs=outputs, places=binder.places, subqueries=behind, inner_subqueries=within,
-            lost=missing,
-        )  # fmt: skip
+        sorter = replace(binder, aliases={}, outputs=outputs, lost=missing)
         complete = all(found is not None for _, found in tried)
         keys = [] if order is None else context.attempt(lambda: bind_keys(order, outputs, sorter, complete))
         binder.places.extend(place for item in items for place in item.places)
@@ -261,34 +265,43 @@ class QueryBinder:
 
     def subquery(self, tree: QueryTree) -> Inner:
         """A query in an expression, as rows that the query around is joined with."""
-        if not isinstance(tree, Select):
-            return _whole(self.bind(tree))
-        inputs, node, conditions, clauses = self._bound(tree)
-        found = None
-        if conditions or clauses.read_outer():
-            if tree.frequency is not None:
-                hint = "write the subquery as a view"
-                message = "FREQUENCY in a subquery that reads the query around it"
-                self.context.fail("P0312", message, tree.frequency.span, hint)
-            if tree.wrapped is not None:
-                hint = "leave it out: the subquery is a relation at every instant"
-                message = f"{tree.wrapped.operator.value} in a subquery that reads the query around it"
-                self.context.fail("P0312", message, tree.wrapped.span, hint)
-            if any(member.internal is not None for member in inputs.members):
-                refuse_internal("a subquery that reads the query around it", inputs, tree.span, self.context)
-            found = Correlated(tree, clauses).bind(node, conditions)
-        if found is None:
-            made = self._finished(tree, inputs, self._project(tree, clauses, _selected(node, conditions)))
-            found = _whole(self._as_often(tree, clauses, made))
-        return found
+        inner = self.rows_of(tree)[0] if isinstance(tree, Select) else whole(self.bind(tree))
+        return whole(Window(inner.node, WindowKind.UNBOUNDED)) if inner.node.is_stream else inner
 
-    def _item(self, item: Item, scope: Scope, within: Subqueries, behind: Subqueries) -> list[Output]:
-        value = item.value
+    def rows_of(self, tree: Select, beside: bool = False) -> tuple[Inner, tuple[str, ...]]:
+        """A SELECT by what it reads of the row around it, and the names of its columns. beside: only of the row right
+        around it, beside which it stands in FROM."""
+        inputs, node, conditions, clauses = self._bound(tree)
+        names = tuple(item.name for item in clauses.items)
+        read = [column for e in (*conditions, *clauses.expressions()) for column in outer_columns(e)]
+        if any(column.depth == 1 or not beside for column in read):
+            self._refuse_around(tree, inputs)
+            found = Correlated(tree, clauses).bind(node, conditions)
+            if found is not None:
+                return found, names
+        made = self._finished(tree, inputs, self._project(tree, clauses, _selected(node, conditions)))
+        return whole(self._as_often(tree, clauses, made)), names
+
+    def _refuse_around(self, tree: Select, inputs: Inputs) -> None:
+        """Tell what a SELECT that reads the query around it may not have."""
+        if tree.frequency is not None:
+            hint = "write the subquery as a view"
+            message = "FREQUENCY in a subquery that reads the query around it"
+            self.context.fail("P0312", message, tree.frequency.span, hint)
+        if tree.wrapped is not None:
+            hint = "leave it out: the subquery is a relation at every instant"
+            message = f"{tree.wrapped.operator.value} in a subquery that reads the query around it"
+            self.context.fail("P0312", message, tree.wrapped.span, hint)
+        if any(member.internal is not None for member in inputs.members):
+            refuse_internal("a subquery that reads the query around it", inputs, tree.span, self.context)
+
+    def _item(self, item: Item, clauses: ExpressionBinder) -> list[Output]:
+        value, scope = item.value, clauses.scope
         if isinstance(value, Star):
             entries = scope.star(value.qualifier, value.span, self.context)
             columns = [(e.name, Column(e.type, e.index, e.name)) for e in entries]
             return [Output(name, column, value.span, [(column, value.span)]) for name, column in columns]
-        binder = ExpressionBinder(scope, self.context, subqueries=behind, inner_subqueries=within)
+        binder = replace(clauses, aliases={}, places=[])
         bound = binder.bind(value)
         if pa.types.is_null(bound.type):
             bound = cast_to(bound, pa.string())  # a bare NULL is a column too
@@ -298,16 +311,17 @@ class QueryBinder:
             name = bound.name if isinstance(bound, Column) and isinstance(value, exp.Column) else display_name(value)
         return [Output(name, bound, span_of(value), binder.places)]
 
-    def _group(
-        self, tree: Select, scope: Scope, aliases: dict[str, exp.Expr], places: list[tuple[Column, Span]]
-    ) -> tuple[Expression, ...]:
-        """The grouping expressions; a number means the item at that position."""
-        binder = ExpressionBinder(scope, self.context, "GROUP BY", aliases, places)
+    def _group(self, tree: Select, clauses: ExpressionBinder) -> tuple[Expression, ...]:
+        """The grouping expressions; a number means the item at that position. Those with subqueries, which belong to
+        the rows, become known to `clauses`."""
+        binder = replace(clauses, aggregates="GROUP BY", subqueries=clauses.inner_subqueries, inner_subqueries=None)
 
         def bind(node: exp.Expr) -> Expression:
-            if isinstance(node, exp.Literal) and not node.is_string:
-                return binder.bind(self._ordinal(node, tree))
-            return binder.bind(node)
+            meant = self._ordinal(node, tree) if isinstance(node, exp.Literal) and not node.is_string else node
+            bound = binder.bind(meant)
+            if attached_in(bound):
+                clauses.grouped = (*clauses.grouped, (binder.meant(meant), bound))
+            return bound
 
         bound = self.context.each(bind, tree.group)
         return tuple(dict.fromkeys(bound))
@@ -359,13 +373,6 @@ def _names_of(item: Item) -> list[Name]:
     value = item.value
     plain = isinstance(value, exp.Column) and isinstance(value.this, exp.Identifier)
     return [name_of(value.this)] if plain and not isinstance(value, Star) else []
-
-
-def _whole(node: Algebra) -> Inner:
-    """All of a query, as rows."""
-    if node.is_stream:
-        node = Window(node, WindowKind.UNBOUNDED)
-    return Inner(node, tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema)))
 
 
 def _has_aggregate(tree: Select, order: SortedQuery | None, catalog: Catalog) -> bool:

@@ -31,6 +31,8 @@ class ScalarBinder:
     subqueries: collects those in the expression; None where none may stand; inner_subqueries: those inside aggregates.
     outputs: bound select-list columns that a name means before any column of the scope (ORDER BY); lost: names of those
     that could not be bound; unseen: names of the select list, which this clause does not see, for the hint.
+    grouped: GROUP BY expressions that hold subqueries, and what they were bound to, which the same text means outside
+    of aggregates.
     places: where each bound Column stands, by identity, so that grouping can point at it; inside: within an aggregate.
     """
 
@@ -45,15 +47,26 @@ class ScalarBinder:
     outputs: Sequence[tuple[str, Expression]] = ()
     lost: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
+    grouped: Sequence[tuple[exp.Expr, Expression]] = ()
     #: kind of node -> how it is bound; filled in by `expressions.py`.
     table: ClassVar[Mapping[type[exp.Expr], Binding]] = {}
 
     def bind(self, node: exp.Expr) -> Expression:
         """The bound expression. Raises Refused with the errors noted."""
+        known = None if self.inside else next((bound for tree, bound in self.grouped if tree == node), None)
+        if known is not None:
+            return known
         bound = self.table.get(type(node))
         if bound is None:
             raise Refused  # unsupported.py has said why
         return bound(self, node)
+
+    def meant(self, node: exp.Expr) -> exp.Expr:
+        """`node`, or the item of the select list that it names."""
+        if not isinstance(node, exp.Column) or node.args.get("table") is not None:
+            return node
+        name = name_of(node.this)
+        return node if self.scope.can_resolve(name) else self.aliases.get(name.key, node)
 
     def bind_all(self, nodes: list[exp.Expr]) -> list[Expression]:
         return self.context.each(self.bind, nodes)

@@ -29,7 +29,8 @@ class Entry:
     """A column in sight: its position in the row, and the alias of the source it comes from.
 
     merged: the right-hand column of a USING join: seen by its qualified name only; depth: how many queries out; lost:
-    no column, but what stands for all those of a source that could not be bound: nobody knows their names.
+    no column, but what stands for all those of a source that could not be bound: nobody knows their names; beside: of
+    a source beside a query in FROM without LATERAL, which means it only where nothing else has the name.
     """
 
     index: int
@@ -39,6 +40,7 @@ class Entry:
     merged: bool = False
     depth: int = 0
     lost: bool = False
+    beside: bool = False
     role: Role = Role.RELATION
 
     def column(self) -> Expression:
@@ -85,11 +87,12 @@ class Scope:
         return found[0]
 
     def _around(self, name: Name, qualifier: Name | None) -> list[Entry]:
-        """What the nearest query around that knows the name means by it."""
-        for depth, entries in enumerate(self.enclosing, 1):
-            found = _matching(entries, name, qualifier)
-            if found:
-                return [replace(e, depth=depth) for e in found]
+        """What the nearest query around that knows the name means by it; else what stands beside does."""
+        for beside in (False, True):
+            for depth, entries in enumerate(self.enclosing, 1):
+                found = _matching([e for e in entries if e.beside is beside], name, qualifier)
+                if found:
+                    return [replace(e, depth=depth) for e in found]
         return []
 
     def _refuse(self, found: list[Entry], name: Name, qualifier: Name | None, context: Context) -> NoReturn:
@@ -101,7 +104,7 @@ class Scope:
             hint = "say " + " or ".join(owners) if len(set(owners)) > 1 else "give the columns different names with AS"
             context.fail("P0205", f"{name.text} can mean several columns", span, hint)
         if _matching(self.outer, name, qualifier):
-            hint = "a query in FROM or WITH does not read what stands beside it; join it, and give the condition there"
+            hint = "a query in WITH does not read what stands around it; write it in FROM, or join it on the condition"
             context.fail("P0312", f"{name.text} cannot be read in this query", span, hint)
         if qualifier is not None and not any(_owns(entries, qualifier) for entries in self._levels()):
             self._unknown_qualifier(qualifier, context)

@@ -18,6 +18,8 @@ from penstock.language.binder.context import Context
 from penstock.language.binder.frequency import answer_stream
 from penstock.language.binder.from_joins import Around, join_sources
 from penstock.language.binder.inputs import Input, Inputs
+from penstock.language.binder.lateral import reads_beside
+from penstock.language.binder.rows import Inner
 from penstock.language.binder.scope import Entry, Role, Scope, lost
 from penstock.language.binder.subqueries import Subqueries
 from penstock.language.binder.windows import bind_window
@@ -26,8 +28,10 @@ from penstock.language.queries import DerivedSource, FromSource, JoinedSource, N
 from penstock.language.queries import Sample as SampleTree
 from penstock.language.text import Span
 
-#: Binds a nested query: (tree, columns of the enclosing query) -> (algebra, column names).
-NestedBinder = Callable[[QueryTree, tuple[Entry, ...]], tuple[Algebra, tuple[str, ...]]]
+#: The columns of the queries around, the nearest first.
+Levels = tuple[tuple[Entry, ...], ...]
+#: Binds a nested query: (tree, columns around it, whether the nearest of them stand beside it) -> (rows, column names).
+NestedBinder = Callable[[QueryTree, Levels, bool], tuple[Inner, tuple[str, ...]]]
 
 
 @dataclass(frozen=True)
@@ -39,27 +43,29 @@ class SourceBinder:
     views: dict[str, View]
     subqueries: Callable[[Scope], Subqueries]
     outer: tuple[Entry, ...] = ()
-    enclosing: tuple[tuple[Entry, ...], ...] = ()
+    enclosing: Levels = ()
 
     def bind(self, source: FromSource) -> Inputs:
         """All relations of a FROM clause; with `failed`, and the errors noted, where some could not be bound."""
-        found = self._bind(source, ())
+        found = self._bind(source, self.enclosing)
         clashing = self._clashing(source)
         if clashing:
             entries = (*found.entries, *(lost(name) for name in clashing))
             return replace(found, entries=entries, failed=True)
         return found
 
-    def _bind(self, source: FromSource, before: tuple[Entry, ...]) -> Inputs:
+    def _bind(self, source: FromSource, around: Levels, right: bool = False) -> Inputs:
+        """around: before `enclosing`, the columns left of each join in whose right side this stands; right: it is all
+        of the right side."""
         if isinstance(source, JoinedSource):
-            return self._joined(source, before)
+            return self._joined(source, around)
         name = source.alias
         if isinstance(source, NamedSource):
             named, name = source, name or source.name
             found = self.context.attempt(lambda: self._named(named))
         else:
             derived = source
-            found = self.context.attempt(lambda: self._derived(derived, before))
+            found = self.context.attempt(lambda: self._derived(derived, around, right))
         return found or Inputs((), (lost(name.text if name else None),), failed=True)
 
     # --- one source
@@ -82,16 +88,31 @@ class SourceBinder:
         alias = source.alias.text if source.alias else declared.name
         return self._relation(node, node.schema.names, source.window, alias, name)
 
-    def _derived(self, source: DerivedSource, before: tuple[Entry, ...]) -> Inputs:
-        node, names = self.nested(source.query, before + self.outer)
+    def _derived(self, source: DerivedSource, around: Levels, right: bool) -> Inputs:
+        beside, last = len(around) - len(self.enclosing), source.lateral is None
+        levels = tuple(tuple(replace(e, beside=last) for e in entries) for entries in around[:beside])
+        rows, names = self.nested(source.query, levels + self.enclosing, right)
         if source.columns:
             if len(source.columns) != len(names):
                 message = f"{len(source.columns)} names for {len(names)} columns"
                 self.context.fail("P0305", message, source.columns[0].span.to(source.columns[-1].span))
             names = tuple(c.text for c in source.columns)
+        qualifier = source.alias.text if source.alias else None
+        if right and reads_beside(rows):
+            return self._lateral(source, rows, names, qualifier)
+        node = rows.node
         if source.window is not None:
             node = as_stream(node, source.span, self.context)
-        return self._relation(node, names, source.window, source.alias.text if source.alias else None, source)
+        return self._relation(node, names, source.window, qualifier, source)
+
+    def _lateral(self, source: DerivedSource, rows: Inner, names: Sequence[str], qualifier: str | None) -> Inputs:
+        entries = tuple(Entry(i, n, e.type, qualifier) for i, (n, e) in enumerate(zip(names, rows.items, strict=True)))
+        if source.window is not None:
+            hint = "put the window behind the stream that the query reads"
+            message = "a window over a query that reads what stands beside it"
+            self.context.note(PenstockError("P0312", message, hint=hint), source.window.span)
+            return Inputs((), entries, failed=True)
+        return Inputs((), entries, rows=rows)
 
     def _sampled(self, node: Algebra, sample: SampleTree | None, name: str) -> Algebra:
         """A SAMPLE that fails is told, and the rest goes on without it."""
@@ -158,10 +179,13 @@ class SourceBinder:
 
     # --- joins
 
-    def _joined(self, join: JoinedSource, before: tuple[Entry, ...]) -> Inputs:
-        left = self._bind(join.left, before)
-        right = self._bind(join.right, before + left.entries)
-        return join_sources(join, left, right, Around(self.outer, self.enclosing, self.subqueries), self.context)
+    def _joined(self, join: JoinedSource, around: Levels) -> Inputs:
+        left = self._bind(join.left, around)
+        right = self._bind(join.right, (left.entries, *around), right=True)
+        hidden = tuple(() for _ in around[len(self.enclosing) :])  # ON reads its two sides, and the queries around
+        return join_sources(
+            join, left, right, Around(self.outer, (*hidden, *self.enclosing), self.subqueries), self.context
+        )
 
     def _clashing(self, source: FromSource) -> list[str]:
         """The names that stand twice, told."""

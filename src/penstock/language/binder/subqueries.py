@@ -20,9 +20,9 @@ from penstock.algebra import Algebra, Distinct, OuterKind, Project, Select, Semi
 from penstock.algebra.nodes import common_domain
 from penstock.algebra.rules.support import is_volatile
 from penstock.expressions.functions import build_call
-from penstock.expressions.nodes import AggregateCall, Call, Column, Expression, Literal, OuterColumn, conjunction, remap
+from penstock.expressions.nodes import Call, Column, Expression, Literal, OuterColumn, conjunction, remap
 from penstock.language.binder.context import Context, Refused
-from penstock.language.binder.joins import columns, outer_join, semi_join
+from penstock.language.binder.joins import columns, join_two, outer_join, semi_join
 from penstock.language.binder.placeholders import (
     OPERAND,
     Attached,
@@ -33,6 +33,7 @@ from penstock.language.binder.placeholders import (
     reads_outer,
     replace_attached,
 )
+from penstock.language.binder.rows import Inner
 from penstock.language.binder.scope import Entry
 from penstock.language.binder.unnesting import Unnesting, same, zero_of
 from penstock.language.printer import print_tree
@@ -43,22 +44,6 @@ from penstock.types import Field
 
 _TRUE, _FALSE = Literal(pa.bool_(), True), Literal(pa.bool_(), False)
 _UNKNOWN = Literal(pa.bool_(), None)
-
-
-@dataclass(frozen=True)
-class Inner:
-    """A subquery's rows. conditions: those of its WHERE that read the query around; items: its select list; both over
-    `node` and, as OuterColumns, over the row around. always: it is an ungrouped aggregate, whose one row is there also
-    where `node` has none for the row around; having: its HAVING, then. one: it has one row at most.
-
-    `node` may read the row around too; then it is unnested when that row is known."""
-
-    node: Algebra
-    items: tuple[Expression, ...]
-    conditions: tuple[Expression, ...] = ()
-    always: bool = False
-    having: Expression | None = None
-    one: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,9 +73,14 @@ class Subqueries:
         return self._add(tree, "EXISTS", self.bind(tree, self.entries), span, pa.bool_())
 
     def scalar(self, tree: QueryTree, span: Span) -> Expression:
+        return self.row(1, tree, span)[0]
+
+    def row(self, width: int, tree: QueryTree, span: Span) -> list[Expression]:
+        """The values of the one row of a subquery that has `width` columns."""
         inner = self.bind(tree, self.entries)
-        self._one_column(inner, span)
-        return self._add(tree, "SCALAR", inner, span, inner.items[0].type)
+        self._check_width(inner, width, span)
+        items = [replace(inner, items=(item,)) for item in inner.items]
+        return [self._add(tree, "SCALAR", one, span, one.items[0].type) for one in items]
 
     def contains(
         self, operands: Sequence[Expression] | None, tree: QueryTree, span: Span,
@@ -101,17 +91,16 @@ class Subqueries:
         inner = self.bind(tree, self.entries)
         if operands is None:
             raise Refused
-        if len(inner.items) != len(operands):
-            has = "one column" if len(inner.items) == 1 else f"{len(inner.items)} columns"
-            needed = "one is" if len(operands) == 1 else f"{len(operands)} are"
-            self.context.fail("P0305", f"this subquery has {has}, {needed} needed", span)
+        self._check_width(inner, len(operands), span)
         asked = [OuterColumn(operand.type, OPERAND - n, "") for n, operand in enumerate(operands)]
         test = conjunction(tuple(compare(one, item) for one, item in zip(asked, inner.items, strict=True)))
         return self._add(tree, "IN", inner, span, pa.bool_(), tuple(operands), test)
 
-    def _one_column(self, inner: Inner, span: Span) -> None:
-        if len(inner.items) != 1:
-            self.context.fail("P0305", f"this subquery has {len(inner.items)} columns, one is needed", span)
+    def _check_width(self, inner: Inner, width: int, span: Span) -> None:
+        if len(inner.items) != width:
+            has = "one column" if len(inner.items) == 1 else f"{len(inner.items)} columns"
+            needed = "one is" if width == 1 else f"{width} are"
+            self.context.fail("P0305", f"this subquery has {has}, {needed} needed", span)
 
     def _add(
         self, tree: QueryTree, kind: str, inner: Inner, span: Span, type_: pa.DataType,
@@ -153,6 +142,22 @@ class Applied:
         if not attached_in(expression):
             return expression
         return replace_attached(expression, self._value)
+
+    def paired(self, number: int, fields: Sequence[Field]) -> Algebra:
+        """Each tuple of `node` with every row that the subquery has for it."""
+        subquery = self._settled(number)
+        inner, width = subquery.inner, len(self.node.schema)
+        right = self._beside(subquery)
+        conditions = self._over_both(subquery, (*inner.conditions, *inner.items))
+        items = conditions[len(inner.conditions) :]
+        conditions = conditions[: len(inner.conditions)]
+        if inner.always:
+            joined = outer_join(self.node, right, conditions, OuterKind.LEFT)
+        else:
+            joined = join_two(self.node, right, list(conditions))
+        if inner.having is not None:
+            joined = Select(joined, self._over_both(subquery, (inner.having,))[0])
+        return Project(joined, (*columns(joined, range(width)), *items), (*self.node.schema, *fields))
 
     # --- what a subquery says of a tuple
 
@@ -296,30 +301,6 @@ class Applied:
             one=inner.one or frozenset() in inner.node.keys,
         )
         return replace(subquery, inner=rows, test=None if subquery.test is None else moved(subquery.test))
-
-
-def without_rows(expression: Expression, calls: Sequence[AggregateCall], start: int) -> Expression:
-    """`expression` over the columns of an outer join with a grouped aggregate, as it is for no rows too: its COUNTs,
-    which stand from column `start` on, are then 0."""
-    counts = {start + n for n, call in enumerate(calls) if call.function == "COUNT"}
-
-    def rewrite(node: Expression) -> Expression:
-        if isinstance(node, Column):
-            return build_call("COALESCE", [node, Literal(node.type, 0)]) if node.index in counts else node
-        return node.with_children(tuple(rewrite(c) for c in node.children if isinstance(c, Expression)))
-
-    return rewrite(expression)
-
-
-def key_of_correlation(condition: Expression) -> tuple[Expression, Expression] | None:
-    """(inner side, side of the query around) of an equality between the two."""
-    if not (isinstance(condition, Call) and condition.function == "EQ"):
-        return None
-    for inner, outer in (condition.arguments, reversed(condition.arguments)):
-        reads_inner = any(isinstance(n, Column | Attached) for n in walk(outer))
-        if not reads_outer(inner) and reads_outer(outer) and not reads_inner and inner.type == outer.type:
-            return inner, outer
-    return None
 
 
 def embedded_tree(node: exp.Expr) -> QueryTree:

@@ -55,7 +55,8 @@ from penstock.tree import Node, transform_up
 from penstock.types import Field
 
 _STREAM = "below a window or ISTREAM there are streams, which do not depend on a row of the moment"
-_TRUE = Literal(pa.bool_(), True)
+_TRUE, _FALSE = Literal(pa.bool_(), True), Literal(pa.bool_(), False)
+_THERE = Field("there", pa.bool_())
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -169,19 +170,32 @@ class Unnesting:
         """An ungrouped aggregate has its one row also for those of the domain for which nothing is below."""
         group = (*range(self.width), *(i + self.width for i in node.group))
         calls = tuple(self.over(call) for call in node.aggregates)
-        made = Aggregate(self.put(node.input), group, calls, node.names)  # type: ignore[arg-type]
+        below = self.put(node.input)
+        made: Algebra = Aggregate(below, group, calls, node.names)  # type: ignore[arg-type]
         if node.group:
             return made
-        if any(isinstance(call, UserAggregateCall) for call in node.aggregates):
-            self.refuse("the value that an aggregate of your own has of no rows is not known; add GROUP BY")
-        joined = outer_join(self.domain, made, tuple(self._same(self.width)), OuterKind.LEFT)
-        values = [
-            build_call("COALESCE", [value, Literal(value.type, 0)]) if call.function == "COUNT" else value
-            for call, value in zip(
-                node.aggregates, columns(joined, range(2 * self.width, len(joined.schema))), strict=True
-            )
+        own = any(isinstance(call, UserAggregateCall) for call in calls)
+        nothing = Aggregate(Select(below, _FALSE), (), calls, node.names) if own else None  # type: ignore[arg-type]
+        return self._with_rows_of_none(node, made, nothing)
+
+    def _with_rows_of_none(self, node: Aggregate, made: Algebra, nothing: Algebra | None) -> Algebra:
+        """`made`, the groups of an ungrouped aggregate by the domain, and a row for each of the domain that has none.
+        nothing: the aggregate of no rows, where it is not 0 for COUNT and NULL for all others."""
+        width = self.width
+        made = Project(made, (*columns(made, range(len(made.schema))), _TRUE), (*made.schema, _THERE))
+        joined = outer_join(self.domain, made, tuple(self._same(width)), OuterKind.LEFT)
+        start = len(joined.schema)
+        *values, mark = columns(joined, range(2 * width, start))
+        none: Sequence[Expression] = [
+            Literal(v.type, 0 if call.function == "COUNT" else None)
+            for v, call in zip(values, node.aggregates, strict=True)
         ]
-        return Project(joined, (*self._own(), *values), (*self.domain.schema, *node.schema))
+        if nothing is not None:
+            joined = join_two(joined, nothing, [])
+            none = columns(joined, range(start, len(joined.schema)))
+        there = build_call("IS_NOT_NULL", [mark])
+        cells = [build_call("CASE", [there, v, empty]) for v, empty in zip(values, none, strict=True)]
+        return Project(joined, (*self._own(), *cells), (*self.domain.schema, *node.schema))
 
     @_put.register
     def _(self, node: Join) -> Algebra:
@@ -227,7 +241,7 @@ class Unnesting:
         conditions = _conditions(node.left, node.right, node.equal, node.residual)
         width, left, right = self.width, len(node.left.schema), len(node.right.schema)
         one = self.put(node.left)
-        one = Project(one, (*columns(one, range(width + left)), _TRUE), (*one.schema, Field("there", pa.bool_())))
+        one = Project(one, (*columns(one, range(width + left)), _TRUE), (*one.schema, _THERE))
         start = width + left + 1
 
         def place(i: int) -> int:

@@ -33,8 +33,8 @@ _JOIN_WORDS = (
 )  # fmt: skip
 #: Clauses of SQL that LANGUAGE does not have; named, so that the refusal is better than `unexpected`.
 _FOREIGN = (
-    ("LATERAL",), ("PIVOT",), ("UNPIVOT",), ("TABLESAMPLE",), ("QUALIFY",), ("WINDOW",), ("CLUSTER BY",), ("SORT BY",),
-    ("DISTRIBUTE BY",), ("FETCH",), ("CONNECT BY",), ("GROUPING SETS",), ("ROLLUP",), ("CUBE",),
+    ("LATERAL", "VIEW"), ("PIVOT",), ("UNPIVOT",), ("TABLESAMPLE",), ("QUALIFY",), ("WINDOW",), ("CLUSTER BY",),
+    ("SORT BY",), ("DISTRIBUTE BY",), ("FETCH",), ("CONNECT BY",), ("GROUPING SETS",), ("ROLLUP",), ("CUBE",),
 )  # fmt: skip
 
 
@@ -89,6 +89,9 @@ class SourceGrammar(WindowGrammar):
     def _joined_source(self) -> FromSource:
         start = self._here()
         self._refuse_foreign()
+        lateral = self._mark("LATERAL")
+        if lateral is not None and not (self._curr.token_type is TokenType.L_PAREN and self._query_ahead()):
+            self._fail("a query in brackets")
         if self._match(TokenType.L_PAREN):
             if self._query_ahead():
                 tree = self._attempt(self.query, TokenType.R_PAREN)
@@ -100,7 +103,7 @@ class SourceGrammar(WindowGrammar):
                     columns = (
                         self._names("a column name") if alias and self._curr.token_type is TokenType.L_PAREN else ()
                     )
-                    return DerivedSource(tree, window, alias, columns, called, self._since(start))
+                    return DerivedSource(tree, window, alias, columns, called, lateral, self._since(start))
             inner = self._from_sources()
             self._need_token(TokenType.R_PAREN, ")")
             return inner

@@ -89,11 +89,16 @@ class WindowGrammar(TokenGrammar):
 
     def _duration_or_count(self) -> Duration | Count:
         following = self._ahead(1)
+        if self._curr and self._curr.token_type is TokenType.DASH:
+            self._reject("a length is positive: at least 1 tuple, or one tick of time", code="P0102")
         if following and following.text.upper() in _ROW_WORDS:
             start = self._here()
             count, _ = self._whole("a number of rows", "P0102")
             self._advance()
             return Count(count, self._since(start))
+        if self._curr and self._curr.token_type is TokenType.NUMBER and following and not Unit.parse(following.text):
+            hint = "write TUPLES or a unit of time: " + ", ".join(unit.name for unit in Unit)
+            self._fail("TUPLES or a unit of time", following, "P0102", hint)
         return self._duration()
 
     def _window_clause(self, parts: dict[str, Any], bracketed: bool) -> bool:
@@ -114,6 +119,7 @@ class WindowGrammar(TokenGrammar):
         elif mark := self._mark("INTERNAL"):
             key, value = "internal", mark
         elif self._at("FREQUENCY") or (bracketed and self._match(TokenType.COMMA)):
+            token = self._curr
             key, value = "frequency", self._frequency()
         else:
             return False

@@ -30,7 +30,7 @@ def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
     return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)
 
 
-#: Windows that overlap at most so often are added up at each boundary; what overlaps more is carried on between them.
+#: Windows that count elements and overlap at most so often are added up at each boundary; others are carried on.
 _FEW = 4
 
 
@@ -41,9 +41,9 @@ def can_tell_rows(node: Aggregate) -> bool:
 
 
 def hardly_overlaps(node: Aggregate) -> bool:
-    """Whether `node` has sums alone, and each row is seen at few boundaries."""
+    """Whether `node` has sums alone, over a window that counts elements and shows each at few boundaries."""
     window = paned_window(node)
-    if window is None or window.slide is None or window.lifetime is None:
+    if window is None or not isinstance(window.input, Arrivals) or window.slide is None or window.lifetime is None:
         return False
     plan = plan_lanes(node.group, node.aggregates, strict=False)
     sums = all(argument.kind is Kind.SUMS for argument in plan.arguments)

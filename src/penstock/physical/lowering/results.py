@@ -11,12 +11,9 @@ from penstock.physical.lowering.streams import lower_changes
 from penstock.physical.plan import (
     Exchange,
     Input,
-    ResultsSpec,
-    ShortChangesSpec,
-    ShortLivesSpec,
     UnionSpec,
 )
-from penstock.physical.rounded_plan import RoundedSpec
+from penstock.physical.results_plan import ResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
 
 
 @lower.register

@@ -47,14 +47,11 @@ from penstock.physical.plan import (
     NegativeTuplesSpec,
     OutputSpec,
     ProjectSpec,
-    ResultsSpec,
     RowWindowSpec,
     RStreamSpec,
     SampleSpec,
     ScanSpec,
     SetOperationSpec,
-    ShortChangesSpec,
-    ShortLivesSpec,
     Spec,
     StaticSpec,
     TopKSpec,
@@ -63,7 +60,7 @@ from penstock.physical.plan import (
     WindowSpec,
 )
 from penstock.physical.range_plan import CellsSpec
-from penstock.physical.rounded_plan import RoundedSpec
+from penstock.physical.results_plan import ResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
 from penstock.physical.sequence_plan import NumberedSpec, PickSpec, SequenceSpec
 from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.user_plan import UserAggregateSpec

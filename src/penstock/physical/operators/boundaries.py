@@ -14,13 +14,19 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.physical.aggregation.boundaries import suits, tell
+from penstock.physical.aggregation.events import Events
 from penstock.physical.aggregation.rows import Course
 from penstock.physical.elements import Elements, Int64s, concat_arrays, round_up
-from penstock.physical.kernels import argsort_code_time, argsort_uint64
+from penstock.physical.finish import finish
+from penstock.physical.kernels import argsort_code_time, argsort_time, argsort_uint64
 from penstock.physical.operators.aggregate import Aggregation
 from penstock.physical.operators.contract import Moment
 from penstock.physical.pane_plan import BoundaryAggregateSpec
 from penstock.types import END
+
+#: More boundaries in a round than this are not gone through one by one: most lie in a stretch where nothing happens.
+_MOST = 100_000
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class BoundaryAggregation(Aggregation):
         super().__init__(spec)
         self._slide, self._align = spec.slide, spec.align
         self._done: int | None = None
+        self._sums = suits(spec.plan)
 
     def marks(self) -> dict[str, Any]:
         return {"done": self._done}
@@ -55,7 +62,12 @@ class BoundaryAggregation(Aggregation):
             since = until  # no instant of this round has been told of yet
         else:
             self._done = moment.heartbeat
-        asked = self._boundary(since) < self._boundary(until)
+        first, stop = int(self._boundary(since)), int(self._boundary(until))
+        if self._sums and first < stop <= first + _MOST and (events is None or self._meet(events, since)):
+            told = self._sums_told(events, first, stop)
+            self._shrink()
+            return told
+        asked = first < stop
         parts: list[_Stands] = []
         if events is not None and len(events.slots):
             course = self._course(events)
@@ -71,6 +83,33 @@ class BoundaryAggregation(Aggregation):
     def _boundary(self, ts: Any) -> Any:
         """The number of the first boundary at or after `ts`."""
         return (round_up(ts, self._slide, self._align) - self._align) // self._slide
+
+    def _meet(self, events: Events, since: int) -> bool:
+        """Whether all of `events` happen at boundaries from `since` on."""
+        times = events.times
+        return not len(times) or bool(times.min() >= since and np.all((times - self._align) % self._slide == 0))
+
+    def _sums_told(self, events: Events | None, first: int, stop: int) -> list[Elements]:
+        """What stands at the boundaries from `first` until before `stop`, where all that is told are sums."""
+        groups, plan = self._groups, self._plan
+        none = np.empty(0, np.int64)
+        if events is None:
+            lanes = (np.empty((0, plan.integers), np.int64), np.empty((0, plan.floats), np.float64))
+            events = Events(none, none, none, none, *lanes, (), none)
+        by_rank = argsort_uint64(groups.keys[0][: groups.count])
+        ranks = np.empty(groups.count, np.int64)
+        ranks[by_rank] = np.arange(groups.count)
+        told, integers, floats = tell(
+            events.slots, self._boundary(events.times) - first, events.rows, events.signs, events.integers,
+            events.floats, groups.integers, groups.floats, self._guards, ranks, by_rank, stop - first,
+        )  # fmt: skip
+        groups.touch(events.slots)
+        if not told.shape[1]:
+            return []
+        chosen = pa.array(told[1])
+        keys = [k.take(chosen) for k in groups.key_columns(by_rank)]
+        instants = self._align + self._slide * (told[0] + first)
+        return [Elements((*keys, *finish(plan, integers, floats, {})), instants, np.full(len(instants), END))]
 
     def _told(self, parts: list[_Stands]) -> list[Elements]:
         """Every row at each boundary of its stretch: by instant, and there in an order that follows from the keys."""
@@ -106,9 +145,22 @@ def _stands(course: Course, since: int, until: int) -> list[_Stands]:
     return [old, new]
 
 
-@nb.njit(cache=True)
-def _spread(first, stop):  # type: ignore[no-untyped-def]
+def _spread(first: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
     """(boundary, row) for every row at each boundary from first[row] until before stop[row], by boundary, then row."""
+    lengths = stop - first
+    total = int(lengths.sum())
+    if int(stop.max() - first.min()) <= 2 * total:
+        boundaries, rows = _spread_dense(first, stop)
+        return boundaries, rows
+    # Long stretches at whose boundaries nothing stands.
+    rows = np.repeat(np.arange(len(first)), lengths)
+    boundaries = first[rows] + np.arange(total) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    order = argsort_time(boundaries)
+    return boundaries[order], rows[order]
+
+
+@nb.njit(cache=True)
+def _spread_dense(first, stop):  # type: ignore[no-untyped-def]
     low, high = first.min(), stop.max()
     place = np.zeros(high - low + 1, np.int64)
     for row in range(first.shape[0]):

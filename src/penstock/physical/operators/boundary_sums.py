@@ -1,4 +1,4 @@
-"""RSTREAM of an aggregate over windows that hardly overlap, at slide boundaries (LANGUAGE 4.3).
+"""RSTREAM of sums over windows that count elements and hardly overlap, at their boundaries (LANGUAGE 6).
 
 Where a row is seen at few boundaries it is counted at each of them, and what stands at a boundary is one sum of panes:
 nothing expires, no group is carried on from boundary to boundary, and a boundary that is told leaves nothing behind.
@@ -37,15 +37,8 @@ class BoundarySums(Operator):
         return []
 
     def advance(self, moment: Moment) -> list[Elements]:
-        if moment.start is None:
-            self._early.hold()
-            return []
         due = self._early.until(moment.heartbeat)
-        if due is None:
-            return []
-        # What comes from the beginning of time may stand at boundaries before the first instant.
-        due = due.filter(due.ts >= moment.start)
-        return [self._told(pre_aggregate(self._plan, due))] if len(due) else []
+        return [self._told(pre_aggregate(self._plan, due))] if due is not None and len(due) else []
 
     def _at_boundaries(self, panes: Elements) -> Elements:
         """Every pane once for each boundary at which it is seen."""

@@ -19,8 +19,7 @@ from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.operators.changes import from_start
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
-from penstock.physical.plan import ResultsSpec, ShortChangesSpec, ShortLivesSpec
-from penstock.physical.rounded_plan import RoundedSpec
+from penstock.physical.results_plan import ResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.slots import SlotTable
 from penstock.types import BEGIN, END

@@ -9,6 +9,8 @@ drives the executor gives parts of one round in the order of their senders, and 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,17 +20,19 @@ from penstock.physical.operators.pending import Early
 from penstock.physical.order import counted
 from penstock.physical.plan import RowWindowSpec
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.sequences import Rows, Sequences
-from penstock.types import END
+from penstock.physical.synopses.sequences import Rows, Sequences, chosen
+from penstock.types import BEGIN, END
 
 
 class RowWindow(Operator):
-    """State: the last elements of every partition, and elements ahead of the heartbeat."""
+    """State: the last elements of every partition, elements ahead of the heartbeat, and how far time had come in the
+    last round, which says whether an element has been given out."""
 
     def __init__(self, spec: RowWindowSpec) -> None:
         self._spec = spec
         self._early = Early()
         self._last = Sequences(spec.types, spec.partition, spec.rows, spec.step, spec.length)
+        self._told = BEGIN
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"early": self._early.queue, "last": self._last}
@@ -37,14 +41,31 @@ class RowWindow(Operator):
         self._early.add(elements)
         return []
 
+    def marks(self) -> dict[str, Any]:
+        return {"told": self._told}
+
+    def restore_marks(self, marks: dict[str, Any]) -> None:
+        self._told = marks["told"]
+
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
-        if arrived is None or not len(arrived):
-            return []
-        arrived = counted(arrived, self._spec.arrival)
-        came, went = self._last.arrive(arrived.columns, arrived.ts)
+        told, self._told = self._told, max(self._told, moment.heartbeat)
+        parts = self._arrive(counted(arrived, self._spec.arrival), told) if arrived is not None and len(arrived) else []
+        if self._spec.slide is not None:
+            parts.append(self._comings(self._last.between(self._boundary(told), self._boundary(self._told))))
         self._last.expire(moment.heartbeat)
-        return [part for part in (self._comings(came), self._goings(went)) if len(part)]
+        return [part for part in parts if len(part)]
+
+    def _arrive(self, arrived: Elements, told: int) -> list[Elements]:
+        came, went = self._last.arrive(arrived.columns, arrived.ts)
+        if self._spec.slide is None:
+            return [self._comings(came), self._goings(went)]
+        # Under SLIDE in time a row comes at the boundary behind it. While its end is open it is not given out before,
+        # or it might have to be taken back at the very tick at which it comes.
+        known = self._rounded(went.ts) <= told
+        late = chosen(went, ~known)
+        ended = [chosen(came, came.end < END), replace(late, start=late.ts)]
+        return [*(self._comings(rows) for rows in ended), self._goings(chosen(went, known))]
 
     def _comings(self, rows: Rows) -> Elements:
         start, exp = self._rounded(rows.start), np.minimum(self._rounded(rows.end), self._limit(rows))
@@ -61,6 +82,11 @@ class RowWindow(Operator):
         if self._spec.length is None:
             return np.full(len(rows), END, np.int64)
         return self._rounded(rows.ts + self._spec.length)
+
+    def _boundary(self, tick: int) -> int:
+        """The last boundary at or before a tick."""
+        slide = self._spec.slide
+        return round_up(tick + 1, slide, self._spec.align) - slide if slide and BEGIN < tick < END else tick
 
     def _rounded(self, ticks: Int64s) -> Int64s:
         spec = self._spec

@@ -146,10 +146,18 @@ class Sequences(Synopsis):
         in_order = np.empty(len(ts), np.int64)
         in_order[new.order] = numbers
         self._store(columns, ts, in_order, slots, np.flatnonzero(stays))
-        came = _chosen(fresh, fresh.start < END)
+        came = chosen(fresh, fresh.start < END)
         if len(waited):
             came = _both(came, self._held(waited, new))
         return came, self._held(left, new)
+
+    def between(self, after: int, until: int) -> Rows:
+        """The rows that arrived at ticks in (after, until] and have not gone out, their ends open; for step 1."""
+        low, high = np.searchsorted(self._ts[: self._size], [after, until], side="right")
+        held = self._number[low:high] > self._count[self._slot[low:high]] - self._window
+        rows = low + np.flatnonzero(held)
+        ts = self._ts[rows]
+        return Rows(self._take(rows), ts, ts, np.full(len(rows), END, np.int64))
 
     def _arrivals(self, slots: Int64s, ts: Int64s) -> _Arrivals:
         order = argsort_uint64(slots.view(np.uint64))
@@ -320,7 +328,8 @@ def _next(numbers: Int64s, step: int) -> Int64s:
     return numbers if step == 1 else -(-numbers // step) * step
 
 
-def _chosen(rows: Rows, mask: Bools) -> Rows:
+def chosen(rows: Rows, mask: Bools) -> Rows:
+    """The rows for which `mask` is true."""
     if mask.all():
         return rows
     keep = np.flatnonzero(mask)

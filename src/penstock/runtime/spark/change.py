@@ -341,7 +341,7 @@ def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
 def _only(offset: Offset, kept: set[str], plan: Plan) -> Offset:
     """An offset of the sources `kept`, and of the others of `plan` at their beginning."""
     found: Offset = {
-        **{k: v for k, v in offset.items() if k not in ("before", "wall", "told")},
+        **{k: v for k, v in offset.items() if k not in ("before", "tasks", "wall", "told")},
         "done": {name: offset["done"].get(name, 0) if name in kept else 0 for name in plan.sources},
         "high": {name: offset["high"].get(name) if name in kept else None for name in plan.sources},
         "ended": [name for name in offset["ended"] if name in kept],

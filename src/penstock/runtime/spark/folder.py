@@ -85,7 +85,7 @@ class Job:
 @dataclass
 class Seen:
     """What one task saw of a source in one round. lag: the slack that would have kept its late elements, in ticks;
-    positions: of a log, how far it is read."""
+    positions: of a log, how far it is read; passed: the rows that its reader passed over, for no query reads them."""
 
     high: int | None = None
     rows: int = 0
@@ -93,11 +93,13 @@ class Seen:
     lag: int = 0
     malformed: dict[str, int] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
+    passed: int = 0
 
     def add(self, other: Seen) -> None:
         highs = [h for h in (self.high, other.high) if h is not None]
         self.high = max(highs, default=None)
         self.rows += other.rows
+        self.passed += other.passed
         self.late += other.late
         self.lag = max(self.lag, other.lag)
         self.positions |= other.positions

@@ -18,6 +18,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.executor import IngestExecutor, Port, Result, cut
 from penstock.physical.ingest import Stamped, read_columns, stamp
 from penstock.physical.progress import NOTHING, SourceProgress
+from penstock.runtime.passed_over import as_read, passed_over
 from penstock.runtime.spark.feed import Piece
 from penstock.runtime.spark.folder import Folder, Job, Seen
 from penstock.runtime.spark.packets import Packet, by_shard, port_packets, round_packet, timings_packet
@@ -52,6 +53,17 @@ class Ingest:
             self._take(parsed, place)
 
     def _take(self, parsed: Parsed, place: str) -> None:
+        if parsed.passed is not None:
+            with self.watch.phase("read"):
+                passed = passed_over(self._source, parsed.passed, self.progress, self._now)
+            if passed is None:
+                for part in self.watch.through("read", as_read(parsed, self.columns)):
+                    self._take(part, place)
+                return
+            rows, self.progress = passed
+            self.seen.rows += rows
+            self.seen.passed += rows
+            self.seen.high = self.progress.high
         for rejected in parsed.rejected:
             self._reject(DeadLetter.of(rejected), rejected)
         self.seen.rows += len(parsed.rejected) + parsed.batch.num_rows
@@ -113,7 +125,7 @@ def run_piece(folder: Folder, job: Job, tables: dict[str, Elements], piece: Piec
         return
     source = job.plan.sources[piece.source]
     ingest = Ingest(job, tables, source, piece.high, piece.task, piece.now, piece.beat)
-    connector = open_source(source)
+    connector = open_source(source, job.plan.wanted.get(source.name))
     for split in piece.splits:
         for parsed in ingest.watch.through("read", connector.read(split, ingest.columns)):
             ingest.take(parsed, split.path)

@@ -15,7 +15,8 @@ from penstock.physical.operators import Rejection
 from penstock.runtime.spark.feed import Piece
 from penstock.runtime.spark.folder import Folder, Job
 from penstock.runtime.spark.ingest import run_piece
-from penstock.runtime.spark.packets import REJECTED, Packet, read_elements, read_rejected
+from penstock.runtime.spark.packets import REJECTED, Packet, read_rejected
+from penstock.runtime.spark.parcels import unpacked
 from penstock.runtime.spark.stage import ShardRound
 from penstock.runtime.spark.state_files import open_state
 
@@ -48,5 +49,5 @@ def run_round(folder: Folder, job: Job, tables: dict[str, Elements], pieces: Ite
         elif packet.kind == REJECTED:
             found.rejected += read_rejected(bytes(packet.blob))
         elif packet.kind.startswith("answer:"):
-            found.answers.setdefault(packet.kind.removeprefix("answer:"), []).extend(read_elements(packet.blob))
+            found.answers.setdefault(packet.kind.removeprefix("answer:"), []).extend(unpacked(packet.blob))
     return found

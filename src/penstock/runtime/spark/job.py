@@ -38,6 +38,7 @@ from penstock.runtime.spark.epochs import forget_older, spark_place
 from penstock.runtime.spark.feed import Offset
 from penstock.runtime.spark.folder import Folder, Job, load_job
 from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_elements, read_rejected
+from penstock.runtime.spark.parcels import forget, forget_all, unpacked
 from penstock.runtime.spark.processor import KeyedStage
 from penstock.runtime.spark.rejections import write_rejections
 from penstock.runtime.spark.rounds import Rounds
@@ -147,6 +148,7 @@ class SparkRun:
             self._query: StreamingQuery | None = None
             return
         sweep(self._folder.root)
+        forget_all(str(self._folder.root))
         self._rounds = Rounds(self._folder, job.intake, epoch=job.epoch, carried=offset)
         packets = assemble(spark, self._folder, job, digest, frames, self._rounds.place)
         writer = packets.writeStream.foreachBatch(self._deliver).outputMode("append")
@@ -164,6 +166,7 @@ class SparkRun:
             table = packets.toArrow()
             computed = time.monotonic()
             ended, round_ = self._write(table, batch)
+            forget(str(self._folder.root), batch)
             done = time.monotonic()
             self._account(batch)
             if round_ is not None and self._rounds is not None:
@@ -201,7 +204,7 @@ class SparkRun:
             elif kind == "round":
                 round_ = int(blob.as_py())
             else:
-                answers.setdefault(kind.removeprefix("answer:"), []).append((shard, read_elements(blob.as_buffer())))
+                answers.setdefault(kind.removeprefix("answer:"), []).append((shard, unpacked(blob.as_buffer())))
         counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
         rows: dict[str, int] = {}
         # A start that broke off may have written the first batch of an epoch with other rows, or with any.
@@ -231,6 +234,7 @@ class SparkRun:
                     total = self._add_malformed(source, seen.malformed)
                     total["rows"] += seen.rows
                     total["late"] += seen.late
+                    total["passed"] = total.get("passed", 0) + seen.passed
                     total["lag"] = max(total["lag"], seen.lag)
             kept = sorted(set(self._totals["rounds"]) | set(fresh))
             for prefix in ("b", "0123456789"):
@@ -356,7 +360,7 @@ class SparkRun:
             limit = self._rounds.limit if self._rounds is not None else self._job.intake.max_batch_bytes
             return Totals(
                 self._totals["batch"] + 1, sources, dict(self._totals["queries"]), dict(self._source_heartbeats),
-                dict(self._heartbeats), backlog, limit, waiting,
+                dict(self._heartbeats), backlog, limit, waiting, {n: c.get("passed", 0) for n, c in counts},
             )  # fmt: skip
 
     def _tell(self, event: str, message: str) -> None:

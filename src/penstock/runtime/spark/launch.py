@@ -168,8 +168,9 @@ def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, para
         _spool(work, source, folder.root)
     missing = {name: static for name, static in plan.statics.items() if name not in folder.tables()}
     statics, read = read_statics(replace(plan, statics=missing), folder.dead_letters)
-    for name, (rows, malformed) in read.items():
-        folder.write_seen(STATICS, name, 0, Seen(rows=rows, malformed=malformed))
+    for name, counts in read.items():
+        seen = Seen(rows=counts.rows, malformed=counts.malformed, passed=counts.passed)
+        folder.write_seen(STATICS, name, 0, seen)
     folder.write_tables(statics)
     streaming = work.streaming
     own = tuple(source for name, source in plan.sources.items() if name not in streaming)

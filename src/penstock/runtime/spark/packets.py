@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, decode, encode
+from penstock.physical.elements import Elements, decode, encoded
 from penstock.physical.executor import Port
 from penstock.physical.operators import Rejection
 from penstock.physical.progress import Progress, SourceProgress
@@ -57,12 +57,12 @@ def _element_packets(shard: int, kind: str, batches: Sequence[Elements]) -> Iter
         batch = elements.to_batch()
         # One stream has one schema; signs come and go from batch to batch.
         if waiting and (size > _LARGEST or batch.schema != waiting[0].schema):
-            yield Packet(shard, kind, encode(waiting))
+            yield Packet(shard, kind, encoded(waiting))
             waiting, size = [], 0
         waiting.append(batch)
         size += batch.nbytes
     if waiting:
-        yield Packet(shard, kind, encode(waiting))
+        yield Packet(shard, kind, encoded(waiting))
 
 
 def progress_packet(shard: int, progress: Progress) -> Packet:

@@ -60,7 +60,8 @@ class Rounds:
             raise damaged(folder.root / f"{self._mark}.json", lost)
         # A crash may have come between the mark and the folder: the round is made again, the same.
         if self._offset["round"] > self._delivered and not self._folder_of(self._offset["round"]).exists():
-            self._publish(self._offset["before"], self._offset)
+            self._publish(self._offset["round"], self._feed.pieces(self._offset["before"], self._offset))
+        self._check_outstanding()
         self._advance()
         self._thread = threading.Thread(target=self._poll, name="penstock-rounds", daemon=True)
         self._thread.start()
@@ -102,14 +103,15 @@ class Rounds:
         with self._lock:
             if self._offset["round"] > self._delivered or self._clock() < self._earliest:
                 return
-            before = {k: v for k, v in self._offset.items() if k != "before"}
+            before = {k: v for k, v in self._offset.items() if k not in ("before", "tasks")}
             after = self._feed.next(before, self._took)
             if after == before:
                 return
             self._took = None
-            self._offset = {**after, "before": before}
+            pieces = self._feed.pieces(before, after)
+            self._offset = {**after, "before": before, "tasks": len(pieces)}
             self._folder.write_mark(self._mark, self._offset)
-            self._publish(before, after)
+            self._publish(after["round"], pieces)
 
     def _poll(self) -> None:
         """What appears while nothing is outstanding (new files of a watched folder) is read too."""
@@ -130,20 +132,34 @@ class Rounds:
     def _folder_of(self, number: int) -> Path:
         return self.place / round_name(number)
 
-    def _publish(self, before: Offset, after: Offset) -> None:
-        target = self._folder_of(after["round"])
+    def _check_outstanding(self) -> None:
+        """Raises PenstockError P0605 where a file of the outstanding round is gone: Spark would read what is there, or
+        wait for ever. Marks of before tasks were counted say nothing of it."""
+        if self._offset["round"] <= self._delivered:
+            return
+        target = self._folder_of(self._offset["round"])
+        for task in range(self._offset.get("tasks", 0)):
+            if not (place := target / _file_name(task)).exists():
+                raise damaged(place, FileNotFoundError("it is gone"))
+
+    def _publish(self, number: int, pieces: list[Piece]) -> None:
+        target = self._folder_of(number)
         made = self._folder.root / f"round-{target.name}.new"
         try:
             shutil.rmtree(made, ignore_errors=True)
             made.mkdir()
-            for piece in self._feed.pieces(before, after):
-                (made / f"{piece.task:05d}.json").write_bytes(sealed(json.dumps(asdict(piece))))
+            for piece in pieces:
+                (made / _file_name(piece.task)).write_bytes(sealed(json.dumps(asdict(piece))))
             made.rename(target)
         except OSError as error:
             raise unwritable(target, error) from error
         now = self._clock()
-        self._began = {after["round"]: now}
+        self._began = {number: now}
         self._earliest = now + self._pace.trigger
+
+
+def _file_name(task: int) -> str:
+    return f"{task:05d}.json"
 
 
 def read_piece(text: bytes) -> Piece:

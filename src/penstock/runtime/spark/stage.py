@@ -25,13 +25,13 @@ from penstock.runtime.spark.packets import (
     answer_packets,
     port_packets,
     progress_packet,
-    read_elements,
     read_place,
     read_port,
     read_progress,
     rejected_packet,
     timings_packet,
 )
+from penstock.runtime.spark.parcels import unpacked
 from penstock.runtime.stopwatch import Stopwatch
 
 
@@ -100,7 +100,7 @@ class ShardRound:
         # In the order of senders, whatever order the shuffle brought them in: row windows count by it.
         with self._watch.phase("exchange"):
             inputs = {
-                port: [e for p in sorted(found, key=lambda p: read_place(p.kind)) for e in read_elements(p.blob)]
+                port: [e for p in sorted(found, key=lambda p: read_place(p.kind)) for e in unpacked(p.blob)]
                 for port, found in given.items()
             }
         with self._watch.phase("state"):

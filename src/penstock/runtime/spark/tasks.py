@@ -37,12 +37,15 @@ def ingest_pieces(root: str, digest: str) -> Task:
         from penstock.runtime.spark.folder import Folder, load_job
         from penstock.runtime.spark.ingest import run_piece
         from penstock.runtime.spark.packets import as_batches
+        from penstock.runtime.spark.parcels import Parcels
         from penstock.runtime.spark.rounds import read_piece
 
         job, tables = load_job(root, digest)
-        for batch in batches:
-            for content in batch.column("content"):
-                yield from as_batches(run_piece(Folder(root), job, tables, read_piece(content.as_py())), job.keys)
+        with Parcels(root, job.base + batch_number()) as parcels:
+            for batch in batches:
+                for content in batch.column("content"):
+                    packets = run_piece(Folder(root), job, tables, read_piece(content.as_py()))
+                    yield from as_batches(parcels.lightened(packets), job.keys)
 
     return ingest
 
@@ -68,6 +71,7 @@ def keyed_stage(root: str, digest: str, stage: int) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.spark.folder import load_job
         from penstock.runtime.spark.packets import Packet, as_batches
+        from penstock.runtime.spark.parcels import Parcels
         from penstock.runtime.spark.stage import ShardRound
         from penstock.runtime.spark.state_files import open_state
 
@@ -78,9 +82,12 @@ def keyed_stage(root: str, digest: str, stage: int) -> Task:
             for shard, kind, blob in zip(shards, kinds, batch.column("blob"), strict=True):
                 number = job.keys.index(shard)
                 packets.setdefault(number, []).append(Packet(number, kind, blob.as_buffer()))
-        for shard, mine in sorted(packets.items()):
-            state, past = open_state(root, job, stage, shard, job.base + batch_number())
-            yield from as_batches(ShardRound(root, job, tables, stage, state, past).run(shard, mine), job.keys)
+        number = job.base + batch_number()
+        with Parcels(root, number) as parcels:
+            for shard, mine in sorted(packets.items()):
+                state, past = open_state(root, job, stage, shard, number)
+                made = ShardRound(root, job, tables, stage, state, past).run(shard, mine)
+                yield from as_batches(parcels.lightened(made), job.keys)
 
     return run
 

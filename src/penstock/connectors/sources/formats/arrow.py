@@ -12,9 +12,10 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.connectors.contract import Split
+from penstock.connectors.contract import PassedOver, Split
 from penstock.connectors.sources.formats.base import DAMAGE, BrokenOff, Chunk, FileFormat, one_line, whole
-from penstock.connectors.sources.formats.columnar import Columns, columns_of, fitted, pieces
+from penstock.connectors.sources.formats.columnar import Columns, columns_of, fitted, pieces, placed_values, sure
+from penstock.expressions.value_ranges import UNKNOWN, may_pass
 
 _MAGIC = b"ARROW1"
 _HEAD = 8
@@ -44,6 +45,16 @@ class ArrowFormat(FileFormat):
         return [Split(path, s, min(s + step, count), size * (min(s + step, count) - s) // count) for s in starts] or [
             Split(path, 0, 0, size, 0)
         ]
+
+    def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | PassedOver]:
+        """By what the folders say: Arrow files keep no statistics."""
+        assert self.wanted is not None
+        with pa.memory_map(split.path) as mapped:
+            schema = (_file(mapped) or _stream(mapped)).schema
+        found = columns_of(self, split.path, schema)
+        values = placed_values(self, split.path, found)
+        passes = may_pass(self.wanted, lambda c: values.get(c, UNKNOWN))
+        yield split if passes or not sure(self, schema, found, columns) else self.passed(split)
 
     def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
         with pa.memory_map(split.path) as mapped:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import urllib.parse
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,9 +23,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.scans import Source
-from penstock.connectors.contract import Parsed, Rejected, Split
+from penstock.connectors.contract import Parsed, PassedOver, Rejected, Split
 from penstock.connectors.sources.formats import cells
 from penstock.errors import PenstockError
+from penstock.expressions.nodes import Expression
 
 BATCH_ROWS = 256 * 1024
 RECORD_SHOWN = 1_000
@@ -74,13 +76,15 @@ DAMAGE = (pa.ArrowException, OSError, EOFError)
 
 @dataclass
 class FileFormat(ABC):
-    """Reads files of one format for one declaration. Cheap and picklable: it holds nothing open."""
+    """Reads files of one format for one declaration. Cheap and picklable: it holds nothing open. wanted: as the
+    connector's."""
 
     name: ClassVar[str]
     extensions: ClassVar[tuple[str, ...]]
 
     source: Source
     options: TextOptions = field(default_factory=TextOptions)
+    wanted: Expression | None = None
 
     @abstractmethod
     def fit(self, path: str) -> None:
@@ -113,6 +117,34 @@ class FileFormat(ABC):
 
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
         """The contract of `SourceConnector.read`."""
+        for part in self._parts(split, columns):
+            if isinstance(part, PassedOver):
+                empty = [pa.array([], self.source.columns[c].type) for c in columns]
+                yield Parsed(self.batch(empty, columns, 0), passed=part)
+            else:
+                yield from self._read(part, columns)
+
+    def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | PassedOver]:
+        """The parts of `split` in order, some passed over as `wanted` allows. May raise as `chunks` does. Only a
+        format that knows of records it has not read that they are well formed can pass over any."""
+        yield split
+
+    def passed(
+        self, part: Split, rows: int | None = None, low: int | None = None, high: int | None = None
+    ) -> PassedOver:
+        """`part`, which holds no row that is wanted."""
+        return PassedOver(rows, low, high, partial(replace(self, wanted=None).read, part))
+
+    def _parts(self, split: Split, columns: tuple[int, ...]) -> list[Split | PassedOver]:
+        """A file that cannot be sifted is read, which says why."""
+        if self.wanted is None:
+            return [split]
+        try:
+            return list(self.sifted(split, columns))
+        except (Unfit, BrokenOff, *DAMAGE):
+            return [split]
+
+    def _read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
         try:
             placed = self.placed(split.path)
             for chunk in self.chunks(split, frozenset(columns)):

@@ -54,6 +54,17 @@ def fit(values: pa.Array, declared: pa.DataType) -> cells.Converted:
     return cells.attempt_cast(values, declared)
 
 
+def sure(stored: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether a column that fits cannot fail in any row."""
+    if _T.is_dictionary(stored):
+        stored = stored.value_type
+    if stored == declared or _T.is_null(stored) or (_T.is_integer(stored) and _T.is_integer(declared)):
+        return True
+    if _T.is_timestamp(declared):
+        return bool(_T.is_timestamp(stored) and stored.unit in ("us", "ns"))
+    return bool(_T.is_string(declared) and (_T.is_large_string(stored) or _T.is_string_view(stored)))
+
+
 def ticks_per_unit(stored: pa.DataType) -> tuple[int, int] | None:
     """(multiplier, divisor) from the raw integers of `stored` to ticks of the column read as declared; None when they
     have no order of their own."""

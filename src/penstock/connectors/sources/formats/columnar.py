@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.connectors.contract import Rejected
 from penstock.connectors.sources.formats import casts, cells
 from penstock.connectors.sources.formats.base import BATCH_ROWS, Chunk, FileFormat, Unfit, rejection, without
+from penstock.expressions.value_ranges import Values, only
 from penstock.types import type_name
 
 
@@ -40,6 +41,21 @@ def columns_of(format_: FileFormat, path: str, schema: pa.Schema, wanted: frozen
     if wanted is not None:
         places = {position: place for position, place in places.items() if position in wanted}
     return Columns(places, [schema.names[place] for place in places.values()])
+
+
+def sure(format_: FileFormat, schema: pa.Schema, columns: Columns, asked: Iterable[int]) -> bool:
+    """Whether every record of a file with `schema` is well formed in the columns at the positions `asked`."""
+    return all(
+        casts.sure(schema.field(columns.places[c]).type, format_.source.columns[c].type)
+        for c in asked
+        if c in columns.places
+    )
+
+
+def placed_values(format_: FileFormat, path: str, columns: Columns) -> dict[int, Values]:
+    """What is known of the values of columns that do not stand in the file: those that its folders give."""
+    given = ((position, value) for position, value in format_.placed(path).items() if position not in columns.places)
+    return {position: only(value.as_py(), value.type) for position, value in given}
 
 
 def fitted(format_: FileFormat, path: str, batch: pa.RecordBatch, columns: Columns) -> Chunk:

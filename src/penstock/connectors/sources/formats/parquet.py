@@ -6,18 +6,18 @@ Contract: a row group that is damaged is rejected alone; the others of the file 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.connectors.contract import Split
-from penstock.connectors.sources.formats import casts
+from penstock.connectors.contract import PassedOver, Split
 from penstock.connectors.sources.formats.base import BATCH_ROWS, DAMAGE, Chunk, FileFormat, one_line, rejection
-from penstock.connectors.sources.formats.columnar import Columns, columns_of, fitted
+from penstock.connectors.sources.formats.columnar import Columns, columns_of, fitted, placed_values, sure
+from penstock.connectors.sources.formats.row_groups import RowGroups
+from penstock.expressions.value_ranges import may_pass
 
 #: Row groups are put together into one split until it holds so many rows or stored bytes.
 _SPLIT_ROWS = 2_000_000
@@ -36,8 +36,29 @@ class ParquetFormat(FileFormat):
     def ranges(self, path: str) -> list[Split]:
         with pq.ParquetFile(path) as file:
             columns = columns_of(self, path, file.schema_arrow)
-            pieces = [self._piece(path, file, group, columns) for group in range(file.metadata.num_row_groups)]
+            groups = RowGroups(file, self.source, columns, {})
+            pieces = [self._piece(path, groups, group) for group in range(file.metadata.num_row_groups)]
         return _merged(pieces) or [Split(path, 0, 0, Path(path).stat().st_size, 0)]
+
+    def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | PassedOver]:
+        """Row groups by their statistics, and by what the folders say."""
+        assert self.wanted is not None
+        with pq.ParquetFile(split.path) as file:
+            found = columns_of(self, split.path, file.schema_arrow)
+            values = RowGroups(file, self.source, found, placed_values(self, split.path, found))
+            stop = file.num_row_groups if split.stop < 0 else min(split.stop, file.num_row_groups)
+            safe = sure(self, file.schema_arrow, found, columns)
+            parts: list[Split | PassedOver] = []
+            for group in range(split.start, stop):
+                here, last = replace(split, start=group, stop=group + 1), parts[-1] if parts else None
+                if safe and not may_pass(self.wanted, partial(values.of, group)):
+                    rows = file.metadata.row_group(group).num_rows
+                    parts.append(self.passed(here, rows, *values.all_ticks(group)))
+                elif isinstance(last, Split):
+                    parts[-1] = replace(last, stop=group + 1)
+                else:
+                    parts.append(here)
+        yield from parts
 
     def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
         with pq.ParquetFile(split.path) as file:
@@ -60,35 +81,11 @@ class ParquetFormat(FileFormat):
             reason = f"row group {group} cannot be read from its row {done} of {rows} on: {one_line(error)}"
             yield Chunk(columns.empty(self), 0, (rejection(path, None, "", reason),))
 
-    def _piece(self, path: str, file: pq.ParquetFile, group: int, columns: Columns) -> Split:
-        meta = file.metadata.row_group(group)
-        low, high = self._range(file, meta, columns)
+    def _piece(self, path: str, groups: RowGroups, group: int) -> Split:
+        meta = groups.file.metadata.row_group(group)
+        low, high = groups.ticks(group)
         stored = sum(meta.column(i).total_compressed_size for i in range(meta.num_columns))
         return Split(path, group, group + 1, stored, meta.num_rows, low, high)
-
-    def _range(
-        self, file: pq.ParquetFile, meta: pq.RowGroupMetaData, columns: Columns
-    ) -> tuple[int | None, int | None]:
-        """Smallest and largest timestamp of a row group in ticks, where its statistics give them."""
-        place = columns.places.get(self.source.timestamp) if self.source.timestamp is not None else None
-        if place is None:
-            return None, None
-        name = file.schema_arrow.field(place).name
-        column = next((c for c in map(meta.column, range(meta.num_columns)) if c.path_in_schema == name), None)
-        if column is None or not column.is_stats_set or not column.statistics.has_min_max:
-            return None, None
-        low, high = column.statistics.min_raw, column.statistics.max_raw
-        scale = casts.ticks_per_unit(_stored_type(column, file.schema_arrow.field(place).type))
-        if scale is None or not isinstance(low, (int, np.integer)):
-            return None, None
-        return int(low) * scale[0] // scale[1], int(high) * scale[0] // scale[1]
-
-
-def _stored_type(column: pq.ColumnChunkMetaData, type_: pa.DataType) -> pa.DataType:
-    """The type whose raw integers the statistics are: parquet itself has no timestamp in seconds."""
-    if pa.types.is_timestamp(type_) and type_.unit == "s":
-        return pa.timestamp("ms")
-    return type_
 
 
 def _merged(pieces: list[Split]) -> list[Split]:

@@ -1,0 +1,146 @@
+"""What of a condition PostgreSQL decides as Penstock does, as SQL for a WHERE.
+
+Contract: every row for which the condition is true passes, and every row that could not be read as declared: it must
+come to be told as malformed. Rows may pass for which the condition is not true; it is looked at again. Only what means
+the same there is written: equality of texts (their order is the database's), comparisons of numbers that are no
+doubles, of dates and moments, with constants, IN, IS NULL, and AND, OR and NOT of these. A part of an AND that is
+nothing of the kind is left out.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.connectors.postgres import NUMERIC, sql
+from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal
+from penstock.expressions.user import volatile
+from penstock.expressions.value_ranges import widened
+
+_T = pa.types
+_TEXTS, _NAIVE, _MOMENTS = (25, 1043), 1114, (1114, 1184)
+_SIGNS = {"EQ": "=", "NE": "<>", "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ_NULL_SAFE": "IS NOT DISTINCT FROM"}
+_EQUALITIES = ("EQ", "NE", "EQ_NULL_SAFE")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A column of the server's. name: there; oid: its type's number; kind: as Arrow, None for a number of any size;
+    declared: what it is read as."""
+
+    name: str
+    oid: int
+    kind: pa.DataType | None
+    declared: pa.DataType
+
+
+def where_of(wanted: Expression, columns: Sequence[Asked]) -> Any | None:
+    """The condition for rows with these columns; None for all rows."""
+    guards = [_unreadable(column) for column in columns]
+    if volatile(wanted) or any(guard is None for guard in guards):
+        return None
+    found = _at_least(wanted, columns)
+    if found is None:
+        return None
+    return sql.SQL(" OR ").join([found, *(guard for guard in guards if guard)])
+
+
+def _unreadable(column: Asked) -> Any | None:
+    """SQL for the rows whose value cannot be read as declared, empty where all can; None where SQL cannot tell."""
+    name = sql.Identifier(column.name)
+    if column.oid == NUMERIC:
+        return None if column.kind is None else sql.SQL("{} = 'NaN'").format(name)
+    if column.kind is None or not (_T.is_date(column.kind) or _T.is_timestamp(column.kind)):
+        return ""
+    return sql.SQL("NOT {} BETWEEN '0001-01-01' AND '9999-12-31'").format(name)
+
+
+def _at_least(condition: Expression, columns: Sequence[Asked]) -> Any | None:
+    """SQL that is true wherever `condition` is; None for what is always true."""
+    if isinstance(condition, Call) and condition.function == "AND":
+        parts = [_at_least(part, columns) for part in condition.arguments]
+        return _joined(" AND ", [part for part in parts if part is not None])
+    if isinstance(condition, Call) and condition.function == "OR":
+        parts = [_at_least(part, columns) for part in condition.arguments]
+        return None if None in parts else _joined(" OR ", parts)
+    return _same(condition, columns)
+
+
+def _same(condition: Expression, columns: Sequence[Asked]) -> Any | None:
+    """SQL with the very truth value of `condition`, NULL included; None where there is none."""
+    if isinstance(condition, Column):
+        column = columns[condition.index]
+        return sql.Identifier(column.name) if column.oid == 16 else None
+    if not isinstance(condition, Call):
+        return None
+    name, arguments = condition.function, condition.arguments
+    if name in ("AND", "OR"):
+        parts = [_same(part, columns) for part in arguments]
+        return None if None in parts else _joined(f" {name} ", parts)
+    if name == "NOT":
+        inner = _same(arguments[0], columns)
+        return None if inner is None else sql.SQL("NOT ({})").format(inner)
+    if name in ("IS_NULL", "IS_NOT_NULL"):
+        if not isinstance(arguments[0], Column):
+            return None
+        text = "{} IS NULL" if name == "IS_NULL" else "{} IS NOT NULL"
+        return sql.SQL(text).format(sql.Identifier(columns[arguments[0].index].name))
+    return _comparison(name, arguments, columns)
+
+
+def _comparison(name: str, arguments: tuple[Expression, ...], columns: Sequence[Asked]) -> Any | None:
+    column = next((found for argument in arguments if (found := _column(argument, columns)) is not None), None)
+    if column is None or not (name in _SIGNS or (name == "IN" and _column(arguments[0], columns) is column)):
+        return None
+    if column.oid in _TEXTS and name not in (*_EQUALITIES, "IN"):
+        return None
+    sides = [_side(argument, columns, column) for argument in arguments]
+    if None in sides or sum(_column(argument, columns) is not None for argument in arguments) != 1:
+        return None
+    if name == "IN":
+        return sql.SQL("{} IN ({})").format(sides[0], sql.SQL(", ").join(sides[1:]))
+    return sql.SQL("{} {} {}").format(sides[0], sql.SQL(_SIGNS[name]), sides[1])
+
+
+def _column(expression: Expression, columns: Sequence[Asked]) -> Asked | None:
+    """The column that `expression` is, where it compares there as it does here."""
+    if isinstance(expression, Cast) and widened(expression.argument.type, expression.type):
+        expression = expression.argument
+    if not isinstance(expression, Column):
+        return None
+    column = columns[expression.index]
+    return column if any(alike(column) for alike in _ALIKE) else None
+
+
+_ALIKE: tuple[Callable[[Asked], bool], ...] = (
+    lambda c: c.oid == 16 and _T.is_boolean(c.declared),
+    lambda c: c.oid in (20, 21, 23) and _T.is_integer(c.declared),
+    lambda c: c.oid == NUMERIC and _T.is_decimal(c.declared),
+    lambda c: c.oid in _TEXTS and _T.is_string(c.declared),
+    lambda c: c.oid == 1082 and _T.is_date(c.declared),
+    lambda c: c.oid in _MOMENTS and _T.is_timestamp(c.declared),
+)
+
+
+def _side(expression: Expression, columns: Sequence[Asked], column: Asked) -> Any | None:
+    """One side of a comparison with `column`."""
+    if not isinstance(expression, Literal):
+        if _column(expression, columns) is None:
+            return None
+        name = sql.Identifier(column.name)
+        return sql.SQL('{} COLLATE "C"').format(name) if column.oid in _TEXTS else name
+    value = expression.value
+    if isinstance(value, str) and "\0" in value:
+        return None  # PostgreSQL has no such text
+    if isinstance(value, dt.datetime):
+        value = value.astimezone(dt.UTC)
+        value = value.replace(tzinfo=None) if column.oid == _NAIVE else value
+    return sql.Literal(value)
+
+
+def _joined(word: str, parts: Sequence[Any]) -> Any | None:
+    return sql.SQL("({})").format(sql.SQL(word).join(parts)) if parts else None

@@ -1,0 +1,112 @@
+"""What the statistics of a parquet file say of the values in its row groups.
+
+Contract: bounds may be wide, never narrow, and what the file does not say is not known. They are compared as Penstock
+compares values of the declared type; where the stored type has another order they are not used.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.algebra.scans import Source
+from penstock.connectors.sources.formats import casts
+from penstock.connectors.sources.formats.columnar import Columns
+from penstock.expressions.value_ranges import UNKNOWN, Values
+
+_T = pa.types
+Ticks = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """The row groups of an open file. columns: where declared columns stand in it; given: values of others."""
+
+    file: pq.ParquetFile
+    source: Source
+    columns: Columns
+    given: Mapping[int, Values]
+
+    def of(self, group: int, position: int) -> Values:
+        """The values of a declared column in a row group."""
+        if position not in self.columns.places:
+            return self.given.get(position, UNKNOWN)
+        found = self._statistics(group, position)
+        if found is None:
+            return UNKNOWN
+        nulls = found.null_count if found.has_null_count else None
+        if nulls is not None and nulls == self.file.metadata.row_group(group).num_rows:
+            return Values(some=False)
+        low, high = self._bounds(found, position)
+        return Values(low, high, nulls=nulls != 0)
+
+    def ticks(self, group: int) -> Ticks:
+        """Smallest and largest timestamp in ticks, where the file tells them; of those that are not NULL."""
+        position = self.source.timestamp
+        found = None if position is None else self._statistics(group, position)
+        return (None, None) if found is None or position is None else self._ticks(found, position)
+
+    def all_ticks(self, group: int) -> Ticks:
+        """The same, and known that none is NULL."""
+        found = None if self.source.timestamp is None else self._statistics(group, self.source.timestamp)
+        complete = found is not None and found.has_null_count and found.null_count == 0
+        return self.ticks(group) if complete else (None, None)
+
+    def _statistics(self, group: int, position: int) -> pq.Statistics | None:
+        if position not in self.columns.places:
+            return None
+        meta = self.file.metadata.row_group(group)
+        name = self._field(position).name
+        column = next((c for c in map(meta.column, range(meta.num_columns)) if c.path_in_schema == name), None)
+        return column.statistics if column is not None and column.is_stats_set else None
+
+    def _bounds(self, found: pq.Statistics, position: int) -> tuple[object, object]:
+        declared, stored = self.source.columns[position].type, self._field(position).type
+        if _T.is_timestamp(declared):
+            return self._ticks(found, position)
+        kind = _python_type(stored.value_type if _T.is_dictionary(stored) else stored, declared)
+        if kind is None or not found.has_min_max:
+            return None, None
+        try:
+            low, high = found.min, found.max
+        except (pa.ArrowException, ValueError):  # a text that was cut within a letter
+            return None, None
+        return (low, high) if type(low) is kind and type(high) is kind else (None, None)
+
+    def _ticks(self, found: pq.Statistics, position: int) -> Ticks:
+        if not found.has_min_max:
+            return None, None
+        low, high = found.min_raw, found.max_raw
+        scale = casts.ticks_per_unit(_stored_type(self._field(position).type))
+        if scale is None or not isinstance(low, (int, np.integer)):
+            return None, None
+        return int(low) * scale[0] // scale[1], int(high) * scale[0] // scale[1]
+
+    def _field(self, position: int) -> pa.Field:
+        return self.file.schema_arrow.field(self.columns.places[position])
+
+
+def _python_type(stored: pa.DataType, declared: pa.DataType) -> type | None:
+    """What bounds of a stored column are, where they have the order of the declared one."""
+    if _T.is_signed_integer(stored) and _T.is_integer(declared):
+        return int
+    if _T.is_boolean(stored) and _T.is_boolean(declared):
+        return bool
+    if stored == pa.date32() and declared == stored:
+        return dt.date
+    if _T.is_decimal(stored) and declared == stored:
+        return Decimal
+    return str if (_T.is_string(stored) or _T.is_large_string(stored)) and _T.is_string(declared) else None
+
+
+def _stored_type(type_: pa.DataType) -> pa.DataType:
+    """The type whose raw integers the statistics are: parquet itself has no timestamp in seconds."""
+    if _T.is_timestamp(type_) and type_.unit == "s":
+        return pa.timestamp("ms")
+    return type_

@@ -1,0 +1,87 @@
+"""Which rows of its sources a job reads: what the readers are told, and what explain says of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from penstock.algebra.optimizer import optimize
+from penstock.expressions.text import to_sql
+from penstock.language import bind_script
+from penstock.physical.identity import query_fingerprint
+from penstock.physical.plan import Plan
+from penstock.physical.planner import part_of, plan_queries
+from penstock.physical.wanted import wanted_of
+from penstock.session import explain
+
+DECLARED = """CREATE STREAM S (ts BIGINT, k INT, x BIGINT, w STRING) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
+CREATE RELATION R (k INT, w STRING) FROM MEMORY ();
+CREATE RELATION P (k INT, w STRING, PRIMARY KEY (k)) FROM MEMORY ();
+CREATE RELATION U (ts BIGINT, op STRING, k INT, w STRING) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND OPERATION BY op;
+CREATE RELATION G (ts BIGINT, k INT, w STRING) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
+"""
+
+
+def planned(*queries: str) -> Plan:
+    script = DECLARED + "".join(f"CREATE QUERY q{i} AS {query};" for i, query in enumerate(queries))
+    return plan_queries([replace(q, root=optimize(q.root)) for q in bind_script(script).queries])
+
+
+def shown(plan: Plan) -> dict[str, str]:
+    known = {**plan.sources, **{n: s for static in plan.statics.values() for n, s in static.sources.items()}}
+    conditions = {**plan.wanted, **{n: c for n in known if (c := wanted_of(plan.statics.values(), n)) is not None}}
+    return {name: to_sql(condition, known[name].columns.names) for name, condition in conditions.items()}
+
+
+@pytest.mark.parametrize(
+    ("queries", "expected"),
+    [
+        # Over the declared columns, whichever are read.
+        (["SELECT x FROM S [RANGE 5 SECONDS] WHERE k = 1 AND x > 2"], {"S": "k = 1 AND x > 2"}),
+        (["SELECT k, COUNT(*) AS n FROM S [RANGE 5 SECONDS] GROUP BY k HAVING k > 1"], {"S": "k > 1"}),
+        # What any of the queries reads.
+        (["SELECT x FROM S [NOW] WHERE k = 1", "SELECT w FROM S [NOW] WHERE x = 2"], {"S": "k = 1 OR x = 2"}),
+        (["SELECT x FROM S [NOW] WHERE k = 1", "SELECT w FROM S [RANGE 2 SECONDS] WHERE k = 1"], {"S": "k = 1"}),
+        (["SELECT x FROM S [NOW] WHERE k = 1", "SELECT w FROM S [NOW]"], {}),
+        (
+            ["SELECT a.x FROM S [NOW] AS a, S [RANGE 9 SECONDS] AS b WHERE a.k = 1 AND a.x = b.x AND b.x > 3"],
+            {"S": "k = 1 AND x > 3 OR x > 3"},
+        ),
+        # What counts arrivals needs them all, and so does what draws them.
+        (["SELECT RSTREAM(x) FROM S [ROWS 3] WHERE k = 1"], {}),
+        (["SELECT RSTREAM(x) FROM S SAMPLE(50) [RANGE 3 SECONDS] WHERE k = 1"], {}),
+        # A `-` names a row by all its columns; with one of them gone a key may be had again.
+        (["SELECT k FROM U WHERE w = 'a'"], {}),
+        (["SELECT k FROM G WHERE w = 'a'"], {"G": "w = 'a'"}),
+        (["SELECT S.x FROM S [NOW], R WHERE S.k = R.k AND R.w = 'a'"], {"R": "w = 'a'"}),
+        (["SELECT S.x FROM S [NOW], P WHERE S.k = P.k AND P.w = 'a'"], {}),
+        (
+            ["SELECT S.x FROM S [NOW], R WHERE S.k = R.k AND R.w = 'a'", "SELECT S.x FROM S [NOW], R WHERE S.k = R.k"],
+            {},
+        ),
+    ],
+)
+def test_what_readers_are_told(queries: list[str], expected: dict[str, str]) -> None:
+    assert shown(planned(*queries)) == expected
+
+
+def test_a_part_of_a_plan_wants_less() -> None:
+    plan = planned("SELECT x FROM S [NOW] WHERE k = 1", "SELECT w FROM S [NOW] WHERE x = 2")
+    assert shown(part_of(plan, ["q1"])) == {"S": "x = 2"}
+
+
+def test_another_condition_is_another_query_and_what_others_want_is_not() -> None:
+    one, other = "SELECT x FROM S [NOW] WHERE k = 1", "SELECT x FROM S [NOW] WHERE k = 2"
+    assert query_fingerprint(planned(one), "q0") != query_fingerprint(planned(other), "q0")
+    assert query_fingerprint(planned(one), "q0") == query_fingerprint(planned(one, other), "q0")
+
+
+def test_explain_tells_it_at_the_source() -> None:
+    script = f"{DECLARED} CREATE QUERY q AS SELECT x FROM S [NOW] WHERE k = 1;"
+    (query,) = bind_script(script).queries
+    (line,) = (line for line in explain(query).splitlines() if "Scan" in line and "wanted" in line)
+    assert "wanted: k = 1" in line
+    nodes = json.loads(explain(query, "json"))["physical"]["nodes"]
+    assert [n["parameters"]["wanted"] for n in nodes if n["label"] == "Scan"] == ["k = 1"]
