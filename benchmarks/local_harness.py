@@ -59,11 +59,12 @@ def measure(
     view: bool = False,
     as_written: bool = False,
     peer: Callable[[Plan, Query], Plan] | None = None,
+    each: Callable[[], object] | None = None,
 ) -> Measured:
     """The one query of `script` over `inputs` (first column: the integer timestamp, in order), in rounds of `step`
     ticks. warm: the tick from which on it is measured; view: also keep the result, as a hash table that the told
     changes update; as_written: without choices by cost; peer: turns the plan of the query into that of a rival, to be
-    measured instead."""
+    measured instead; each: called after each measured round."""
     (query,) = bind_script(script).queries
     known = observe(timed_sources(query.root), inputs)
     planning = Planning(known, by_pattern=False) if as_written else strategy.planning(known)
@@ -95,6 +96,8 @@ def measure(
             seconds += spent
             tuples += sum(piece.num_rows for piece in pieces.values())
             size, rows = _state(job)
+            if each is not None:
+                each()
             held.append((size, rows) if kept is None else (size + kept.nbytes, rows + kept.rows))
     sizes = np.array(held, np.int64).mean(axis=0)
     return Measured(tuples, seconds, int(sizes[0]), int(sizes[1]), results, digest)

@@ -55,6 +55,11 @@ def random_query(choices: Choices, plain: bool, tau: int | None) -> str:
     if choices.chance(15):
         having = made.predicate([scope[:1]], 2)
         return f"SELECT {scope[0]} AS c0, COUNT(*) AS n FROM {text}{where} GROUP BY {scope[0]} HAVING {having}"
+    if choices.chance(10):
+        value = made.value([scope], 2)[0]
+        if plain:
+            return f"SELECT v, COUNT(*) AS n FROM (SELECT {value} AS v FROM {text}{where}) GROUP BY v"
+        return f"SELECT {value} AS v, COUNT(*) AS n FROM {text}{where} GROUP BY {choices.pick(('1', 'v', value))}"
     if not where or choices.chance(30):
         items += f", {made.value([scope], 2)[0]} AS v"
     return f"SELECT {items} FROM {text}{where}"

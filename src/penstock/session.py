@@ -166,10 +166,7 @@ class Session:
     def explain(self, query: str, format: str = "text", analyze: bool = False) -> str:  # noqa: A002 - the door's word
         """The plans of a declared query by name. format: text, json or mermaid. analyze: run it in this process over
         its inputs, which must be bounded, and show what every operator of the physical plan did."""
-        found = self.catalog.queries.get(query.lower())
-        if found is None:
-            hint = nearest(query, [q.name for q in self.catalog.queries.values()])
-            raise PenstockError("P0201", f"unknown query {query}", hint=hint)
+        found = self._declared(query)
         known = self.statistics(found, self.catalog, self.settings)
         ran = self._analyzed(found, self.catalog.memory, self.settings, known) if analyze else None
         return explain(found, format, known, ran, Strategy.of(self.settings))
@@ -182,12 +179,16 @@ class Session:
 
     def state(self, query: str) -> QueryState:
         """What state a declared query will keep: whether it is bounded, by what, and about how large."""
+        found = self._declared(query)
+        known = self.statistics(found, self.catalog, self.settings)
+        return query_state(found, known, Strategy.of(self.settings))
+
+    def _declared(self, query: str) -> Query:
         found = self.catalog.queries.get(query.lower())
         if found is None:
             hint = nearest(query, [q.name for q in self.catalog.queries.values()])
             raise PenstockError("P0201", f"unknown query {query}", hint=hint)
-        known = self.statistics(found, self.catalog, self.settings)
-        return query_state(found, known, Strategy.of(self.settings))
+        return found
 
     def query(self, text: str) -> QueryHandle:
         """A query of its own, not declared."""
@@ -344,14 +345,7 @@ def _timestamp(name: str, columns: Schema, column: str, unit: str) -> tuple[int,
 
 
 def _interval(text: str) -> Interval:
-    from fractions import Fraction
-
-    words = text.split()
-    unit = Unit.parse(words[1]) if len(words) == 2 else None
-    try:
-        amount = Fraction(words[0])
-    except (ValueError, IndexError):
-        unit = None
-    if unit is None:
+    found = Interval.parse(text)
+    if found is None:
         raise PenstockError("P0102", f"{text!r} is no interval", hint="write it as '5 SECONDS'")
-    return Interval(amount, unit)
+    return found

@@ -57,6 +57,16 @@ class Interval:
     amount: Fraction
     unit: Unit
 
+    @staticmethod
+    def parse(text: str) -> Interval | None:
+        """What a text such as `10 seconds` says; None where it is no length of time."""
+        words = text.split()
+        unit = Unit.parse(words[1]) if len(words) == 2 else None
+        try:
+            return None if unit is None else Interval(Fraction(words[0]), unit)
+        except (ValueError, ZeroDivisionError):
+            return None
+
     def __str__(self) -> str:
         amount = self.amount.numerator if self.amount.denominator == 1 else float(self.amount)
         return f"{amount} {self.unit.name}"

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from connector_kit import EVERY_TYPE, declare, read, schema_of
+from pyarrow import feather
 
 from penstock.algebra.scans import OnError
 from penstock.connectors.sources import open_source
-from penstock.connectors.sources.formats import FORMATS, parquet
+from penstock.connectors.sources.formats import FORMATS, arrow, parquet
 from penstock.connectors.sources.formats.columnar import columns_of
 from penstock.connectors.sources.formats.row_groups import RowGroups
 from penstock.errors import PenstockError
@@ -238,3 +239,17 @@ def test_records_that_may_be_malformed_are_never_passed_over(tmp_path: Path, sto
     assert (table.num_rows, len(rejected)) == ((0, 0) if surely else (1, 1))
     # A column that nobody reads is not converted, wanted rows or not.
     assert read(open_source(source, three), (0,))[0].num_rows == 0
+
+
+@pytest.mark.parametrize(("asked", "decoded"), [((1,), ["b"]), ((2, 0), ["a", "c"]), ((), ["a"])])
+def test_only_columns_that_are_read_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[int, ...], decoded: list[str]
+) -> None:
+    feather.write_feather(pa.table({"a": [1, 2], "b": ["x", "y"], "c": [3, 4]}), tmp_path / "in.feather")
+    found: list[list[str]] = []
+    fit = arrow.fitted
+    monkeypatch.setattr(
+        arrow, "fitted", lambda f, path, batch, c: found.append(batch.schema.names) or fit(f, path, batch, c)
+    )
+    table, _ = read(declare(tmp_path / "in.feather", "a BIGINT, b STRING, c BIGINT"), asked)
+    assert (found, table.num_rows, table.column_names) == ([decoded], 2, ["abc"[c] for c in asked])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import PenstockError
@@ -54,6 +55,18 @@ def test_rows_and_state(session: Session) -> None:
     assert found["Aggregate"]["shards"] == 1
     assert "state_rows" not in found["Filter"]
     assert all(figures["cpu_ms"] >= 0 for figures in found.values())
+
+
+def test_rows_that_are_passed_over_are_counted(tmp_path: Path) -> None:
+    """Of three row groups the second holds no row that is wanted, and the third no more than a late one."""
+    columns = {"ts": [1, 2, 3, 4, 5, 0], "k": [1, 1, 7, 7, 8, 8], "a": [1, 2, 3, 4, 5, 6]}
+    pq.write_table(pa.table(columns, pa.schema(dict.fromkeys(columns, pa.int32()))), tmp_path / "s.parquet", 2)
+    session = Session()
+    session.execute(DECLARED.format(path=tmp_path / "s.parquet"))
+    found = measured(session, "SELECT COUNT(*) AS n FROM S [RANGE 10 SECOND] WHERE k = 1")
+    scan = found["Scan"]
+    assert (scan["rows_in"], scan["passed_over"], scan["late"], scan["rows_out"]) == (6, 2, 1, 3)
+    assert found["Filter"]["rows_out"] == 2
 
 
 def test_the_answer_has_as_many_rows_as_it_says(session: Session) -> None:

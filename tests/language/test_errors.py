@@ -1,7 +1,8 @@
 """Wrong statements and what a user reads, as text: `statement`, then the message as it is shown.
 
-Fixtures lie in `errors.txt`, and in `many_errors.txt` those with several mistakes, each told once and none of
-which makes others: cases divided by lines of `====`, the statement above `----`, the message below.
+Fixtures lie in `errors.txt`; in `many_errors.txt` those with several mistakes, each told once and none of which makes
+others; in `newcomers.txt` scripts of people who know Flink SQL or Spark SQL. Cases are divided by lines of `====`, the
+statement above `----`, the message below.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from penstock.errors import CODES, ScriptErrors
 from penstock.language import Catalog, bind_query, bind_script
 
 FIXTURES = Path(__file__).parent / "errors.txt"
+NEWCOMERS = Path(__file__).parent / "newcomers.txt"
 MANY = Path(__file__).parent / "many_errors.txt"
 
 
@@ -38,6 +40,11 @@ def test_every_mistake_is_told(statement: str, message: str, catalog: Catalog) -
     assert "\n".join(error.render() for error in errors) == message
     assert len(errors) > 1
     assert all(error.position is not None for error in errors)
+
+
+@pytest.mark.parametrize(("script", "message"), _cases(NEWCOMERS), ids=lambda v: v.splitlines()[0][:60] if v else "")
+def test_what_newcomers_write(script: str, message: str) -> None:
+    assert "\n".join(error.render() for error in errors_of(script)) == message
 
 
 #: Codes of the language layer; the others belong to sources, sinks and runs.

@@ -60,6 +60,8 @@ MINUTE = "RANGE 10 SECONDS"
         ("SELECT v FROM S [PARTITION BY k ROWS 10]", Grade.KEYS, "by the number of partitions (k)"),
         (f"SELECT v, name FROM S [{MINUTE}], R WHERE S.k = R.k", Grade.KEYS, "the primary key of R (k)"),
         (f"SELECT v FROM S [{MINUTE}], G WHERE S.k = G.k", Grade.UNBOUNDED, "all rows of G, which has no key"),
+        ("SELECT v FROM S [ROWS 10, FREQUENCY 3 TUPLES], R WHERE S.k = R.k", Grade.KEYS, "the primary key of R (k)"),
+        ("SELECT v FROM S [ROWS 10, FREQUENCY 3 TUPLES], G WHERE S.k = G.k", Grade.UNBOUNDED, "all rows of G"),
         (f"SELECT v, name FROM S [{MINUTE}], F WHERE S.k = F.k", Grade.BOUNDED, "RANGE 10 SECOND of S"),
         (f"SELECT v FROM S [{MINUTE}] WHERE k NOT IN (SELECT k FROM T [UNBOUNDED])", Grade.KEYS,
          "different rows (k)"),

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from penstock.algebra.optimizer import optimize
+from penstock.expressions.nodes import Call, Column, Literal
 from penstock.expressions.text import to_sql
+from penstock.expressions.value_ranges import Values, may_pass
 from penstock.language import bind_script
 from penstock.physical.identity import query_fingerprint
-from penstock.physical.plan import Plan
+from penstock.physical.plan import FilterSpec, Plan
 from penstock.physical.planner import part_of, plan_queries
-from penstock.physical.wanted import wanted_of
+from penstock.physical.wanted import wanted_of, wanted_rows
 from penstock.session import explain
 
 DECLARED = """CREATE STREAM S (ts BIGINT, k INT, x BIGINT, w STRING) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
@@ -65,6 +70,20 @@ def shown(plan: Plan) -> dict[str, str]:
 )
 def test_what_readers_are_told(queries: list[str], expected: dict[str, str]) -> None:
     assert shown(planned(*queries)) == expected
+
+
+def test_thousands_of_queries_want_rows_of_one_source() -> None:
+    """Nothing that walks or ships the condition goes as deep as there are queries."""
+    plan = planned("SELECT x FROM S [NOW] WHERE k = 1")
+    scan, filter_, *_ = plan.steps
+    steps = [scan]
+    for number in range(1500):
+        spec = FilterSpec(Call(pa.bool_(), "EQ", (Column(pa.int32(), 0), Literal(pa.int32(), number))))
+        steps.append(replace(filter_, id=number + 1, spec=spec))
+    condition = pickle.loads(cloudpickle.dumps(wanted_rows(steps)))["S"]
+    k = plan.sources["S"].columns.index("k")
+    assert may_pass(condition, {k: Values(1499, 6000)}.__getitem__)
+    assert not may_pass(condition, {k: Values(1500, 6000)}.__getitem__)
 
 
 def test_a_part_of_a_plan_wants_less() -> None:

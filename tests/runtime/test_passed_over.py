@@ -22,6 +22,7 @@ from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sources.formats import parquet
 from penstock.physical import planner
+from penstock.runtime.spark import feed
 from penstock.runtime.spark.folder import STATICS, Seen
 
 COLUMNS = "ts BIGINT, k INT, x BIGINT, w STRING"
@@ -87,6 +88,8 @@ def write(folder: Path, draw: random.Random, suffix: str) -> None:
         else:
             with pa.OSFile(str(place), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
                 writer.write_table(table, max_chunksize=8)
+            if draw.random() < 0.15:
+                place.write_bytes(place.read_bytes()[: -draw.randint(10, 2000)])
 
 
 def outcome(tmp: Path, script: str, name: str) -> tuple[dict[str, Any], int]:
@@ -202,6 +205,28 @@ def test_as_little_is_read_as_time_allows(
     assert seen.rows == sum(map(len, ticks))
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_what_the_clock_stamps_needs_no_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    for part in (1, 2):
+        place = tmp_path / "data" / f"part={part}" / f"p.{suffix}"
+        grouped(place.with_suffix(".parquet"), [part], [[1, 2]])
+        if suffix == "arrow":
+            table = pq.read_table(place.with_suffix(".parquet"), partitioning=None)
+            with pa.OSFile(str(place), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+            place.with_suffix(".parquet").unlink()
+    monkeypatch.setattr(feed.Feed.__init__, "__defaults__", (lambda: 5_000_000,))
+    for name in ("told", "whole"):
+        script = stream(tmp_path, 0, suffix).replace("TIMESTAMP BY ts UNIT SECOND", "SYSTEM TIME")
+        script += into("q", "SELECT COUNT(*) AS n FROM S [RANGE 5 SECONDS] WHERE part = 1")
+        if name == "told":
+            told, passed = outcome(tmp_path, script, name)
+        else:
+            with all_rows_read(monkeypatch):
+                assert outcome(tmp_path, script, name) == (told, 0)
+    assert (passed, told["seen"][-1][1]["S"].rows, len(told["q"])) == (2, 2, 1)
+
+
 def test_a_static_relation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grouped(tmp_path / "data" / "part=1" / "p.parquet", [1], [[1, 2, 3]])
     grouped(tmp_path / "r" / "a.parquet", [1, 7, 1], [[1, 2], [3], [4]])
@@ -215,3 +240,20 @@ def test_a_static_relation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             assert outcome(tmp_path, script, f"whole{count}") == (told, 0)
         assert passed == count
         assert dict(told["seen"])[STATICS]["R"].rows == 4
+
+
+def test_a_damaged_file_is_told_though_it_is_not_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"ts": [1, 2, 3], "k": pa.array([1, 1, 1], pa.int32()), "x": [1, 2, 3], "w": ["a", "b", "c"]})
+    for part in (1, 2):
+        place = tmp_path / "data" / f"part={part}" / "p.arrow"
+        place.parent.mkdir(parents=True)
+        with pa.OSFile(str(place), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table, max_chunksize=1)
+    place.write_bytes(place.read_bytes()[:-900])
+    script = stream(tmp_path, 9, "arrow") + into("q", "SELECT x FROM S [NOW] WHERE part = 1")
+    script += f"""CREATE RELATION R (x BIGINT, part INT) FROM FILES (path '{tmp_path / "data"}', format 'arrow');"""
+    script += into("joined", "SELECT S.x FROM S [NOW], R WHERE S.x = R.x AND R.part = 1")
+    told, _ = outcome(tmp_path, script, "told")
+    with all_rows_read(monkeypatch):
+        assert outcome(tmp_path, script, "whole") == (told, 0)
+    assert [len(told["letters"][name]) for name in ("S", "R")] == [1, 1]

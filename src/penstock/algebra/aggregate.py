@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes import Algebra, Keys, column_labels, is_static, named
+from penstock.algebra.nodes import Algebra, Keys, Unary, column_labels, is_static, named
 from penstock.algebra.pattern import Pattern
 from penstock.expressions.nodes import AggregateCall
 from penstock.expressions.text import to_sql
@@ -46,14 +46,8 @@ class Aggregate(Algebra):
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct(Algebra):
+class Distinct(Unary):
     """Every tuple once (δ; δ* where expirations are known `[golab 3.5.2]`)."""
-
-    input: Algebra
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def pattern(self) -> Pattern:

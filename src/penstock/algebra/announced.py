@@ -5,24 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from penstock.algebra.internal import Internal
-from penstock.algebra.nodes import Algebra, Keys
+from penstock.algebra.nodes import Algebra, Keys, Unary
 from penstock.algebra.nonretroactive import NRRJoin
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.results import Restored, Results, has_lives
 from penstock.algebra.windows import Window
-from penstock.types import Schema
 
 
 @dataclass(frozen=True, eq=False)
-class Announced(Algebra):
+class Announced(Unary):
     """The relation `input` itself. Its tuples carry no end: each is taken back by a negative tuple when it comes, so
     that all operators above are planned as for a strict input."""
-
-    input: Algebra
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def pattern(self) -> Pattern:

@@ -4,8 +4,9 @@
 has a time line of its own, whose *instants* are numbered 1, 2, 3, ... An instant is one arriving element, or a boundary
 of a frequency in time behind all elements up to it; several streams interleave by (timestamp, place, arrival).
 `Sequenced` is the whole query: its `body` is a relation-to-stream operator over relations on that line, whose windows
-(`FrequencyWindow`) stand on the streams' elements as they arrive there (`Arrivals`). What the body tells at an instant
-leaves with the instant's timestamp.
+(`FrequencyWindow`) stand on the streams' elements as they arrive there (`Arrivals`). A relation with updates is at an
+instant what it is at the instant's timestamp; its updates are no instants. What the body tells at an instant leaves
+with the instant's timestamp.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from dataclasses import dataclass, replace
 from penstock.algebra.frequency_window import FrequencyWindow, frequency_text
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
-from penstock.algebra.nodes import Algebra, common_domain, is_static
+from penstock.algebra.nodes import Algebra, Emitted, Unary, common_domain, is_static
 from penstock.algebra.nonretroactive import NRRJoin
-from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream, StreamKind
 from penstock.algebra.results import Results, has_lives
 from penstock.algebra.rowwise import Project, Select
@@ -29,33 +29,20 @@ from penstock.types import Schema, TimeDomain
 
 
 @dataclass(frozen=True, eq=False)
-class Pick(Algebra):
+class Pick(Emitted, Unary):
     """The frequency operator: of every partition of a stream the elements number n, 2n, 3n, ... (`rows` = n), or of
     each slot ((j-1)t, jt] of time the last one, stamped jt (`slot` = t). One of the two is None."""
 
-    input: Algebra
     rows: int | None = None
     slot: int | None = None
     partition: tuple[int, ...] = ()
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
 
     def describe(self) -> Mapping[str, str]:
         return {"frequency": frequency_text(self.rows, self.slot, 0, self.partition, self)}
 
 
 @dataclass(frozen=True, eq=False)
-class Arrivals(Algebra):
+class Arrivals(Emitted):
     """The elements of stream number `place` of the `Sequenced` around, each at its instant."""
 
     place: int
@@ -67,14 +54,6 @@ class Arrivals(Algebra):
         return self.columns
 
     @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
-
-    @property
     def domain(self) -> TimeDomain | None:
         return self.time
 
@@ -83,26 +62,18 @@ class Arrivals(Algebra):
 
 
 @dataclass(frozen=True, eq=False)
-class AtInstants(Algebra):
-    """All of R at every instant of the sequence at which one of its windows is evaluated, or at which R changes."""
-
-    input: Algebra
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
+class AtInstants(Emitted, Unary):
+    """All of R at every instant of the sequence at which one of its windows is evaluated, or at which R changes; where
+    every window jumps, at their evaluations alone."""
 
     @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
+    def tells_changes(self) -> bool:
+        """Whether R is told where it changes between evaluations: a window that slides is evaluated all the time."""
+        return not all(window.jumps for window in own_frequency_windows(self))
 
 
 @dataclass(frozen=True, eq=False)
-class Sequenced(Algebra):
+class Sequenced(Emitted):
     """A query in the sequence model: what `body` tells on the line of instants of `streams`, with the timestamps of the
     instants. Elements come in the order of the instants, those of one instant in that of their values."""
 
@@ -114,14 +85,6 @@ class Sequenced(Algebra):
         return self.body.schema
 
     @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
-
-    @property
     def domain(self) -> TimeDomain | None:
         return common_domain(self.streams)
 
@@ -129,6 +92,11 @@ class Sequenced(Algebra):
     def windows(self) -> tuple[FrequencyWindow, ...]:
         """The windows of the body."""
         return tuple(dict.fromkeys(w for w in own_frequency_windows(self.body)))
+
+    @property
+    def relations(self) -> tuple[RelationScan, ...]:
+        """The relations with updates that the body reads."""
+        return tuple(dict.fromkeys(own_updated_relations(self.body)))
 
     @property
     def periods(self) -> tuple[tuple[int, int], ...]:
@@ -159,6 +127,15 @@ def own_frequency_windows(node: Algebra) -> Iterator[FrequencyWindow]:
             yield from own_frequency_windows(child)
 
 
+def own_updated_relations(node: Algebra) -> Iterator[RelationScan]:
+    """The relations with updates of the query itself: those not inside a stream below."""
+    for child in (node, *node.inputs) if not node.is_stream else node.inputs:
+        if isinstance(child, RelationScan) and not child.source.is_static:
+            yield child
+        elif child is not node and not child.is_stream:
+            yield from own_updated_relations(child)
+
+
 def in_sequence(node: Algebra) -> bool:
     """Whether the relation `node` belongs to a query that is evaluated in the sequence model: a frequency stands on one
     of its windows or on the stream below one."""
@@ -178,7 +155,7 @@ def not_in_sequence(node: Algebra) -> Algebra | None:
     """The first part of the relation `node` that the sequence model has no place for yet, None for none."""
     if node.is_stream:
         return None
-    if isinstance(node, Internal | NRRJoin) or (isinstance(node, RelationScan) and not node.source.is_static):
+    if isinstance(node, Internal | NRRJoin):
         return node
     return next((found for found in map(not_in_sequence, node.inputs) if found is not None), None)
 
@@ -191,12 +168,18 @@ def answers(relation: Algebra) -> Algebra:
     windows = list(own_frequency_windows(relation))
     if any(w.jumps for w in windows) or not _rows_of_their_own(relation):
         return AtInstants(relation)
-    return Results(relation) if has_lives(relation) else RelationToStream(relation, StreamKind.ISTREAM)
+    return each_result(relation)
+
+
+def each_result(relation: Algebra) -> Algebra:
+    """Each result of a relation on the line, once, at the instant it comes."""
+    told_by_bag = next(own_updated_relations(relation), None) is not None or not has_lives(relation)
+    return RelationToStream(relation, StreamKind.ISTREAM) if told_by_bag else Results(relation)
 
 
 def _rows_of_their_own(node: Algebra) -> bool:
-    """Whether every result is made of rows of the streams, none of the state of several."""
-    if is_static(node) or isinstance(node, FrequencyWindow | Window | RowWindow):
+    """Whether every result is made of rows of streams and relations, none of the state of several."""
+    if is_static(node) or isinstance(node, FrequencyWindow | Window | RowWindow | RelationScan):
         return True
     return isinstance(node, Select | Project | Join | UnionAll) and all(map(_rows_of_their_own, node.inputs))
 

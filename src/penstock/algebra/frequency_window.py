@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes import NO_KEYS, Algebra, Keys, column_labels
+from penstock.algebra.nodes import NO_KEYS, Algebra, Keys, Unary, column_labels
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.windows import slide_text
-from penstock.types import Schema
 
 
 def frequency_text(rows: int | None, slot: int | None, align: int, partition: tuple[int, ...], node: Algebra) -> str:
@@ -22,7 +21,7 @@ def frequency_text(rows: int | None, slot: int | None, align: int, partition: tu
 
 
 @dataclass(frozen=True, eq=False)
-class FrequencyWindow(Algebra):
+class FrequencyWindow(Unary):
     """A window in the sequence model. At one of its evaluation instants e it holds the elements that have arrived,
     are among the last `rows` of their partition (`partition`; None for all) and whose timestamp is more than e's less
     `length` (None for no such limit); between two such instants it stays as it is.
@@ -31,7 +30,6 @@ class FrequencyWindow(Algebra):
     the boundaries align + k·slide, or, with neither, all instants of the query.
     """
 
-    input: Algebra
     rows: int | None = None
     length: int | None = None
     partition: tuple[int, ...] = ()
@@ -44,10 +42,6 @@ class FrequencyWindow(Algebra):
     def jumps(self) -> bool:
         """Whether it passes instants by; FREQUENCY 1 TUPLE slides."""
         return self.slide is not None or (self.every or 1) > 1
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def pattern(self) -> Pattern:

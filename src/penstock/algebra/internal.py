@@ -14,29 +14,23 @@ from dataclasses import dataclass
 
 from penstock.algebra.aggregate import Aggregate
 from penstock.algebra.join import Join
-from penstock.algebra.nodes import Algebra
+from penstock.algebra.nodes import Algebra, Unary
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.rowwise import Project, Select
 from penstock.algebra.windows import RowWindow, Window
-from penstock.types import Schema
 
 #: The operators that a SELECT over INTERNAL windows may consist of.
 _ALLOWED = (Select, Project, Join, Aggregate)
 
 
 @dataclass(frozen=True, eq=False)
-class Internal(Algebra):
+class Internal(Unary):
     """The relation of all results so far of its input, which never loses a tuple.
 
     by_life: the input has lives, and each counts; else its ISTREAM is collected, R(τ) − R(τ−1) at every τ.
     """
 
-    input: Algebra
     by_life: bool
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def pattern(self) -> Pattern:

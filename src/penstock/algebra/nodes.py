@@ -59,6 +59,30 @@ class Algebra(Node):
         return {}
 
 
+@dataclass(frozen=True, eq=False)
+class Unary(Algebra):
+    """An operator over one input, whose columns it hands on."""
+
+    input: Algebra
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class Emitted(Algebra):
+    """A stream of what is told: nothing in it is ever taken back."""
+
+    @property
+    def is_stream(self) -> bool:
+        return True
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.MONOTONIC
+
+
 def common_domain(inputs: tuple[Algebra, ...]) -> TimeDomain | None:
     """The one domain of `inputs`. Raises PenstockError P0302 when two differ."""
     domains = {d for d in (node.domain for node in inputs) if d is not None}

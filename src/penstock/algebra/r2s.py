@@ -6,11 +6,9 @@ import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes import Algebra
-from penstock.algebra.pattern import Pattern
+from penstock.algebra.nodes import Algebra, Emitted, Unary
 from penstock.algebra.scans import RelationScan
 from penstock.algebra.windows import RowWindow, Window
-from penstock.types import Schema
 
 
 class StreamKind(enum.Enum):
@@ -20,23 +18,10 @@ class StreamKind(enum.Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class RelationToStream(Algebra):
+class RelationToStream(Emitted, Unary):
     """The stream that `kind` makes of a relation; the elements' ts is the instant they are emitted at."""
 
-    input: Algebra
     kind: StreamKind
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
 
     def describe(self) -> Mapping[str, str]:
         text = {"kind": self.kind.value}

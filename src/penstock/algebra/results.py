@@ -16,7 +16,7 @@ from penstock.algebra.frequency_window import FrequencyWindow
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.multi_join import MultiJoin
-from penstock.algebra.nodes import Algebra, is_static
+from penstock.algebra.nodes import Algebra, Emitted, Unary, is_static
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream
 from penstock.algebra.rowwise import Project, Select
@@ -27,27 +27,13 @@ from penstock.types import Schema
 
 
 @dataclass(frozen=True, eq=False)
-class Results(Algebra):
+class Results(Emitted, Unary):
     """The stream of all results of a relation seen as monotonic `[golab 3.3.3]`: each at the instant it comes, whatever
     goes. `input` has lives; of other relations this stream is their ISTREAM."""
 
-    input: Algebra
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
-
 
 @dataclass(frozen=True, eq=False)
-class Restored(Algebra):
+class Restored(Emitted):
     """What `reported` tells at the boundaries align + k·slide, and with each boundary also the results that began and
     ended since the one before `[golab 3.3.4]`.
 
@@ -65,14 +51,6 @@ class Restored(Algebra):
     @property
     def schema(self) -> Schema:
         return self.reported.schema
-
-    @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
 
     def describe(self) -> Mapping[str, str]:
         domain = self.domain

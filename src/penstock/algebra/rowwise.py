@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes import Algebra, Keys, column_labels, named
+from penstock.algebra.nodes import Algebra, Keys, Unary, column_labels, named
 from penstock.algebra.pattern import Pattern
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.text import to_sql
@@ -13,15 +13,10 @@ from penstock.types import Field, Schema
 
 
 @dataclass(frozen=True, eq=False)
-class Select(Algebra):
+class Select(Unary):
     """The tuples for which `predicate` is TRUE (not NULL)."""
 
-    input: Algebra
     predicate: Expression
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def is_stream(self) -> bool:

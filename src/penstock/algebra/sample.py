@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from penstock.algebra.nodes import Algebra
+from penstock.algebra.nodes import Unary
 from penstock.algebra.pattern import Pattern
-from penstock.types import Schema
 
 
 @dataclass(frozen=True, eq=False)
-class Sample(Algebra):
+class Sample(Unary):
     """Each element is kept with probability `percent` / 100 (0 to 100).
 
     The draw is a function of the seed, the stream's name and the element, its timestamp and all its columns
@@ -20,14 +19,9 @@ class Sample(Algebra):
     drop columns, and what is kept at 10 percent is kept at 20.
     """
 
-    input: Algebra
     percent: Fraction
     seed: int
     name: str
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def is_stream(self) -> bool:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from penstock.algebra.nodes import Algebra, Keys, column_labels, is_static
+from penstock.algebra.nodes import Keys, Unary, column_labels, is_static
 from penstock.algebra.pattern import Pattern
-from penstock.types import Schema
 
 
 class SortKey(NamedTuple):
@@ -20,7 +19,7 @@ class SortKey(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class TopK(Algebra):
+class TopK(Unary):
     """At every instant, the rows at places offset+1 ... offset+limit of R(τ); of each part of it whose rows agree in
     the columns `partition`, NULL being like NULL.
 
@@ -28,15 +27,10 @@ class TopK(Algebra):
     first and NaN last. So the answer depends on R(τ) alone.
     """
 
-    input: Algebra
     order: tuple[SortKey, ...]
     limit: int
     offset: int = 0
     partition: tuple[int, ...] = ()
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def pattern(self) -> Pattern:

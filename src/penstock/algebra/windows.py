@@ -9,9 +9,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes import NO_KEYS, Algebra, Keys, column_labels
+from penstock.algebra.nodes import NO_KEYS, Keys, Unary, column_labels
 from penstock.algebra.pattern import Pattern
-from penstock.types import Schema, TimeDomain
+from penstock.types import TimeDomain
 
 
 class WindowKind(enum.Enum):
@@ -21,14 +21,13 @@ class WindowKind(enum.Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Window(Algebra):
+class Window(Unary):
     """A time window over a stream. Lengths are in ticks of the input's domain.
 
     length: T of RANGE T (≥ 1), None otherwise; slide: s of SLIDE s (≥ 1), None for none; align: the tick that
     boundaries are counted from (ALIGN TO).
     """
 
-    input: Algebra
     kind: WindowKind
     length: int | None = None
     slide: int | None = None
@@ -38,10 +37,6 @@ class Window(Algebra):
     def lifetime(self) -> int | None:
         """How many ticks an element counts, before SLIDE rounds: one for NOW, None for ever."""
         return 1 if self.kind is WindowKind.NOW else self.length
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def pattern(self) -> Pattern:
@@ -65,7 +60,7 @@ def slide_text(slide: int | None, align: int, domain: TimeDomain | None) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class RowWindow(Algebra):
+class RowWindow(Unary):
     """The last `rows` (≥ 1) elements of a stream in (timestamp, arrival) order, of every partition where there are any.
     rows None: a window in time that moves by rows (RANGE T SLIDE m ROWS): when the count comes to a multiple of `step`,
     the content becomes the elements counted so far whose `length` has not passed then.
@@ -75,7 +70,6 @@ class RowWindow(Algebra):
     element ends after T at the latest; None for no such limit. slide, align: a SLIDE in time, as for `Window`.
     """
 
-    input: Algebra
     rows: int | None
     step: int | None = None
     partition: tuple[int, ...] = ()
@@ -87,10 +81,6 @@ class RowWindow(Algebra):
     def lifetime(self) -> int | None:
         """How many ticks an element counts at the most, before SLIDE rounds; None where only other elements end it."""
         return None if self.rows is None else self.length
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def pattern(self) -> Pattern:

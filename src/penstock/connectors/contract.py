@@ -151,9 +151,10 @@ class LogConnector(SourceConnector):
 
 class Sink(ABC):
     """Writes the result of one query. `query.output_names` are the columns' names; run: names the run that writes, the
-    same after a restart from its checkpoint."""
+    same after a restart from its checkpoint; beside: whether it may write while other sinks do, in another thread."""
 
     run: str = ""
+    beside: bool = False
 
     def __init__(self, query: Query) -> None:
         self.query = query

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.errors import PenstockError, nearest
-from penstock.types import Unit
+from penstock.types import Interval
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,9 @@ class Options:
     def seconds(self, key: str, default: str) -> float:
         """A length of time, as '500 ms' or '2 seconds'."""
         value = self.text(key, default).strip()
-        amount, _, word = value.partition(" ")
-        unit = Unit.parse(word.strip())
-        try:
-            if unit is not None and float(amount) > 0:
-                return float(amount) * unit.value / 1_000_000
-        except ValueError:
-            pass
+        found = Interval.parse(value)
+        if found is not None and found.amount > 0:
+            return float(found.amount * found.unit.value / 1_000_000)
         raise PenstockError("P0208", f"{self.owner}: option {key} cannot be '{value}': it is as '2 seconds'")
 
     def count(self, key: str, default: int) -> int:

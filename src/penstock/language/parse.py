@@ -12,6 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.dialect import Cql, Fault, token_span
 from penstock.language.grammar.declarations import CqlParser
+from penstock.language.hints import hint_at
 from penstock.language.statements import BareQuery, Script, Statement
 from penstock.language.text import SourceText, Span
 
@@ -20,6 +21,7 @@ _GIVES_UP = (AttributeError, TypeError, ValueError, KeyError, IndexError, Assert
 
 
 MAX_DEPTH = 100
+_STATEMENTS = ("CREATE", "INSERT", "EXPLAIN", "SHOW", "DROP")
 
 
 @dataclass
@@ -35,20 +37,67 @@ class Parsed:
 def parse_statements(source: SourceText) -> Parsed:
     """All statements of `source`."""
     parsed = Parsed()
+    text, unclosed = source.text, None
     try:
-        tokens = Cql().tokenize(source.text)
+        tokens = Cql().tokenize(text)
     except TokenError:
-        parsed.errors.append(_unclosed(source))
-        return parsed
+        unclosed = _unclosed(source)
+        tokens = _before(text, unclosed)
     for token in tokens:
         token.comments = []
-    for part in _split(tokens):
-        try:
-            parsed.statements.append(_parse_one(source, part))
-        except PenstockError as error:
-            parsed.errors.append(error)
-            parsed.lost |= _declared(part)
+    parts = _split(tokens)
+    if unclosed is not None and parts:
+        parsed.lost |= _declared(parts.pop())  # the one that the quotes open in
+    for part in parts:
+        rest = part
+        while rest:
+            rest = _read(source, rest, parsed)
+        if unclosed is not None and parsed.errors:
+            break  # from here on, what is inside of quotes and what is not may be mixed up
+    if unclosed is not None:
+        parsed.errors.append(unclosed)
     return parsed
+
+
+def _before(text: str, unclosed: PenstockError) -> list[Token]:
+    """The tokens in front of quotes that are never closed."""
+    place = unclosed.position
+    lines = text.split("\n")
+    end = 0 if place is None else sum(len(line) + 1 for line in lines[: place.line - 1]) + place.column - 1
+    try:
+        return Cql().tokenize(text[:end])
+    except TokenError:
+        return []
+
+
+def _read(source: SourceText, tokens: list[Token], parsed: Parsed) -> list[Token]:
+    """Read one statement; what is left of `tokens` when a semicolon is missing in them."""
+    try:
+        statement, at, faults = _parse_one(source, tokens)
+    except PenstockError as error:
+        parsed.errors.append(error)
+        parsed.lost |= _declared(tokens)
+        return _next_statement(source, tokens, 1)
+    parsed.statements.append(statement)
+    parsed.errors += faults
+    if at < len(tokens):
+        hint = "a statement ends with a semicolon"
+        span = token_span(tokens[at])
+        parsed.errors.append(source.error("P0101", f"expected ';', found '{source.slice(span)}'", span, hint))
+    return tokens[at:]
+
+
+def _next_statement(source: SourceText, tokens: list[Token], start: int) -> list[Token]:
+    """From where a statement begins, at the start of a line, behind one that could not be read."""
+    for i in range(start, len(tokens)):
+        if _begins(source, tokens[i]):
+            return tokens[i:]
+    return []
+
+
+def _begins(source: SourceText, token: Token) -> bool:
+    before = source.text[: token.start].rpartition("\n")[2]
+    return token.text.upper() in _STATEMENTS and not before.strip()
 
 
 def _declared(tokens: list[Token]) -> set[str]:
@@ -88,7 +137,8 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
     return [part for part in parts if part]
 
 
-def _parse_one(source: SourceText, tokens: list[Token]) -> Statement:
+def _parse_one(source: SourceText, tokens: list[Token]) -> tuple[Statement, int, list[PenstockError]]:
+    """A statement, how many of the tokens are its own, and the faults that could be passed over."""
     parser = CqlParser(dialect=Cql())
     parser.reset()
     parser.sql = source.text
@@ -96,7 +146,7 @@ def _parse_one(source: SourceText, tokens: list[Token]) -> Statement:
     parser._advance_chunk()
     try:
         statement = parser.statement()
-        if parser._curr:
+        if parser._curr and not _begins(source, parser._curr):
             raise Fault("", parser._curr)
     except Fault as fault:
         raise _error(source, tokens, fault) from None
@@ -107,7 +157,8 @@ def _parse_one(source: SourceText, tokens: list[Token]) -> Statement:
         raise source.error("P0101", message, token_span(token)) from None
     if _too_deep(statement):
         raise source.error("P0101", f"this is nested more than {MAX_DEPTH} levels deep", statement.span)
-    return statement
+    faults = {fault.token.start if fault.token else -1: _error(source, tokens, fault) for fault in parser.faults}
+    return statement, parser._index if parser._curr else len(tokens), list(faults.values())
 
 
 def _too_deep(statement: Statement) -> bool:
@@ -130,11 +181,13 @@ def _too_deep(statement: Statement) -> bool:
 def _error(source: SourceText, tokens: list[Token], fault: Fault) -> PenstockError:
     last = token_span(tokens[-1])
     span = token_span(fault.token) if fault.token else Span(last.end, last.end + 1)
+    index = next((i for i, token in enumerate(tokens) if token is fault.token), len(tokens))
+    hint = fault.hint or hint_at(tokens, index)
     if fault.message:
-        return source.error(fault.code, fault.message, span, fault.hint)
+        return source.error(fault.code, fault.message, span, hint)
     found = f"'{source.slice(span)}'" if fault.token else "the end of the statement"
     message = f"expected {fault.expected}, found {found}" if fault.expected else f"unexpected {found}"
-    return source.error(fault.code, message, span, fault.hint)
+    return source.error(fault.code, message, span, hint)
 
 
 def _unclosed(source: SourceText) -> PenstockError:

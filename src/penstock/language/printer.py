@@ -59,12 +59,12 @@ def print_statement(statement: Statement) -> str:
     if isinstance(statement, CreateSource):
         return _create_source(statement)
     if isinstance(statement, CreateView):
-        return f"CREATE VIEW {_name(statement.name)}{_columns(statement.columns)} AS {print_tree(statement.query)}"
+        return f"CREATE VIEW {_name(statement.name)}{_columns(statement.columns)} AS {print_query(statement.query)}"
     if isinstance(statement, CreateQuery):
         into = f" INTO {_connector(statement.into)}" if statement.into else ""
-        return f"CREATE QUERY {_name(statement.name)}{into} AS {print_tree(statement.query)}"
+        return f"CREATE QUERY {_name(statement.name)}{into} AS {print_query(statement.query)}"
     if isinstance(statement, BareQuery):
-        return print_tree(statement.query)
+        return print_query(statement.query)
     if isinstance(statement, CreateFunction):
         return _create_function(statement)
     if isinstance(statement, Insert):
@@ -73,7 +73,7 @@ def print_statement(statement: Statement) -> str:
     if isinstance(statement, SetSetting):
         return f"SET {_dotted(statement.name)} = {_string(statement.value)}"
     if isinstance(statement, ExplainStatement):
-        return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{print_tree(statement.query)}"
+        return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{print_query(statement.query)}"
     if isinstance(statement, ShowStatement):
         return f"SHOW {statement.kind}"
     assert isinstance(statement, DropStatement)
@@ -89,23 +89,19 @@ def _create_function(statement: CreateFunction) -> str:
     return f"CREATE {statement.kind} {name}{types}{returns}{volatile} AS {_string(statement.body)}"
 
 
-def print_query(query: QueryTree) -> str:
+def print_query(tree: QueryTree) -> str:
     """One query."""
-    return print_tree(query)
-
-
-def print_tree(tree: QueryTree) -> str:
     if isinstance(tree, Select):
         return _select(tree)
     if isinstance(tree, SetQuery):
         every = " ALL" if tree.all else ""
         return f"{_operand(tree.left)} {tree.kind.value}{every} {_operand(tree.right)}"
     if isinstance(tree, StreamQuery):
-        return f"{_operator(tree.operator)}({print_tree(tree.query)}){_operator_window(tree.operator)}"
+        return f"{_operator(tree.operator)}({print_query(tree.query)}){_operator_window(tree.operator)}"
     if isinstance(tree, WithQuery):
-        return f"WITH {', '.join(_local(v) for v in tree.views)} {print_tree(tree.query)}"
+        return f"WITH {', '.join(_local(v) for v in tree.views)} {print_query(tree.query)}"
     assert isinstance(tree, SortedQuery)
-    text = _operand(tree.query) if isinstance(tree.query, SortedQuery | WithQuery) else print_tree(tree.query)
+    text = _operand(tree.query) if isinstance(tree.query, SortedQuery | WithQuery) else print_query(tree.query)
     if tree.order:
         text += " ORDER BY " + ", ".join(_sort_key(k) for k in tree.order)
     text += f" LIMIT {scalar_text(tree.limit)}" if tree.limit is not None else ""
@@ -113,12 +109,12 @@ def print_tree(tree: QueryTree) -> str:
 
 
 def _operand(tree: QueryTree) -> str:
-    text = print_tree(tree)
+    text = print_query(tree)
     return text if isinstance(tree, Select | StreamQuery) else f"({text})"
 
 
 def _local(view: LocalView) -> str:
-    return f"{_name(view.name)}{_columns(view.columns)} AS ({print_tree(view.query)})"
+    return f"{_name(view.name)}{_columns(view.columns)} AS ({print_query(view.query)})"
 
 
 def _sort_key(key: SortKey) -> str:
@@ -161,7 +157,7 @@ def _source(source: FromSource) -> str:
     if isinstance(source, JoinedSource):
         return _join(source)
     if isinstance(source, DerivedSource):
-        text = f"{'LATERAL ' if source.lateral else ''}({print_tree(source.query)})"
+        text = f"{'LATERAL ' if source.lateral else ''}({print_query(source.query)})"
         if source.called and source.alias:
             window = f" {window_text(source.window)}" if source.window else ""
             return f"{text} AS {_name(source.called)} {_name(source.alias)}{window}{_columns(source.columns)}"
@@ -291,7 +287,7 @@ class _Generator(SparkGenerator):
 
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
         **SparkGenerator.TRANSFORMS,
-        EmbeddedQuery: lambda self, node: print_tree(node.tree),
+        EmbeddedQuery: lambda self, node: print_query(node.tree),
         exp.StrPosition: lambda self, node: self.func(
             "POSITION", node.args.get("substr"), node.this, node.args.get("position")
         ),

@@ -96,7 +96,7 @@ class Align:
 @dataclass(frozen=True)
 class WindowSpec:
     """A window as written. extent None: `[FREQUENCY ...]` alone. length: T of RANGE T, n of ROWS n or RANGE n TUPLES;
-    span_limit: the RANGE behind PARTITION BY ... ROWS n."""
+    span_limit: the RANGE behind PARTITION BY ... ROWS n; lost: what stands in the brackets cannot be read."""
 
     extent: Extent | None
     length: Duration | Count | None = None
@@ -107,6 +107,7 @@ class WindowSpec:
     where: exp.Expr | None = None
     internal: Mark | None = None
     frequency: Frequency | None = None
+    lost: bool = field(default=False, compare=False)
     partition_span: Span = field(default=NOWHERE, compare=False)
     where_span: Span = field(default=NOWHERE, compare=False)
     span: Span = field(default=NOWHERE, compare=False)

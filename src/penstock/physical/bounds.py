@@ -290,13 +290,16 @@ def _pick(spec: PickSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Pa
 
 @held.register
 def _sequence(spec: SequenceSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
-    """Of every window its elements, and about as much again in the operators of the body that are over it."""
+    """Of every window its elements, and about as much again in the operators of the body that are over it, which keep
+    relations with updates too."""
     for number, window in enumerate(spec.windows, 1):
         one = inputs[window.stream]
         rows, bound = _of_shape(window.shape, one)
         nbytes = rows * (_width(one.types) + TIMES)
         yield Part(f"elements of window {number}", rows, nbytes, bound)
         yield Part(f"what the body keeps of window {number}", rows, nbytes, bound)
+    for one in inputs[len(spec.types) :]:
+        yield Part("what the body keeps of a relation", one.size, one.size * (_width(one.types) + TIMES), one.content)
 
 
 @held.register

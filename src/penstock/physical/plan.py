@@ -396,7 +396,7 @@ class DistinctChangesSpec(Spec):
 @dataclass(frozen=True)
 class RStreamSpec(Spec):
     """RSTREAM. Port 0 is the relation; in mode `instants`, further ports bring the elements whose arrival is an
-    evaluation instant. begins: whether what holds from the beginning is a change there."""
+    evaluation instant; changes: so are changes of the relation, and, where it begins with them, its beginning."""
 
     types: tuple[pa.DataType, ...]
     mode: StreamMode
@@ -404,6 +404,7 @@ class RStreamSpec(Spec):
     align: int = 0
     strict: bool = False
     begins: bool = True
+    changes: bool = True
 
     def describe(self) -> dict[str, str]:
         return {"evaluated": self.mode.value}
@@ -442,8 +443,7 @@ class Input:
 @dataclass(frozen=True)
 class Step:
     """One operator of the plan. types: of its output columns; sources: the timed sources below, by name;
-    queries: the queries that it works for, which were all born in the same epoch of a run; pattern and names: for
-    explain."""
+    queries: those that it works for, all born in the same epoch of a run; pattern and names: for explain."""
 
     id: int
     spec: Spec

@@ -73,7 +73,8 @@ class SequenceSpec(Spec):
     in order of arrival. inner: the plan of its body, on the line of instants; periods: the (slide, align) of
     frequencies in time; all_instants: every boundary is an instant, else those at which something may change; ordered:
     the answer is told in order. asked: how often the query asks to be evaluated, for who schedules it, as (tuples,
-    ticks, align), 0 for none."""
+    ticks, align), 0 for none. relations: of each port behind the streams', which brings the updates of a relation, the
+    source of the inner plan that they are given to."""
 
     types: tuple[tuple[pa.DataType, ...], ...]
     arrival: tuple[bool, ...]
@@ -83,6 +84,7 @@ class SequenceSpec(Spec):
     inner: Plan
     ordered: bool
     asked: tuple[tuple[int, int, int], ...]
+    relations: tuple[str, ...] = ()
 
     def describe(self) -> dict[str, str]:
         shown = (f"{tuples} tuples" if tuples else f"{ticks} ticks" for tuples, ticks, _ in self.asked)

@@ -51,9 +51,12 @@ def _of_source(steps: Sequence[Step], source: Source) -> Expression | None:
 def _either(conditions: Sequence[Expression]) -> Expression | None:
     """The OR of all different `conditions`; None for none."""
     different = list({condition.fingerprint: condition for condition in conditions}.values())
-    if not different:
-        return None
-    result = different[0]
-    for condition in different[1:]:
-        result = Call(pa.bool_(), "OR", (result, condition))
-    return result
+    return _balanced(different) if different else None
+
+
+def _balanced(parts: Sequence[Expression]) -> Expression:
+    """An OR that is not deeper than it must be: a thousand queries may read a source."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return Call(pa.bool_(), "OR", (_balanced(parts[:middle]), _balanced(parts[middle:])))

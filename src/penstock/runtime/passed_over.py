@@ -38,11 +38,16 @@ def passed_over(
     return rows, seen
 
 
-def count_rows(found: PassedOver) -> int:
-    """How many records they are, of a relation without time."""
+def count_rows(found: PassedOver) -> int | None:
+    """How many records they are, of a relation without time; None where the file turns out to be damaged."""
     if found.rows is not None:
         return found.rows
-    return sum(parsed.batch.num_rows + len(parsed.rejected) for parsed in found.read(()))
+    rows = 0
+    for parsed in found.read(()):
+        if parsed.rejected:
+            return None
+        rows += parsed.batch.num_rows
+    return rows
 
 
 def as_read(parsed: Parsed, columns: tuple[int, ...]) -> Iterator[Parsed]:

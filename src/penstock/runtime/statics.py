@@ -19,7 +19,7 @@ from penstock.physical.meter import Meter
 from penstock.physical.plan import Plan
 from penstock.physical.wanted import wanted_of
 from penstock.runtime.local import compute_statics, static_sources
-from penstock.runtime.passed_over import count_rows
+from penstock.runtime.passed_over import as_read, count_rows
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,10 @@ def read_relation(source: Source, wanted: Expression | None = None) -> tuple[pa.
     passed = 0
     for path in connector.discover(frozenset()):
         for split in connector.splits(path):
-            for parsed in connector.read(split, columns):
-                batches.append(pa.RecordBatch.from_arrays(parsed.batch.columns, schema=schema))
-                rejected += parsed.rejected
-                passed += count_rows(parsed.passed) if parsed.passed is not None else 0
+            for given in connector.read(split, columns):
+                count = 0 if given.passed is None else count_rows(given.passed)
+                passed += count or 0
+                for parsed in [given] if count is not None else as_read(given, columns):
+                    batches.append(pa.RecordBatch.from_arrays(parsed.batch.columns, schema=schema))
+                    rejected += parsed.rejected
     return pa.Table.from_batches(batches, schema), rejected, passed

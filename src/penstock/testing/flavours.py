@@ -72,6 +72,7 @@ FLAVOURS = (
         r2s=25,
         disorder=25,
         frequency=50,
+        updates=15,
         rows=20,
         outer=5,
         subquery=8,

@@ -28,7 +28,7 @@ class Subqueries:
 
     def predicate(self, scopes: Sequence[Names], depth: int) -> str:
         """A condition over the innermost of `scopes` that holds a subquery."""
-        form = self.choices.pick((self._exists, self._member, self._compared, self._quantified, self._row))
+        form = self.choices.pick((self._exists, self._member, self._compared, self._quantified, self._row, self._one))
         text = form(scopes, depth)
         shape = self.choices.pick(("{}", "NOT {}", "({} OR {other})", "({} IS NULL)", "NOT ({} AND {other})"))
         return shape.format(text, other=self._comparison(scopes))
@@ -67,6 +67,16 @@ class Subqueries:
         test = f"({ones[0]} = {others[0]} AND {ones[1]} = {others[1]})"
         rows = f"EXISTS (SELECT 1 FROM {text} WHERE {where} AND {test}"
         return f"(CASE WHEN {rows}) THEN TRUE WHEN {rows} IS NULL) THEN NULL ELSE FALSE END)"
+
+    def _one(self, scopes: Sequence[Names], depth: int) -> str:
+        """A row of values against the one row of an aggregate."""
+        columns, text = self.source()
+        rest = f"FROM {text} WHERE {self._where([columns, *scopes], depth)}"
+        ones = (self._operand(scopes), self._operand(scopes))
+        calls = (self._aggregate([columns, *scopes])[0], self._aggregate([columns, *scopes])[0])
+        if not self.plain:
+            return f"({ones[0]}, {ones[1]}) = (SELECT {calls[0]}, {calls[1]} {rest})"
+        return f"({ones[0]} = (SELECT {calls[0]} {rest}) AND {ones[1]} = (SELECT {calls[1]} {rest}))"
 
     # --- queries
 

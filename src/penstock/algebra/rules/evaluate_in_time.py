@@ -15,8 +15,8 @@ def evaluate_in_time(node: Algebra) -> Algebra:
 
     Law: an operator of the algebra is local, R(τ) follows from its inputs' R(τ) alone (`[csql 3.3]`), so it is all one
     whether the whole query or each of its windows is looked at every t. A boundary stands behind all elements up to it,
-    so no order within a timestamp is seen there. Then what is known of windows in time holds: selections move below
-    them, panes are shared, groups are cut over shards.
+    so no order within a timestamp is seen there; a relation with updates is there what it is at that tick. Then what is
+    known of windows in time holds: selections move below them, panes are shared, groups are cut over shards.
     Unsound for:
     - frequencies in tuples: every 100th pair of a join is not made of every 100th elements, and the horses among 100
       tuples are not 100 horses;

@@ -54,6 +54,8 @@ class Marker:
 
 
 class FilesSink(Sink):
+    beside = True
+
     def __init__(self, query: Query) -> None:
         super().__init__(query)
         options = Options(f"INTO FILES of {query.name}", query.sink.options)

@@ -196,18 +196,21 @@ def _parse(arguments: Arguments, type_: pa.DataType) -> Datum:
         if type_ == BIGINT and value.type == DATE:
             value = convert(value, TIMESTAMP)
         return convert(value, type_)
-    return convert(_by_pattern(arguments), type_)
+    return convert(_each_pattern(arguments, TIMESTAMP, DatePattern.parse), type_)
 
 
-def _by_pattern(arguments: Arguments) -> pa.Array:
-    texts, patterns = arrays(arguments)
-    result = pa.nulls(len(texts), TIMESTAMP)
+def _each_pattern(
+    arguments: Arguments, type_: pa.DataType, apply: Callable[[DatePattern, pa.Array], pa.Array]
+) -> pa.Array:
+    """`apply` of each row's pattern to its value; NULL where that is no pattern."""
+    values, patterns = arrays(arguments)
+    result = pa.nulls(len(values), type_)
     for text in pc.unique(patterns).to_pylist():
         pattern = DatePattern.find(text)
         if pattern is None:
             continue
-        parsed = pattern.parse(texts)
-        result = parsed if is_scalar(arguments[1]) else pc.if_else(pc.equal(patterns, text), parsed, result)
+        found = apply(pattern, values)
+        result = found if is_scalar(arguments[1]) else pc.if_else(pc.equal(patterns, text), found, result)
     return result
 
 
@@ -217,15 +220,7 @@ def _format_rule(name: str, arguments: Sequence[Expression]) -> Typed:
 
 
 def _format(arguments: Arguments, type_: pa.DataType) -> Datum:
-    values, patterns = arrays(arguments)
-    result = pa.nulls(len(values), STRING)
-    for text in pc.unique(patterns).to_pylist():
-        pattern = DatePattern.find(text)
-        if pattern is None:
-            continue
-        written = pattern.format(values)
-        result = written if is_scalar(arguments[1]) else pc.if_else(pc.equal(patterns, text), written, result)
-    return result
+    return _each_pattern(arguments, STRING, DatePattern.format)
 
 
 def _from_unixtime_rule(name: str, arguments: Sequence[Expression]) -> Typed:

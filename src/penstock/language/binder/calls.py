@@ -20,6 +20,7 @@ from penstock.language.binder.scalars import Binding, ScalarBinder
 from penstock.language.binder.scope import Role, Scope
 from penstock.language.catalog import Catalog
 from penstock.language.dialect import span_of
+from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
 from penstock.language.queries import StreamOperator
 from penstock.language.text import Span
 from penstock.tree import walk
@@ -101,6 +102,8 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
         message = "DISTINCT stands behind SELECT or first in an aggregate"
         binder.context.fail("P0304", message, span_of(node.expressions[0]))
     user = binder.context.catalog.function(name)
+    if name in WINDOW_FUNCTIONS and user is None:
+        binder.context.fail("P0204", f"unknown function {name}", name_span(node), WINDOW)
     known = (
         isinstance(user, UserFunction)
         or name.lower() in binder.context.failed

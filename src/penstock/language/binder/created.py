@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from penstock.algebra import OnError, Source
-from penstock.errors import nearest
+from penstock.errors import PenstockError, nearest
 from penstock.expressions.evaluate import constant, evaluate
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Call, Column, Expression, Literal
@@ -27,7 +27,8 @@ from penstock.types import CALENDAR, Field, Schema, TimeDomain, Unit, parse_type
 
 
 def bind_source(statement: CreateSource, context: Context) -> Source:
-    """The declared source. Raises Refused with the errors noted."""
+    """The declared source; without its options, with the errors noted, where only its connector is wrong. Raises
+    Refused with the errors noted."""
     connected = context.attempt(lambda: bind_connector(statement.connector, True, context))
     columns = context.attempt(lambda: _columns(statement, context))
     if columns is None:
@@ -43,15 +44,17 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
     said = statement.idle
     idle = context.attempt(lambda: (None if said is None else ticks(said, CALENDAR, context),))
     _system_time_alone(statement, context)
-    if connected is None or time is None or operation is None or primary_key is None or slack is None or idle is None:
+    time = time or _likely_time(statement, columns)
+    if time is None or operation is None or primary_key is None or slack is None or idle is None:
         raise Refused
-    connector, options = connected
-    options_fit(statement.connector, domain is not None, context)
+    connector, options = connected or (statement.connector.name.text.upper(), ())
+    if connected is not None:
+        context.attempt(lambda: options_fit(statement.connector, domain is not None, context))
     on_error = OnError(statement.on_error.policy) if statement.on_error else OnError.DEAD_LETTER
     return Source(
         statement.name.text, statement.is_stream, columns, connector, options, *time, slack, on_error,
         operation[0], primary_key, statement.non_retroactive is not None, statement.system_time is not None, idle[0],
-        _upserts(statement, connector, options, context),
+        bool(context.attempt(lambda: _upserts(statement, connector, options, context))),
     )  # fmt: skip
 
 
@@ -86,6 +89,12 @@ def _time(statement: CreateSource, columns: Schema, context: Context) -> tuple[i
         hint = "add TIMESTAMP BY column, or SYSTEM TIME to stamp its elements as they come"
         context.fail("P0209", f"stream {statement.name.text} has no timestamp", statement.name.span, hint)
     return None, None
+
+
+def _likely_time(statement: CreateSource, columns: Schema) -> tuple[int, TimeDomain] | None:
+    """The timestamp where the one said is wrong, so that what reads the source is checked all the same."""
+    stamps = [i for i, f in enumerate(columns) if pa.types.is_timestamp(f.type)]
+    return (stamps[0], CALENDAR) if stamps and statement.timestamp is not None else None
 
 
 def _operation(statement: CreateSource, columns: Schema, context: Context) -> tuple[int | None]:
@@ -165,7 +174,10 @@ def _timestamp(by: TimestampBy, columns: Schema, context: Context) -> tuple[int,
         return index, CALENDAR
     if not pa.types.is_integer(type_):
         message = f"TIMESTAMP BY needs a TIMESTAMP or integer column, {by.column.text} is {type_name(type_)}"
-        context.fail("P0209", message, by.column.span)
+        hint = (
+            f"declare it {by.column.text} TIMESTAMP: texts in files are read as such" if type_ == pa.string() else None
+        )
+        context.fail("P0209", message, by.column.span, hint)
     unit = by.unit or Unit.SECOND
     if unit not in (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND):
         context.fail("P0209", "UNIT is SECOND, MILLISECOND or MICROSECOND", by.unit_span)
@@ -192,21 +204,24 @@ def bind_rows(statement: Insert, context: Context) -> tuple[Row, ...]:
         hint = "only what is declared FROM MEMORY () takes rows"
         context.fail("P0208", f"{source.name} comes FROM {source.connector}", name.span, hint)
     spans = statement.row_spans or tuple(name.span for _ in statement.rows)
-    context.each(lambda row: _check_width(row[0], row[1], source, context), zip(statement.rows, spans, strict=True))
+    fitting = [row for row, span in zip(statement.rows, spans, strict=True) if _fits(row, span, source, context)]
     binder = ExpressionBinder(Scope(()), context, "VALUES")
-    bound = context.each(lambda row: binder.bind_all(list(row)), statement.rows)
+    bound = context.each(lambda row: binder.bind_all(list(row)), fitting)
     columns = context.each(
-        lambda i: _column_values(
-            [(e[i], r[i]) for e, r in zip(bound, statement.rows, strict=True)], source, i, context
-        ),
+        lambda i: _column_values([(e[i], r[i]) for e, r in zip(bound, fitting, strict=True)], source, i, context),
         range(len(source.columns)),
     )
+    if len(fitting) < len(statement.rows):
+        raise Refused
     return tuple(zip(*columns, strict=True))
 
 
-def _check_width(row: tuple[exp.Expr, ...], span: Span, source: Source, context: Context) -> None:
-    if len(row) != len(source.columns):
-        context.fail("P0305", f"{len(row)} values for the {len(source.columns)} columns of {source.name}", span)
+def _fits(row: tuple[exp.Expr, ...], span: Span, source: Source, context: Context) -> bool:
+    """Whether the row has as many values as the source has columns; P0305 is noted where not."""
+    width = len(source.columns)
+    if len(row) != width:
+        context.note(PenstockError("P0305", f"{len(row)} values for the {width} columns of {source.name}"), span)
+    return len(row) == width
 
 
 def _column_values(
@@ -217,6 +232,7 @@ def _column_values(
     found: list[Any] = [None] * len(values)
     alike: dict[pa.DataType, list[int]] = {}
     given: list[Any] = []
+    wrong = False
     for i, (expression, _) in enumerate(values):
         literal = _literal(expression)
         alike.setdefault(literal.type, []).append(i)
@@ -228,8 +244,11 @@ def _column_values(
         for i, value in zip(places, evaluate(cast, [array], len(places)).to_pylist(), strict=True):
             if value is None and given[i] is not None:
                 message = f"{given[i]!r} is no {type_name(column.type)}, as {column.name} needs"
-                context.fail("P0203", message, span_of(values[i][1]))
+                context.note(PenstockError("P0203", message), span_of(values[i][1]))
+                wrong = True
             found[i] = value
+    if wrong:
+        raise Refused
     return found
 
 

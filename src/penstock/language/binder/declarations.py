@@ -123,9 +123,9 @@ class ScriptBinder:
     def _dispatch(self, statement: Statement, context: Context, declare: bool) -> None:
         """Bind one statement; `declare` false: for its errors only."""
         if isinstance(statement, CreateSource):
-            self._free(statement.name, context)
+            free = self._free(statement.name, context)
             source = bind_source(statement, context)
-            if declare and not context.errors:
+            if declare and free:  # also with a wrong connector: then nothing runs, but what reads it is checked
                 self.catalog = self.catalog.with_source(source, self.source.slice(statement.span))
         elif isinstance(statement, CreateView):
             self._view(statement, context, declare)
@@ -159,12 +159,14 @@ class ScriptBinder:
         elif isinstance(statement, DropStatement):
             self._drop(statement, context)
 
-    def _free(self, name: Name, context: Context) -> None:
-        """Refuse a name that is taken; the statement is bound on, for its other errors."""
+    def _free(self, name: Name, context: Context) -> bool:
+        """Whether the name is free; one that is taken is told, and the statement bound on, for its other errors."""
         kind = self.catalog.kind(name.key)
-        if kind is not None:
-            hint = f"DROP {kind} {name.text} first, or choose another name"
-            context.attempt(lambda: context.fail("P0206", f"{name.text} is declared already", name.span, hint))
+        if kind is None and name.key not in self.failed:
+            return True
+        hint = "choose another name" if kind is None else f"DROP {kind} {name.text} first, or choose another name"
+        context.note(PenstockError("P0206", f"{name.text} is declared already", hint=hint), name.span)
+        return False
 
     def _view(self, statement: CreateView, context: Context, declare: bool) -> None:
         self._free(statement.name, context)
@@ -183,9 +185,10 @@ class ScriptBinder:
 
     def _query(self, statement: CreateQuery | BareQuery, context: Context, declare: bool) -> None:
         sink: tuple[str, tuple[tuple[str, str], ...]] | None = ("CONSOLE", ())
+        free = True
         if isinstance(statement, CreateQuery):
             name = statement.name.text
-            self._free(statement.name, context)
+            free = self._free(statement.name, context)
             into = statement.into
             if into is not None:
                 sink = context.attempt(lambda: bind_connector(into, False, context))
@@ -197,9 +200,9 @@ class ScriptBinder:
         root = QueryBinder(context).root(statement.query)
         refuse_unjoined(root, statement.query.span, context)
         check_volatile(root, statement.query.span, context)
-        if declare and not context.errors and sink is not None:
+        if declare and free:  # also with a wrong sink: then nothing runs, but what reads it is checked
             text = redacted_text(self.source.slice(statement.span))
-            query = Query(name, root, SinkSpec(*sink), text)
+            query = Query(name, root, SinkSpec(*(sink or ("CONSOLE", ()))), text)
             self.catalog = self.catalog.with_query(query).with_reads(name, _read(statement.query))
             self.queries.append(name.lower())
 
@@ -224,6 +227,7 @@ class ScriptBinder:
         kind = self.catalog.kind(name.key)
         if kind is None:
             if name.key in self.failed:
+                self.failed.discard(name.key)  # what follows may declare it anew
                 context.fail_silently()
             every = (*self.catalog.sources, *self.catalog.views, *self.catalog.queries)
             known = [key for key in every if self.catalog.kind(key) == statement.kind]

@@ -28,12 +28,14 @@ def answer_stream(node: Algebra, span: Span, context: Context) -> Algebra:
 
 
 def checked(node: Algebra, span: Span, context: Context) -> Algebra:
-    """`node`, which the sequence model has a place for. Raises Refused after P0901."""
+    """`node`, which the sequence model has a place for. Raises Refused after P0310 or P0901."""
     unfit = not_in_sequence(node)
+    hint = "write the part with FREQUENCY as a view, and read the view, which is a stream"
+    if isinstance(unfit, Internal):
+        message = "INTERNAL in a query with FREQUENCY, which is evaluated anew: its results would have to expire"
+        context.fail("P0310", message, span, hint)
     if unfit is not None:
-        what = "INTERNAL windows" if isinstance(unfit, Internal) else "relations with updates"
-        hint = "write the part with FREQUENCY as a view; the view is a stream"
-        context.fail("P0901", f"{what} in a query with FREQUENCY are not supported yet", span, hint)
+        context.fail("P0901", "NON RETROACTIVE relations in a query with FREQUENCY are not supported yet", span, hint)
     return node
 
 

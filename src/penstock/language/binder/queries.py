@@ -67,7 +67,7 @@ Projected: TypeAlias = tuple[Algebra, list[Expression], int]
 @dataclass(frozen=True)
 class QueryBinder:
     """Binds query trees. views: those of WITH clauses around; enclosing: the columns of the queries around a subquery,
-    the nearest first, which it may read; outer: those beside it, which it may not."""
+    the nearest first, which it may read; outer: those around a WITH, which it may not."""
 
     context: Context
     views: dict[str, View] = field(default_factory=dict)
@@ -378,7 +378,10 @@ def _names_of(item: Item) -> list[Name]:
 def _has_aggregate(tree: Select, order: SortedQuery | None, catalog: Catalog) -> bool:
     values = [item.value for item in tree.items if not isinstance(item.value, Star)]
     values += [key.value for key in order.order] if order is not None else []
-    return any(called_aggregate(call, catalog) for value in values for call in value.find_all(exp.Anonymous))
+    calls = (
+        call for value in values for call in value.find_all(exp.Anonymous) if not isinstance(call.parent, exp.Window)
+    )
+    return any(called_aggregate(call, catalog) for call in calls)
 
 
 def display_name(node: exp.Expr) -> str:

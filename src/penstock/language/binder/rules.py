@@ -33,6 +33,12 @@ def one_of(*choices: str) -> Check:
     return check
 
 
+def whole(value: str) -> str:
+    if not value.isdecimal() or not value.isascii():
+        raise ValueError("a whole number")
+    return value
+
+
 def character(value: str) -> str:
     value = {"\\t": "\t"}.get(value, value)
     if len(value) != 1 or value in "\r\n" or ord(value) > 127:

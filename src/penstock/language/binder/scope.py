@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.errors import nearest
 from penstock.expressions.nodes import Column, Expression, OuterColumn
 from penstock.language.binder.context import Context
-from penstock.language.queries import Name
+from penstock.language.queries import Name, StreamOperator
 from penstock.language.text import Span
 
 
@@ -52,7 +52,7 @@ class Entry:
 @dataclass(frozen=True)
 class Scope:
     """The columns in sight, in the order `*` gives them. enclosing: those of the queries around, the nearest first,
-    which a subquery may read; outer: those beside it, which it may not."""
+    which a subquery may read; outer: those around a WITH, which it may not."""
 
     entries: tuple[Entry, ...]
     outer: tuple[Entry, ...] = ()
@@ -111,7 +111,9 @@ class Scope:
         level = next((es for es in self._levels() if qualifier is None or _owns(es, qualifier)), self.entries)
         known = [e.name for e in level if qualifier is None or qualifier.matches(e.qualifier or "")]
         shown = f"{qualifier.text}.{name.text}" if qualifier else name.text
-        context.fail("P0202", f"unknown column {shown}", name.span, nearest(name.text, known))
+        operator = qualifier is None and name.text.upper() in StreamOperator.__members__
+        meant = f"items stand in brackets: {shown}(a, b)" if operator else nearest(name.text, known)
+        context.fail("P0202", f"unknown column {shown}", name.span, meant)
 
     def knows(self, name: Name) -> bool:
         """Whether the name means something here, or may, or may not be read here."""

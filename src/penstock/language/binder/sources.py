@@ -175,7 +175,10 @@ class SourceBinder:
         known = [s.name for s in context.catalog.sources.values()]
         known += [q.name for q in context.catalog.queries.values()]
         known += [v.name for v in (*context.catalog.views.values(), *self.views.values())]
-        context.fail("P0201", f"unknown stream, relation or view {name.text}", name.span, nearest(name.text, known))
+        hint = (
+            nearest(name.text, known) or f"declare it first: CREATE STREAM {name.text} (...) FROM ... TIMESTAMP BY ..."
+        )
+        context.fail("P0201", f"unknown stream, relation or view {name.text}", name.span, hint)
 
     # --- joins
 

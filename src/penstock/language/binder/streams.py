@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.algebra import Algebra, AtInstants, Pattern, RelationToStream, Restored, Results, StreamKind, TopK
-from penstock.algebra.frequency import in_sequence, on_the_line
+from penstock.algebra.frequency import each_result, in_sequence, on_the_line
 from penstock.algebra.r2s import evaluation_period
 from penstock.algebra.results import has_lives, not_to_be_kept, without_slide
 from penstock.language.binder.context import Context
@@ -44,7 +44,7 @@ def _windowed(operator: ToStream, node: Algebra, counted: bool, context: Context
         context.fail("P0318", f"WSTREAM over {shown}", operator.span, hint)
     results: Algebra = Results(node) if has_lives(node) else RelationToStream(node, StreamKind.ISTREAM)
     if counted:
-        results = in_order(results, operator.span, context)
+        results = in_order(each_result(node), operator.span, context)
     if operator.window.internal is not None:
         message = "the window of WSTREAM is what the answer is: it cannot be INTERNAL"
         context.fail(

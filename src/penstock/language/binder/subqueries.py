@@ -36,7 +36,7 @@ from penstock.language.binder.placeholders import (
 from penstock.language.binder.rows import Inner
 from penstock.language.binder.scope import Entry
 from penstock.language.binder.unnesting import Unnesting, same, zero_of
-from penstock.language.printer import print_tree
+from penstock.language.printer import print_query
 from penstock.language.queries import EmbeddedQuery, QueryTree
 from penstock.language.text import Span
 from penstock.tree import transform_up, walk
@@ -106,7 +106,7 @@ class Subqueries:
         self, tree: QueryTree, kind: str, inner: Inner, span: Span, type_: pa.DataType,
         operands: tuple[Expression, ...] = (), test: Expression | None = None,
     ) -> Attached:  # fmt: skip
-        self.found.append(Subquery(inner, kind, type_, span, f"({print_tree(tree)})", operands, test))
+        self.found.append(Subquery(inner, kind, type_, span, f"({print_query(tree)})", operands, test))
         return Attached(type_, len(self.found) - 1)
 
 

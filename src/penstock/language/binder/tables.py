@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from penstock.algebra.hidden import Hidden
-from penstock.language.binder.rules import Check, ConnectorRule, boolean, one_of, secrets, text
+from penstock.language.binder.rules import Check, ConnectorRule, boolean, one_of, secrets, text, whole
 from penstock.redaction import BLOT, redacted_text
-from penstock.types import Unit
-
-
-def _whole(value: str) -> str:
-    if not value.isdecimal():
-        raise ValueError("a whole number")
-    return value
+from penstock.types import Interval
 
 
 def _start(value: str) -> str:
@@ -21,12 +15,8 @@ def _start(value: str) -> str:
 
 
 def _duration(value: str) -> str:
-    amount, _, word = value.strip().partition(" ")
-    try:
-        fine = float(amount) > 0 and Unit.parse(word.strip()) is not None
-    except ValueError:
-        fine = False
-    if not fine:
+    found = Interval.parse(value)
+    if found is None or found.amount <= 0:
         raise ValueError("a length of time such as '2 seconds'")
     return value
 
@@ -44,14 +34,14 @@ def _password(value: str) -> str:
 
 
 _SERVER: dict[str, Check] = {
-    "url": _address, "host": text, "port": _whole, "dbname": text, "user": text, **secrets("password"),
+    "url": _address, "host": text, "port": whole, "dbname": text, "user": text, **secrets("password"),
     "password": _password, "sslmode": text, "sslrootcert": text, "timeout": _duration,
 }  # fmt: skip
 
 _OF_COMMITS: dict[str, Check] = {
     "starting": _start, "watch": boolean, "changes": boolean, "ignore_deletes": boolean, "skip_changes": boolean,
 }  # fmt: skip
-_OF_SNAPSHOTS: dict[str, Check] = {"version": _whole, "timestamp": text}
+_OF_SNAPSHOTS: dict[str, Check] = {"version": whole, "timestamp": text}
 _OF_POLLS: dict[str, Check] = {"version": text, "poll": _duration, "settle": _duration, "deleted": text}
 
 DELTA_SOURCE = ConnectorRule(

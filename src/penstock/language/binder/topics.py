@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.language.binder.rules import Check, ConnectorRule, one_of, secrets, text
-
-
-def _count(value: str) -> str:
-    if not value.isdecimal() or not value.isascii():
-        raise ValueError("a whole number")
-    return value
-
+from penstock.language.binder.rules import Check, ConnectorRule, one_of, secrets, text, whole
 
 _NEEDED = ("bootstrap", "topic", "format")
 _SHARED: dict[str, Check] = {
@@ -17,7 +10,7 @@ _SHARED: dict[str, Check] = {
     "topic": text,
     "format": one_of("json", "avro", "arrow", "raw"),
     **secrets("schema"),
-    "patience": _count,
+    "patience": whole,
 }
 KAFKA_SOURCE = ConnectorRule(
     {
@@ -25,7 +18,7 @@ KAFKA_SOURCE = ConnectorRule(
         "wire": one_of("none", "confluent"),
         "starting": text,
         "ending": text,
-        "max_rows": _count,
+        "max_rows": whole,
         "on_data_loss": one_of("fail", "earliest"),
         "tombstones": one_of("reject", "null"),
         **dict.fromkeys(("key", "partition", "offset", "timestamp", "headers"), text),
@@ -33,4 +26,4 @@ KAFKA_SOURCE = ConnectorRule(
     _NEEDED,
     client="kafka.",
 )
-KAFKA_SINK = ConnectorRule({**_SHARED, "schema_id": _count, "key": text, "headers": text}, _NEEDED, client="kafka.")
+KAFKA_SINK = ConnectorRule({**_SHARED, "schema_id": whole, "key": text, "headers": text}, _NEEDED, client="kafka.")

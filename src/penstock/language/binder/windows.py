@@ -30,6 +30,8 @@ def bind_window(
     errors noted: P0102, P0303, or what is wrong in PARTITION BY and WHERE."""
     if spec is None:
         return Window(stream, WindowKind.UNBOUNDED)
+    if spec.lost:
+        context.fail_silently()
     scope = Scope(tuple(entries))
     # All are bound, so that each tells its errors.
     partition = context.attempt(lambda: _partition(spec, scope, context))

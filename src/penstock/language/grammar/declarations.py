@@ -75,6 +75,8 @@ class CqlParser(QueryGrammar):
     def _create(self, start: Span) -> Statement:
         retroactive = self._mark("NON", "RETROACTIVE")
         kind = "RELATION" if retroactive and self._need("RELATION") else self._one_of(_CREATABLE)
+        if self._at("IF"):
+            self._fail(f"a name for the {kind.lower()}")
         name = self._name(f"a name for the {kind.lower()}")
         if kind in ("FUNCTION", "AGGREGATE"):
             return self._create_function(kind, name, start)
@@ -166,7 +168,9 @@ class CqlParser(QueryGrammar):
     def _connector(self) -> Connector:
         start = self._here()
         name = self._name("a connector")
-        self._need_token(TokenType.L_PAREN, "(")
+        if self._curr.token_type is not TokenType.L_PAREN:
+            self._fail("'('", hint="a connector has brackets, as in CONSOLE () or FILES (path 'out', format 'csv')")
+        self._advance()
         options: list[Option] = []
         if not self._match(TokenType.R_PAREN):
             options.append(self._option())
@@ -235,6 +239,9 @@ class CqlParser(QueryGrammar):
     def _insert(self, start: Span) -> Insert:
         self._need("INTO")
         name = self._name("the name of a stream or relation")
+        if self._query_ahead():
+            hint = f"a query that goes on is CREATE QUERY {name.text} INTO connector (...) AS SELECT ..."
+            self._fail("VALUES", hint=hint)
         self._need("VALUES")
         rows: list[tuple[exp.Expr, ...]] = []
         spans: list[Span] = []

@@ -164,7 +164,9 @@ class QueryGrammar(SourceGrammar):
         if frequency is not None:
             items = self._named_behind(items)
         if not self._match(TokenType.FROM):
-            self._fail("',' or FROM")
+            ended = not self._curr or self._curr.token_type is TokenType.R_PAREN
+            hint = "every SELECT reads something; a value alone is written without SELECT" if ended else None
+            self._fail("',' or FROM", hint=hint)
         source = self._from_sources()
         where = self._condition() if self._match(TokenType.WHERE) else None
         self._refuse_foreign()

@@ -11,6 +11,7 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.language.grammar.windows import WindowGrammar
+from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
 from penstock.language.queries import (
     DerivedSource,
     FromSource,
@@ -111,7 +112,7 @@ class SourceGrammar(WindowGrammar):
         if self._curr.token_type is TokenType.DOT:
             self._reject("a name of a stream or relation has one part", code="P0101")
         if self._curr.token_type is TokenType.L_PAREN:
-            self._reject("a function in FROM is not supported", self._prev, "P0901")
+            self._reject("a function in FROM is not supported", self._prev, "P0901", _window_hint(self._prev.text))
         window, sample, alias = self._decorations()
         return NamedSource(name, window, sample, alias, self._since(start))
 
@@ -193,4 +194,8 @@ class SourceGrammar(WindowGrammar):
     def _refuse_foreign(self) -> None:
         for words in _FOREIGN:
             if self._at(*words):
-                self._reject(f"{' '.join(words)} is not supported", code="P0901")
+                self._reject(f"{' '.join(words)} is not supported", code="P0901", hint=_window_hint(words[0]))
+
+
+def _window_hint(word: str) -> str | None:
+    return WINDOW if word.upper() in WINDOW_FUNCTIONS else None

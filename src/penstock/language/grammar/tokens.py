@@ -8,6 +8,7 @@ from typing import NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from penstock.errors import nearest
 from penstock.language.dialect import ExpressionParser, Fault, token_span
 from penstock.language.queries import Duration, Mark, Name
 from penstock.language.text import Span
@@ -25,11 +26,18 @@ CLAUSE_WORDS = frozenset(
     )
     for word in line.split()
 )
+UNITS = tuple(unit.name for unit in Unit)
+_SHORT = {"MILLIS": "MILLISECOND", "MICROS": "MICROSECOND", "M": "MINUTE", "W": "WEEK"}
 _NAME_TOKENS = ExpressionParser.ID_VAR_TOKENS | {TokenType.IDENTIFIER}
 
 
 class TokenGrammar(ExpressionParser):
-    """Small steps over the tokens of one statement. Each takes what it names or raises `Fault`."""
+    """Small steps over the tokens of one statement. Each takes what it names or raises `Fault`; `faults` are those that
+    could be passed over."""
+
+    def reset(self) -> None:
+        super().reset()
+        self.faults: list[Fault] = []
 
     def _fail(
         self, expected: str, token: Token | None = None, code: str = "P0101", hint: str | None = None
@@ -140,8 +148,8 @@ class TokenGrammar(ExpressionParser):
         token = self._curr
         unit = Unit.parse(token.text) if token else None
         if unit is None:
-            hint = "units are " + ", ".join(u.name for u in Unit)
-            self._fail("a unit of time", code="P0102", hint=hint)
+            meant = meant_unit(token.text if token else "")
+            self._fail("a unit of time", code="P0102", hint=meant or "units are " + ", ".join(UNITS))
         self._advance()
         return unit
 
@@ -150,17 +158,20 @@ class TokenGrammar(ExpressionParser):
         start = self._here()
         quoted = self._match(TokenType.INTERVAL) and self._match(TokenType.STRING)
         if not quoted:
+            if self._curr.token_type is TokenType.STRING:
+                hint = f"write {self._curr.text} without quotes, or INTERVAL before it"
+                self._fail("an interval such as 10 SECOND", code="P0102", hint=hint)
             amount, _ = self._number("an interval such as 10 SECOND", "P0102")
             return Duration(Interval(amount, self._unit()), self._since(start))
         token = self._prev
-        words = token.text.split()
-        try:
-            amount = Fraction(words[0])
-            unit = Unit.parse(words[1]) if len(words) == 2 else None
-        except (ValueError, IndexError, ZeroDivisionError):
+        found = Interval.parse(token.text if len(token.text.split()) > 1 else f"{token.text} {self._unit().name}")
+        if found is None:
             self._fail("an interval such as '10 SECOND'", token, "P0102")
-        if len(words) == 1:
-            unit = self._unit()
-        if unit is None:
-            self._fail("an interval such as '10 SECOND'", token, "P0102")
-        return Duration(Interval(amount, unit), self._since(start))
+        return Duration(found, self._since(start))
+
+
+def meant_unit(text: str) -> str | None:
+    """The hint for a unit of time with a slip in it, or in short."""
+    known = _SHORT.get(text.upper())
+    hint = f"did you mean {known}?" if known else nearest(text, UNITS)
+    return hint if hint is not None and hint.startswith("did you mean") else None

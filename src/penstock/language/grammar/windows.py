@@ -9,8 +9,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import nearest
-from penstock.language.dialect import token_span
-from penstock.language.grammar.tokens import TokenGrammar
+from penstock.language.dialect import Fault, token_span
+from penstock.language.grammar.tokens import UNITS, TokenGrammar, meant_unit
 from penstock.language.queries import Align, Count, Duration, Extent, Frequency, WindowSpec
 from penstock.language.text import Span
 from penstock.types import Unit
@@ -26,9 +26,7 @@ class WindowGrammar(TokenGrammar):
         """`[ ... ]`, or `RANGE 15 MINUTE SLIDES 1 MINUTE` without brackets; None where no window stands."""
         start = self._here()
         if self._match(TokenType.L_BRACKET):
-            spec = self._window_body(start, bracketed=True)
-            self._need_token(TokenType.R_BRACKET, "]")
-            return replace(spec, span=self._since(start))
+            return replace(self._bracketed(start), span=self._since(start))
         if self._curr is not None and self._curr.token_type is TokenType.PARTITION_BY:
             return self._window_body(start, bracketed=False)
         if self._at("RANGE") or self._at("ROWS"):
@@ -38,6 +36,20 @@ class WindowGrammar(TokenGrammar):
             ):
                 return self._window_body(start, bracketed=False)
         return None
+
+    def _bracketed(self, start: Span) -> WindowSpec:
+        """What stands in brackets, and the closing one. A fault in between is noted, and the rest is read."""
+        try:
+            spec = self._window_body(start, bracketed=True)
+            self._need_token(TokenType.R_BRACKET, "]")
+            return spec
+        except Fault as fault:
+            while self._curr and self._curr.token_type not in (TokenType.R_BRACKET, TokenType.SELECT, TokenType.FROM):
+                self._advance()
+            if not self._match(TokenType.R_BRACKET):
+                raise
+            self.faults.append(fault)
+            return WindowSpec(Extent.UNBOUNDED, lost=True)
 
     def _window_body(self, start: Span, bracketed: bool) -> WindowSpec:
         parts: dict[str, Any] = {}
@@ -66,6 +78,8 @@ class WindowGrammar(TokenGrammar):
             return {"extent": Extent.RANGE, "length": self._duration_or_count()}
         hint = nearest(self._curr.text, ("NOW", "RANGE", "UNBOUNDED", "ROWS", "FREQUENCY")) if self._curr else None
         close = hint if hint is not None and hint.startswith("did you mean") else None
+        if self._curr and self._curr.token_type is TokenType.NUMBER:
+            close = "write RANGE for a length of time, ROWS for a number of rows"
         return self._fail(f"a window: {_STARTS}", code="P0102", hint=close)
 
     def _partitioned(self) -> dict[str, Any]:
@@ -85,6 +99,9 @@ class WindowGrammar(TokenGrammar):
         if self._take("UNBOUNDED"):
             return {"extent": Extent.UNBOUNDED}
         count, span = self._whole("a number of rows", "P0102")
+        if self._curr and Unit.parse(self._curr.text) is not None:
+            hint = f"ROWS counts rows; a length of time is RANGE {count} {self._curr.text}"
+            self._fail("']'", code="P0102", hint=hint)
         return {"extent": Extent.ROWS, "length": Count(count, span)}
 
     def _duration_or_count(self) -> Duration | Count:
@@ -97,7 +114,7 @@ class WindowGrammar(TokenGrammar):
             self._advance()
             return Count(count, self._since(start))
         if self._curr and self._curr.token_type is TokenType.NUMBER and following and not Unit.parse(following.text):
-            hint = "write TUPLES or a unit of time: " + ", ".join(unit.name for unit in Unit)
+            hint = meant_unit(following.text) or "write TUPLES or a unit of time: " + ", ".join(UNITS)
             self._fail("TUPLES or a unit of time", following, "P0102", hint)
         return self._duration()
 
@@ -109,6 +126,8 @@ class WindowGrammar(TokenGrammar):
         if self._take("PRECEDING"):
             key, value = "preceding", None
         elif self._take_any("SLIDE", "SLIDES"):
+            if self._at("BY"):
+                self._fail("an interval such as 10 SECOND", code="P0102", hint="leave out BY: SLIDE 10 MINUTES")
             key, value = "slide", self._duration_or_count()
         elif self._take("ALIGN"):
             self._need("TO")

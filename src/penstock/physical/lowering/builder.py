@@ -41,7 +41,8 @@ class Builder:
     """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
     inputs of this plan (it computes one); statistics: what is known of the inputs; notes: by fingerprint of a node, why
     it stands in the plan; strategy: how operators keep state; grains: by `pane_key` of an aggregate, the panes that it
-    shares (`panes.py`); nodes: of every step, what it makes; birth: the epoch in which the queries at hand began."""
+    shares (`panes.py`); nodes: of every step, what it makes; birth: the epoch in which the queries at hand began;
+    given: fingerprints of relations whose updates another plan has applied: they are sources by these names."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
@@ -54,6 +55,7 @@ class Builder:
     statics: dict[str, Plan] = field(default_factory=dict)
     nodes: list[Algebra] = field(default_factory=list)
     birth: int = 0
+    given: frozenset[str] = frozenset()
 
     def begin(self, birth: int, statistics: Statistics, grains: Mapping[str, int]) -> None:
         """Go on with the queries of another epoch: what has a past shares no state with what has none."""

@@ -19,6 +19,7 @@ from penstock.algebra import (
     Sequenced,
 )
 from penstock.algebra.arrival import in_arrival_order
+from penstock.algebra.frequency import own_updated_relations
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Source
 from penstock.physical.lowering.builder import Builder, Lowered, lower, with_queries
@@ -75,12 +76,14 @@ def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
     streams = [
         builder.lower(stream if known is None else known) for stream, known in zip(node.streams, plain, strict=True)
     ]
-    stage = max(s.stage if s.stage and s.partitions == ONE_SHARD else s.stage + 1 for s in streams)
-    edges = [Input(s.step, None if s.stage == stage else Exchange(())) for s in streams]
+    given = [*streams, *(builder.lower(relation) for relation in node.relations)]
+    stage = max(s.stage if s.stage and s.partitions == ONE_SHARD else s.stage + 1 for s in given)
+    edges = [Input(s.step, None if s.stage == stage else Exchange(())) for s in given]
     inner, windows = _inner(node, builder)
     spec = SequenceSpec(
         tuple(stream.schema.types for stream in node.streams), tuple(known is not None for known in plain),
         windows, node.periods, node.reports_all, inner, ordered, asked(node.windows),
+        tuple(relation.fingerprint for relation in node.relations),
     )  # fmt: skip
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
 
@@ -117,7 +120,7 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
 def _plan_inside(body: Algebra, builder: Builder) -> Plan:
     inside = Builder(
         builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
-        statics=builder.statics,
+        statics=builder.statics, given=frozenset(r.fingerprint for r in own_updated_relations(body)),
     )  # fmt: skip
     answer = inside.lower(body)
     inside.add(OutputSpec(""), [Input(answer.step)], answer.stage, body)
@@ -153,5 +156,5 @@ def _at_instants(node: AtInstants, builder: Builder) -> Lowered:
     stage = child.stage if alone else child.stage + 1
     edges = [Input(child.step, None if alone else Exchange(())), Input(instants.step, Exchange(()))]
     strict = node.input.pattern is Pattern.STRICT
-    spec = RStreamSpec(node.schema.types, StreamMode.INSTANTS, strict=strict, begins=False)
+    spec = RStreamSpec(node.schema.types, StreamMode.INSTANTS, strict=strict, begins=False, changes=node.tells_changes)
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)

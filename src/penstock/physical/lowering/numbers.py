@@ -39,9 +39,9 @@ def by_number(node: Sequenced) -> ByNumber | None:
     element tells its end when it comes, and what holds of windows in time holds here: what falls between two windows is
     left out at once, and overlapping ones share panes.
     Unsound for several streams (their elements take turns), partitions that are counted or evaluated by themselves, a
-    RANGE in time, and windows of different frequencies.
+    RANGE in time, windows of different frequencies, and relations with updates, which have a time of their own.
     """
-    if not isinstance(node.body, AtInstants) or len(node.streams) != 1:
+    if not isinstance(node.body, AtInstants) or len(node.streams) != 1 or node.relations:
         return None
     windows = node.windows
     every = windows[0].every

@@ -16,7 +16,7 @@ from penstock.algebra import (
     UnionAll,
     Window,
 )
-from penstock.algebra.scans import Scan
+from penstock.algebra.scans import Scan, Source
 from penstock.expressions.nodes import Column
 from penstock.physical.lowering.builder import Builder, Lowered, Partitions, lower, moved_partitions
 from penstock.physical.lowering.multi_join import projected_tree
@@ -38,6 +38,9 @@ from penstock.physical.plan import (
 @lower.register(RelationScan)
 def _scan(node: Scan, builder: Builder) -> Lowered:
     source = node.source
+    if node.fingerprint in builder.given:
+        source = Source(node.fingerprint, False, node.schema, "")
+        return Lowered(builder.add(ScanSpec(source, tuple(range(len(node.schema)))), (), 0, node), 0)
     scan = Lowered(builder.add(ScanSpec(source, node.columns), (), 0, node), 0)
     if not source.loses_rows:
         return scan

@@ -114,8 +114,9 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
 def _make_line(spec: SequenceSpec, tables: Tables) -> Operator:
     # It runs a plan of its own by the executor, which makes its operators here.
     from penstock.physical.operators.sequence import Line
+    from penstock.physical.operators.sequence_relations import LineWithRelations
 
-    return Line(spec, tables)
+    return LineWithRelations(spec, tables) if spec.relations else Line(spec, tables)
 
 
 def _make_numbered(spec: NumberedSpec, tables: Tables) -> Operator:

@@ -95,6 +95,7 @@ class RStream(Operator):
         )
         changed = net(events.filter(events.signs != 0)).ts
         changed = changed[changed > since] if begins else changed
+        changed = changed if self._spec.changes else changed[:0]
         every = [changed] if arrivals is None else [changed, arrivals.ts]
         instants = np.unique(np.concatenate(every))
         return instants[(instants >= since) & (instants <= until)]

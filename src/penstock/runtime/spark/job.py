@@ -37,6 +37,7 @@ from penstock.runtime.reporting import LOG, Reporter, Wanted
 from penstock.runtime.spark.epochs import forget_older, spark_place
 from penstock.runtime.spark.feed import Offset
 from penstock.runtime.spark.folder import Folder, Job, load_job
+from penstock.runtime.spark.handing import hand_over
 from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_elements, read_rejected
 from penstock.runtime.spark.parcels import forget, forget_all, unpacked
 from penstock.runtime.spark.processor import KeyedStage
@@ -206,16 +207,9 @@ class SparkRun:
             else:
                 answers.setdefault(kind.removeprefix("answer:"), []).append((shard, unpacked(blob.as_buffer())))
         counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
-        rows: dict[str, int] = {}
         # A start that broke off may have written the first batch of an epoch with other rows, or with any.
         told = self._job.plan.queries if batch == self._job.base and batch else answers
-        for name, found in ((name, answers.get(name, [])) for name in told):
-            # Rows of one instant come in the order of shards, whatever order tasks finished in.
-            by_shard = sorted(found, key=lambda f: self._job.keys.index(f[0]))
-            parts = [e for _, elements in by_shard for e in elements]
-            result = answer_table(self._job.plan.queries[name], parts)
-            self._sinks[name].write(batch, result)
-            rows[name] = result.num_rows
+        rows = hand_over(self._job, self._sinks, told, answers, batch)
         with self._lock:
             if batch > self._totals["batch"]:
                 self._totals["batch"] = batch

@@ -169,7 +169,7 @@ def _(node: AtInstants, world: World) -> Stream:
     course = steps(below, start)
     # What is there from the beginning has not changed.
     changed = {tau for tau, before, now in course if tau != start and (minus(now, before) or minus(before, now))}
-    told = changed | set(_evaluated(node.input, world))
+    told = set(_evaluated(node.input, world)) | (changed if node.tells_changes else set())
     return Stream([(instant, row) for instant in sorted(told) for row in below.at(instant)])
 
 

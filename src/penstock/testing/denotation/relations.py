@@ -6,7 +6,8 @@ What an update may not do is told as a reason, and then the relation stays as it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
 from penstock.algebra import RelationScan, Source
 from penstock.testing.denotation.base import Bag, Relation, World, denote
@@ -22,7 +23,16 @@ def _(node: RelationScan, world: World) -> Relation:
         held, _ = content(node.source, [row for ts, row in updates if ts <= tau])
         return [tuple(row[c] for c in node.columns) for row in held]
 
+    if world.line is not None and not node.source.is_static:
+        return _on_the_line(world.line.ticks, [ts for ts, _ in updates], at)
     return Relation(frozenset(ts for ts, _ in updates if ts != BEGIN), at)
+
+
+def _on_the_line(ticks: list[int], updated: list[int], at: Callable[[int], Bag]) -> Relation:
+    """In the sequence model: at an instant what the relation is at the instant's timestamp. An update is seen at the
+    first instant with its timestamp or a later one."""
+    seen = (bisect_left(ticks, ts) + 1 for ts in updated)
+    return Relation(frozenset(instant for instant in seen if instant <= len(ticks)), lambda i: at(ticks[i - 1]))
 
 
 def content(source: Source, updates: Sequence[Row]) -> tuple[Bag, list[str]]:

@@ -64,6 +64,7 @@ class ArrowFormat(FileFormat):
                 return
             columns = columns_of(self, split.path, reader.schema, wanted)
             stop = reader.num_record_batches if split.stop < 0 else split.stop
+            reader = _thin(mapped, columns, reader)
             for index in range(split.start, stop):
                 try:
                     batch = reader.get_batch(index)
@@ -105,6 +106,13 @@ def _file(mapped: pa.MemoryMappedFile) -> pa.RecordBatchFileReader | None:
         return pa.ipc.open_file(mapped)
     except DAMAGE:
         return None
+
+
+def _thin(mapped: pa.MemoryMappedFile, columns: Columns, reader: pa.RecordBatchFileReader) -> pa.RecordBatchFileReader:
+    """A reader that decompresses `columns` alone, or where there are none, one that tells the number of rows."""
+    fields = sorted(columns.places.values()) or list(range(len(reader.schema)))[:1]
+    mapped.seek(0)
+    return pa.ipc.open_file(mapped, options=pa.ipc.IpcReadOptions(included_fields=fields)) if fields else reader
 
 
 def _stream(mapped: pa.MemoryMappedFile) -> pa.RecordBatchStreamReader:

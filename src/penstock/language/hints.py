@@ -1,0 +1,62 @@
+"""What someone probably meant who wrote what cannot be read: a keyword with a slip, another system's clause."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+WINDOW = "a window stands behind its stream in brackets, as in clicks [RANGE 10 MINUTES SLIDE 1 MINUTE]"
+#: What other systems call as functions, in FROM or in GROUP BY, and CQL writes as windows.
+WINDOW_FUNCTIONS = frozenset(
+    ("TABLE", "TUMBLE", "HOP", "CUMULATE", "SESSION", "WINDOW", "TUMBLE_START", "TUMBLE_END", "HOP_START", "HOP_END")
+)
+_CONNECTOR = "a connector and its options stand behind FROM or INTO, as in FROM FILES (path 'data.csv', format 'csv')"
+_ONCE = "a script declares each name once, so it has neither OR REPLACE nor IF NOT EXISTS"
+_COLUMN = "a column has a name and a type; WHERE v IS NOT NULL drops rows, a relation may have a PRIMARY KEY (k)"
+_VIEW = "a view is kept up to date as long as something reads it: CREATE VIEW name AS ..."
+_OUT = "answers come out as soon as they are final; ISTREAM(...) gives what is new, RSTREAM(...) all at every boundary"
+#: Words of Flink SQL, Spark SQL, ksqlDB and other SQLs in a declaration, before its query -> what is written instead.
+_IN_DECLARATION = {
+    "WATERMARK": "how late elements may come is said behind TIMESTAMP BY: ORDER WITHIN 5 SECONDS",
+    "TABLE": "what happens is a STREAM, what holds is a RELATION: CREATE RELATION name (...) FROM ...",
+    **dict.fromkeys(("WITH", "USING"), _CONNECTOR),
+    **dict.fromkeys(("OR", "IF"), _ONCE),
+    **dict.fromkeys(("MATERIALIZED", "TEMPORARY", "TEMP"), _VIEW),
+    **dict.fromkeys(("NOT", "NULL", "DEFAULT", "UNIQUE", "COMMENT", "GENERATED"), _COLUMN),
+}
+#: The same in a query.
+_IN_QUERY = {
+    "EMIT": _OUT,
+    "TOP": "the first rows are ORDER BY column LIMIT 10",
+    **dict.fromkeys(
+        ("TUMBLE", "TUMBLING", "SLIDING", "HOP", "HOPPING", "ADVANCE", "SIZE", "SESSION", "WINDOW"), WINDOW
+    ),
+}
+_KEYWORDS = (
+    "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", "JOIN",
+    "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL", "USING", "DISTINCT", "BETWEEN", "RANGE", "ROWS",
+    "SLIDE", "UNBOUNDED", "PARTITION", "PRECEDING", "INTERNAL", "FREQUENCY", "SAMPLE", "TIMESTAMP", "OPERATION",
+    "WITHIN", "TIMEOUT", "SYSTEM", "PRIMARY", "RELATION", "RETROACTIVE", "VALUES", "INTO", "CREATE", "INSERT",
+    "ISTREAM", "DSTREAM", "RSTREAM", "WSTREAM", "RESTORE", "INTERVAL",
+)  # fmt: skip
+#: How many words before the one that does not fit may be to blame, having been read as names.
+_BACK = 2
+
+
+def hint_at(tokens: Sequence[Token], index: int) -> str | None:
+    """The hint for a statement that cannot be read at `index`, by the word there or those just before."""
+    asked = any(token.token_type is TokenType.SELECT for token in tokens[:index])
+    foreign = _IN_QUERY if asked or tokens[0].text.upper() != "CREATE" else _IN_DECLARATION
+    for token in reversed(tokens[max(0, index - _BACK) : index + 1]):
+        word = token.text.upper()
+        if token.token_type is TokenType.STRING or len(word) < 2:
+            continue
+        if word in foreign:
+            return foreign[word]
+        if len(word) > 3 and word not in _KEYWORDS:
+            meant = difflib.get_close_matches(word, _KEYWORDS, n=1, cutoff=0.75)
+            if meant:
+                return f"did you mean {meant[0]} in place of {token.text}?"
+    return None

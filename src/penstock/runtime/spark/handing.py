@@ -1,0 +1,42 @@
+"""Hands the answers of a batch to the sinks of the queries.
+
+Contract: rows of one instant come in the order of shards, whatever order tasks finished in. Sinks that write files do
+so side by side, as compressing and waiting for the disk leave the interpreter free; the others write one after the
+other, in the order of the queries. The error told is that of the first query that had one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from penstock.connectors.contract import Sink
+from penstock.physical.answers import answer_table
+from penstock.physical.elements import Elements
+from penstock.runtime.spark.folder import Job
+
+#: By query the elements of each shard.
+Answers = Mapping[str, Sequence[tuple[int, Sequence[Elements]]]]
+
+
+def hand_over(
+    job: Job, sinks: Mapping[str, Sink], names: Iterable[str], answers: Answers, batch: int
+) -> dict[str, int]:
+    """Write the answers of the queries `names`; returns how many rows each had. Raises PenstockError P0502."""
+
+    def write(name: str) -> int:
+        by_shard = sorted(answers.get(name, ()), key=lambda found: job.keys.index(found[0]))
+        parts = [e for _, elements in by_shard for e in elements]
+        table = answer_table(job.plan.queries[name], parts)
+        sinks[name].write(batch, table)
+        rows: int = table.num_rows
+        return rows
+
+    wanted = list(names)
+    beside = [name for name in wanted if sinks[name].beside]
+    if len(beside) < 2:
+        return {name: write(name) for name in wanted}
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="penstock-sink") as pool:
+        writing = {name: pool.submit(write, name) for name in beside}
+        return {name: writing[name].result() if name in writing else write(name) for name in wanted}

@@ -1,0 +1,79 @@
+"""The answers of a batch on their way to the sinks: which may be written side by side, and whose error is told."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.connectors.contract import Sink
+from penstock.errors import PenstockError
+from penstock.language import bind_script
+from penstock.physical.elements import Elements
+from penstock.runtime.spark.handing import hand_over
+from penstock.types import END
+
+QUERIES = {
+    query.name: query
+    for query in bind_script(
+        "CREATE STREAM S (ts INT, k INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
+        + "".join(f"CREATE QUERY {name} AS SELECT RSTREAM(k) FROM S [RANGE 2 SECONDS];" for name in "abc")
+    ).queries
+}
+JOB: Any = SimpleNamespace(plan=SimpleNamespace(queries=QUERIES), keys=[7, 3])
+
+
+class Kept(Sink):
+    """Notes what it is given, and by which thread; fails where it is told to."""
+
+    def __init__(self, name: str, beside: bool, fails: bool = False, meets: threading.Barrier | None = None) -> None:
+        super().__init__(QUERIES[name])
+        self.beside, self._fails, self._meets = beside, fails, meets
+        self.rows: list[tuple[int, int]] = []
+        self.thread = ""
+
+    def open(self, resume: bool, overwrite: bool) -> None:
+        pass
+
+    def write(self, batch: int, table: pa.Table) -> None:
+        self.thread = threading.current_thread().name
+        if self._meets is not None:
+            self._meets.wait(30)
+        if self._fails:
+            raise PenstockError("P0502", f"query {self.query.name}: no")
+        self.rows = list(zip(table["ts"].to_pylist(), table["k"].to_pylist(), strict=True))
+
+
+def at(ts: int, k: int) -> Elements:
+    return Elements((pa.array([k], pa.int32()),), np.array([ts]), np.array([END]))
+
+
+ANSWERS = {"a": [(3, [at(1, 30), at(2, 31)]), (7, [at(1, 70)])], "b": [(7, [at(5, 1)])]}
+
+
+def test_rows_of_an_instant_come_in_the_order_of_shards() -> None:
+    sinks = {name: Kept(name, beside=False) for name in QUERIES}
+    assert hand_over(JOB, sinks, QUERIES, ANSWERS, 4) == {"a": 3, "b": 1, "c": 0}
+    assert [sinks[name].rows for name in "abc"] == [[(1, 70), (1, 30), (2, 31)], [(5, 1)], []]
+
+
+def test_only_sinks_that_may_are_written_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    both = threading.Barrier(2)  # each waits for the other
+    sinks = {"a": Kept("a", True, meets=both), "b": Kept("b", False), "c": Kept("c", True, meets=both)}
+    assert hand_over(JOB, sinks, QUERIES, ANSWERS, 4) == {"a": 3, "b": 1, "c": 0}
+    assert sinks["a"].rows == [(1, 70), (1, 30), (2, 31)]
+    assert sinks["b"].thread == threading.current_thread().name
+    assert sinks["a"].thread != sinks["c"].thread
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_error_of_the_first_query_is_told(beside: bool) -> None:
+    sinks = {name: Kept(name, beside, fails=name != "a") for name in QUERIES}
+    with pytest.raises(PenstockError, match="query b: no"):
+        hand_over(JOB, sinks, QUERIES, ANSWERS, 4)
+    assert sinks["a"].rows
