@@ -16,12 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.optimizer import Planning, optimize
+from penstock.algebra.query import Query
 from penstock.algebra.statistics import observe
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.ingest import read_columns, stamp
 from penstock.physical.kernels import group_codes
+from penstock.physical.plan import Plan
 from penstock.physical.planner import plan_queries
 from penstock.physical.progress import SourceProgress, timed_sources
 from penstock.physical.strategies import Strategy
@@ -56,15 +58,20 @@ def measure(
     strategy: Strategy = Strategy.PATTERN,
     view: bool = False,
     as_written: bool = False,
+    peer: Callable[[Plan, Query], Plan] | None = None,
     each: Callable[[], object] | None = None,
 ) -> Measured:
     """The one query of `script` over `inputs` (first column: the integer timestamp, in order), in rounds of `step`
     ticks. warm: the tick from which on it is measured; view: also keep the result, as a hash table that the told
-    changes update; as_written: without choices by cost; each: called after each measured round."""
+    changes update; as_written: without choices by cost; peer: turns the plan of the query into that of a rival, to be
+    measured instead; each: called after each measured round."""
     (query,) = bind_script(script).queries
     known = observe(timed_sources(query.root), inputs)
     planning = Planning(known, by_pattern=False) if as_written else strategy.planning(known)
-    plan = plan_queries([replace(query, root=optimize(query.root, planning=planning))], known, strategy)
+    ready = replace(query, root=optimize(query.root, planning=planning))
+    plan = plan_queries([ready], known, strategy)
+    if peer is not None:
+        plan = peer(plan, ready)
     job = LocalJob(plan, compute_statics(plan, inputs))
     feeds = {name: _Feed(job, name, inputs[name]) for name in plan.sources}
     last = max(int(feed.ticks[-1]) for feed in feeds.values())

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import answers, data, standing
+from benchmarks import answers, data, pictures, standing
 from benchmarks.queries import QUERIES, STREAM
 from penstock.language import bind_script
 from penstock.runtime.local import run_local
@@ -20,6 +20,7 @@ RUNS = {
     "slope": "--windows 1,2 --rate 20 --measured 4 --operators join",
     "aggregates": "--rows 2000 --batch 500 --windows 1",
     "multijoin": "--rows 300 --repetitions 1",
+    "csql": "--quick --rows 3000 --round 1000 --repetitions 1",
     "floors": "--parts memory,window --rows 4000 --operators aggregate --windows 1,2 --rate 20 --measured 4",
 }
 
@@ -34,6 +35,18 @@ def test_a_bench_of_operators_runs(
     except SystemExit as end:
         assert not end.code
     assert capsys.readouterr().out.strip()
+
+
+def test_pictures_of_equal_figures_are_equal(tmp_path: Path) -> None:
+    times = {(every, length): 1.0 / every for every in (100, 1000) for length in (1, 10)}
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        pictures.ratios({"one": times, "other": times}, folder / "ratio.svg")
+        pictures.mixed(times, times, folder / "mixed.svg")
+    for name in ("ratio.svg", "mixed.svg"):
+        drawn = (tmp_path / "a" / name).read_text()
+        assert drawn == (tmp_path / "b" / name).read_text()
+        assert "frequency" in drawn and "<dc:date>" not in drawn
 
 
 @pytest.fixture(scope="module")

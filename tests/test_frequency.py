@@ -17,11 +17,12 @@ from penstock.explain import to_json, to_text
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.operators import Moment
+from penstock.physical.operators.numbered import Numbered
 from penstock.physical.operators.sequence import Line
 from penstock.physical.plan import Plan
 from penstock.physical.planner import plan_queries
 from penstock.physical.render import render_plan
-from penstock.physical.sequence_plan import PickSpec, SequenceSpec
+from penstock.physical.sequence_plan import NumberedSpec, PickSpec, SequenceSpec
 from penstock.runtime.local import run_local
 from penstock.testing.cases import Run, case_inputs, parse_case, run_case
 from penstock.testing.compare import assert_same, first_difference
@@ -83,7 +84,7 @@ def rows(count: int, keys: int = 3, step: int = 1) -> list[Row]:
     return [(i * step, i % keys, i) for i in range(count)]
 
 
-def feed(line: Line, given: list[Row]) -> int:
+def feed(line: Line | Numbered, given: list[Row]) -> int:
     """The largest number of elements that the windows of `line` held after a round of one element."""
     most = 0
     for row in given:
@@ -119,10 +120,29 @@ def test_a_window_stores_what_an_evaluation_needs(window: str, most: int) -> Non
 
 def test_elements_that_no_evaluation_needs_are_not_stored_at_all() -> None:
     """Not for a round either: a window of 2 of every 100."""
-    line = Line(spec_of("SELECT COUNT(*) FROM S [RANGE 2 TUPLES, FREQUENCY 100 TUPLES]"), {})
+    line = Line(spec_of("SELECT ISTREAM(k, v) FROM S [RANGE 2 TUPLES, FREQUENCY 100 TUPLES]"), {})
     assert feed(line, rows(98)) == 0
     chunks = [s.snapshot()[1] for name, s in line.synopses().items() if name.startswith("window")]
     assert chunks == [{}]
+
+
+@pytest.mark.parametrize("answer", ["COUNT(*)", "k, v", "k, AVG(v)"])
+def test_counted_windows_are_windows_in_the_time_of_numbers(answer: str) -> None:
+    """And store nothing of what lies between two of them."""
+    group = " GROUP BY k" if "AVG" in answer else ""
+    plan = plan_of(f"SELECT {answer} FROM S [RANGE 2 TUPLES, FREQUENCY 100 TUPLES]{group}")
+    (spec,) = (step.spec for step in plan.steps if isinstance(step.spec, NumberedSpec))
+    assert (spec.rows, spec.every, spec.asked) == (2, 100, ((100, 0, 0),))
+    numbered = Numbered(spec, {})
+
+    def held() -> int:
+        return sum(s.rows for s in numbered.synopses().values())
+
+    nothing = held()
+    feed(numbered, rows(98))
+    assert held() == nothing
+    feed(numbered, [(100, 0, 0)])
+    assert held() > nothing
 
 
 def test_a_log_is_rewritten_when_most_of_it_is_gone() -> None:

@@ -27,11 +27,11 @@ from penstock.expressions.nodes import Expression, columns_of
 from penstock.physical import plan as specs
 from penstock.physical.lane_plan import Kind, LanePlan
 from penstock.physical.nrr_plan import NRRJoinSpec, StampSpec
-from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
+from penstock.physical.pane_plan import BoundaryAggregateSpec, BoundarySumsSpec, PanesSpec
 from penstock.physical.plan import LanesSpec, Plan, Spec, Step
 from penstock.physical.range_plan import CellsSpec
 from penstock.physical.results_plan import ResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
-from penstock.physical.sequence_plan import PickSpec, SequenceSpec, Shape
+from penstock.physical.sequence_plan import NumberedSpec, PickSpec, SequenceSpec, Shape
 from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.user_plan import UserAggregateSpec, UserState
 from penstock.tree import walk
@@ -302,6 +302,14 @@ def _sequence(spec: SequenceSpec, inputs: tuple[Given, ...], made: Given) -> Ite
         yield Part("what the body keeps of a relation", one.size, one.size * (_width(one.types) + TIMES), one.content)
 
 
+@held.register
+def _numbered(spec: NumberedSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
+    """What the operators of the body keep of what the windows see."""
+    shape = Shape(spec.rows, None, (), spec.every, False, None, 0)
+    rows, bound = _of_shape(shape, inputs[0])
+    yield Part("what the body keeps of its windows", rows, rows * (_width(inputs[0].types) + TIMES), bound)
+
+
 def _of_shape(shape: Shape, one: Given) -> tuple[float, Content]:
     """The elements that a window of the sequence model holds, and what bounds them."""
     if shape.length is not None and one.node.domain is not None:
@@ -340,6 +348,11 @@ def _aggregate(
         bound = by_keys(rows.node, (*plan.group, *_columns(argument.expressions)), rows.content, "different values")
         tree = TREE if argument.kind is Kind.BAG else 0
         yield Part("values by group", count, count * (2 * SLOT + 8 + width + tree), bound)
+
+
+@held.register
+def _boundary_sums(spec: BoundarySumsSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
+    return _ends(inputs[0], "panes of boundaries to come")
 
 
 def _columns(expressions: Iterable[Expression]) -> tuple[int, ...]:

@@ -64,6 +64,46 @@ def with_time(first, second, ts):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
+def _runs(ts, exp, runs):  # type: ignore[no-untyped-def]
+    """Number the runs of equal (ts, exp); -1 where they do not come in order. Returns how many there are."""
+    count = 0
+    for i in range(ts.shape[0]):
+        if i > 0 and (ts[i] != ts[i - 1] or exp[i] != exp[i - 1]):
+            if ts[i] < ts[i - 1] or (ts[i] == ts[i - 1] and exp[i] < exp[i - 1]):
+                return -1
+            count += 1
+        runs[i] = count
+    return count + 1
+
+
+@nb.njit(cache=True)
+def _dense(keys, width, runs, table, codes, firsts):  # type: ignore[no-untyped-def]
+    count = 0
+    for i in range(runs.shape[0]):
+        place = runs[i] * width + keys[i]
+        if table[place] < 0:
+            table[place] = count
+            firsts[count] = i
+            count += 1
+        codes[i] = table[place]
+    return count
+
+
+def pane_codes(first: UInt64s, second: UInt64s, ts: Int64s, exp: Int64s) -> tuple[Int64s, Int64s]:
+    """`group_codes` of (fingerprint, ts, exp). Rows in order of time with few fingerprints need no second hash."""
+    length = len(first)
+    runs = np.empty(length, np.int64)
+    count = int(_runs(ts, exp, runs))
+    if count > 0:
+        keys, heads = group_codes(first, second)
+        if count * len(heads) <= 4 * length + 64:
+            codes, firsts = np.empty(length, np.int64), np.empty(length, np.int64)
+            found = _dense(keys, len(heads), runs, np.full(count * len(heads), -1, np.int64), codes, firsts)
+            return codes, firsts[:found]
+    return group_codes(*with_time(*with_time(first, second, ts), exp))
+
+
+@nb.njit(cache=True)
 def sum_by_code(codes, values, count):  # type: ignore[no-untyped-def]
     """int64 sums (wrapping) of `values` per code in [0, count)."""
     sums = np.zeros(count, np.int64)
@@ -101,9 +141,14 @@ def argsort_uint64(keys: UInt64s) -> Int64s:
     return order
 
 
+def in_time(ts: Int64s) -> bool:
+    """Whether ticks are in order."""
+    return len(ts) < 2 or bool(np.all(ts[1:] >= ts[:-1]))
+
+
 def argsort_time(ts: Int64s) -> Int64s:
     """A stable argsort of ticks; nothing but a check when they are in order already."""
-    if len(ts) < 2 or bool(np.all(ts[1:] >= ts[:-1])):
+    if in_time(ts):
         return np.arange(len(ts), dtype=np.int64)
     low = int(ts.min())
     if int(ts.max()) - low < 2**62:

@@ -22,7 +22,7 @@ from penstock.expressions.evaluate import evaluate_all, mask
 from penstock.physical.elements import Bools, Elements, Int64s, int64s
 from penstock.physical.extremes import extreme_by_code
 from penstock.physical.fingerprints import fingerprints
-from penstock.physical.kernels import group_codes, sum_by_code, with_time
+from penstock.physical.kernels import pane_codes, sum_by_code
 from penstock.physical.lane_plan import Argument, Kind, LanePlan
 
 Float64s = npt.NDArray[np.float64]
@@ -69,9 +69,13 @@ def value_lanes(argument: Argument, column: pa.Array, signs: Int64s) -> tuple[li
     if pa.types.is_floating(kind):
         values = np.asarray(column.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
         finite = np.isfinite(values)
-        specials = [np.where(test, counts, 0) for test in (np.isnan(values), values == np.inf, values == -np.inf)]
-        if not finite.all():
+        if finite.all():
+            specials = [np.zeros(len(values), np.int64)] * 3
+        else:
+            specials = [np.where(test, counts, 0) for test in (np.isnan(values), values == np.inf, values == -np.inf)]
             values = np.where(finite, values, 0.0)
+        if not argument.squares and bool(np.all(counts == 1)):
+            return [counts, *specials], [values, np.zeros(len(values))]
         weights = counts.astype(np.float64)
         floats = [*_times(values, weights)]
         if argument.squares:
@@ -185,8 +189,7 @@ def pre_aggregate(plan: LanePlan, lanes: Elements) -> Elements:
     first_distinct = first_extreme + len(plan.extremes)
     grouping = [*lanes.columns[:keys], *lanes.columns[first_distinct:]]
     first, second = fingerprints(grouping, len(lanes))
-    first, second = with_time(*with_time(first, second, lanes.ts), lanes.exp)
-    codes, firsts = group_codes(first, second)
+    codes, firsts = pane_codes(first, second, lanes.ts, lanes.exp)
     count = len(firsts)
     if count == len(lanes):
         return lanes

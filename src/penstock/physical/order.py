@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.physical.elements import Elements, Int64s
-from penstock.physical.kernels import argsort_time
+from penstock.physical.kernels import argsort_time, in_time
 
 
 def counted(elements: Elements, arrival: bool) -> Elements:
@@ -22,6 +22,8 @@ def counted(elements: Elements, arrival: bool) -> Elements:
     if elements.sign is not None:
         elements = elements.take(np.repeat(np.arange(len(elements)), elements.sign))
         elements = Elements(elements.columns, elements.ts, elements.exp)
+    if arrival and in_time(elements.ts):
+        return elements
     return elements.take(argsort_time(elements.ts) if arrival else argsort_values(elements))
 
 

@@ -30,3 +30,15 @@ class BoundaryAggregateSpec(Spec):
 
     def describe(self) -> dict[str, str]:
         return {"slide": str(self.slide), "state": queue_name(self.fifo, self.listed)}
+
+
+@dataclass(frozen=True)
+class BoundarySumsSpec(Spec):
+    """As `BoundaryAggregateSpec`, of sums alone over windows that count elements and of which few overlap: each
+    boundary is added up anew. The numbers of elements are time, so there is none before the first."""
+
+    plan: LanePlan
+    slide: int
+
+    def describe(self) -> dict[str, str]:
+        return {"slide": str(self.slide), "state": "panes of boundaries to come"}

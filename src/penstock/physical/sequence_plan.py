@@ -93,5 +93,28 @@ class SequenceSpec(Spec):
         return {"model": "sequence", "evaluated": ", ".join(shown) or "every arrival", "state": stored, "inside": steps}
 
 
+@dataclass(frozen=True)
+class NumberedSpec(Spec):
+    """A query in the sequence model over one stream, evaluated at every `every`-th element: to its windows the numbers
+    of the elements are time. columns: those of the stream that are read; arrival, inner, ordered, asked: as in
+    `SequenceSpec`; source: the source of the inner plan that is given the elements; rows: no window holds more, None
+    for no limit."""
+
+    columns: tuple[int, ...]
+    arrival: bool
+    source: str
+    rows: int | None
+    every: int
+    inner: Plan
+    ordered: bool
+    asked: tuple[tuple[int, int, int], ...]
+
+    def describe(self) -> dict[str, str]:
+        steps = " ".join(step.spec.title for step in self.inner.steps)
+        return {"model": "sequence", "evaluated": f"{self.every} tuples", "state": "by number", "inside": steps}
+
+
 #: The source of the inner plan that tells at which instants a window is evaluated.
 INSTANTS = "instants"
+#: That of a numbered query: its elements.
+ARRIVALS = "arrivals"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.algebra import Aggregate, Distinct, Pattern, RelationToStream
+from penstock.algebra import Aggregate, Arrivals, Distinct, Pattern, Project, RelationToStream, Window
+from penstock.physical.lane_plan import Kind, plan_lanes
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.lowering.lanes import lower_lanes
+from penstock.physical.lowering.panes import paned_window
 from penstock.physical.lowering.user_aggregates import has_user_aggregates, lower_user_aggregates
-from penstock.physical.pane_plan import BoundaryAggregateSpec
-from penstock.physical.plan import AggregateSpec, DistinctSpec
+from penstock.physical.pane_plan import BoundaryAggregateSpec, BoundarySumsSpec
+from penstock.physical.plan import AggregateSpec, DistinctSpec, Spec
 
 
 @lower.register
@@ -28,16 +30,43 @@ def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
     return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)
 
 
+#: Windows that count elements and overlap at most so often are added up at each boundary; others are carried on.
+_FEW = 4
+
+
 def can_tell_rows(node: Aggregate) -> bool:
-    """Whether one operator tells the rows of `node` at boundaries: groups, and no code of the user's."""
-    return bool(node.group) and not has_user_aggregates(node)
+    """Whether one operator tells the rows of `node` at boundaries: no code of the user's, and groups, or sums of which
+    each boundary is known to have some."""
+    return not has_user_aggregates(node) and (bool(node.group) or (_never_empty(node) and hardly_overlaps(node)))
+
+
+def hardly_overlaps(node: Aggregate) -> bool:
+    """Whether `node` has sums alone, over a window that counts elements and shows each at few boundaries."""
+    window = paned_window(node)
+    if window is None or not isinstance(window.input, Arrivals) or window.slide is None or window.lifetime is None:
+        return False
+    plan = plan_lanes(node.group, node.aggregates, strict=False)
+    sums = all(argument.kind is Kind.SUMS for argument in plan.arguments)
+    return sums and window.lifetime <= _FEW * window.slide
+
+
+def _never_empty(node: Aggregate) -> bool:
+    """Whether the window below holds something at every boundary: where the elements are counted, each s-th is one."""
+    below = node.input
+    while isinstance(below, Project):
+        below = below.input
+    return isinstance(below, Window) and isinstance(below.input, Arrivals)
 
 
 def lower_at_boundaries(
     node: RelationToStream, aggregate: Aggregate, slide: int, align: int, builder: Builder
 ) -> Lowered:
-    """The RSTREAM `node` of a grouped `aggregate`, evaluated at the boundaries align + k·slide."""
+    """The RSTREAM `node` of an `aggregate` that `can_tell_rows`, evaluated at the boundaries align + k·slide."""
     lanes = lower_lanes(aggregate, builder)
-    fifo = aggregate.input.pattern <= Pattern.WEAKEST
-    spec = BoundaryAggregateSpec(lanes.plan, fifo, lanes.types, slide, align)
+    spec: Spec
+    if hardly_overlaps(aggregate):
+        spec = BoundarySumsSpec(lanes.plan, slide)
+    else:
+        fifo = aggregate.input.pattern <= Pattern.WEAKEST
+        spec = BoundaryAggregateSpec(lanes.plan, fifo, lanes.types, slide, align)
     return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)

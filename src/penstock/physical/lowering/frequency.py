@@ -8,15 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.algebra import Algebra, Arrivals, AtInstants, FrequencyWindow, Pattern, Pick, Project, Sequenced
+from penstock.algebra import (
+    Algebra,
+    Arrivals,
+    AtInstants,
+    FrequencyWindow,
+    Pattern,
+    Pick,
+    Project,
+    Sequenced,
+)
 from penstock.algebra.arrival import in_arrival_order
 from penstock.algebra.frequency import own_updated_relations
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Source
 from penstock.physical.lowering.builder import Builder, Lowered, lower, with_queries
+from penstock.physical.lowering.numbers import ByNumber, by_number
 from penstock.physical.lowering.rowwise import projected
 from penstock.physical.plan import Exchange, Input, OutputSpec, Plan, RStreamSpec, ScanSpec, StreamMode
-from penstock.physical.sequence_plan import INSTANTS, PickSpec, SequenceSpec, SequenceWindow, Shape
+from penstock.physical.sequence_plan import (
+    ARRIVALS,
+    INSTANTS,
+    NumberedSpec,
+    PickSpec,
+    SequenceSpec,
+    SequenceWindow,
+    Shape,
+)
+from penstock.physical.strategies import Strategy
 from penstock.types import Schema
 
 ONE_SHARD = frozenset({()})
@@ -51,6 +70,8 @@ def _sequence(node: Sequenced, builder: Builder) -> Lowered:
 
 
 def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
+    if (numbered := by_number(node)) is not None and builder.strategy is Strategy.PATTERN:
+        return _numbered(node, numbered, builder, ordered)
     plain = [in_arrival_order(stream) for stream in node.streams]
     streams = [
         builder.lower(stream if known is None else known) for stream, known in zip(node.streams, plain, strict=True)
@@ -65,6 +86,17 @@ def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
         tuple(relation.fingerprint for relation in node.relations),
     )  # fmt: skip
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
+
+
+def _numbered(node: Sequenced, numbers: ByNumber, builder: Builder, ordered: bool) -> Lowered:
+    (stream,) = node.streams
+    plain = in_arrival_order(stream)
+    edge, stage, _ = builder.keyed(builder.lower(stream if plain is None else plain), ())
+    spec = NumberedSpec(
+        numbers.columns, plain is not None, ARRIVALS, numbers.rows, numbers.every,
+        _plan_inside(numbers.body, builder), ordered, asked(node.windows),
+    )  # fmt: skip
+    return Lowered(builder.add(spec, [edge], stage, node), stage, ONE_SHARD)
 
 
 def asked(windows: Sequence[FrequencyWindow]) -> tuple[tuple[int, int, int], ...]:
@@ -107,7 +139,7 @@ def _window(node: FrequencyWindow, builder: Builder) -> Lowered:
 
 @lower.register
 def _arrivals(node: Arrivals, builder: Builder) -> Lowered:
-    raise AssertionError("elements on the line of instants stand below a window only")
+    return _scan(ARRIVALS, node, builder)
 
 
 def _scan(name: str, node: Algebra, builder: Builder) -> Lowered:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.algebra import Aggregate, Pattern, own_windows
-from penstock.physical.lane_plan import LanePlan, plan_lanes
+from penstock.algebra import Aggregate, FrequencyWindow, Pattern, Project, Select, own_windows
+from penstock.physical.lane_plan import Kind, LanePlan, plan_lanes
 from penstock.physical.lowering.builder import Builder, Lowered, Partitions, moved_partitions
 from penstock.physical.lowering.panes import over_panes, pane_key, paned_window
 from penstock.physical.pane_plan import PanesSpec
@@ -36,13 +36,23 @@ def _own(node: Aggregate, builder: Builder) -> Lanes:
     child = builder.lower(node.input)
     strict = node.input.pattern is Pattern.STRICT
     plan = plan_lanes(node.group, node.aggregates, strict)
-    panes = not strict and any(w.slide is not None for w in own_windows(node))
+    panes = any(w.slide is not None for w in own_windows(node)) if not strict else _jumps(node, plan)
     types = lane_types(node, plan)
     step = builder.add(LanesSpec(plan, panes), [Input(child.step)], child.stage, node.input, types, _names(node, types))
     places = {column: i for i, column in reversed(list(enumerate(node.group)))}
     made = Lowered(step, child.stage, moved_partitions(child.partitions, places))
     edge, stage, partitions = builder.keyed(made, tuple(range(len(node.group))))
     return Lanes(edge, stage, partitions, plan, types)
+
+
+def _jumps(node: Aggregate, plan: LanePlan) -> bool:
+    """Whether rows come and go in crowds, at the evaluations of a window that jumps, and are told by sums alone: what
+    comes and what goes then add up, signs and all."""
+    below = node.input
+    while isinstance(below, Select | Project):
+        below = below.input
+    sums = all(argument.kind is Kind.SUMS for argument in plan.arguments)
+    return isinstance(below, FrequencyWindow) and below.jumps and sums
 
 
 def _from_panes(node: Aggregate, grain: int, builder: Builder) -> Lanes:

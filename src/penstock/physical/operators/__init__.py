@@ -8,6 +8,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.nrr_plan import NRRJoinSpec, StampSpec
 from penstock.physical.operators.aggregate import Aggregation
 from penstock.physical.operators.boundaries import BoundaryAggregation
+from penstock.physical.operators.boundary_sums import BoundarySums
 from penstock.physical.operators.cells import Cells
 from penstock.physical.operators.changes import Changes
 from penstock.physical.operators.contract import Moment, Operator, Rejection
@@ -30,7 +31,7 @@ from penstock.physical.operators.stepwindow import StepWindow
 from penstock.physical.operators.topk import TopK
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.user_aggregate import UserAggregation
-from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
+from penstock.physical.pane_plan import BoundaryAggregateSpec, BoundarySumsSpec, PanesSpec
 from penstock.physical.plan import (
     AggregateSpec,
     ChangesSpec,
@@ -60,7 +61,7 @@ from penstock.physical.plan import (
 )
 from penstock.physical.range_plan import CellsSpec
 from penstock.physical.results_plan import ResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
-from penstock.physical.sequence_plan import PickSpec, SequenceSpec
+from penstock.physical.sequence_plan import NumberedSpec, PickSpec, SequenceSpec
 from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.user_plan import UserAggregateSpec
 
@@ -83,6 +84,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     PanesSpec: lambda spec, tables, shards: Panes(spec),
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
     BoundaryAggregateSpec: lambda spec, tables, shards: BoundaryAggregation(spec),
+    BoundarySumsSpec: lambda spec, tables, shards: BoundarySums(spec),
     UserAggregateSpec: lambda spec, tables, shards: UserAggregation(spec),
     DistinctSpec: lambda spec, tables, shards: make_distinct(spec),
     SetOperationSpec: lambda spec, tables, shards: SetOperation(spec),
@@ -104,6 +106,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     ShortChangesSpec: lambda spec, tables, shards: ShortChanges(spec),
     PickSpec: lambda spec, tables, shards: make_pick(spec),
     SequenceSpec: lambda spec, tables, shards: _make_line(spec, tables),
+    NumberedSpec: lambda spec, tables, shards: _make_numbered(spec, tables),
     OutputSpec: lambda spec, tables, shards: Output(spec),
 }
 
@@ -114,6 +117,12 @@ def _make_line(spec: SequenceSpec, tables: Tables) -> Operator:
     from penstock.physical.operators.sequence_relations import LineWithRelations
 
     return LineWithRelations(spec, tables) if spec.relations else Line(spec, tables)
+
+
+def _make_numbered(spec: NumberedSpec, tables: Tables) -> Operator:
+    from penstock.physical.operators.numbered import Numbered
+
+    return Numbered(spec, tables)
 
 
 def make_operator(spec: Spec, tables: Tables, shards: int) -> Operator:

@@ -51,12 +51,14 @@ class TimeWindow(Operator):
         always = ts <= BEGIN
         exp = np.full(len(ts), END, np.int64) if spec.length is None else ts + spec.length
         if spec.slide is not None:
-            exp = exp if spec.length is None else round_up(exp, spec.slide, spec.align)
             ts = round_up(ts, spec.slide, spec.align)
+            if spec.length is not None:
+                whole = spec.length % spec.slide == 0
+                exp = ts + spec.length if whole else round_up(exp, spec.slide, spec.align)
         if always.any():
             ts = np.where(always, elements.ts, ts)
         result = Elements(elements.columns, ts, exp, elements.sign)
-        if spec.slide is not None:
+        if spec.slide is not None and spec.length is not None and spec.length < spec.slide:
             result = result.filter(ts < exp)  # T < s leaves gaps
         return [result] if len(result) else []
 

@@ -14,60 +14,16 @@ from typing import Any
 import numpy as np
 
 from penstock.physical.elements import Bools, Elements, Int64s, concat, empty, round_up
-from penstock.physical.executor import IngestExecutor, Port, Result, StageExecutor
 from penstock.physical.kernels import argsort_time
+from penstock.physical.operators import Tables
 from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.inner import InnerPlan
 from penstock.physical.operators.pending import Early
 from penstock.physical.order import argsort_values, counted
-from penstock.physical.plan import Plan, ScanSpec, Step
 from penstock.physical.sequence_plan import INSTANTS, SequenceSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.jumps import Instants, Jumps
 from penstock.types import END
-
-Tables = Mapping[str, Elements]
-
-
-class InnerStage(StageExecutor):
-    """A stage of the inner plan. reached: the last instant so far, 0 for none."""
-
-    reached = 0
-
-    def heartbeats(self) -> dict[str, int]:
-        return {"": self.reached}
-
-    def _start(self, step: Step) -> int | None:
-        return 1 if self.reached else None
-
-
-class InnerPlan:
-    """The body of a query on its line, in one piece."""
-
-    def __init__(self, plan: Plan, tables: Tables) -> None:
-        sources = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
-        self._plan = plan
-        self._ingests = {name: IngestExecutor(plan, name, tables) for name in sorted(sources)}
-        self.stages = [InnerStage(plan, stage, 0, 1, tables) for stage in range(1, plan.stages + 1)]
-
-    def run(self, given: Mapping[str, Elements], reached: int) -> list[Elements]:
-        """What is answered at instants up to `reached`; given: by source."""
-        mail: dict[Port, list[Elements]] = {}
-        for name, elements in given.items():
-            if name in self._ingests and len(elements):
-                _post(self._ingests[name].run(elements), mail)
-        answers: list[Elements] = []
-        for stage in self.stages:
-            stage.reached = reached
-            mine = {port: mail.pop(port) for port in list(mail) if self._plan.steps[port[0]].stage == stage.stage}
-            result = stage.run(mine, {})
-            _post(result, mail)
-            answers += result.answers.get("", [])
-        return answers
-
-
-def _post(result: Result, mail: dict[Port, list[Elements]]) -> None:
-    for port, batches in result.onward.items():
-        mail.setdefault(port, []).extend(batches)
 
 
 class Line(Operator):
@@ -88,19 +44,14 @@ class Line(Operator):
         found["boundaries"] = self._boundaries.queue
         for number, jumps in enumerate(self._jumps):
             found |= {f"substreams{number}": jumps.substreams, f"window{number}": jumps}
-        for stage in self._inner.stages:
-            found |= {f"inner.{name}": synopsis for name, synopsis in stage.synopses().items()}
-        return found
+        return found | self._inner.synopses()
 
     def marks(self) -> dict[str, Any]:
-        inner = [[stage.reached, stage.marks()] for stage in self._inner.stages]
-        return {"count": self._count, "done": self._done, "inner": inner}
+        return {"count": self._count, "done": self._done, "inner": self._inner.marks()}
 
     def restore_marks(self, marks: dict[str, Any]) -> None:
         self._count, self._done = marks["count"], marks["done"]
-        for stage, (reached, found) in zip(self._inner.stages, marks["inner"], strict=True):
-            stage.reached = reached
-            stage.restore_marks(found)
+        self._inner.restore_marks(marks["inner"])
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._early[port].add(elements)

@@ -94,7 +94,7 @@ class Jumps(Synopsis):
         old, ended = np.empty(2 * base, np.int64), np.empty(2 * base, np.int64)
         evaluated = np.zeros(len(instants), np.bool_)
         # An evaluation moves the marks of what has waited for it too.
-        touched = np.unique(np.concatenate([slots, self._slot[self._places[0] : base]]))
+        waiting = self._slot[self._places[0] : base].copy()
         size, out = run(
             numbers, instants.ticks, instants.rows, instants.boundary, slots,
             -1 if shape.rows is None else shape.rows, -1 if shape.length is None else shape.length,
@@ -103,7 +103,8 @@ class Jumps(Synopsis):
             self._substreams.integers, self._marks, self._places, start, end, taken, old, ended, evaluated,
         )  # fmt: skip
         self._size = int(size)
-        self._substreams.touch(touched)
+        self._substreams.touch(slots)
+        self._substreams.touch(waiting)
         parts = self._told(columns, base, start, end, taken, old[:out], ended[:out])
         self._store(columns, base, taken)
         return (concat(parts) if parts else None), evaluated
