@@ -8,18 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.connectors.sinks import open_sink
-from penstock.connectors.sources import open_source
 from penstock.physical.answers import answer_table
 from penstock.runtime.spark import stage
-from penstock.runtime.spark.backfill import backfill
-from penstock.runtime.spark.change import decide
 from penstock.runtime.spark.epochs import delivered, forget_older
 from penstock.runtime.spark.folder import Folder
 from penstock.runtime.spark.inline import run_round
-from penstock.runtime.spark.launch import given, prepare
+from penstock.runtime.spark.launch import begin
 from penstock.runtime.spark.rounds import Rounds, read_piece
-from penstock.runtime.spark.state_files import check_state, sweep
+from penstock.runtime.spark.state_files import sweep
 from penstock.session import Session
 
 #: Where a run may die: before a round's state is written, after it, between two sinks, with all answers written.
@@ -43,16 +39,8 @@ class InlineRun:
         work = type(work)(**{**work.__dict__, "backfill": backfilled})
         self.folder = Folder(checkpoint / "penstock")
         self.checkpoint = checkpoint
-        brought = given(work, self.folder)
-        self.decision = decide(brought, self.folder)
-        check_state(self.folder, self.decision.before)
-        for source in work.sources.values():
-            open_source(source).check()
-        self.sinks = {q.name: open_sink(q) for q in work.queries}
-        for name, sink in self.sinks.items():
-            sink.open(name in self.decision.kept_sinks, overwrite)
-        self.job, _ = prepare(work, brought, self.decision, self.folder, parallelism)
-        backfill(self.folder, self.job, self.decision.epoch, self.sinks)
+        begun = begin(work, self.folder, overwrite, lambda: parallelism)
+        self.decision, self.sinks, self.job = begun.decision, begun.sinks, begun.job
         sweep(self.folder.root)
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.rounds = Rounds(self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset)

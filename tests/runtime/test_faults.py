@@ -77,6 +77,15 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+def test_a_run_keeps_its_name_from_its_first_batch_on(calm: Path) -> None:
+    """By it a topic and a table know what has been written."""
+    first = InlineRun(script(calm), calm / "checkpoint").run(0, crash="delivered")
+    again = InlineRun(script(calm), calm / "checkpoint")
+    again.rounds.stop()
+    (name,) = {sink.run for sink in first.sinks.values()}
+    assert name and {sink.run for sink in again.sinks.values()} == {name}
+
+
 @pytest.mark.parametrize("size", [0, 300, 2_000])
 def test_a_disk_that_takes_no_more(calm: Path, size: int) -> None:
     InlineRun(script(calm), calm / "checkpoint").run(3)

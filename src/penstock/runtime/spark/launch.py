@@ -25,6 +25,7 @@ from penstock.algebra import Algebra
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.statistics import known_statistics
+from penstock.connectors.contract import Sink
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
@@ -96,27 +97,52 @@ def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
         raise
 
 
-def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkRun:
-    folder = Folder(place / "penstock")
+@dataclass(frozen=True)
+class Begun:
+    """A start whose sinks are open and whose job is written down."""
+
+    decision: Decision
+    sinks: Mapping[str, Sink]
+    job: Job
+    digest: str
+
+
+def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[], int]) -> Begun:
+    """Everything of a start but Spark's part. parallelism: tells how many tasks may run side by side, when all that may
+    be refused has been looked at."""
     brought = given(work, folder)
     decision = decide(brought, folder)
     check_state(folder, decision.before)
     for source in work.sources.values():
         if source.connector not in ("MEMORY", "DATAFRAME"):
             open_source(source).check()
-    sinks = {query.name: open_sink(query) for query in work.queries}
+    _forget_what_began(folder, decision)
+    # Sinks know by its name what the run has written already: it is noted before anything is.
     run = folder.read_mark("run") or uuid.uuid4().hex
+    folder.write_mark("run", run)
+    sinks = {query.name: open_sink(query) for query in work.queries}
     for name, sink in sinks.items():
         sink.run = run
         sink.open(name in decision.kept_sinks, overwrite)
-    folder.write_mark("run", run)
-    spark = work.spark()
-    job, digest = prepare(work, brought, decision, folder, spark.sparkContext.defaultParallelism)
+    job, digest = prepare(work, brought, decision, folder, parallelism())
     backfill(folder, job, decision.epoch, sinks)
+    return Begun(decision, sinks, job, digest)
+
+
+def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkRun:
+    folder = Folder(place / "penstock")
+    begun = begin(work, folder, overwrite, lambda: work.spark().sparkContext.defaultParallelism)
     wanted = Wanted.of(work.settings, folder.read_mark("horizons"))
     return SparkRun(
-        spark, place, job, digest, decision.epoch.offset, sinks, work.streaming, ephemeral, wanted, decision.notices
+        work.spark(), place, begun.job, begun.digest, begun.decision.epoch.offset, begun.sinks, work.streaming,
+        ephemeral, wanted, begun.decision.notices,
     )  # fmt: skip
+
+
+def _forget_what_began(folder: Folder, decision: Decision) -> None:
+    """Where the run begins: nothing of an earlier start has come to the sinks."""
+    if decision.kind is Kind.FIRST:
+        forget_all(folder, folder.root.parent)
 
 
 def _foresee(folder: Folder, state: JobState) -> None:
@@ -137,6 +163,7 @@ def answer_frame(work: Work, place: Path) -> DataFrame:
     decision = decide(brought, folder)
     if decision.kind is not Kind.SAME and latest_epoch(folder) is not None:
         raise other_script(folder, "the checkpoint is the sink's, and fits one plan only")
+    _forget_what_began(folder, decision)
     job, digest = prepare(work, brought, decision, folder, spark.sparkContext.defaultParallelism)
     packets = assemble(spark, folder, job, digest, work.streaming)
     return answers_only(packets, folder, digest, query.name, spark_schema(answer_schema(query)))
@@ -160,7 +187,6 @@ def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, para
     epoch, plan = decision.epoch, decision.plan
     if decision.kind is Kind.FIRST:
         epoch = replace(epoch, shards=brought.shards or parallelism)
-        forget_all(folder, folder.root.parent)
     if decision.kind is not Kind.SAME:
         ready = optimized(brought.queries, brought.statistics, brought.strategy)
         _foresee(folder, job_state(*planned(ready, brought.statistics, brought.strategy), brought.statistics))
