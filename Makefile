@@ -29,7 +29,7 @@ test: setup
 	$(PY) -m ruff check .
 	$(PY) -m mypy --strict src
 	$(PY) -m pytest -q -n 2 -m "not spark and not slow" tests
-	$(PY) -m pytest -q -p no:xdist -m "spark and not slow" tests
+	$(PY) -m pytest -q -n 2 --dist worksteal -m "spark and not slow" tests
 
 fix: setup
 	$(PY) -m ruff check --fix .

@@ -310,7 +310,7 @@ def seeds(case_count: int | None, case_seed: int | None, usual: int) -> range:
 
 def test_optimized_plans_mean_the_same(case_count: int | None, case_seed: int | None) -> None:
     fired: set[str] = set()
-    for seed in seeds(case_count, case_seed, 300):
+    for seed in seeds(case_count, case_seed, 200):
         query, inputs = case(seed)
         trace: list[TraceStep] = []
         planning = Planning(made_up([query], seed))
