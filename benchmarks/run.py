@@ -66,8 +66,9 @@ def main() -> None:
                 figure = measure(query, side, rows, expected[rows], given)
                 console.print(_line(figure))
                 figures.append(figure)
-    console.print(table(figures, records.last("queries")))
+    before = records.last("queries")
     path = records.save("queries", given.memory, [asdict(figure) for figure in figures])
+    console.print(table(figures, before))
     console.print(f"figures: {path.relative_to(ROOT)}")
     sys.exit(1 if any(figure.problem for figure in figures) else 0)
 
@@ -137,10 +138,12 @@ def table(figures: list[Figure], before: list[dict[str, Any]]) -> Table:
 
 
 def _then(figure: Figure, before: list[dict[str, Any]]) -> str:
-    alike = [
-        Figure(**f) for f in before if (f["query"], f["side"], f["rows"]) == (figure.query, figure.side, figure.rows)
-    ]
-    return f"{alike[-1].net_rate:,.0f}" if alike and not alike[-1].problem else ""
+    # Of what earlier versions wrote down, only what is shown is read.
+    key = (figure.query, figure.side, figure.rows)
+    alike = [f for f in before if (f["query"], f["side"], f["rows"]) == key]
+    if not alike or alike[-1]["problem"] or not alike[-1]["net_seconds"]:
+        return ""
+    return f"{alike[-1]['rows'] / alike[-1]['net_seconds']:,.0f}"
 
 
 def _with_ratios(figures: list[Figure]) -> Iterator[tuple[Figure, tuple[str, str]]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import answers, data, pictures, standing
+from benchmarks import answers, data, pictures, records, run, standing
 from benchmarks.queries import QUERIES, STREAM
 from penstock.language import bind_script
 from penstock.runtime.local import run_local
@@ -35,6 +37,20 @@ def test_a_bench_of_operators_runs(
     except SystemExit as end:
         assert not end.code
     assert capsys.readouterr().out.strip()
+
+
+def test_figures_stand_beside_those_of_any_earlier_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    kept = [json.loads(path.read_text()) for path in sorted(records.FOLDER.glob("*.json"))]
+    before = [f for record in kept if record.get("bench", "queries") == "queries" for f in record["figures"]]
+    assert len({frozenset(figure) for figure in before}) > 1, "all kept figures are of one form"
+    now = run.Figure("q1", "penstock", 5_000_000, 9.0, 5.0, 1.0, 2**30, "answer")
+    shown = run.table([now], before)
+    (then,) = shown.columns[-1].cells
+    (last,) = [f for f in before if (f["query"], f["side"], f["rows"]) == ("q1", "penstock", 5_000_000)][-1:]
+    assert then == f"{last['rows'] / last['net_seconds']:,.0f}"
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
+    records.save("queries", "4g", [asdict(now)])
+    assert records.last("queries") == [asdict(now)]
 
 
 def test_pictures_of_equal_figures_are_equal(tmp_path: Path) -> None:
