@@ -22,6 +22,7 @@ from penstock.expressions.evaluate import evaluate_all
 from penstock.expressions.nodes import Column, Expression
 from penstock.physical.elements import Elements, concat, int64s
 from penstock.physical.finish import finish
+from penstock.physical.kernels import repeat
 from penstock.physical.lane_plan import LanePlan, plan_lanes
 from penstock.physical.lanes import pre_aggregate, to_lanes
 from penstock.physical.operators import OPERATORS
@@ -75,8 +76,7 @@ class WindowIds(Operator):
         # Tuple i is in window j where jF - W < i <= jF.
         first = -(-number // spec.every)
         copies = (number + spec.rows - 1) // spec.every - first + 1
-        rows = np.repeat(np.arange(len(arrived)), copies)
-        nth = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
+        rows, nth = repeat(copies)
         window = first[rows] + nth
         chosen = pa.array(rows)
         read = evaluate_all(spec.read, arrived.columns, len(arrived))

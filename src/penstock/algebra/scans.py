@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes import NO_KEYS, Algebra, Keys
+from penstock.algebra.nodes import NO_KEYS, Algebra, Emitted, Keys
 from penstock.algebra.pattern import Pattern
 from penstock.types import Field, Schema, TimeDomain
 
@@ -83,16 +83,8 @@ class Scan(Algebra):
 
 
 @dataclass(frozen=True, eq=False)
-class StreamScan(Scan):
+class StreamScan(Emitted, Scan):
     """The elements of a declared stream."""
-
-    @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
 
 
 @dataclass(frozen=True, eq=False)

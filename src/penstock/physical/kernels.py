@@ -175,3 +175,10 @@ def cut_by_shard(first: UInt64s, shards: int) -> tuple[Int64s, Int64s]:
     order = argsort_uint64(shard)
     bounds = np.concatenate([[0], np.cumsum(np.bincount(shard.astype(np.int64), minlength=shards))]).astype(np.int64)
     return order, bounds
+
+
+def repeat(counts: Int64s) -> tuple[Int64s, Int64s]:
+    """Row i as often as counts[i] says (negative: not at all), and the number of each repetition from 0."""
+    counts = np.maximum(counts, 0)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    return rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -19,7 +19,7 @@ from penstock.physical.aggregation.events import Events
 from penstock.physical.aggregation.rows import Course
 from penstock.physical.elements import Elements, Int64s, concat_arrays, round_up
 from penstock.physical.finish import finish
-from penstock.physical.kernels import argsort_code_time, argsort_time, argsort_uint64
+from penstock.physical.kernels import argsort_code_time, argsort_time, argsort_uint64, repeat
 from penstock.physical.operators.aggregate import Aggregation
 from penstock.physical.operators.contract import Moment
 from penstock.physical.pane_plan import BoundaryAggregateSpec
@@ -153,8 +153,8 @@ def _spread(first: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
         boundaries, rows = _spread_dense(first, stop)
         return boundaries, rows
     # Long stretches at whose boundaries nothing stands.
-    rows = np.repeat(np.arange(len(first)), lengths)
-    boundaries = first[rows] + np.arange(total) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    rows, places = repeat(lengths)
+    boundaries = first[rows] + places
     order = argsort_time(boundaries)
     return boundaries[order], rows[order]
 

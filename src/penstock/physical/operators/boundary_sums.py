@@ -13,7 +13,7 @@ import numpy as np
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.fingerprints import UInt64s, fingerprints
 from penstock.physical.finish import finish
-from penstock.physical.kernels import argsort_time, argsort_uint64, group_codes
+from penstock.physical.kernels import argsort_time, argsort_uint64, group_codes, repeat
 from penstock.physical.lanes import pre_aggregate
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
@@ -45,8 +45,7 @@ class BoundarySums(Operator):
         copies = -((panes.ts - panes.exp) // self._slide)
         if bool(np.all(copies == 1)):
             return Elements(panes.columns, panes.ts, panes.ts + self._slide)
-        rows = np.repeat(np.arange(len(panes)), copies)
-        nth = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
+        rows, nth = repeat(copies)
         copied = panes.take(rows)
         at = copied.ts + self._slide * nth
         return Elements(copied.columns, at, at + self._slide)

@@ -6,10 +6,10 @@ is the first of either. So a pair is made once: where one of both is in its firs
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements
+from penstock.physical.kernels import repeat
 from penstock.physical.operators.contract import Operator
 from penstock.physical.range_plan import CellsSpec
 from penstock.physical.ranges import cells, comparable
@@ -26,10 +26,8 @@ class Cells(Operator):
         if not len(elements):
             return []
         first, last = cells(self._spec.span, elements, self._spec.width)
-        counts = np.maximum(last - first + 1, 0)
-        rows = np.repeat(np.arange(len(elements)), counts)
+        rows, places = repeat(last - first + 1)
         if not len(rows):
             return []
-        places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         made = elements.take(rows)
         return [made.with_columns([*made.columns, pa.array(first[rows] + places), pa.array(places == 0)])]

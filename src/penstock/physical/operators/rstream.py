@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, concat, round_up
+from penstock.physical.kernels import repeat
 from penstock.physical.operators.changes import in_order, net
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
@@ -70,12 +71,12 @@ class RStream(Operator):
         if spec.mode is StreamMode.INSTANTS:
             instants = self._instants(relation, arrivals, since, until, begins and not spec.begins)
             begin = np.searchsorted(instants, low)
-            rows, offset = _repeat(np.searchsorted(instants, high) - begin)
+            rows, offset = repeat(np.searchsorted(instants, high) - begin)
             return self._told(relation, rows, instants[begin[rows] + offset])
         step = spec.slide if spec.mode is StreamMode.BOUNDARIES else 1
         align = spec.align if spec.mode is StreamMode.BOUNDARIES else 0
         begin = round_up(low, step, align)
-        rows, offset = _repeat(-((begin - high) // step))
+        rows, offset = repeat(-((begin - high) // step))
         return self._told(relation, rows, begin[rows] + step * offset)
 
     def _instants(
@@ -108,10 +109,3 @@ class RStream(Operator):
         if self._spec.strict:
             told = net(told)
         return [in_order(told)] if len(told) else []
-
-
-def _repeat(counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Row i as often as counts[i] says (negative: not at all), and the number of each repetition from 0."""
-    counts = np.maximum(counts, 0)
-    rows = np.repeat(np.arange(len(counts)), counts)
-    return rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
