@@ -65,6 +65,26 @@ def _enter(start, stop, slots, integers, floats, place, sums, pairs, guards, sho
 
 
 @nb.njit(cache=True)
+def move(places, active, count, sums, pairs, new_active, new_sums, new_pairs, shown):  # type: ignore[no-untyped-def]
+    """Put what stands at the first `count` places of `active` where `places` says, into arrays of 0; returns how many
+    of them there are still. Who is gone has no sums, and the others stay in order."""
+    kept = 0
+    for i in range(count):
+        old = active[i]
+        now = places[old]
+        if now < 0:
+            continue
+        for lane in range(sums.shape[1]):
+            new_sums[now, lane] = sums[old, lane]
+        for lane in range(pairs.shape[1]):
+            new_pairs[now, lane] = pairs[old, lane]
+        shown[now] = True
+        new_active[kept] = now
+        kept += 1
+    return kept
+
+
+@nb.njit(cache=True)
 def _with_new(active, count, new, fresh, shown):  # type: ignore[no-untyped-def]
     """Makes `active`, of which the first `count` count, all places shown, in order: with the first `fresh` of `new`."""
     if fresh * _MANY > shown.shape[0]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from penstock.physical.aggregation.running import carry
+from penstock.physical.aggregation.running import carry, move
 from penstock.physical.elements import Bools, Int64s
 from penstock.physical.kernels import repeat
 from penstock.physical.lane_plan import LanePlan
@@ -69,14 +69,7 @@ class WindowReader:
             return
         sums, pairs, active, held = self._sums, self._pairs, self._active, self._count
         self._clear(count)
-        old = active[:held]
-        now = places[old]
-        # Who is gone from the log has no rows here.
-        old, now = old[now >= 0], now[now >= 0]
-        self._sums[now], self._pairs[now] = sums[old], pairs[old]
-        self._shown[now] = True
-        self._count = len(now)
-        self._active[: self._count] = np.sort(now)
+        self._count = move(places, active, held, sums, pairs, self._active, self._sums, self._pairs, self._shown)
 
     def _clear(self, count: int) -> None:
         self._sums = np.zeros((count, 1 + max(self._log.lanes)), np.int64)
