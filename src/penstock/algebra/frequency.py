@@ -18,7 +18,7 @@ from penstock.algebra.frequency_window import FrequencyWindow, frequency_text
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.nodes import Algebra, Emitted, Unary, common_domain, is_static
-from penstock.algebra.nonretroactive import NRRJoin
+from penstock.algebra.nonretroactive import NRRJoin, is_nrr
 from penstock.algebra.r2s import RelationToStream, StreamKind
 from penstock.algebra.results import Results, has_lives
 from penstock.algebra.rowwise import Project, Select
@@ -151,13 +151,9 @@ def in_sequence(node: Algebra) -> bool:
     return any(in_sequence(child) for child in node.inputs)
 
 
-def not_in_sequence(node: Algebra) -> Algebra | None:
-    """The first part of the relation `node` that the sequence model has no place for yet, None for none."""
-    if node.is_stream:
-        return None
-    if isinstance(node, Internal | NRRJoin):
-        return node
-    return next((found for found in map(not_in_sequence, node.inputs) if found is not None), None)
+def holds_internal(node: Algebra) -> bool:
+    """Whether an INTERNAL window stands in the relation `node`: the sequence model has no place for one."""
+    return not node.is_stream and (isinstance(node, Internal) or any(map(holds_internal, node.inputs)))
 
 
 def answers(relation: Algebra) -> Algebra:
@@ -173,7 +169,8 @@ def answers(relation: Algebra) -> Algebra:
 
 def each_result(relation: Algebra) -> Algebra:
     """Each result of a relation on the line, once, at the instant it comes."""
-    told_by_bag = next(own_updated_relations(relation), None) is not None or not has_lives(relation)
+    changing = any(not is_nrr(scan) for scan in own_updated_relations(relation))
+    told_by_bag = changing or not has_lives(relation)
     return RelationToStream(relation, StreamKind.ISTREAM) if told_by_bag else Results(relation)
 
 
@@ -181,7 +178,7 @@ def _rows_of_their_own(node: Algebra) -> bool:
     """Whether every result is made of rows of streams and relations, none of the state of several."""
     if is_static(node) or isinstance(node, FrequencyWindow | Window | RowWindow | RelationScan):
         return True
-    return isinstance(node, Select | Project | Join | UnionAll) and all(map(_rows_of_their_own, node.inputs))
+    return isinstance(node, Select | Project | Join | NRRJoin | UnionAll) and all(map(_rows_of_their_own, node.inputs))
 
 
 def on_the_line(relation: Algebra) -> Algebra:

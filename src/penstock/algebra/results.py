@@ -17,6 +17,7 @@ from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, Emitted, Unary, is_static
+from penstock.algebra.nonretroactive import NRRJoin
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream
 from penstock.algebra.rowwise import Project, Select
@@ -94,6 +95,12 @@ def _union(node: UnionAll) -> bool:
 def _join(node: Join) -> bool:
     # Where rows end early, a pair may have been taken back before it was ever one.
     return node.pattern is not Pattern.STRICT and has_lives(node.left) and has_lives(node.right)
+
+
+@_has_lives.register
+def _nrr_join(node: NRRJoin) -> bool:
+    # What an element met stays its own, whatever becomes of the relation.
+    return has_lives(node.left)
 
 
 @_has_lives.register
