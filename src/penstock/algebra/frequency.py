@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from penstock.algebra.frequency_window import FrequencyWindow, frequency_text
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
+from penstock.algebra.matching import OuterJoin, SemiJoin
 from penstock.algebra.nodes import Algebra, Emitted, Unary, common_domain, is_static
 from penstock.algebra.nonretroactive import NRRJoin, is_nrr
 from penstock.algebra.r2s import RelationToStream, StreamKind
@@ -137,18 +138,9 @@ def own_updated_relations(node: Algebra) -> Iterator[RelationScan]:
 
 
 def in_sequence(node: Algebra) -> bool:
-    """Whether the relation `node` belongs to a query that is evaluated in the sequence model: a frequency stands on one
-    of its windows or on the stream below one."""
-    if node.is_stream:
-        return False
-    if isinstance(node, FrequencyWindow):
-        return True
-    if isinstance(node, Window | RowWindow):
-        below = node.input
-        while isinstance(below, Select):
-            below = below.input
-        return isinstance(below, Pick)
-    return any(in_sequence(child) for child in node.inputs)
+    """Whether the relation `node` belongs to a query that is evaluated in the sequence model: a frequency stands in one
+    of its windows, or where one would stand. Those of streams below count for these alone."""
+    return next(own_frequency_windows(node), None) is not None
 
 
 def holds_internal(node: Algebra) -> bool:
@@ -178,7 +170,8 @@ def _rows_of_their_own(node: Algebra) -> bool:
     """Whether every result is made of rows of streams and relations, none of the state of several."""
     if is_static(node) or isinstance(node, FrequencyWindow | Window | RowWindow | RelationScan):
         return True
-    return isinstance(node, Select | Project | Join | NRRJoin | UnionAll) and all(map(_rows_of_their_own, node.inputs))
+    joined = isinstance(node, Join | NRRJoin | SemiJoin | OuterJoin)
+    return (joined or isinstance(node, Select | Project | UnionAll)) and all(map(_rows_of_their_own, node.inputs))
 
 
 def on_the_line(relation: Algebra) -> Algebra:
