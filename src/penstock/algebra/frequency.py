@@ -44,7 +44,7 @@ class Pick(Emitted, Unary):
 
 @dataclass(frozen=True, eq=False)
 class Arrivals(Emitted):
-    """The elements of stream number `place` of the `Sequenced` around, each at its instant. A window stands on them all or,
+    """The elements of stream number `place` of the `Sequenced` around, each at its instant. A window stands on all, or,
     where other windows see more, on those that its WHERE chooses."""
 
     place: int
