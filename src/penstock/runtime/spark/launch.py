@@ -36,6 +36,7 @@ from penstock.physical.said_of_state import JobState, job_state
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import peers_of
 from penstock.runtime.reporting import LOG, Wanted
+from penstock.runtime.spark.accounts import forget_totals
 from penstock.runtime.spark.backfill import backfill
 from penstock.runtime.spark.change import Decision, Given, Kind, decide, optimized, other_script
 from penstock.runtime.spark.epochs import forget_all, latest_epoch, write_epoch
@@ -218,13 +219,8 @@ def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, para
 
 def forget_counts(folder: Folder, decision: Decision) -> None:
     """The totals of queries and sources that begin now count from now on; a round that was under way is done again."""
-    totals = folder.read_mark("totals")
-    if totals is not None:
-        for name in {*decision.fresh, *decision.gone}:
-            totals["queries"].pop(name, None)
-        kept = {name for name, source in decision.epoch.sources.items() if source.birth < decision.epoch.number}
-        totals["sources"] = {name: counts for name, counts in totals["sources"].items() if name in kept}
-        folder.write_mark("totals", totals)
+    kept = {name for name, source in decision.epoch.sources.items() if source.birth < decision.epoch.number}
+    forget_totals(folder, {*decision.fresh, *decision.gone}, kept)
     offset = decision.epoch.offset
     if offset is not None and "before" in offset:
         shutil.rmtree(folder.root / "seen" / round_name(offset["round"]), ignore_errors=True)
