@@ -19,7 +19,7 @@ from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.counted import CountedOperator
-from penstock.physical.operators.pending import Early
+from penstock.physical.operators.pending import Early, EarlyOperator
 from penstock.physical.plan import DistinctSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues import ListQueue
@@ -47,19 +47,15 @@ def _extend(slots, ts, exp, order, said, latest, out_slot, out_ts, out_exp):  # 
     return k
 
 
-class DistinctStar(Operator):
+class DistinctStar(EarlyOperator):
     """State: per tuple, integer lanes [alive, said until, latest expiration]."""
 
     def __init__(self, spec: DistinctSpec) -> None:
+        super().__init__(Early())
         self._tuples = SlotTable(3, 0, spec.types)
-        self._early = Early()
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"tuples": self._tuples, "early": self._early.queue}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
+        return {"tuples": self._tuples, **super().synopses()}
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
