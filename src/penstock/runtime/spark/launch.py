@@ -30,7 +30,6 @@ from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.events import tell
-from penstock.physical.answers import answer_schema
 from penstock.physical.planner import planned
 from penstock.physical.said_of_state import JobState, job_state
 from penstock.physical.strategies import Strategy
@@ -167,7 +166,7 @@ def answer_frame(work: Work, place: Path) -> DataFrame:
     _forget_what_began(folder, decision)
     job, digest = prepare(work, brought, decision, folder, spark.sparkContext.defaultParallelism)
     packets = assemble(spark, folder, job, digest, work.streaming)
-    return answers_only(packets, folder, digest, query.name, spark_schema(answer_schema(query)))
+    return answers_only(packets, folder, digest, query.name, spark_schema(query.output_schema))
 
 
 def given(work: Work, folder: Folder) -> Given:
