@@ -299,7 +299,7 @@ class SparkRun:
         return self._reporter.port
 
     def _counted(self) -> Totals:
-        limit = self._rounds.limit if self._rounds is not None else self._job.intake.max_batch_bytes
+        limit = self._rounds.limit if self._rounds is not None else self._job.intake.pace.max_bytes
         return self._accounts.totals(*self._ahead(), limit)
 
     def _ahead(self) -> tuple[dict[str, Backlog], dict[str, int]]:

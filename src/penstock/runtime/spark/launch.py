@@ -203,7 +203,7 @@ def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, para
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
     peers = peers_of(q.root for q in plan.queries.values())
     pace = Pace.of(work.settings)
-    intake = Intake(own, frozenset(streaming), pace.max_bytes, parallelism, frames, peers, epoch.births, pace)
+    intake = Intake(own, frozenset(streaming), parallelism, frames, peers, epoch.births, pace)
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
     job = Job(
