@@ -30,6 +30,7 @@ from penstock.runtime.metrics import RunMetrics
 from penstock.runtime.progress import RunProgress
 from penstock.runtime.recorder import Backlog, Recorder, Totals
 from penstock.runtime.reporting import LOG, Reporter, Wanted
+from penstock.runtime.spark import source_log
 from penstock.runtime.spark.accounts import Accounts
 from penstock.runtime.spark.epochs import forget_older, spark_place
 from penstock.runtime.spark.failures import translate
@@ -46,6 +47,8 @@ from penstock.runtime.spark.source import PenstockSource
 from penstock.runtime.spark.state_files import sweep
 from penstock.runtime.spark.tasks import batch_number, ingest_frame, ingest_pieces, keyed_stage, task_number
 
+#: Batches from one shortening of Spark's log of files to the next.
+_SHORTEN_EVERY = 100
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
 
 
@@ -62,7 +65,8 @@ def assemble(
         session.dataSource.register(PenstockSource)
         packets = session.readStream.format("penstock").option("folder", root).option("job", digest).load()
     else:
-        pieces = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).load(f"{rounds}/*")
+        files = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).option("maxFileAge", source_log.MOST_AGE)
+        pieces = files.load(f"{rounds}/*")
         packets = pieces.select("content").mapInArrow(ingest_pieces(root, digest), SPARK_SCHEMA)
     for name in sorted(job.intake.spark_sources):
         # One task reads a DataFrame source, so that its rows have one order of arrival.
@@ -164,6 +168,8 @@ class SparkRun:
             self._done = done
             self._reporter.batch(batch, done - began, done - computed, self._job.intake.parallelism, self._counted())
             if round_ is not None and self._rounds is not None:
+                if number % _SHORTEN_EVERY == 0:
+                    source_log.shorten(spark_place(self._checkpoint, self._job.epoch) / "sources" / "0")
                 self._rounds.delivered(round_, done - began, batch)
             if number > 0 and self._epochs_behind:
                 self._epochs_behind = False
