@@ -6,7 +6,6 @@ import datetime as dt
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError

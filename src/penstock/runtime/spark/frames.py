@@ -1,7 +1,7 @@
 """Spark DataFrames as sources: their columns in our types, and static ones written down for the readers.
 
-A static DataFrame is put into the order of its timestamps: the order in which Spark reads files (the largest first) says
-nothing about time, and would make most rows late.
+A static DataFrame is put into the order of its timestamps: the order in which Spark reads files (the largest first)
+says nothing about time, and would make most rows late.
 """
 
 from __future__ import annotations
