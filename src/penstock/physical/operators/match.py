@@ -18,7 +18,7 @@ from penstock.errors import PenstockError
 from penstock.expressions.evaluate import mask
 from penstock.physical.elements import Bools, Elements, Int64s, concat_arrays, int64s
 from penstock.physical.fingerprints import fingerprints
-from penstock.physical.kernels import argsort_code_time, group_codes
+from penstock.physical.kernels import argsort_code_time, distinct_slots, group_codes
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.join import PROBES_AT_ONCE, StaticRows
 from penstock.physical.operators.pending import Early
@@ -101,7 +101,7 @@ class Match(Operator):
         return [(found, arrived.ts, ports, signs), (found[gone], arrived.exp[gone], ports[gone], -signs[gone])]
 
     def _changes(self, slots: Int64s, times: Int64s, ports: Int64s, weights: Int64s, moment: Moment) -> list[Elements]:
-        touched = np.flatnonzero(np.bincount(slots, minlength=self._tuples.count))
+        touched = distinct_slots(slots, self._tuples.count)
         old_copies, old_pairs = self._tuples.integers[:, touched]
         order = argsort_code_time(slots, times)
         event, copies, pairs = (np.empty(len(order), np.int64) for _ in range(3))

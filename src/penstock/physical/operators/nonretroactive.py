@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, concat, int64s
 from penstock.physical.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels import group_codes, sum_by_code, with_time
-from penstock.physical.nrr_plan import NRRJoinSpec, StampSpec
+from penstock.physical.nrr_plan import NRRJoinSpec
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.join import PROBES_AT_ONCE, combine, keyed
 from penstock.physical.operators.pending import Early
@@ -25,9 +25,6 @@ from penstock.types import BEGIN
 
 class Stamp(Operator):
     """Elements with their ts as a last column."""
-
-    def __init__(self, spec: StampSpec) -> None:
-        pass
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         return [elements.with_columns([*elements.columns, pa.array(elements.ts)])]

@@ -20,8 +20,8 @@ from penstock.physical.kernels import argsort_time
 from penstock.physical.operators import Tables
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.inner import InnerPlan
-from penstock.physical.operators.pending import Early
-from penstock.physical.order import argsort_values, counted
+from penstock.physical.operators.pending import Early, InOrder
+from penstock.physical.order import argsort_values
 from penstock.physical.sequence_plan import INSTANTS, SequenceSpec, SequenceWindow
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.jumps import Instants, Jumps
@@ -34,7 +34,7 @@ class Line(Operator):
 
     def __init__(self, spec: SequenceSpec, tables: Tables) -> None:
         self._spec = spec
-        self._early = [Early() for _ in spec.types]
+        self._early = [InOrder(arrival) for arrival in spec.arrival]
         self._jumps = [Jumps(_types(spec, window), window.shape) for window in spec.windows]
         self._boundaries = Early()
         self._inner = InnerPlan(spec.inner, tables)
@@ -66,7 +66,7 @@ class Line(Operator):
             for early in (*self._early, self._boundaries):
                 early.hold()
             return []
-        streams = [self._arrived(port, moment.heartbeat) for port in range(len(self._early))]
+        streams = [early.until(moment.heartbeat) for early in self._early]
         arrived = [np.empty(0, np.int64) if s is None else s.ts for s in streams]
         boundaries = self._boundary_ticks(arrived, moment)
         self._done = moment.heartbeat
@@ -76,12 +76,6 @@ class Line(Operator):
         # A boundary stands behind the elements of its tick, streams at one tick in their order.
         order = argsort_time(ticks)
         return self._answered(self._given(streams, arrived, ticks, order), ticks[order])
-
-    def _arrived(self, port: int, heartbeat: int) -> Elements | None:
-        arrived = self._early[port].until(heartbeat)
-        if arrived is None or not len(arrived):
-            return None
-        return counted(arrived, self._spec.arrival[port])
 
     # -- boundaries --------------------------------------------------------------------------------------------
 
