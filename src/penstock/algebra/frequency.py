@@ -11,8 +11,8 @@ with the instant's timestamp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from penstock.algebra.frequency_window import FrequencyWindow, frequency_text
 from penstock.algebra.internal import Internal
@@ -44,7 +44,8 @@ class Pick(Emitted, Unary):
 
 @dataclass(frozen=True, eq=False)
 class Arrivals(Emitted):
-    """The elements of stream number `place` of the `Sequenced` around, each at its instant."""
+    """The elements of stream number `place` of the `Sequenced` around, each at its instant. A window stands on all, or,
+    where other windows see more, on those that its WHERE chooses."""
 
     place: int
     columns: Schema
@@ -190,30 +191,3 @@ def on_the_line(relation: Algebra) -> Algebra:
         )  # fmt: skip
     children = tuple(on_the_line(c) if isinstance(c, Algebra) else c for c in relation.children)
     return relation.with_children(children)
-
-
-def sequenced(answer: Algebra, rank: Callable[[Algebra], int]) -> Sequenced:
-    """The query `answer`, a relation-to-stream operator over a relation whose windows are all `on_the_line`, whole.
-    rank: the place of a stream among those of the script; at equal ones the order in the query decides."""
-    streams: dict[Algebra, None] = {}
-    for window in _each_window(answer):
-        streams.setdefault(window.input, None)
-    ordered = sorted(streams, key=rank)
-
-    def placed(node: Algebra) -> Algebra:
-        if isinstance(node, FrequencyWindow):
-            arrivals = Arrivals(ordered.index(node.input), node.input.schema, node.input.domain)
-            return replace(node, input=arrivals)
-        if node.is_stream and node is not answer:
-            return node
-        return node.with_children(tuple(placed(c) if isinstance(c, Algebra) else c for c in node.children))
-
-    return Sequenced(placed(answer), tuple(ordered))
-
-
-def _each_window(answer: Algebra) -> Iterator[FrequencyWindow]:
-    for child in answer.inputs:
-        if isinstance(child, FrequencyWindow):
-            yield child
-        elif not child.is_stream:
-            yield from _each_window(child)

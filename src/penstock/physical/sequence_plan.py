@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.expressions.nodes import Expression
 from penstock.physical.plan import Plan, Spec
 
 if TYPE_CHECKING:
@@ -61,10 +62,12 @@ class Shape:
 @dataclass(frozen=True)
 class SequenceWindow:
     """A window of the body: over which stream, and the source of the inner plan that its elements are given to.
-    stamped: they carry the instant at which they arrived as a last column."""
+    where: which of the stream's elements come into it; stamped: they carry the instant at which they arrived as a last
+    column."""
 
     source: str
     stream: int
+    where: Expression | None
     shape: Shape
     stamped: bool = False
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.algebra import Algebra, FrequencyWindow, Pick, leaves
-from penstock.algebra.frequency import answers, holds_internal, in_sequence, on_the_line, sequenced
+from penstock.algebra.frequency import answers, holds_internal, in_sequence, on_the_line
+from penstock.algebra.line import sequenced
 from penstock.algebra.scans import Scan
 from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.context import Context

@@ -16,6 +16,7 @@ from penstock.algebra import (
     Pattern,
     Pick,
     Project,
+    Select,
     Sequenced,
     Stamped,
 )
@@ -23,6 +24,7 @@ from penstock.algebra.arrival import in_arrival_order
 from penstock.algebra.frequency import own_updated_relations
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Source
+from penstock.expressions.nodes import Expression, conjunction
 from penstock.physical.lowering.builder import Builder, Lowered, lower, with_queries
 from penstock.physical.lowering.numbers import ByNumber, by_number
 from penstock.physical.lowering.rowwise import projected
@@ -112,7 +114,7 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
     plan = _plan_inside(node.body, builder)
     used = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
     windows = tuple(
-        SequenceWindow(told.fingerprint, _place(window), Shape.of(window), isinstance(told, Stamped))
+        SequenceWindow(told.fingerprint, *_arriving(window.input), Shape.of(window), isinstance(told, Stamped))
         for window in node.windows
         for told in (window, Stamped(window))
         if told.fingerprint in used
@@ -130,9 +132,13 @@ def _plan_inside(body: Algebra, builder: Builder) -> Plan:
     return Plan(with_queries(inside.steps), {"": Query("", body, SinkSpec("MEMORY"))}, {})
 
 
-def _place(window: FrequencyWindow) -> int:
-    assert isinstance(window.input, Arrivals)
-    return window.input.place
+def _arriving(below: Algebra) -> tuple[int, Expression | None]:
+    """The stream whose elements arrive at a window, and which of them come into it."""
+    if isinstance(below, Select):
+        place, others = _arriving(below.input)
+        return place, below.predicate if others is None else conjunction((others, below.predicate))
+    assert isinstance(below, Arrivals)
+    return below.place, None
 
 
 @lower.register

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.expressions.evaluate import mask
 from penstock.physical.elements import Bools, Elements, Int64s, concat, empty, round_up
 from penstock.physical.kernels import argsort_time
 from penstock.physical.operators import Tables
@@ -123,8 +124,7 @@ class Line(Operator):
             boundary = order >= starts[-1]
             if slide is not None:
                 boundary &= round_up(line, slide, align) == line
-            elements = streams[window.stream]
-            columns = (empty(self._spec.types[window.stream]) if elements is None else elements).columns
+            columns, rows = _coming(window, streams[window.stream] or empty(self._spec.types[window.stream]), rows)
             if window.stamped:
                 columns = (*columns, pa.array(_places(rows) + first))
             made, evaluated = jumps.follow(columns, Instants(first, line, rows, boundary))
@@ -155,6 +155,16 @@ class Line(Operator):
 
 def _types(spec: SequenceSpec, window: SequenceWindow) -> tuple[pa.DataType, ...]:
     return (*spec.types[window.stream], pa.int64()) if window.stamped else spec.types[window.stream]
+
+
+def _coming(window: SequenceWindow, arrived: Elements, rows: Int64s) -> tuple[tuple[pa.Array, ...], Int64s]:
+    """What comes into the window of the elements that have arrived, and at which instants; rows: those of all."""
+    if window.where is None:
+        return arrived.columns, rows
+    chosen = mask(window.where, arrived.columns, len(arrived))
+    # An instant that is no element looks at the last place, which is none.
+    place = np.append(np.where(chosen, np.cumsum(chosen) - 1, -1), -1)
+    return arrived.filter(chosen).columns, place[rows]
 
 
 def _places(rows: Int64s) -> Int64s:
