@@ -202,6 +202,11 @@ def parse_result_type(text: str) -> pa.DataType:
 _TOP_COMMA = re.compile(r", ")
 
 
+def is_type(type_: pa.DataType) -> bool:
+    """Whether a column of the language can be of an Arrow type."""
+    return type_ in _TYPE_NAMES.values() or pa.types.is_decimal128(type_)
+
+
 def type_name(type_: pa.DataType) -> str:
     """The SQL name of an Arrow type: the inverse of `parse_result_type`."""
     if pa.types.is_list(type_):

@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from penstock.algebra.frequency_window import FrequencyWindow, frequency_text
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
+from penstock.algebra.matching import OuterJoin, SemiJoin
 from penstock.algebra.nodes import Algebra, Emitted, Unary, common_domain, is_static
-from penstock.algebra.nonretroactive import NRRJoin
+from penstock.algebra.nonretroactive import NRRJoin, is_nrr
 from penstock.algebra.r2s import RelationToStream, StreamKind
 from penstock.algebra.results import Results, has_lives
 from penstock.algebra.rowwise import Project, Select
@@ -137,27 +138,14 @@ def own_updated_relations(node: Algebra) -> Iterator[RelationScan]:
 
 
 def in_sequence(node: Algebra) -> bool:
-    """Whether the relation `node` belongs to a query that is evaluated in the sequence model: a frequency stands on one
-    of its windows or on the stream below one."""
-    if node.is_stream:
-        return False
-    if isinstance(node, FrequencyWindow):
-        return True
-    if isinstance(node, Window | RowWindow):
-        below = node.input
-        while isinstance(below, Select):
-            below = below.input
-        return isinstance(below, Pick)
-    return any(in_sequence(child) for child in node.inputs)
+    """Whether the relation `node` belongs to a query that is evaluated in the sequence model: a frequency stands in one
+    of its windows, or where one would stand. Those of streams below count for these alone."""
+    return next(own_frequency_windows(node), None) is not None
 
 
-def not_in_sequence(node: Algebra) -> Algebra | None:
-    """The first part of the relation `node` that the sequence model has no place for yet, None for none."""
-    if node.is_stream:
-        return None
-    if isinstance(node, Internal | NRRJoin):
-        return node
-    return next((found for found in map(not_in_sequence, node.inputs) if found is not None), None)
+def holds_internal(node: Algebra) -> bool:
+    """Whether an INTERNAL window stands in the relation `node`: the sequence model has no place for one."""
+    return not node.is_stream and (isinstance(node, Internal) or any(map(holds_internal, node.inputs)))
 
 
 def answers(relation: Algebra) -> Algebra:
@@ -173,7 +161,8 @@ def answers(relation: Algebra) -> Algebra:
 
 def each_result(relation: Algebra) -> Algebra:
     """Each result of a relation on the line, once, at the instant it comes."""
-    told_by_bag = next(own_updated_relations(relation), None) is not None or not has_lives(relation)
+    changing = any(not is_nrr(scan) for scan in own_updated_relations(relation))
+    told_by_bag = changing or not has_lives(relation)
     return RelationToStream(relation, StreamKind.ISTREAM) if told_by_bag else Results(relation)
 
 
@@ -181,7 +170,8 @@ def _rows_of_their_own(node: Algebra) -> bool:
     """Whether every result is made of rows of streams and relations, none of the state of several."""
     if is_static(node) or isinstance(node, FrequencyWindow | Window | RowWindow | RelationScan):
         return True
-    return isinstance(node, Select | Project | Join | UnionAll) and all(map(_rows_of_their_own, node.inputs))
+    joined = isinstance(node, Join | NRRJoin | SemiJoin | OuterJoin)
+    return (joined or isinstance(node, Select | Project | UnionAll)) and all(map(_rows_of_their_own, node.inputs))
 
 
 def on_the_line(relation: Algebra) -> Algebra:

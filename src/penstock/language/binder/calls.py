@@ -1,20 +1,18 @@
-"""Functions, aggregates, intervals and the functions with a syntax of their own: EXTRACT, TRIM, SUBSTRING, POSITION."""
+"""Functions, aggregates and the functions with a syntax of their own: EXTRACT, TRIM, SUBSTRING, POSITION."""
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 
-import pyarrow as pa
 from sqlglot import exp
 
 from penstock.expressions.fold import fold as fold_constant
 from penstock.expressions.functions import build_aggregate, build_call, function, is_aggregate
-from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
+from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
 from penstock.language.binder.context import Refused
+from penstock.language.binder.intervals import interval
 from penstock.language.binder.placeholders import reads_outer
 from penstock.language.binder.scalars import Binding, ScalarBinder
 from penstock.language.binder.scope import Role, Scope
@@ -24,29 +22,8 @@ from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
 from penstock.language.queries import StreamOperator
 from penstock.language.text import Span
 from penstock.tree import walk
-from penstock.types import Unit
 
 OPERATOR_WORDS = frozenset(operator.value for operator in StreamOperator)
-
-
-def _interval(binder: ScalarBinder, node: exp.Expr) -> Expression:
-    unit_name = node.args["unit"].name if node.args.get("unit") is not None else ""
-    unit = Unit.parse(unit_name)
-    if unit is None:
-        known = unit_name.upper().rstrip("S") in ("MONTH", "QUARTER", "YEAR")
-        code = "P0901" if known else "P0102"
-        message = f"INTERVAL in {unit_name.upper()} is not supported yet" if known else "this is no interval"
-        binder.context.fail(code, message, span_of(node), "write INTERVAL 10 SECOND")
-    negative = isinstance(node.this, exp.Neg)
-    try:
-        amount = Fraction((node.this.this if negative else node.this).name) * (-1 if negative else 1)
-        microseconds = amount * unit.value
-        if microseconds.denominator != 1:
-            raise ValueError
-        length = dt.timedelta(microseconds=int(microseconds))
-    except (ValueError, ZeroDivisionError, OverflowError):
-        binder.context.fail("P0102", "this is no interval", span_of(node), "write INTERVAL 10 SECOND")
-    return Literal(pa.duration("us"), length)
 
 
 _EXTRACTED = {
@@ -181,7 +158,7 @@ def time_of(scope: Scope) -> Expression | None:
 
 
 CALLS: Mapping[type[exp.Expr], Binding] = {
-    exp.Interval: _interval,
+    exp.Interval: interval,
     exp.Extract: _extract,
     exp.Trim: _trim,
     exp.Substring: _substring,

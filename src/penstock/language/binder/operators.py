@@ -12,6 +12,7 @@ from sqlglot import exp
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Refused
+from penstock.language.binder.intervals import moved
 from penstock.language.binder.scalars import Binding, ScalarBinder, name_of
 from penstock.language.binder.subqueries import Subqueries, embedded_tree
 from penstock.language.dialect import Cql, span_of
@@ -70,6 +71,14 @@ def number(text: str) -> Literal | None:
     if precision > 38:
         return Literal(pa.float64(), float(text))
     return Literal(pa.decimal128(precision, scale), value)
+
+
+def _hexadecimal(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    digits = str(node.this)
+    try:
+        return Literal(pa.binary(), bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2)))
+    except ValueError:
+        binder.context.fail("P0101", "these are no hexadecimal digits", span_of(node), "as in X'1CF7'")
 
 
 def _unary(name: str) -> Binding:
@@ -294,14 +303,16 @@ def _cast(binder: ScalarBinder, node: exp.Expr) -> Expression:
 OPERATORS: Mapping[type[exp.Expr], Binding] = {
     exp.Column: _column,
     exp.Literal: _literal,
+    exp.RawString: lambda binder, node: Literal(pa.string(), node.this),
+    exp.HexString: _hexadecimal,
     exp.Null: lambda binder, node: Literal(pa.null(), None),
     exp.Boolean: lambda binder, node: Literal(pa.bool_(), bool(node.this)),
     exp.Paren: lambda binder, node: binder.bind(node.this),
     exp.Neg: _unary("NEG"),
     exp.Not: _unary("NOT"),
     exp.BitwiseNot: _unary("BIT_NOT"),
-    exp.Add: _binary("ADD"),
-    exp.Sub: _binary("SUB"),
+    exp.Add: moved("ADD"),
+    exp.Sub: moved("SUB"),
     exp.Mul: _binary("MUL"),
     exp.Div: _binary("DIV"),
     exp.IntDiv: _binary("INT_DIV"),
@@ -309,6 +320,8 @@ OPERATORS: Mapping[type[exp.Expr], Binding] = {
     exp.BitwiseAnd: _binary("BIT_AND"),
     exp.BitwiseOr: _binary("BIT_OR"),
     exp.BitwiseXor: _binary("BIT_XOR"),
+    exp.BitwiseLeftShift: _binary("SHIFTLEFT"),
+    exp.BitwiseRightShift: _binary("SHIFTRIGHT"),
     exp.DPipe: _binary("CONCAT"),
     exp.EQ: _comparison("EQ"),
     exp.NEQ: _comparison("NE"),

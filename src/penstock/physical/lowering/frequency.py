@@ -17,6 +17,7 @@ from penstock.algebra import (
     Pick,
     Project,
     Sequenced,
+    Stamped,
 )
 from penstock.algebra.arrival import in_arrival_order
 from penstock.algebra.frequency import own_updated_relations
@@ -29,6 +30,7 @@ from penstock.physical.plan import Exchange, Input, OutputSpec, Plan, RStreamSpe
 from penstock.physical.sequence_plan import (
     ARRIVALS,
     INSTANTS,
+    WAITING,
     NumberedSpec,
     PickSpec,
     SequenceSpec,
@@ -110,9 +112,10 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
     plan = _plan_inside(node.body, builder)
     used = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
     windows = tuple(
-        SequenceWindow(window.fingerprint, _place(window), Shape.of(window))
+        SequenceWindow(told.fingerprint, _place(window), Shape.of(window), isinstance(told, Stamped))
         for window in node.windows
-        if window.fingerprint in used
+        for told in (window, Stamped(window))
+        if told.fingerprint in used
     )
     return plan, windows
 
@@ -137,13 +140,23 @@ def _window(node: FrequencyWindow, builder: Builder) -> Lowered:
     return _scan(node.fingerprint, node, builder)
 
 
+def arrived(node: Stamped, builder: Builder) -> Lowered:
+    """A window of the sequence model, its elements with the instants at which they arrived."""
+    return _scan(node.fingerprint, node, builder)
+
+
+def waiting(node: Algebra, builder: Builder) -> Lowered:
+    """What tells up to which instant nothing is waiting to come into the windows of `node`."""
+    return _scan(WAITING, node, builder)
+
+
 @lower.register
 def _arrivals(node: Arrivals, builder: Builder) -> Lowered:
     return _scan(ARRIVALS, node, builder)
 
 
 def _scan(name: str, node: Algebra, builder: Builder) -> Lowered:
-    schema = node.schema if name != INSTANTS else Schema(())
+    schema = node.schema if name not in (INSTANTS, WAITING) else Schema(())
     columns = tuple(range(len(schema)))
     spec = ScanSpec(Source(name, True, schema, ""), columns)
     return Lowered(builder.add(spec, (), 0, node, schema.types, schema.names), 0)

@@ -19,7 +19,7 @@ from penstock.physical.aggregation.values import Values
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.finish import finish
-from penstock.physical.kernels import argsort_code_time, group_codes
+from penstock.physical.kernels import argsort_code_time, distinct_slots, group_codes
 from penstock.physical.lanes import Float64s
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
@@ -164,7 +164,7 @@ class Aggregation(Operator):
 
     def _course(self, events: Events) -> Course:
         """Carry `events` out on the groups."""
-        touched = np.flatnonzero(np.bincount(events.slots, minlength=self._groups.count))
+        touched = distinct_slots(events.slots, self._groups.count)
         before = self._rows(touched)
         was_live = self._groups.integers[0, touched] > 0
         order = argsort_code_time(events.slots, events.times)

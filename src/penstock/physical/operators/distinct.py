@@ -22,6 +22,7 @@ from penstock.physical.operators.counted import Events, NettingOperator
 from penstock.physical.operators.pending import Early, EarlyOperator
 from penstock.physical.plan import DistinctSpec
 from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.due import Due
 from penstock.physical.synopses.queues import ListQueue
 from penstock.physical.synopses.slots import SlotTable
 
@@ -53,6 +54,7 @@ class DistinctStar(EarlyOperator):
     def __init__(self, spec: DistinctSpec) -> None:
         super().__init__(Early())
         self._tuples = SlotTable(3, 0, spec.types)
+        self._ends = Due(self._tuples, 1)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"tuples": self._tuples, **super().synopses()}
@@ -68,33 +70,32 @@ class DistinctStar(EarlyOperator):
         first, second = fingerprints(arrived.columns, len(arrived))
         codes, heads = group_codes(first, second)
         chosen = pa.array(heads)
-        before = self._tuples.count
         unique = self._tuples.slots(first[heads], second[heads], [c.take(chosen) for c in arrived.columns])
         said, latest = self._tuples.integers[1], self._tuples.integers[2]
-        fresh = unique[unique >= before]
         dead = unique[self._tuples.integers[0, unique] == 0]
-        for slots in (fresh, dead):
-            said[slots] = latest[slots] = np.iinfo(np.int64).min
+        said[dead] = latest[dead] = np.iinfo(np.int64).min
         slots = unique[codes]
         order = argsort_code_time(slots, arrived.ts)
         out = [np.empty(2 * len(arrived), np.int64) for _ in range(3)]
         count = int(_extend(slots, arrived.ts, arrived.exp, order, said, latest, *out))
         self._tuples.integers[0, unique] = 1
         self._tuples.touch(unique)
+        self._ends.put(dead)
         return self._say(*(o[:count] for o in out))
 
     def _continue(self, heartbeat: int) -> list[Elements]:
         """Where what was said has ended, say the rest if a copy lives on, else forget the tuple."""
         result: list[Elements] = []
-        alive, said, latest = self._tuples.integers[:, : self._tuples.count]
-        ended = np.flatnonzero((alive == 1) & (said <= heartbeat))
+        alive, said, latest = self._tuples.integers
+        ended = self._ends.until(heartbeat)
         more = ended[latest[ended] > said[ended]]
         if len(more):
             result += self._say(more, said[more].copy(), latest[more].copy())
             said[more] = latest[more]
-        gone = ended[said[ended] <= heartbeat]
-        alive[gone] = 0
+        over = said[ended] <= heartbeat
+        alive[ended[over]] = 0
         self._tuples.touch(ended)
+        self._ends.put(ended[~over])
         return result
 
     def _say(self, slots: Int64s, ts: Int64s, exp: Int64s) -> list[Elements]:

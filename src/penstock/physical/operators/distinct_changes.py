@@ -22,6 +22,7 @@ from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.pending import Early, EarlyOperator
 from penstock.physical.plan import DistinctChangesSpec
 from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.due import Due
 from penstock.physical.synopses.slots import SlotTable
 from penstock.types import END
 
@@ -54,6 +55,7 @@ class DistinctChanges(EarlyOperator):
         super().__init__(Early())
         self._kind = spec.kind
         self._tuples = SlotTable(2, 0, spec.types)
+        self._ends = Due(self._tuples, 1)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"tuples": self._tuples, **super().synopses()}
@@ -76,15 +78,17 @@ class DistinctChanges(EarlyOperator):
         slots = unique[codes]
         order = argsort_code_time(slots, arrived.ts)
         alive, until = self._tuples.integers
+        dead = unique[alive[unique] == 0]
         out = [np.empty(2 * len(arrived), np.int64) for _ in range(3)]
         count = int(_follow(slots, arrived.ts, arrived.exp, order, alive, until, *out))
         self._tuples.touch(unique)
+        self._ends.put(dead)
         return self._told(*(o[:count] for o in out))
 
     def _end(self, heartbeat: int) -> list[Elements]:
         """The tuples whose last copy has expired go."""
-        alive, until = self._tuples.integers[:, : self._tuples.count]
-        ended = np.flatnonzero((alive == 1) & (until <= heartbeat))
+        alive, until = self._tuples.integers
+        ended = self._ends.until(heartbeat)
         result = self._told(ended, until[ended].copy(), np.full(len(ended), -1))
         alive[ended] = 0
         self._tuples.touch(ended)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.expressions.evaluate import mask
 from penstock.physical.elements import Bools, Elements, Int64s, concat_arrays
-from penstock.physical.kernels import argsort_code_time
+from penstock.physical.kernels import argsort_code_time, distinct_slots
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.counted import CountedOperator, Events
 from penstock.physical.operators.join import PROBES_AT_ONCE, StaticRows
@@ -61,7 +61,7 @@ class Match(CountedOperator):
 
     def _changes(self, events: Events, moment: Moment) -> list[Elements]:
         tuples = self._counted.tuples
-        touched = np.flatnonzero(np.bincount(events.slots, minlength=tuples.count))
+        touched = distinct_slots(events.slots, tuples.count)
         old_copies, old_pairs = tuples.integers[:, touched]
         order = argsort_code_time(events.slots, events.times)
         event, copies, pairs = (np.empty(len(order), np.int64) for _ in range(3))

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.physical.elements import Bools, Elements, Int64s, concat, empty, round_up
 from penstock.physical.kernels import argsort_time
@@ -20,7 +21,7 @@ from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.inner import InnerPlan
 from penstock.physical.operators.pending import Early, InOrder
 from penstock.physical.order import argsort_values
-from penstock.physical.sequence_plan import INSTANTS, SequenceSpec
+from penstock.physical.sequence_plan import INSTANTS, SequenceSpec, SequenceWindow
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.jumps import Instants, Jumps
 from penstock.types import END
@@ -33,7 +34,7 @@ class Line(Operator):
     def __init__(self, spec: SequenceSpec, tables: Tables) -> None:
         self._spec = spec
         self._early = [InOrder(arrival) for arrival in spec.arrival]
-        self._jumps = [Jumps(spec.types[w.stream], w.shape) for w in spec.windows]
+        self._jumps = [Jumps(_types(spec, window), window.shape) for window in spec.windows]
         self._boundaries = Early()
         self._inner = InnerPlan(spec.inner, tables)
         self._count = 0
@@ -124,6 +125,8 @@ class Line(Operator):
                 boundary &= round_up(line, slide, align) == line
             elements = streams[window.stream]
             columns = (empty(self._spec.types[window.stream]) if elements is None else elements).columns
+            if window.stamped:
+                columns = (*columns, pa.array(_places(rows) + first))
             made, evaluated = jumps.follow(columns, Instants(first, line, rows, boundary))
             told |= evaluated
             if made is not None:
@@ -132,6 +135,12 @@ class Line(Operator):
         at = np.flatnonzero(told) + first
         given[INSTANTS] = Elements((), at, np.full(len(at), END))
         return given
+
+    def _still_asked(self) -> int:
+        """The first instant at which something has arrived that is yet to come into its window."""
+        windows = zip(self._spec.windows, self._jumps, strict=True)
+        waiting = (jumps.oldest_waiting() for window, jumps in windows if window.stamped)
+        return min((int(row[-1].as_py()) for row in waiting if row is not None), default=self._count + 1)
 
     def _answered(self, given: Mapping[str, Elements], line: Int64s) -> list[Elements]:
         first = self._count - len(line) + 1
@@ -142,3 +151,15 @@ class Line(Operator):
         if self._spec.ordered:
             made = made.take(argsort_values(made))
         return [Elements(made.columns, line[made.ts - first], np.full(len(made), END), made.sign)]
+
+
+def _types(spec: SequenceSpec, window: SequenceWindow) -> tuple[pa.DataType, ...]:
+    return (*spec.types[window.stream], pa.int64()) if window.stamped else spec.types[window.stream]
+
+
+def _places(rows: Int64s) -> Int64s:
+    """Where each of a window's new elements stands among the instants."""
+    own = np.flatnonzero(rows >= 0)
+    found = np.empty(len(own), np.int64)
+    found[rows[own]] = own
+    return found

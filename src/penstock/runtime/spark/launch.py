@@ -245,7 +245,8 @@ def _spool(work: Work, source: Source, root: Path) -> None:
         return
     frame = work.frames.get(source.name)
     if isinstance(frame, DataFrame):
-        write_frame(frame, str(place))
+        timestamp = None if source.timestamp is None else source.columns[source.timestamp].name
+        write_frame(frame, str(place), timestamp)
         return
     spool(source, frame if isinstance(frame, pa.Table) else list(work.rows.get(source.name.lower(), ())), str(place))
 
