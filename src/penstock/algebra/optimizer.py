@@ -89,12 +89,14 @@ def optimize(
 
 @dataclass(frozen=True)
 class _Run:
-    """One optimisation. declined: the plans that choices by cost were found to make no cheaper, by fingerprint."""
+    """One optimisation. declined: the plans that choices by cost were found to make no cheaper, by fingerprint; idle:
+    by rule, the plan that it last had nothing to do for."""
 
     planning: Planning
     trace: list[TraceStep] | None
     check: bool
     declined: set[tuple[str, str]] = field(default_factory=set)
+    idle: dict[str, Algebra] = field(default_factory=dict)
 
     def told(self, rule: Rule, before: Algebra, after: Algebra, costs: tuple[float, float] | None, taken: bool) -> None:
         if taken and self.check:
@@ -134,11 +136,16 @@ def _unsettled(root: Algebra, rules: tuple[Rule, ...], check: bool) -> Algebra:
 
 
 def _step(rule: Rule, root: Algebra, run: _Run) -> Algebra:
+    if run.idle.get(rule.name) is root:
+        return root
     if rule.kind is Kind.CHOICE:
-        return _choose(rule, root, run) if run.planning.by_pattern else root
-    changed = apply(rule, root)
-    if changed is not root:
-        run.told(rule, root, changed, None, True)
+        changed = _choose(rule, root, run) if run.planning.by_pattern else root
+    else:
+        changed = apply(rule, root)
+        if changed is not root:
+            run.told(rule, root, changed, None, True)
+    if changed is root:
+        run.idle[rule.name] = root
     return changed
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numba as nb
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +15,12 @@ from penstock.physical.elements import Bools, Int64s
 from penstock.physical.lane_plan import Argument, LanePlan
 from penstock.physical.lanes import Float64s, add_pair
 
-_LANES = npt.NDArray[np.int64]
+#: By lane, rows.
+_LANES = npt.NDArray[np.int64] | Sequence[Int64s]
+_FLOATS = Float64s | Sequence[Float64s]
 
 
-def finish(plan: LanePlan, integers: _LANES, floats: Float64s, others: dict[int, pa.Array]) -> list[pa.Array]:
+def finish(plan: LanePlan, integers: _LANES, floats: _FLOATS, others: dict[int, pa.Array]) -> list[pa.Array]:
     """One array per call. integers: (lanes, rows) int64; floats: (lanes, rows); others: by position of the call, what
     is not computed from lanes."""
     columns: list[pa.Array] = []
@@ -34,21 +38,26 @@ def finish(plan: LanePlan, integers: _LANES, floats: Float64s, others: dict[int,
     return columns
 
 
-def _finish_one(call: AggregateCall, argument: Argument, own: _LANES, pairs: Float64s) -> pa.Array:
+def _finish_one(call: AggregateCall, argument: Argument, own: _LANES, pairs: _FLOATS) -> pa.Array:
     count = own[0]
     if call.function == "COUNT":
         return pa.array(count, call.type)
-    none = count == 0
+    none = _absent(count == 0)
     if pa.types.is_decimal(argument.type):
-        return _finish_decimal(call, argument.type, own, none)
+        return _finish_decimal(call, argument.type, own, count == 0)
     if call.function == "SUM":
         values = own[1] if pa.types.is_integer(argument.type) else _special(own, pairs[0] + pairs[1])
         return pa.array(values, call.type, mask=none)
-    divisor = np.where(none, 1, count).astype(np.float64)
+    divisor = (count if none is None else np.where(none, 1, count)).astype(np.float64)
     if call.function == "AVG":
         total = own[1].astype(np.float64) if pa.types.is_integer(argument.type) else _special(own, pairs[0] + pairs[1])
         return pa.array(total / divisor, call.type, mask=none)
     return _finish_variance(call, own, pairs)
+
+
+def _absent(none: Bools) -> Bools | None:
+    """`none`, or None where nothing is: a mask costs more than looking."""
+    return none if none.any() else None
 
 
 def _special(own: _LANES, values: Float64s) -> Float64s:
@@ -89,7 +98,7 @@ def _deviations(count, high, low, square_high, square_low):  # type: ignore[no-u
     return result
 
 
-def _finish_variance(call: AggregateCall, own: _LANES, pairs: Float64s) -> pa.Array:
+def _finish_variance(call: AggregateCall, own: _LANES, pairs: _FLOATS) -> pa.Array:
     count = own[0]
     sample = call.function.endswith("_SAMP")
     none: Bools = count <= (1 if sample else 0)
@@ -102,7 +111,7 @@ def _finish_variance(call: AggregateCall, own: _LANES, pairs: Float64s) -> pa.Ar
 
 
 def _finish_decimal(call: AggregateCall, kind: pa.DataType, own: _LANES, none: Bools) -> pa.Array:
-    limbs = own[1:5].copy()
+    limbs = np.array(own[1:5])
     for k in range(3):  # carry, so that every limb but the highest is within 32 bits
         limbs[k + 1] += limbs[k] >> 32
         limbs[k] &= 0xFFFFFFFF
