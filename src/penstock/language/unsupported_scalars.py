@@ -10,6 +10,7 @@ from penstock.errors import PenstockError
 from penstock.language.binder.calls import function_name
 from penstock.language.binder.expressions import BINDERS
 from penstock.language.dialect import span_of
+from penstock.language.elsewhere import CLAUSES
 from penstock.language.queries import EmbeddedQuery
 from penstock.language.text import Span
 
@@ -128,4 +129,4 @@ def _misplaced(node: exp.Expr) -> PenstockError | None:
 
 def not_yet(name: str, span: Span, hint: str | None = None) -> Refusal:
     """The refusal of what is called `name`."""
-    return PenstockError("P0901", f"{name} is not supported yet", hint=hint), span
+    return PenstockError("P0901", f"{name} is not supported yet", hint=hint or CLAUSES.get(name)), span

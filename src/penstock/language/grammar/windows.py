@@ -114,6 +114,8 @@ class WindowGrammar(TokenGrammar):
             return Count(count, self._since(start))
         if self._curr and self._curr.token_type is TokenType.NUMBER and following and not Unit.parse(following.text):
             hint = meant_unit(following.text) or "write TUPLES or a unit of time: " + ", ".join(UNITS)
+            if following.text.upper().removesuffix("S") in ("MONTH", "QUARTER", "YEAR"):
+                hint = "these have no fixed length: say days, as in 30 DAYS"
             self._fail("TUPLES or a unit of time", following, "P0102", hint)
         return self._duration()
 

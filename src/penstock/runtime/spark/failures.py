@@ -11,6 +11,8 @@ from penstock.runtime.spark.session import first_line
 
 _OWN_ERROR = re.compile(r"error (P\d{4}): (.*)")
 _HINT = re.compile(r"^\s*hint: (.*)$", re.MULTILINE)
+#: What every worker of ours imports.
+_OURS = re.compile(r"'(?:penstock|pyarrow|numpy|numba)[.\w]*'")
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.*)$", re.MULTILINE)
 
 
@@ -31,6 +33,9 @@ def translate(failure: Any) -> PenstockError:
         return PenstockError("P0601", "the disk is full", hint="free space and start again with the same --checkpoint")
     python = _PYTHON_ERROR.findall(text)
     shown = f"{python[-1][0]}: {python[-1][1]}" if python else first_line(text)
-    return PenstockError(
-        "P0601", f"the run failed: {shown}", hint="run with --debug for the whole story", cause=failure
-    )
+    advice = "`penstock --debug run ...` tells the whole story"
+    if python and python[-1][0] == "ModuleNotFoundError" and _OURS.search(python[-1][1]):
+        advice = (
+            "Spark's workers run another Python: set PYSPARK_PYTHON to the one that has Penstock, before Spark starts"
+        )
+    return PenstockError("P0601", f"the run failed: {shown}", hint=advice, cause=failure)
