@@ -148,7 +148,7 @@ class CountedDistinct(CountedOperator):
         order = argsort_code_time(found.slots, found.times)
         event, step = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
         count = int(transitions(found.slots, found.times, order, found.weights, tuples.integers[0], event, step))
-        tuples.touch(np.unique(found.slots))
+        tuples.touch(found.slots)
         chosen = event[:count]
         result = self._counted.told(found.slots[chosen], found.times[chosen], step[:count])
         tuples.shrink()

@@ -75,7 +75,7 @@ class SetOperation(CountedOperator):
                 tuples.integers[0], tuples.integers[1], event, step,
             )
         )  # fmt: skip
-        tuples.touch(np.unique(found.slots))
+        tuples.touch(found.slots)
         chosen = event[:count]
         result = self._counted.told(found.slots[chosen], found.times[chosen], step[:count])
         tuples.shrink()
