@@ -11,6 +11,7 @@ import pytest
 
 from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
+from penstock.physical.synopses import pieces as pieces_module
 from penstock.physical.synopses.chains import Chains
 from penstock.physical.synopses.due import Due
 from penstock.physical.synopses.pieces import Pieces
@@ -131,7 +132,8 @@ def test_queues_give_what_is_due(fifo: bool, seed: int) -> None:
     assert len(queue.snapshot()[1]) < 60
 
 
-def test_pieces_are_one_table() -> None:
+def test_pieces_are_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces_module, "_SHORT", 16)
     draw = random.Random(3)
     pieces, values = Pieces([pa.int32(), pa.string()]), []
     for _ in range(300):
