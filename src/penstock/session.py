@@ -148,6 +148,10 @@ class Session:
     def _declare(self, source: Source, df: Any) -> None:
         if source.name in self.catalog:
             raise PenstockError("P0206", f"{source.name} is declared already")
+        if isinstance(df, pa.Table):
+            from penstock.runtime.spark.frames import plain_table
+
+            df = plain_table(df, source.columns)
         self.catalog = self.catalog.with_source(source)
         self._frames[source.name] = df
 
@@ -159,7 +163,9 @@ class Session:
         if frames.is_frame(df):
             self._spark = self._spark or df.sparkSession
             return frames.frame_schema(name, df)
-        raise PenstockError("P0203", f"{name}: a Spark DataFrame or an Arrow table is wanted, not {type(df).__name__}")
+        kind = f"{type(df).__module__}.{type(df).__name__}".removeprefix("builtins.")
+        hint = "pyarrow.Table.from_pandas(df) makes one" if kind.startswith("pandas.") else None
+        raise PenstockError("P0203", f"{name}: a Spark DataFrame or an Arrow table is wanted, not {kind}", hint=hint)
 
     # -- explaining --------------------------------------------------------------------------------------------
 

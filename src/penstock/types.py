@@ -154,10 +154,6 @@ class Schema:
     def qualified(self, qualifier: str) -> Schema:
         return Schema(tuple(Field(f.name, f.type, qualifier) for f in self.fields))
 
-    def arrow(self) -> pa.Schema:
-        """The Arrow schema with column names made unique by position (`c0`, `c1`, ...): the internal wire format."""
-        return pa.schema([pa.field(f"c{i}", f.type) for i, f in enumerate(self.fields)])
-
 
 _TYPE_NAMES: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(), "BOOL": pa.bool_(),
@@ -204,6 +200,11 @@ def parse_result_type(text: str) -> pa.DataType:
 
 #: A comma between fields, not the one of DECIMAL(10,2).
 _TOP_COMMA = re.compile(r", ")
+
+
+def is_type(type_: pa.DataType) -> bool:
+    """Whether a column of the language can be of an Arrow type."""
+    return type_ in _TYPE_NAMES.values() or pa.types.is_decimal128(type_)
 
 
 def type_name(type_: pa.DataType) -> str:

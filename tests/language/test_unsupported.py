@@ -29,7 +29,6 @@ CASES = [
     ("SELECT a FROM range(5)", "range", "a function in FROM"),
     ("SELECT a FROM s UNION ALL BY NAME SELECT a FROM s", "BY", "UNION BY NAME"),
     ("WITH RECURSIVE v AS (SELECT a FROM s) SELECT a FROM v", "RECURSIVE", "WITH RECURSIVE"),
-    ("SELECT a FROM s WHERE ts > INTERVAL 1 MONTH", "INTERVAL 1 MONTH", "INTERVAL in MONTH"),
 ]
 
 

@@ -23,6 +23,8 @@ from penstock.types import unknown_type_hint
 E = TypeVar("E", bound=exp.Expr)
 _NOTHING = Token(TokenType.SENTINEL, "")
 
+#: The bitwise operators, from the one that binds least on.
+_RUNGS = (TokenType.PIPE, TokenType.CARET, TokenType.AMP)
 _GONE = ("{%", "{%+", "{%-", "%}", "+%}", "-%}", "{{+", "{{-", "+}}", "-}}", "/*+", "|>")
 _COMMANDS = (TokenType.COMMAND, TokenType.SHOW, TokenType.DESCRIBE)
 
@@ -173,6 +175,44 @@ class ExpressionParser(SparkParser):
             self.raise_error("')'")
         found: exp.Expr = self.expression(kind(this=query))
         return found
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        """Spark's ladder: `<<` and `>>` bind tighter than `&`, that than `^`, that than `|`; sqlglot has one rung."""
+        return self._ladder(0)
+
+    def _ladder(self, rung: int) -> exp.Expr | None:
+        if rung == len(_RUNGS):
+            return self._parse_shift()
+        this = self._ladder(rung + 1)
+        kind = _RUNGS[rung]
+        while self._match(kind):
+            this = self.expression(self.BITWISE[kind](this=this, expression=self._ladder(rung + 1)))
+        return this
+
+    def _parse_shift(self) -> exp.Expr | None:
+        this = self._parse_term()
+        while True:
+            if self._match_pair(TokenType.LT, TokenType.LT):
+                this = self.expression(exp.BitwiseLeftShift(this=this, expression=self._parse_term()))
+            elif self._match_pair(TokenType.GT, TokenType.GT):
+                this = self.expression(exp.BitwiseRightShift(this=this, expression=self._parse_term()))
+            elif self._match(TokenType.DQMARK):
+                this = self.expression(exp.Coalesce(this=this, expressions=[self._parse_term()]))
+            else:
+                return this
+
+    def _parse_term(self, parse_mod: bool = True) -> exp.Expr | None:
+        """Sums and differences; `||` stands on the same rung."""
+        this = self._parse_factor(parse_mod=parse_mod)
+        while True:
+            if self._match_set(self.TERM):
+                kind = self.TERM[self._prev.token_type]
+                this = self.expression(kind(this=this, expression=self._parse_factor(parse_mod=parse_mod)))
+            elif self._match(TokenType.DPIPE):
+                right = self._parse_factor(parse_mod=parse_mod)
+                this = self.expression(exp.DPipe(this=this, expression=right, safe=True))
+            else:
+                return this
 
     def _parse_interval(
         self, require_interval: bool = True, parse_function_unit: bool = True

@@ -29,6 +29,7 @@ _IN_DECLARATION = {
 #: The same in a query.
 _IN_QUERY = {
     "EMIT": _OUT,
+    "INTO": "an answer goes somewhere by CREATE QUERY name INTO connector (...) AS SELECT ...",
     "TOP": "the first rows are ORDER BY column LIMIT 10",
     **dict.fromkeys(
         ("TUMBLE", "TUMBLING", "SLIDING", "HOP", "HOPPING", "ADVANCE", "SIZE", "SESSION", "WINDOW"), WINDOW
@@ -41,12 +42,16 @@ _KEYWORDS = (
     "WITHIN", "TIMEOUT", "SYSTEM", "PRIMARY", "RELATION", "RETROACTIVE", "VALUES", "INTO", "CREATE", "INSERT",
     "ISTREAM", "DSTREAM", "RSTREAM", "WSTREAM", "RESTORE", "INTERVAL",
 )  # fmt: skip
+_BEHIND_ITEMS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", ")")
 #: How many words before the one that does not fit may be to blame, having been read as names.
 _BACK = 2
 
 
 def hint_at(tokens: Sequence[Token], index: int) -> str | None:
     """The hint for a statement that cannot be read at `index`, by the word there or those just before."""
+    here = tokens[index].text.upper() if index < len(tokens) else ""
+    if index and tokens[index - 1].token_type is TokenType.COMMA and here in _BEHIND_ITEMS:
+        return "leave out the comma, or say what follows it"
     asked = any(token.token_type is TokenType.SELECT for token in tokens[:index])
     foreign = _IN_QUERY if asked or tokens[0].text.upper() != "CREATE" else _IN_DECLARATION
     for token in reversed(tokens[max(0, index - _BACK) : index + 1]):

@@ -10,6 +10,7 @@ from penstock.errors import PenstockError
 from penstock.language.binder.calls import function_name
 from penstock.language.binder.expressions import BINDERS
 from penstock.language.dialect import span_of
+from penstock.language.elsewhere import CLAUSES
 from penstock.language.queries import EmbeddedQuery
 from penstock.language.text import Span
 
@@ -41,6 +42,7 @@ ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.If: frozenset({"this", "true"}),
     exp.Cast: frozenset({"this", "to"}),
     exp.TryCast: frozenset({"this", "to", "safe"}),
+    exp.HexString: frozenset({"this", "is_integer"}),
     exp.Interval: frozenset({"this", "unit", "fraction_in_string"}),
     exp.Trim: frozenset({"this", "position", "expression"}),
     exp.Substring: frozenset({"this", "start", "length"}),
@@ -63,10 +65,6 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.AtTimeZone: "AT TIME ZONE",
     exp.Dot: "a name of several parts",
     exp.Alias: "a named argument",
-    exp.BitwiseLeftShift: "<<",
-    exp.BitwiseRightShift: ">>",
-    exp.RawString: "a raw string",
-    exp.HexString: "a hexadecimal string",
     exp.National: "a national string",
     exp.Coalesce: "??",
     exp.Concat: "strings side by side",
@@ -131,4 +129,4 @@ def _misplaced(node: exp.Expr) -> PenstockError | None:
 
 def not_yet(name: str, span: Span, hint: str | None = None) -> Refusal:
     """The refusal of what is called `name`."""
-    return PenstockError("P0901", f"{name} is not supported yet", hint=hint), span
+    return PenstockError("P0901", f"{name} is not supported yet", hint=hint or CLAUSES.get(name)), span

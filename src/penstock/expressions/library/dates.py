@@ -121,13 +121,36 @@ def _date_difference(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 def _add_months(arguments: Arguments, type_: pa.DataType) -> Datum:
     dates, counts = arrays(arguments)
-    days = numbers(dates).astype("M8[D]")
+    return from_numbers(_days_moved(numbers(dates), numbers(counts)).astype(np.int32), type_, dates, counts)
+
+
+def _days_moved(given: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Days since 1970 moved by months: to the same day of the month, or its last."""
+    days = given.astype("M8[D]")
     months = days.astype("M8[M]")
     offset = (days - months.astype("M8[D]")).astype(np.int64)
-    moved = months + numbers(counts).astype(np.int64)
+    moved = months + counts.astype(np.int64)
     start = moved.astype("M8[D]").astype(np.int64)
     last = (moved + 1).astype("M8[D]").astype(np.int64) - 1
-    return from_numbers(np.minimum(start + offset, last).astype(np.int32), type_, dates, counts)
+    found: np.ndarray = np.minimum(start + offset, last)
+    return found
+
+
+def _plus_months_rule(name: str, arguments: Sequence[Expression]) -> Typed:
+    value, months = arguments
+    moved = value if value.type == DATE else implicit(value, TIMESTAMP, name)
+    return (moved, implicit(months, INT, name)), moved.type
+
+
+def _plus_months(arguments: Arguments, type_: pa.DataType) -> Datum:
+    if type_ == DATE:
+        return _add_months(arguments, type_)
+    times, counts = arrays(arguments)
+    ticks = numbers(times)
+    days = _days_moved(np.floor_divide(ticks, _DAY), numbers(counts))
+    fits = np.abs(days) < 2**63 // _DAY - 1
+    moved = np.where(fits, days, 0) * _DAY + np.mod(ticks, _DAY)
+    return null_unless(fits, from_numbers(moved, type_, times, counts))
 
 
 def _last_day(arguments: Arguments, type_: pa.DataType) -> Datum:
@@ -262,6 +285,15 @@ def _from_epoch(per_second: int) -> Kernel:
     return run
 
 
+def _seconds_rule(name: str, arguments: Sequence[Expression]) -> Typed:
+    (value,) = arguments
+    return (value if is_numeric(value.type) else implicit(value, BIGINT, name),), TIMESTAMP
+
+
+def _from_seconds(arguments: Arguments, type_: pa.DataType) -> Datum:
+    return convert(arguments[0], TIMESTAMP)
+
+
 _SUNDAY_FIRST = {"count_from_zero": False, "week_start": 7}
 
 FUNCTIONS = (
@@ -303,7 +335,7 @@ FUNCTIONS = (
     Function("UNIX_SECONDS", "time", takes(BIGINT, TIMESTAMP), _epoch(1), "seconds since 1970"),
     Function("UNIX_MILLIS", "time", takes(BIGINT, TIMESTAMP), _epoch(1_000), "milliseconds since 1970"),
     Function("UNIX_MICROS", "time", takes(BIGINT, TIMESTAMP), _epoch(1_000_000), "microseconds since 1970"),
-    Function("TIMESTAMP_SECONDS", "number", takes(TIMESTAMP, BIGINT), _from_epoch(1), "time of seconds since 1970"),
+    Function("TIMESTAMP_SECONDS", "number", _seconds_rule, _from_seconds, "time of seconds since 1970, with fractions"),
     Function("TIMESTAMP_MILLIS", "number", takes(TIMESTAMP, BIGINT), _from_epoch(1_000), "time of ms since 1970"),
     Function("TIMESTAMP_MICROS", "number", takes(TIMESTAMP, BIGINT), _from_epoch(1_000_000), "time of µs since 1970"),
     Function("DATE_ADD", "date, days", takes(DATE, DATE, INT), _days(1), "date moved by days"),
@@ -313,6 +345,11 @@ FUNCTIONS = (
     ),
     Function(
         "ADD_MONTHS", "date, months", takes(DATE, DATE, INT), _add_months, "date moved by months"
+    ),
+    Function(
+        "PLUS_MONTHS", "time, months", _plus_months_rule, _plus_months,
+        "a date or time moved by months, to the last day of a month that has no such day",
+        operator="time + INTERVAL n MONTH",
     ),
     Function("MONTHS_BETWEEN", "end, start", takes(DOUBLE, TIMESTAMP), _months_between, "months from start to end"),
     Function("LAST_DAY", "date", takes(DATE, DATE), _last_day, "last day of the month"),

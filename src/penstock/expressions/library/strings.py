@@ -42,6 +42,26 @@ def _distinct(function: Callable[..., Any]) -> Kernel:
     return run
 
 
+#: Letters that are several in capitals: ß is SS.
+_GROWING = "".join(c for c in map(chr, range(0x80, 0xFB18)) if len(c.upper()) > 1)
+
+
+def _cased(kernel: Callable[..., Datum], python: Callable[[str], str], special: str) -> Kernel:
+    """Arrow's kernel takes letter for letter; texts with one of the `special` letters go through Python's."""
+
+    def run(arguments: Arguments, type_: pa.DataType) -> Datum:
+        (text,) = arguments
+        plain = kernel(text)
+        if is_scalar(text):
+            return plain if text.as_py() is None else pa.scalar(python(text.as_py()), STRING)
+        odd = pc.fill_null(pc.match_substring_regex(text, f"[{special}]"), False)
+        if not pc.any(odd).as_py():
+            return plain
+        return pc.replace_with_mask(plain, odd, over_distinct(python, [text.filter(odd)], STRING))
+
+    return run
+
+
 def _value(datum: Datum) -> Any:
     """The value of a literal, None for NULL or a column."""
     return datum.as_py() if is_scalar(datum) else None
@@ -213,8 +233,13 @@ def _concat_rule(name: str, arguments: Sequence[Expression]) -> Typed:
 
 
 FUNCTIONS = (
-    Function("UPPER", "string", takes(STRING, STRING), _plain(pc.utf8_upper), "in capitals", ("UCASE",)),
-    Function("LOWER", "string", takes(STRING, STRING), _plain(pc.utf8_lower), "in small letters", ("LCASE",)),
+    Function(
+        "UPPER", "string", takes(STRING, STRING), _cased(pc.utf8_upper, str.upper, _GROWING), "in capitals", ("UCASE",)
+    ),
+    Function(
+        "LOWER", "string", takes(STRING, STRING), _cased(pc.utf8_lower, str.lower, "İΣ"), "in small letters",
+        ("LCASE",),
+    ),
     Function(
         "LENGTH", "string", _length_rule, _length, "number of code points, or of bytes of a BINARY",
         ("CHAR_LENGTH", "CHARACTER_LENGTH", "LEN"),

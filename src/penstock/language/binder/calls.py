@@ -1,52 +1,36 @@
-"""Functions, aggregates, intervals and the functions with a syntax of their own: EXTRACT, TRIM, SUBSTRING, POSITION."""
+"""Functions, aggregates and the functions with a syntax of their own: EXTRACT, TRIM, SUBSTRING, POSITION."""
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 
-import pyarrow as pa
 from sqlglot import exp
 
+from penstock.errors import PenstockError
 from penstock.expressions.fold import fold as fold_constant
-from penstock.expressions.functions import build_aggregate, build_call, function, is_aggregate
-from penstock.expressions.nodes import AggregateCall, Column, Expression, Literal
+from penstock.expressions.functions import build_aggregate, build_call, build_cast, function, is_aggregate
+from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
 from penstock.language.binder.context import Refused
+from penstock.language.binder.intervals import interval
 from penstock.language.binder.placeholders import reads_outer
 from penstock.language.binder.scalars import Binding, ScalarBinder
 from penstock.language.binder.scope import Role, Scope
 from penstock.language.catalog import Catalog
 from penstock.language.dialect import span_of
+from penstock.language.elsewhere import FUNCTIONS
 from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
 from penstock.language.queries import StreamOperator
 from penstock.language.text import Span
 from penstock.tree import walk
-from penstock.types import Unit
+from penstock.types import parse_type
 
+#: Types whose names cast, as in INT(x).
+_TYPES = frozenset(
+    ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY")
+)
 OPERATOR_WORDS = frozenset(operator.value for operator in StreamOperator)
-
-
-def _interval(binder: ScalarBinder, node: exp.Expr) -> Expression:
-    unit_name = node.args["unit"].name if node.args.get("unit") is not None else ""
-    unit = Unit.parse(unit_name)
-    if unit is None:
-        known = unit_name.upper().rstrip("S") in ("MONTH", "QUARTER", "YEAR")
-        code = "P0901" if known else "P0102"
-        message = f"INTERVAL in {unit_name.upper()} is not supported yet" if known else "this is no interval"
-        binder.context.fail(code, message, span_of(node), "write INTERVAL 10 SECOND")
-    negative = isinstance(node.this, exp.Neg)
-    try:
-        amount = Fraction((node.this.this if negative else node.this).name) * (-1 if negative else 1)
-        microseconds = amount * unit.value
-        if microseconds.denominator != 1:
-            raise ValueError
-        length = dt.timedelta(microseconds=int(microseconds))
-    except (ValueError, ZeroDivisionError, OverflowError):
-        binder.context.fail("P0102", "this is no interval", span_of(node), "write INTERVAL 10 SECOND")
-    return Literal(pa.duration("us"), length)
 
 
 _EXTRACTED = {
@@ -102,8 +86,12 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
         message = "DISTINCT stands behind SELECT or first in an aggregate"
         binder.context.fail("P0304", message, span_of(node.expressions[0]))
     user = binder.context.catalog.function(name)
-    if name in WINDOW_FUNCTIONS and user is None:
-        binder.context.fail("P0204", f"unknown function {name}", name_span(node), WINDOW)
+    elsewhere = WINDOW if name in WINDOW_FUNCTIONS else FUNCTIONS.get(name)
+    if elsewhere is not None and user is None:
+        binder.context.fail("P0204", f"unknown function {name}", name_span(node), elsewhere)
+    if name in _TYPES and user is None and len(node.expressions) == 1:
+        argument = binder.bind(node.expressions[0])
+        return binder.context.guard(name_span(node), lambda: build_cast(argument, parse_type(name)))
     known = (
         isinstance(user, UserFunction)
         or name.lower() in binder.context.failed
@@ -162,8 +150,18 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
         return context.guard(name_span(node), lambda: build_user_aggregate(user, bound, distinct, where))
     bound = bound[:1] + [fold_constant(b) for b in bound[1:]]
     order = time_of(binder.scope) if name in _IN_TIME else None
-    call: AggregateCall = context.guard(name_span(node), lambda: build_aggregate(name, bound, distinct, where, order))
+    call: AggregateCall = context.guard(name_span(node), lambda: _call(name, bound, distinct, where, order))
     return call
+
+
+def _call(
+    name: str, arguments: list[Expression], distinct: bool, where: Expression | None, order: Expression | None
+) -> AggregateCall:
+    try:
+        return build_aggregate(name, arguments, distinct, where, order)
+    except PenstockError as error:
+        error.hint = error.hint or FUNCTIONS.get(name)
+        raise
 
 
 _IN_TIME = frozenset({"FIRST", "FIRST_VALUE", "LAST", "LAST_VALUE"})
@@ -181,7 +179,7 @@ def time_of(scope: Scope) -> Expression | None:
 
 
 CALLS: Mapping[type[exp.Expr], Binding] = {
-    exp.Interval: _interval,
+    exp.Interval: interval,
     exp.Extract: _extract,
     exp.Trim: _trim,
     exp.Substring: _substring,

@@ -12,6 +12,7 @@ from sqlglot import exp
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.language.binder.context import Refused
+from penstock.language.binder.intervals import moved
 from penstock.language.binder.scalars import Binding, ScalarBinder, name_of
 from penstock.language.binder.subqueries import Subqueries, embedded_tree
 from penstock.language.dialect import Cql, span_of
@@ -72,6 +73,14 @@ def number(text: str) -> Literal | None:
     return Literal(pa.decimal128(precision, scale), value)
 
 
+def _hexadecimal(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    digits = str(node.this)
+    try:
+        return Literal(pa.binary(), bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2)))
+    except ValueError:
+        binder.context.fail("P0101", "these are no hexadecimal digits", span_of(node), "as in X'1CF7'")
+
+
 def _unary(name: str) -> Binding:
     return lambda binder, node: binder.call(name, node, [binder.bind(node.this)])
 
@@ -90,13 +99,18 @@ def _chain(name: str) -> Binding:
             operands.append(left.expression)
             left = left.this
         nodes = [left, *reversed(operands)]
-        bound = binder.bind_all(nodes)
-        while len(bound) > 1:
-            halves = [bound[i : i + 2] for i in range(0, len(bound), 2)]
-            bound = [binder.call(name, node, pair) if len(pair) == 2 else pair[0] for pair in halves]
-        return bound[0]
+        return _all_of(binder, name, node, binder.bind_all(nodes))
 
     return bind
+
+
+def _all_of(binder: ScalarBinder, name: str, node: exp.Expr, parts: Sequence[Expression]) -> Expression:
+    """The AND or OR of `parts`, as a balanced tree."""
+    found = list(parts)
+    while len(found) > 1:
+        halves = [found[i : i + 2] for i in range(0, len(found), 2)]
+        found = [binder.call(name, node, pair) if len(pair) == 2 else pair[0] for pair in halves]
+    return found[0]
 
 
 def _like(name: str) -> Binding:
@@ -108,9 +122,7 @@ def _like(name: str) -> Binding:
         found = [binder.call(name, node, [bound[0], pattern]) for pattern in bound[1:]]
         if node.args.get("negate"):
             found = [binder.call("NOT", node, [one]) for one in found]
-        if len(found) == 1:
-            return found[0]
-        return binder.call("AND" if isinstance(right, exp.All) else "OR", node, found)
+        return _all_of(binder, "AND" if isinstance(right, exp.All) else "OR", node, found)
 
     return bind
 
@@ -172,7 +184,7 @@ def _row_in(binder: ScalarBinder, node: exp.Expr, row: exp.Expr) -> Expression:
             hint = f"a row of {len(row.expressions)} values is compared with rows, as in (a, b) IN ((1, 2), (3, 4))"
             binder.context.fail("P0203", "this is no row of values", span_of(other), hint)
     found = [_rows_equal(binder, node, row, other) for other in others]
-    return found[0] if len(found) == 1 else binder.call("OR", node, found)
+    return _all_of(binder, "OR", node, found)
 
 
 def _rows_equal(binder: ScalarBinder, node: exp.Expr, row: exp.Expr, other: exp.Expr) -> Expression:
@@ -196,7 +208,7 @@ def _all_equal(
     binder: ScalarBinder, node: exp.Expr, ones: Sequence[Expression], others: Sequence[Expression]
 ) -> Expression:
     found = [binder.call("EQ", node, [a, b]) for a, b in zip(ones, others, strict=True)]
-    return found[0] if len(found) == 1 else binder.call("AND", node, found)
+    return _all_of(binder, "AND", node, found)
 
 
 #: comparison -> what is TRUE where it is FALSE.
@@ -294,14 +306,16 @@ def _cast(binder: ScalarBinder, node: exp.Expr) -> Expression:
 OPERATORS: Mapping[type[exp.Expr], Binding] = {
     exp.Column: _column,
     exp.Literal: _literal,
+    exp.RawString: lambda binder, node: Literal(pa.string(), node.this),
+    exp.HexString: _hexadecimal,
     exp.Null: lambda binder, node: Literal(pa.null(), None),
     exp.Boolean: lambda binder, node: Literal(pa.bool_(), bool(node.this)),
     exp.Paren: lambda binder, node: binder.bind(node.this),
     exp.Neg: _unary("NEG"),
     exp.Not: _unary("NOT"),
     exp.BitwiseNot: _unary("BIT_NOT"),
-    exp.Add: _binary("ADD"),
-    exp.Sub: _binary("SUB"),
+    exp.Add: moved("ADD"),
+    exp.Sub: moved("SUB"),
     exp.Mul: _binary("MUL"),
     exp.Div: _binary("DIV"),
     exp.IntDiv: _binary("INT_DIV"),
@@ -309,6 +323,8 @@ OPERATORS: Mapping[type[exp.Expr], Binding] = {
     exp.BitwiseAnd: _binary("BIT_AND"),
     exp.BitwiseOr: _binary("BIT_OR"),
     exp.BitwiseXor: _binary("BIT_XOR"),
+    exp.BitwiseLeftShift: _binary("SHIFTLEFT"),
+    exp.BitwiseRightShift: _binary("SHIFTRIGHT"),
     exp.DPipe: _binary("CONCAT"),
     exp.EQ: _comparison("EQ"),
     exp.NEQ: _comparison("NE"),

@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.errors import nearest
 from penstock.expressions.nodes import Column, Expression, OuterColumn
 from penstock.language.binder.context import Context
+from penstock.language.elsewhere import NAMES
 from penstock.language.queries import Name, StreamOperator
 from penstock.language.text import Span
 
@@ -112,7 +113,8 @@ class Scope:
         known = [e.name for e in level if qualifier is None or qualifier.matches(e.qualifier or "")]
         shown = f"{qualifier.text}.{name.text}" if qualifier else name.text
         operator = qualifier is None and name.text.upper() in StreamOperator.__members__
-        meant = f"items stand in brackets: {shown}(a, b)" if operator else nearest(name.text, known)
+        elsewhere = NAMES.get(name.key.upper()) if qualifier is None else None
+        meant = f"items stand in brackets: {shown}(a, b)" if operator else elsewhere or nearest(name.text, known)
         context.fail("P0202", f"unknown column {shown}", name.span, meant)
 
     def knows(self, name: Name) -> bool:

@@ -9,6 +9,7 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.language.dialect import span_of
+from penstock.language.elsewhere import CLAUSES
 from penstock.language.grammar.sources import OPERATOR_WORDS, SourceGrammar
 from penstock.language.queries import (
     EmbeddedQuery,
@@ -166,6 +167,8 @@ class QueryGrammar(SourceGrammar):
         if not self._match(TokenType.FROM):
             ended = not self._curr or self._curr.token_type is TokenType.R_PAREN
             hint = "every SELECT reads something; a value alone is written without SELECT" if ended else None
+            if wrapped is not None and self._at(","):
+                hint = f"all items stand in its brackets: {wrapped.operator.value}(a, b)"
             self._fail("',' or FROM", hint=hint)
         source = self._from_sources()
         where = self._condition() if self._match(TokenType.WHERE) else None
@@ -207,7 +210,7 @@ class QueryGrammar(SourceGrammar):
     def _group(self) -> tuple[exp.Expr, ...]:
         self._refuse_foreign()
         if self._at("ALL"):
-            self._reject("GROUP BY ALL is not supported", code="P0901")
+            self._reject("GROUP BY ALL is not supported", code="P0901", hint=CLAUSES["GROUP BY ALL"])
         found = [self._condition()]
         while self._match(TokenType.COMMA):
             self._refuse_foreign()

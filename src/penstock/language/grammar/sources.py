@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import TokenType
 
+from penstock.language.elsewhere import CLAUSES
 from penstock.language.grammar.windows import WindowGrammar
 from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
 from penstock.language.queries import (
@@ -194,7 +195,8 @@ class SourceGrammar(WindowGrammar):
     def _refuse_foreign(self) -> None:
         for words in _FOREIGN:
             if self._at(*words):
-                self._reject(f"{' '.join(words)} is not supported", code="P0901", hint=_window_hint(words[0]))
+                name = " ".join(words)
+                self._reject(f"{name} is not supported", code="P0901", hint=_window_hint(name) or CLAUSES.get(name))
 
 
 def _window_hint(word: str) -> str | None:

@@ -89,8 +89,7 @@ class Aggregation(Operator):
         parts: list[Events] = []
         if arrived is not None and len(arrived):
             parts += self._arrivals(arrived, heartbeat)
-        for batch in expired:
-            parts.append(self._expirations(batch))
+        parts += [events for batch in expired if len((events := self._expirations(batch)).slots)]
         return join(parts) if parts else None
 
     def _arrivals(self, arrived: Elements, heartbeat: int) -> list[Events]:
@@ -123,10 +122,14 @@ class Aggregation(Operator):
         return parts
 
     def _expirations(self, batch: pa.RecordBatch) -> Events:
-        arrays = batch.columns
-        first, second = int64s(arrays[1]).view(np.uint64), int64s(arrays[2]).view(np.uint64)
+        first, second = (int64s(batch.column(i)).view(np.uint64) for i in (1, 2))
         codes, heads = group_codes(first, second)
-        slots = self._groups.slots(first[heads], second[heads])[codes]
+        slots = self._groups.find(first[heads], second[heads])[codes]
+        # Of a group whose rows were all taken back, and which may be forgotten, ends still wait: they cancel.
+        known = slots >= 0
+        if not known.all():
+            batch, slots = batch.filter(pa.array(known)), slots[known]
+        arrays = batch.columns
         size = len(slots)
         lanes, lasting = self._lanes(arrays[3:])
         told = iter(lasting)

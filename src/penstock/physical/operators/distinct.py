@@ -18,8 +18,8 @@ from penstock.physical.extremes import transitions
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.counted import CountedOperator
-from penstock.physical.operators.pending import Early
+from penstock.physical.operators.counted import Events, NettingOperator
+from penstock.physical.operators.pending import Early, EarlyOperator
 from penstock.physical.plan import DistinctSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.due import Due
@@ -48,20 +48,16 @@ def _extend(slots, ts, exp, order, said, latest, out_slot, out_ts, out_exp):  # 
     return k
 
 
-class DistinctStar(Operator):
+class DistinctStar(EarlyOperator):
     """State: per tuple, integer lanes [alive, said until, latest expiration]."""
 
     def __init__(self, spec: DistinctSpec) -> None:
+        super().__init__(Early())
         self._tuples = SlotTable(3, 0, spec.types)
         self._ends = Due(self._tuples, 1)
-        self._early = Early()
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"tuples": self._tuples, "early": self._early.queue}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
+        return {"tuples": self._tuples, **super().synopses()}
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
@@ -134,25 +130,15 @@ class DistinctOverList(DistinctStar):
         return super()._continue(heartbeat)
 
 
-class CountedDistinct(CountedOperator):
+class CountedDistinct(NettingOperator):
     """State: per tuple, integer lanes [copies]; the ends to come of elements that expire by themselves."""
 
     def __init__(self, spec: DistinctSpec) -> None:
         super().__init__(spec.types, 1, listed=spec.listed)
 
-    def advance(self, moment: Moment) -> list[Elements]:
-        found = self._counted.events(moment.heartbeat)
-        if found is None:
-            return []
-        tuples = self._counted.tuples
-        order = argsort_code_time(found.slots, found.times)
-        event, step = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
-        count = int(transitions(found.slots, found.times, order, found.weights, tuples.integers[0], event, step))
-        tuples.touch(found.slots)
-        chosen = event[:count]
-        result = self._counted.told(found.slots[chosen], found.times[chosen], step[:count])
-        tuples.shrink()
-        return result
+    def _netted(self, found: Events, order: Int64s, event: Int64s, step: Int64s) -> int:
+        copies = self._counted.tuples.integers[0]
+        return int(transitions(found.slots, found.times, order, found.weights, copies, event, step))
 
 
 def make_distinct(spec: DistinctSpec) -> Operator:

@@ -18,8 +18,8 @@ from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.operators.changes import from_start, wanted
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.pending import Early
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.pending import Early, EarlyOperator
 from penstock.physical.plan import DistinctChangesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.due import Due
@@ -48,21 +48,17 @@ def _follow(slots, ts, exp, order, alive, until, out_slot, out_ts, out_sign):  #
     return k
 
 
-class DistinctChanges(Operator):
+class DistinctChanges(EarlyOperator):
     """State: per tuple, integer lanes [alive, the latest expiration of its copies]; elements ahead of the heartbeat."""
 
     def __init__(self, spec: DistinctChangesSpec) -> None:
+        super().__init__(Early())
         self._kind = spec.kind
         self._tuples = SlotTable(2, 0, spec.types)
         self._ends = Due(self._tuples, 1)
-        self._early = Early()
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"tuples": self._tuples, "early": self._early.queue}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
+        return {"tuples": self._tuples, **super().synopses()}
 
     def advance(self, moment: Moment) -> list[Elements]:
         if moment.start is None or moment.heartbeat < moment.start:

@@ -1,14 +1,29 @@
-"""Spark DataFrames as sources: their columns in our types, and static ones written down for the readers."""
+"""Spark DataFrames as sources: their columns in our types, and static ones written down for the readers.
+
+A static DataFrame is put into the order of its timestamps: the order in which Spark reads files (the largest first)
+says nothing about time, and would make most rows late.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql import functions as fn
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from penstock.errors import PenstockError
-from penstock.types import TIMESTAMP, Field, Schema
+from penstock.types import TIMESTAMP, Field, Schema, is_type
+
+_ARRIVAL = "__penstock_arrival"
+#: Arrow's types that are no types of the language -> the type that holds their values.
+_WIDER: dict[pa.DataType, pa.DataType] = {
+    **dict.fromkeys((pa.large_string(), pa.string_view(), pa.null()), pa.string()),
+    **dict.fromkeys((pa.large_binary(), pa.binary_view()), pa.binary()),
+    pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(),
+    pa.float16(): pa.float32(), pa.date64(): pa.date32(),
+}  # fmt: skip
 
 
 def is_frame(value: object) -> bool:
@@ -16,30 +31,64 @@ def is_frame(value: object) -> bool:
 
 
 def frame_schema(name: str, frame: DataFrame) -> Schema:
-    """The columns of a DataFrame. Raises PenstockError P0203 for a nested one."""
-    return arrow_columns(name, to_arrow_schema(frame.schema))
+    """The columns of a DataFrame. Raises PenstockError P0203 for one of a type that is none of the language."""
+    columns = [(field.name, _arrow_type(name, field.name, field.dataType)) for field in frame.schema]
+    return arrow_columns(name, pa.schema(columns))
+
+
+def _arrow_type(name: str, column: str, kind: DataType) -> pa.DataType:
+    # Nested ones are refused before Spark looks at what is in them.
+    if isinstance(kind, StructType | ArrayType | MapType):
+        raise _no_column(name, column, kind.simpleString())
+    try:
+        found: pa.DataType = to_arrow_type(kind, timezone="UTC")
+    except PySparkException as error:
+        raise _no_column(name, column, kind.simpleString()) from error
+    return found
 
 
 def arrow_columns(name: str, schema: pa.Schema) -> Schema:
-    """The columns of an Arrow schema in our types."""
-    fields: list[Field] = []
-    for field in schema:
-        kind = field.type
-        if pa.types.is_timestamp(kind):
-            kind = TIMESTAMP
-        elif pa.types.is_large_string(kind):
-            kind = pa.string()
-        elif pa.types.is_nested(kind):
-            raise PenstockError(
-                "P0203", f"{name}.{field.name} is {kind}: nested columns are no columns of the language"
-            )
-        fields.append(Field(field.name, kind))
-    return Schema(tuple(fields))
+    """The columns of an Arrow schema in our types. Raises PenstockError P0203 for one that has none."""
+    return Schema(tuple(Field(field.name, _our_type(name, field.name, field.type)) for field in schema))
 
 
-def write_frame(frame: DataFrame, path: str) -> None:
-    """A static DataFrame as a folder of parquet files, in the order of its partitions."""
-    frame.coalesce(1).write.mode("overwrite").parquet(path)
+def _our_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return TIMESTAMP
+    if pa.types.is_dictionary(kind):
+        return _our_type(name, column, kind.value_type)
+    kind = _WIDER.get(kind, kind)
+    if not is_type(kind):
+        raise _no_column(name, column, str(kind))
+    return kind
+
+
+def plain_table(table: pa.Table, columns: Schema) -> pa.Table:
+    """An Arrow table with its `columns` in our types: dictionaries and views as plain values, small ones widened.
+    Times stay as they are, in whatever unit: the reader converts them."""
+    given = [
+        column if column.type == field.type or pa.types.is_timestamp(column.type) else column.cast(field.type)
+        for column, field in zip(table.columns, columns, strict=True)
+    ]
+    return pa.table(given, names=list(columns.names))
+
+
+def _no_column(name: str, column: str, kind: str) -> PenstockError:
+    hint = "leave it out, or cast it first, as in df.withColumn(...)"
+    return PenstockError("P0203", f"{name}.{column} is {kind}, which is no type of the language", hint=hint)
+
+
+def write_frame(frame: DataFrame, path: str, timestamp: str | None = None) -> None:
+    """A static DataFrame as a folder of parquet files: in the order of its timestamps, of equal ones in that of its
+    partitions; without timestamps in the order of its partitions."""
+    if timestamp is None:
+        written = frame.coalesce(1)
+    else:
+        numbered = frame.withColumn(_ARRIVAL, fn.monotonically_increasing_id()).coalesce(1)
+        written = numbered.sortWithinPartitions(fn.col("`" + timestamp.replace("`", "``") + "`"), _ARRIVAL).drop(
+            _ARRIVAL
+        )
+    written.write.mode("overwrite").parquet(path)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

@@ -30,11 +30,11 @@ class ParquetFormat(FileFormat):
     extensions: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
 
     def fit(self, path: str) -> None:
-        with pq.ParquetFile(path) as file:
+        with _open(path) as file:
             columns_of(self, path, file.schema_arrow)
 
     def ranges(self, path: str) -> list[Split]:
-        with pq.ParquetFile(path) as file:
+        with _open(path) as file:
             columns = columns_of(self, path, file.schema_arrow)
             groups = RowGroups(file, self.source, columns, {})
             pieces = [self._piece(path, groups, group) for group in range(file.metadata.num_row_groups)]
@@ -43,7 +43,7 @@ class ParquetFormat(FileFormat):
     def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | PassedOver]:
         """Row groups by their statistics, and by what the folders say."""
         assert self.wanted is not None
-        with pq.ParquetFile(split.path) as file:
+        with _open(split.path) as file:
             found = columns_of(self, split.path, file.schema_arrow)
             values = RowGroups(file, self.source, found, placed_values(self, split.path, found))
             stop = file.num_row_groups if split.stop < 0 else min(split.stop, file.num_row_groups)
@@ -61,7 +61,7 @@ class ParquetFormat(FileFormat):
         yield from parts
 
     def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
-        with pq.ParquetFile(split.path) as file:
+        with _open(split.path) as file:
             columns = columns_of(self, split.path, file.schema_arrow, wanted)
             groups = file.metadata.num_row_groups
             for group in range(split.start, groups if split.stop < 0 else min(split.stop, groups)):
@@ -86,6 +86,11 @@ class ParquetFormat(FileFormat):
         low, high = groups.ticks(group)
         stored = sum(meta.column(i).total_compressed_size for i in range(meta.num_columns))
         return Split(path, group, group + 1, stored, meta.num_rows, low, high)
+
+
+def _open(path: str) -> pq.ParquetFile:
+    # Spark writes times as INT96, which would be read as nanoseconds and wrap beyond the year 2262.
+    return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
 
 
 def _merged(pieces: list[Split]) -> list[Split]:

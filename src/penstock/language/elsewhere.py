@@ -1,0 +1,59 @@
+"""What other systems have and CQL writes otherwise, or does without: functions, clauses and words, each with a hint."""
+
+from __future__ import annotations
+
+_RANKS = (
+    "sums over time are a window on the stream and GROUP BY, the last rows of every key [PARTITION BY key ROWS n],"
+    " the first rows ORDER BY .. LIMIT n"
+)
+_NOW = "an answer is made of its inputs alone: open a window such as [RANGE 1 HOUR], or compare the times in the rows"
+_DRAWN = "S SAMPLE(10) keeps 10 percent of a stream S; a function of your own may draw (CREATE FUNCTION .. VOLATILE)"
+_ARRAYS = "columns hold single values: give each its row, or keep the text and take it apart with SPLIT_PART"
+_UTC = "times are in UTC and stay so; + INTERVAL 5 HOURS moves one"
+_MOVED = "at + INTERVAL 1 HOUR moves a time, at + INTERVAL 1 MONTH goes by the calendar"
+_APART = "UNIX_SECONDS(b) - UNIX_SECONDS(a) is how far two times are apart, DATEDIFF(b, a) in days"
+_GROUPS = "one query for each grouping, UNION ALL between them"
+_LISTED = "ARRAY_AGG(value) gives all values in order, ARRAY_AGG(DISTINCT value) each once"
+_LATEST = "LAST(value) is that of the latest row; or a query in FROM with ORDER BY .. LIMIT 1"
+_ANY = "COUNT(*) FILTER (WHERE condition) counts the rows that fulfil one"
+_BOUNDARY = "RSTREAM over a window with SLIDE tells the whole answer at each boundary, whose time is ts"
+
+#: Functions of Spark, Flink and others, in capitals -> what is written instead.
+FUNCTIONS: dict[str, str] = {
+    **dict.fromkeys(("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST"), _RANKS),
+    **dict.fromkeys(
+        ("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIMESTAMP", "GETDATE", "CURDATE", "SYSDATE",
+         "PROCTIME", "CURRENT_WATERMARK"), _NOW,
+    ),
+    **dict.fromkeys(("RAND", "RANDOM", "RANDN", "UUID"), _DRAWN),
+    **dict.fromkeys(
+        ("EXPLODE", "POSEXPLODE", "UNNEST", "ARRAY", "SPLIT", "MAP", "STRUCT", "NAMED_STRUCT", "ARRAY_CONTAINS",
+         "SIZE"), _ARRAYS,
+    ),
+    **dict.fromkeys(("FROM_UTC_TIMESTAMP", "TO_UTC_TIMESTAMP", "CONVERT_TIMEZONE"), _UTC),
+    **dict.fromkeys(("TIMESTAMPADD", "DATEADD"), _MOVED),
+    "TIMESTAMPDIFF": _APART,
+    **dict.fromkeys(("STRING_AGG", "LISTAGG", "GROUP_CONCAT", "COLLECT_SET"), _LISTED),
+    **dict.fromkeys(("MAX_BY", "MIN_BY", "ARG_MAX", "ARG_MIN"), _LATEST),
+    **dict.fromkeys(("COUNT_IF", "BOOL_OR", "BOOL_AND", "EVERY"), _ANY),
+    **dict.fromkeys(("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT"), "COUNT(DISTINCT value) is exact"),
+    **dict.fromkeys(("PERCENTILE_APPROX", "APPROX_PERCENTILE", "PERCENTILE_CONT"), "QUANTILE(value, 0.5) is exact"),
+    **dict.fromkeys(("WINDOW_START", "WINDOW_END", "WINDOW_TIME"), _BOUNDARY),
+}  # fmt: skip
+
+#: Words that are read as columns -> what to do about them.
+NAMES: dict[str, str] = {**FUNCTIONS, "STREAM": "leave it out: what the answer is follows from the query"}
+
+#: Clauses and forms of expressions that are refused by name -> what is written instead.
+CLAUSES: dict[str, str] = {
+    "a window function (OVER)": _RANKS,
+    "AT TIME ZONE": _UTC,
+    "LATERAL VIEW": _ARRAYS,
+    "PIVOT": "COUNT(*) FILTER (WHERE place = 'a') AS a, and so on for every column of the answer",
+    "TABLESAMPLE": "S SAMPLE(5) keeps 5 percent of a stream S",
+    "QUALIFY": _RANKS,
+    "FETCH": "the first rows are ORDER BY column LIMIT 10",
+    "GROUP BY ALL": "name the columns: GROUP BY a, b",
+    **dict.fromkeys(("ROLLUP", "CUBE", "GROUPING SETS"), _GROUPS),
+    **dict.fromkeys(("SORT BY", "CLUSTER BY", "DISTRIBUTE BY"), "the first rows are ORDER BY column LIMIT 10"),
+}
