@@ -100,7 +100,7 @@ def test_a_snapshot_keeps_what_was_written() -> None:
         held.arrive(columns, np.full(10, number, np.int64))
         chunks = dict(held.snapshot()[1])
         written += sum(batch.num_rows for i, batch in chunks.items() if i not in before)
-        assert all(chunks[i] is batch for i, batch in before.items() if i in chunks)
+        assert all(chunks[i].equals(batch) for i, batch in before.items() if i in chunks)
         before = chunks
     assert written < 5 * 2000
     assert len(before) < 30

@@ -278,7 +278,7 @@ def _row_window(spec: specs.RowWindowSpec, inputs: tuple[Given, ...], made: Give
     rows = min(made.size, partitions * (spec.rows + spec.step - 1))
     if made.content.grade is Grade.FIXED or not spec.partition:
         rows = min(rows, float(spec.rows + spec.step - 1))
-    yield Part("the last rows", rows, rows * (32 + _width(made.types)) + 48 * partitions, made.content)
+    yield Part("the last rows", rows, rows * (24 + _width(made.types)) + 48 * partitions, made.content)
 
 
 @held.register

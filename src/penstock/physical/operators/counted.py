@@ -134,7 +134,7 @@ class NettingOperator(CountedOperator, ABC):
         order = argsort_code_time(found.slots, found.times)
         event, step = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
         count = self._netted(found, order, event, step)
-        tuples.touch(np.unique(found.slots))
+        tuples.touch(found.slots)
         chosen = event[:count]
         result = self._counted.told(found.slots[chosen], found.times[chosen], step[:count])
         tuples.shrink()

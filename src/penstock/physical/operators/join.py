@@ -1,7 +1,8 @@
 """Joins on validity intervals: a result lives where both its parents do, [max ts, min exp).
 
-`Join` remembers both inputs (`synopses/runs.py`). Every new element is probed against everything the other side has;
-since multiplicities multiply, a negative tuple of a strict input takes back exactly the results its tuple gave.
+`Join` remembers both inputs (`synopses/chains.py`; `synopses/ranges.py` where rows are compared by ranges). Every new
+element is probed against everything the other side has; since multiplicities multiply, a negative tuple of a strict
+input takes back exactly the results its tuple gave.
 `Lookup` joins with a relation that never changes and needs no state at all.
 """
 
@@ -19,16 +20,17 @@ from penstock.physical.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.plan import JoinSpec, LookupSpec
 from penstock.physical.ranges import Span, comparable, span_keys, spans
+from penstock.physical.synopses.chains import Chains
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.ranges import RangeRun, RangeRuns, probe_ranges
-from penstock.physical.synopses.runs import Run, Runs, probe_run
+from penstock.physical.synopses.runs import Run, probe_run
 
 #: Probes are cut so that one piece of output stays near this many rows.
 PROBES_AT_ONCE = 1 << 18
 
 
 class Join(Operator):
-    """State: the runs of both sides."""
+    """State: what both sides hold."""
 
     def __init__(self, spec: JoinSpec) -> None:
         self._spec = spec
@@ -36,7 +38,7 @@ class Join(Operator):
         self._fresh: tuple[list[Elements], list[Elements]] = ([], [])
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"left": self._sides[0].runs, "right": self._sides[1].runs}
+        return {"left": self._sides[0].held, "right": self._sides[1].held}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         elements = elements.filter(self._sides[port].joinable(elements))
@@ -52,43 +54,53 @@ class Join(Operator):
         if left is not None:
             # New left meets old and new right; new right then meets old left only.
             if right is not None:
-                result += self._probe(left, 0, [self._sides[1].runs.build(0, right)])
-            result += self._probe(left, 0, self._sides[1].runs)
+                result += self._probe(left, 0, [self._sides[1].build(right)])
+            result += self._probe(left, 0, self._sides[1].held)
         if right is not None:
-            result += self._probe(right, 1, self._sides[0].runs)
+            result += self._probe(right, 1, self._sides[0].held)
         for side, fresh in zip(self._sides, (left, right), strict=True):
             if fresh is not None:
-                side.runs.add(fresh.filter(fresh.exp > moment.heartbeat + 1))
-            side.runs.expire(moment.heartbeat)
+                side.held.add(fresh.filter(fresh.exp > moment.heartbeat + 1))
+            side.held.expire(moment.heartbeat)
         return result
 
-    def _probe(self, elements: Elements, port: int, runs: Iterable[Run]) -> list[Elements]:
+    def _probe(self, elements: Elements, port: int, others: Chains | Iterable[Run]) -> list[Elements]:
         result: list[Elements] = []
-        for run, probe, found in self._sides[port].pairs(elements, runs):
-            mine, other = elements.take(probe), run.elements.take(found)
+        for probe, other in self._sides[port].pairs(elements, others):
+            mine = elements.take(probe)
             pair = (mine, other) if port == 0 else (other, mine)
             result += combine(*pair, self._spec.residual)
         return result
 
 
 class Side:
-    """One input of a join: how its elements are remembered, and how they look for partners in the other's runs."""
+    """One input of a join: how its elements are remembered, and how they look for partners among the other's."""
 
     def __init__(self, spec: JoinSpec, port: int) -> None:
         key, strict = (spec.right_key if port else spec.left_key), spec.strict[port]
         self._key, self._null_safe = key, spec.null_safe
         self._span = None if spec.ranges is None else spec.ranges.side(port)
-        self.runs = (
-            Runs(key, strict, spec.listed) if self._span is None else RangeRuns(key, self._span, strict, spec.listed)
+        self.held: Chains | RangeRuns = (
+            Chains(key, strict, spec.listed) if self._span is None else RangeRuns(key, self._span, strict, spec.listed)
         )
 
     def joinable(self, elements: Elements) -> Bools:
         """Rows that can have a partner at all."""
         return joinable(elements, () if self._null_safe else self._key, self._span)
 
-    def pairs(self, elements: Elements, runs: Iterable[Run]) -> Iterator[tuple[Run, Int64s, Int64s]]:
-        """(run, rows of `elements`, rows of the run) that may be partners, in pieces."""
-        return partners(elements, self._key, self._span, runs)
+    def build(self, elements: Elements) -> Run:
+        """New elements (at least one), to be asked for partners without being remembered. They may span any time, so
+        that they lie in order of it."""
+        return self.held.build(0, elements) if isinstance(self.held, RangeRuns) else Run.build(0, elements, self._key)
+
+    def pairs(self, elements: Elements, others: Chains | Iterable[Run]) -> Iterator[tuple[Int64s, Elements]]:
+        """(rows of `elements`, what each meets) that may be partners, in pieces."""
+        if isinstance(others, Chains):
+            first, second = fingerprints([elements.columns[i] for i in self._key], len(elements))
+            yield from others.meet(elements, first, second, PROBES_AT_ONCE)
+            return
+        for run, probe, found in partners(elements, self._key, self._span, others):
+            yield probe, run.elements.take(found)
 
 
 def partners(

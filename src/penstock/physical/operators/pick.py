@@ -39,7 +39,7 @@ class EveryNth(EarlyOperator):
         slots = self._counts.slots(first, second)
         picked = np.zeros(len(arrived), np.bool_)
         _count(slots, self._counts.integers, self._rows, picked)
-        self._counts.touch(np.unique(slots))
+        self._counts.touch(slots)
         self._counts.shrink()
         return [arrived.filter(picked)] if picked.any() else []
 

@@ -2,7 +2,7 @@
 
 Arrow arrays cannot grow, and to make one of everything whenever rows have come would cost as much as there are rows. So
 they lie in few pieces, each at least `_RATIO` times as long as what follows: a row is copied that often at every length
-at most, and a look-up goes to a logarithmic number of pieces.
+at most, and a look-up goes to a logarithmic number of pieces. What is short is one piece.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import pyarrow as pa
 from penstock.physical.elements import Int64s, concat_arrays
 
 _RATIO = 8
+_SHORT = 1 << 14
 
 
 class Pieces:
-    """Columns of `types`. Rows are numbered from 0; `forget` lets go of the first ones, numbers stay."""
+    """Columns of `types`; rows are numbered from 0."""
 
     def __init__(self, types: Sequence[pa.DataType]) -> None:
         self._types = tuple(types)
@@ -35,25 +36,16 @@ class Pieces:
             self._starts.append(self._end)
             self._end += len(columns[0])
 
-    def forget(self, row: int) -> None:
-        """The rows before `row` are not asked for any more."""
-        while self._starts and self._starts[0] + len(self._held[0][0]) <= row:
-            del self._starts[0], self._held[0]
-        if self._starts and 2 * (row - self._starts[0]) > len(self._held[0][0]):
-            # What is left is copied: a slice would hold the memory of all.
-            left = pa.array(np.arange(row - self._starts[0], len(self._held[0][0])))
-            self._held[0], self._starts[0] = [c.take(left) for c in self._held[0]], row
-
     def take(self, rows: Int64s) -> list[pa.Array]:
         """The columns at `rows`; NULL where one is -1."""
         self._join()
         if not self._held:
             return [pa.nulls(len(rows), t) for t in self._types]
-        which = np.searchsorted(self._starts, np.maximum(rows, self._starts[0]), side="right") - 1
-        if len(self._held) == 1 or not len(rows) or (which == which[0]).all():
-            piece = int(which[0]) if len(rows) else 0
-            chosen = pa.array(rows - self._starts[piece], mask=rows < 0)
-            return [c.take(chosen) for c in self._held[piece]]
+        if len(self._held) == 1 or not len(rows):
+            return self._of_one(0, rows)
+        which = np.searchsorted(self._starts, np.maximum(rows, 0), side="right") - 1
+        if (which == which[0]).all():
+            return self._of_one(int(which[0]), rows)
         order = np.argsort(which.astype(np.int8), kind="stable")
         ordered, cuts = rows[order], np.searchsorted(which[order], np.arange(len(self._held) + 1))
         parts: list[list[pa.Array]] = [[] for _ in self._types]
@@ -67,6 +59,10 @@ class Pieces:
         back[order] = np.arange(len(rows))
         places = pa.array(back)
         return [concat_arrays(part).take(places) for part in parts]
+
+    def _of_one(self, piece: int, rows: Int64s) -> list[pa.Array]:
+        chosen = pa.array(rows - self._starts[piece], mask=rows < 0)
+        return [column.take(chosen) for column in self._held[piece]]
 
     def since(self, row: int) -> list[pa.Array]:
         """The columns from `row` on; touches only what came since about then."""
@@ -86,7 +82,7 @@ class Pieces:
         if first < 1:
             return
         size = len(self._held[first][0])
-        while first and len(self._held[first - 1][0]) < _RATIO * size:
+        while first and len(self._held[first - 1][0]) < max(_RATIO * size, _SHORT):
             first -= 1
             size += len(self._held[first][0])
         if first < len(self._held) - 1:

@@ -25,6 +25,9 @@ from penstock.physical.synopses.contract import Chunks, Synopsis
 _MERGED = 8
 #: Rows of a chunk in order of arrival from which on it stays as it is.
 _LONG = 1 << 13
+#: A chunk longer than this part of all rows is not made of shorter ones: these are few, and much of them will be gone
+#: before the effort has paid.
+_PARTS = 2
 #: Rows of a chunk that is copied when most of it is gone.
 _WORTH = 1 << 10
 #: Chunks of a list before they become one.
@@ -89,8 +92,13 @@ class _Queue(Synopsis):
 
     def _merge(self) -> None:
         """Make one of the last chunks."""
-        tail = self._chunks[-_MERGED:]
-        self._chunks[-_MERGED:] = [self._chunk(_joined([c.left for c in tail]))]
+        batch = _joined([c.left for c in self._chunks[-_MERGED:]])
+        due = int64s(batch.column(0))
+        if not in_time(due):
+            # Made for what is sorted in stretches.
+            batch = batch.take(pa.array(np.argsort(due, kind="stable")))
+        self._next_id += 1
+        self._chunks[-_MERGED:] = [_Chunk(self._next_id, batch)]
 
     @property
     def rows(self) -> int:
@@ -150,8 +158,9 @@ class CalendarQueue(_Queue):
         if batch.num_rows:
             self._chunks.append(self._chunk(batch))
             while len(self._chunks) >= _MERGED:
-                sizes = [c.rows for c in self._chunks[-_MERGED:]]
-                if sizes[0] > sum(sizes[1:]):
+                # As they were: what has gone from one since is no reason to copy what is left.
+                sizes = [c.batch.num_rows for c in self._chunks[-_MERGED:]]
+                if sizes[0] > sum(sizes[1:]) or sum(sizes) > max(_LONG, self.rows // _PARTS):
                     break
                 self._merge()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numba as nb
@@ -41,6 +42,12 @@ class Run:
     ordered: bool
     last: int
     negative: int
+
+    @cached_property
+    def half(self) -> int:
+        """The tick by which more than half of the elements have ended."""
+        middle = len(self.elements) // 2
+        return int(np.partition(self.elements.exp, middle)[middle])
 
     @staticmethod
     def build(number: int, elements: Elements, key: Sequence[int]) -> Run:
@@ -194,11 +201,11 @@ class Runs(Synopsis):
         for run in self._runs:
             if run.last <= heartbeat + 1:
                 continue
-            if len(run.elements) > 1024 or run.ordered or self._listed:
-                dead = int(np.count_nonzero(run.elements.exp <= heartbeat + 1))
-                if dead and (self._listed or 2 * dead > len(run.elements)):
+            if self._listed or run.half <= heartbeat + 1:
+                alive = run.elements.exp > heartbeat + 1
+                if not alive.all():
                     self._next_id += 1
-                    run = self.build(self._next_id, run.elements.filter(run.elements.exp > heartbeat + 1))
+                    run = self.build(self._next_id, run.elements.filter(alive))
             kept.append(run)
         self._runs = kept
 

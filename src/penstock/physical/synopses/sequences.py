@@ -6,7 +6,8 @@ however many are held. Rows are numbered from 1 within their partition, in order
 when the count reaches the next multiple of `step`, and leaves when it reaches the next multiple from i + rows on.
 
 Which rows of the log are still held follows from the numbers, so a snapshot writes new rows alone. The log is rewritten
-when most of it is gone; a row is copied a constant number of times, and a logarithmic one while chunks are small.
+when a third of it is gone; a row is copied a constant number of times, and a logarithmic one while chunks are small.
+Nothing lies in memory twice: timestamps in the chunks alone, numbers beside them, where the lists are followed.
 """
 
 from __future__ import annotations
@@ -115,15 +116,17 @@ class Sequences(Synopsis):
         self._clear()
 
     def _clear(self) -> None:
+        # Timestamp and columns of the rows.
         self._chunks: dict[int, pa.RecordBatch] = {}
         self._size = self._gone = self._waiting = self._partitions = 0
         # By row of the log.
-        self._ts, self._number, self._slot, self._following = (np.empty(16, np.int64) for _ in range(4))
+        self._number = np.empty(16, np.int64)
+        self._slot, self._following = np.empty(16, np.int32), np.empty(16, np.int32)
         # By partition.
         self._first, self._second = np.empty(16, np.uint64), np.empty(16, np.uint64)
         self._count = np.zeros(16, np.int64)
         self._head, self._tail, self._pending = (np.full(16, -1, np.int64) for _ in range(3))
-        self._table = np.full(64, -1, np.int64)
+        self._table = np.full(64, -1, np.int32)
 
     # -- new rows ----------------------------------------------------------------------------------------------
 
@@ -153,11 +156,20 @@ class Sequences(Synopsis):
 
     def between(self, after: int, until: int) -> Rows:
         """The rows that arrived at ticks in (after, until] and have not gone out, their ends open; for step 1."""
-        low, high = np.searchsorted(self._ts[: self._size], [after, until], side="right")
+        low, high = self._arrived_by(after), self._arrived_by(until)
         held = self._number[low:high] > self._count[self._slot[low:high]] - self._window
-        rows = low + np.flatnonzero(held)
-        ts = self._ts[rows]
-        return Rows(self._take(rows), ts, ts, np.full(len(rows), END, np.int64))
+        ts, *columns = self._take(low + np.flatnonzero(held))
+        return Rows(tuple(columns), int64s(ts), int64s(ts), np.full(len(ts), END, np.int64))
+
+    def _arrived_by(self, tick: int) -> int:
+        """How many rows of the log arrived until `tick`."""
+        rows = 0
+        for batch in self._chunks.values():
+            count = int(np.searchsorted(int64s(batch.column(0)), tick, side="right"))
+            rows += count
+            if count < batch.num_rows:
+                break
+        return rows
 
     def _arrivals(self, slots: Int64s, ts: Int64s) -> _Arrivals:
         order = argsort_uint64(slots.view(np.uint64))
@@ -177,7 +189,8 @@ class Sequences(Synopsis):
     def _held(self, rows: Int64s, new: _Arrivals) -> Rows:
         """Rows of the log, whose partitions are among those of the new ones."""
         group = np.searchsorted(new.slots, self._slot[rows])
-        return self._rows(self._take(rows), self._ts[rows], self._number[rows], group, new)
+        ts, *columns = self._take(rows)
+        return self._rows(columns, int64s(ts), self._number[rows], group, new)
 
     def _rows(self, columns: Sequence[pa.Array], ts: Int64s, numbers: Int64s, group: Int64s, new: _Arrivals) -> Rows:
         start = new.tick(group, _next(numbers, self._step))
@@ -189,11 +202,11 @@ class Sequences(Synopsis):
         if not len(stays):
             return
         self._reserve_rows(high)
-        self._ts[low:high], self._number[low:high], self._slot[low:high] = ts[stays], numbers[stays], slots[stays]
+        self._number[low:high], self._slot[low:high] = numbers[stays], slots[stays]
         self._size = high
         self._link(low)
         taken = columns if len(stays) == len(ts) else [c.take(pa.array(stays)) for c in columns]
-        self._add_chunk(self._batch(taken, ts[stays], numbers[stays]))
+        self._next_id = chunk_log.append(self._chunks, unnamed([pa.array(ts[stays]), *taken]), self._next_id)
 
     def _link(self, low: int) -> None:
         _append(
@@ -204,11 +217,11 @@ class Sequences(Synopsis):
         self._waiting += int(np.count_nonzero(numbers > self._count[slots] // self._step * self._step))
 
     def expire(self, heartbeat: int) -> None:
-        """Forget what is needed for no instant after `heartbeat`, once it is most of the log."""
+        """Forget what is needed for no instant after `heartbeat`, once it is a third of the log."""
         over = 0
         if self._length is not None:
-            over = int(np.searchsorted(self._ts[: self._size], heartbeat + 1 - self._length, side="right"))
-        if self._size < _FEWEST_DEAD or 2 * max(over, self._gone) < self._size:
+            over = self._arrived_by(heartbeat + 1 - self._length)
+        if self._size < _FEWEST_DEAD or 3 * max(over, self._gone) < self._size:
             return
         slots, numbers = self._slot[: self._size], self._number[: self._size]
         count = self._count[slots]
@@ -217,46 +230,36 @@ class Sequences(Synopsis):
         # The newest row says how far the partition has counted.
         needed |= (numbers == count) & (count % self._step != 0)
         kept = np.flatnonzero(needed)
-        whole = self._batch(self._take(kept), self._ts[kept], numbers[kept])
-        self._restart([whole.slice(start, chunk_log.LARGEST) for start in range(0, len(kept), chunk_log.LARGEST)])
+        whole, numbers = unnamed(self._take(kept)), numbers[kept]
+        self._clear()
+        for start in range(0, len(kept), chunk_log.LARGEST):
+            self._next_id += 1
+            self._chunks[self._next_id] = whole.slice(start, chunk_log.LARGEST)
+        self._read_chunks(numbers)
 
     # -- the log -----------------------------------------------------------------------------------------------
 
-    def _batch(self, columns: Sequence[pa.Array], ts: Int64s, numbers: Int64s) -> pa.RecordBatch:
-        arrays = [pa.array(ts), pa.array(numbers), *columns]
-        return unnamed(arrays)
-
-    def _add_chunk(self, batch: pa.RecordBatch) -> None:
-        self._next_id = chunk_log.append(self._chunks, batch, self._next_id)
-
     def _take(self, rows: Int64s) -> tuple[pa.Array, ...]:
-        """The columns of rows of the log, given in its order."""
-        parts: list[list[pa.Array]] = [[] for _ in self._types]
+        """Timestamps and columns of rows of the log, given in its order."""
+        types = (pa.int64(), *self._types)
+        parts: list[list[pa.Array]] = [[] for _ in types]
         low = begin = 0
         for batch in self._chunks.values() if len(rows) else ():
             end = int(np.searchsorted(rows, low + batch.num_rows))
             if end > begin:
                 chosen = pa.array(rows[begin:end] - low)
                 for i, part in enumerate(parts):
-                    part.append(batch.column(2 + i).take(chosen))
+                    part.append(batch.column(i).take(chosen))
             begin, low = end, low + batch.num_rows
-        return tuple(concat_arrays(p) if p else pa.array([], t) for p, t in zip(parts, self._types, strict=True))
+        return tuple(concat_arrays(p) if p else pa.array([], t) for p, t in zip(parts, types, strict=True))
 
-    def _restart(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Become the log made of `batches`."""
-        self._clear()
-        for batch in batches:
-            self._next_id += 1
-            self._chunks[self._next_id] = batch
-        self._read_chunks()
-
-    def _read_chunks(self) -> None:
-        """Find partitions, counts and lists anew from the chunks."""
+    def _read_chunks(self, numbers: Int64s) -> None:
+        """Find partitions, counts and lists anew from the chunks and the numbers of their rows."""
+        self._reserve_rows(len(numbers))
+        self._number[: len(numbers)] = numbers
         for batch in self._chunks.values():
             low, self._size = self._size, self._size + batch.num_rows
-            self._reserve_rows(self._size)
-            self._ts[low : self._size], self._number[low : self._size] = (int64s(batch.column(i)) for i in range(2))
-            self._slot[low : self._size] = self._slots_of(batch.columns[2:], batch.num_rows)
+            self._slot[low : self._size] = self._slots_of(batch.columns[1:], batch.num_rows)
         np.maximum.at(self._count, self._slot[: self._size], self._number[: self._size])
         self._link(0)
         slots = np.arange(self._partitions)
@@ -265,12 +268,12 @@ class Sequences(Synopsis):
         self._gone = int(_advance(slots, limits, self._number, self._following, self._head, found))
 
     def _reserve_rows(self, size: int) -> None:
-        have = len(self._ts)
+        have = len(self._number)
         if size > have:
             more = max(size, 2 * have) - have
-            names = ("_ts", "_number", "_slot", "_following")
-            for name in names:
-                setattr(self, name, np.concatenate([getattr(self, name), np.empty(more, np.int64)]))
+            for name in ("_number", "_slot", "_following"):
+                old = getattr(self, name)
+                setattr(self, name, np.concatenate([old, np.empty(more, old.dtype)]))
 
     # -- partitions --------------------------------------------------------------------------------------------
 
@@ -300,7 +303,7 @@ class Sequences(Synopsis):
                 np.concatenate([a, np.full(more, -1, np.int64)]) for a in (self._head, self._tail, self._pending)
             )
         if 2 * capacity > len(self._table):
-            self._table = np.full(1 << int(2 * capacity).bit_length(), -1, np.int64)
+            self._table = np.full(1 << int(2 * capacity).bit_length(), -1, np.int32)
             index_slots(self._table, self._first, self._partitions)
 
     # -- durability --------------------------------------------------------------------------------------------
@@ -311,16 +314,27 @@ class Sequences(Synopsis):
 
     @property
     def nbytes(self) -> int:
-        lanes = 32 * self._size + 48 * self._partitions
+        lanes = 16 * self._size + 48 * self._partitions
         return lanes + int(sum(batch.nbytes for batch in self._chunks.values()))
 
     def snapshot(self) -> tuple[dict[str, Any], Chunks]:
-        return {"next": self._next_id, "chunks": list(self._chunks)}, dict(self._chunks)
+        written: dict[int, pa.RecordBatch] = {}
+        low = 0
+        for i, batch in self._chunks.items():
+            high = low + batch.num_rows
+            ts, *columns = batch.columns
+            written[i] = unnamed([ts, pa.array(self._number[low:high]), *columns])
+            low = high
+        return {"next": self._next_id, "chunks": list(written)}, written
 
     def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
         self._next_id = manifest["next"]
-        self._chunks = {i: chunks[i] for i in manifest["chunks"]}
-        self._read_chunks()
+        numbers = [np.empty(0, np.int64)]
+        for i in manifest["chunks"]:
+            ts, number, *columns = chunks[i].columns
+            self._chunks[i] = unnamed([ts, *columns])
+            numbers.append(int64s(number))
+        self._read_chunks(np.concatenate(numbers))
 
 
 def _next(numbers: Int64s, step: int) -> Int64s:

@@ -103,7 +103,8 @@ class SlotTable(Synopsis):
         self._types = tuple(columns)
         self.count = 0
         self.followers: list[Callable[[Int64s], None]] = []
-        self._table = np.full(64, -1, np.int64)
+        # 32 bits: what a look-up touches first should lie in cache for as long as it can.
+        self._table = np.full(64, -1, np.int32)
         self._first = np.empty(16, np.uint64)
         self._second = np.empty(16, np.uint64)
         # By (lane, slot); in memory the lanes of a slot lie together.
@@ -264,7 +265,7 @@ class SlotTable(Synopsis):
             self._rebuild(1 << int(2 * capacity).bit_length())
 
     def _rebuild(self, size: int) -> None:
-        self._table = np.full(size, -1, np.int64)
+        self._table = np.full(size, -1, np.int32)
         index_slots(self._table, self._first, self.count)
 
 

@@ -23,6 +23,7 @@ from penstock.types import BEGIN, END, TimeDomain, Unit
 #: By synopsis: the column whose values say when its rows came (`ts`), or when they are due: to come or to expire.
 TIMES: dict[str, tuple[str, int | str] | None] = {
     "Held": ("ts", "ts"),
+    "Chains": ("ts", "ts"),
     "Runs": ("ts", "ts"),
     "RangeRuns": ("ts", "ts"),
     "Sequences": ("ts", 0),
