@@ -135,6 +135,7 @@ def _keep(view: SlotTable, part: Elements) -> None:
     chosen = pa.array(heads)
     slots = view.slots(first[heads], second[heads], [c.take(chosen) for c in part.columns])
     np.add.at(view.integers[0], slots[codes], part.signs)
+    view.touch(slots)
     view.shrink()
 
 

@@ -9,7 +9,6 @@ does Penstock with files this small. CQL's window at ks is (ks-T, ks], Spark's i
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everyone gives it
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from benchmarks.spark import batch_seconds, warm_session
+from benchmarks.spark import batch_seconds, report_side, side_parser, warm_session
 
 _SCHEMA = "ts BIGINT, src INT, dst INT, proto STRING, bytes DOUBLE"
 _WINDOW_MS = 10_000
@@ -144,23 +143,13 @@ QUERIES: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("query", choices=QUERIES)
-    for name in ("data", "out", "scratch", "report"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--memory", default="4g")
+    parser = side_parser(QUERIES)
     parser.add_argument("--files-per-batch", type=int)
     given = parser.parse_args()
-    spark = warm_session(given.scratch, given.memory)
-    seconds, _ = run(spark, given, given.out, given.scratch / "checkpoint")
-    # Once more in the warm process: what its batches take now is the steady state.
-    _, steady = run(spark, given, given.scratch / "again", given.scratch / "checkpoint-again")
-    given.report.write_text(json.dumps({"seconds": seconds, "steady": steady, "spark": spark.version}))
-    spark.stop()
+    report_side(warm_session(given.scratch, given.memory), given, run)
 
 
 def run(spark: SparkSession, given: argparse.Namespace, out: Path, checkpoint: Path) -> tuple[float, float]:
-    """(seconds from the start of the query to its end, seconds of its batches)."""
     started = time.perf_counter()
     answer = QUERIES[given.query](connections(spark, given.data, given.files_per_batch))
     writer = answer.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))

@@ -1,9 +1,13 @@
-"""The Spark session of the bench, the same for both sides, warmed up so that neither pays for the JVM's start."""
+"""What both sides of the bench share: their command line, their report, and a Spark session that is warmed up, so that
+neither pays for the JVM's start."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -12,9 +16,31 @@ from pyspark.sql.streaming import StreamingQuery
 from penstock.runtime.java import require_java
 
 
+def side_parser(queries: Iterable[str]) -> argparse.ArgumentParser:
+    """What `benchmarks.run` tells either side on its command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("query", choices=list(queries))
+    for name in ("data", "out", "scratch", "report"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--memory", default="4g")
+    return parser
+
+
+def report_side(
+    spark: SparkSession, given: argparse.Namespace,
+    run: Callable[[SparkSession, argparse.Namespace, Path, Path], tuple[float, float]],
+) -> None:  # fmt: skip
+    """Run the query, and once more in the warm process: what its batches take then is the steady state. run: is given
+    the places of the answer and of the checkpoint; (seconds from the start of the query to its end, of its batches)."""
+    seconds, _ = run(spark, given, given.out, given.scratch / "checkpoint")
+    _, steady = run(spark, given, given.scratch / "again", given.scratch / "checkpoint-again")
+    given.report.write_text(json.dumps({"seconds": seconds, "steady": steady, "spark": spark.version}))
+    spark.stop()
+
+
 def batch_seconds(query: StreamingQuery) -> float:
     """The time that the query's batches took to execute, by Spark's own account (addBatch)."""
-    return sum(p["durationMs"].get("addBatch", 0) for p in query.recentProgress) / 1000.0
+    return float(sum(p["durationMs"].get("addBatch", 0) for p in query.recentProgress)) / 1000.0
 
 
 def own_settings(scratch: Path, memory: str) -> dict[str, str]:

@@ -26,9 +26,8 @@ from penstock.physical.kernels import repeat
 from penstock.physical.lane_plan import LanePlan, plan_lanes
 from penstock.physical.lanes import pre_aggregate, to_lanes
 from penstock.physical.operators import OPERATORS
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.pending import Early
-from penstock.physical.order import counted
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.pending import EarlyOperator, InOrder
 from penstock.physical.plan import Plan, Spec
 from penstock.physical.sequence_plan import NumberedSpec
 from penstock.physical.synopses.contract import Synopsis
@@ -49,28 +48,23 @@ class WindowIdsSpec(Spec):
     arrival: bool
 
 
-class WindowIds(Operator):
+class WindowIds(EarlyOperator):
     """State: by window that is open and group the partial sums; elements ahead of the heartbeat."""
 
     def __init__(self, spec: WindowIdsSpec) -> None:
+        super().__init__(InOrder(spec.arrival))
         self._spec = spec
-        self._early = Early()
         self._open = Held()
         self._count = 0
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"early": self._early.queue, "open": self._open}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
+        return {**super().synopses(), "open": self._open}
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
-        if arrived is None or not len(arrived):
+        if arrived is None:
             return []
         spec = self._spec
-        arrived = counted(arrived, spec.arrival)
         number = np.arange(self._count + 1, self._count + 1 + len(arrived))
         self._count += len(arrived)
         # Tuple i is in window j where jF - W < i <= jF.

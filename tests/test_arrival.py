@@ -17,6 +17,7 @@ from penstock.physical.plan import RowWindowSpec
 from penstock.physical.planner import plan_queries
 from penstock.physical.progress import SourceProgress
 from penstock.runtime.spark.packets import answer_packets, port_packets, progress_packet, read_elements, read_place
+from penstock.runtime.spark.stage import ShardRound
 from penstock.tree import walk
 from penstock.types import END
 
@@ -30,7 +31,6 @@ def elements(*values: int) -> Elements:
 
 def test_packets_are_taken_in_the_order_of_their_senders() -> None:
     """A round of a shard on Spark, with packets shuffled in any order."""
-    stage = pytest.importorskip("penstock.runtime.spark.stage")
     plan = plan_queries(bind_script(STREAM + "CREATE QUERY q AS SELECT a FROM S [ROWS 2];").queries)
     window = next(s for s in plan.steps if isinstance(s.spec, RowWindowSpec))
     whole = [elements(1, 2), elements(3), elements(4), elements(6, 5)]
@@ -45,7 +45,7 @@ def test_packets_are_taken_in_the_order_of_their_senders() -> None:
     seen = progress_packet(0, {"S": SourceProgress(5, 5, True)})
     for number, order in enumerate(itertools.islice(itertools.permutations(sent), 0, None, 50)):
         state = SimpleNamespace(manifest=lambda: None, save=lambda manifest, new, gone: None)
-        found = stage.ShardRound(f"root{number}", job, {}, 1, state).run(0, [*order, seen])
+        found = ShardRound(f"root{number}", job, {}, 1, state).run(0, [*order, seen])
         answers = [e for p in found if p.kind == "answer:q" for e in read_elements(p.blob)]
         assert [(ts, sign, value) for e in answers for ts, _, sign, value in as_python(e)] == [(5, 1, 6), (5, 1, 5)]
 

@@ -17,7 +17,7 @@ import pytest
 from penstock.algebra import SortKey
 from penstock.physical.elements import Elements, as_python
 from penstock.physical.operators import Moment, Operator, make_operator
-from penstock.physical.plan import DistinctSpec, SetKind, SetOperationSpec, TopKSpec
+from penstock.physical.plan import DistinctSpec, Keep, MatchSpec, SetKind, SetOperationSpec, TopKSpec
 from penstock.types import END
 
 TYPES = (pa.string(), pa.int64())
@@ -115,8 +115,11 @@ def test_duplicates(values: int) -> None:
         assert told == Counter(bag(found, tau).keys()), tau
 
 
-@pytest.mark.parametrize("spec", [DistinctSpec(TYPES, True), TopKSpec((SortKey(1), SortKey(0)), 300, 0, TYPES)])
-def test_ends_of_what_was_taken_back_and_forgotten_are_no_news(spec: DistinctSpec | TopKSpec) -> None:
+@pytest.mark.parametrize(
+    "spec",
+    [DistinctSpec(TYPES, True), TopKSpec((SortKey(1), SortKey(0)), 300, 0, TYPES), MatchSpec(TYPES, Keep.LONE)],
+)
+def test_ends_of_what_was_taken_back_and_forgotten_are_no_news(spec: DistinctSpec | TopKSpec | MatchSpec) -> None:
     operator = make_operator(spec, {}, 1)
     came: list[Piece] = [(1, 100, 1, ("a", number)) for number in range(200)]
     operator.process(0, elements(came + [(5, 100, -1, row) for _, _, _, row in came]))

@@ -19,6 +19,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.operators import Moment
 from penstock.physical.operators.numbered import Numbered
 from penstock.physical.operators.sequence import Line
+from penstock.physical.operators.sequence_relations import LineWithRelations
 from penstock.physical.plan import Plan
 from penstock.physical.planner import plan_queries
 from penstock.physical.render import render_plan
@@ -161,6 +162,25 @@ def test_a_log_is_rewritten_when_most_of_it_is_gone() -> None:
     assert whole.tables["q"].sort_by([("ts", "ascending"), ("k", "ascending"), ("sum(v)", "ascending")]) == cut.tables[
         "q"
     ].sort_by([("ts", "ascending"), ("k", "ascending"), ("sum(v)", "ascending")])
+
+
+def test_of_a_non_retroactive_relation_only_what_waits_can_ask_for_is_kept() -> None:
+    """It is replaced with every element; a window of which nothing waits lets all that it was go."""
+    (bound,) = bind_script(
+        f"{STREAM}"
+        " CREATE NON RETROACTIVE RELATION N (ts BIGINT, v INT, PRIMARY KEY (v)) FROM MEMORY () TIMESTAMP BY ts;"
+        " CREATE QUERY q AS SELECT S.k FROM S [RANGE 5 TUPLES, FREQUENCY 10 TUPLES], N WHERE S.k >= N.v;"
+    ).queries
+    (spec,) = (step.spec for step in plan_queries([bound]).steps if isinstance(step.spec, SequenceSpec))
+    line = LineWithRelations(spec, {})
+    held = []
+    for ts, k, v in rows(200):
+        columns = (pa.array([ts]), pa.array([k], pa.int32()), pa.array([v], pa.int32()))
+        line.process(0, Elements(columns, np.array([ts]), np.array([END])))
+        line.process(1, Elements((columns[0], pa.array([0], pa.int32())), np.array([ts]), np.array([ts + 1])))
+        line.advance(Moment(ts, 0))
+        held.append(sum(s.rows for name, s in line.synopses().items() if name.endswith("relation")))
+    assert 0 < max(held) <= 10
 
 
 # --- plans

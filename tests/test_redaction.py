@@ -159,5 +159,5 @@ def test_a_checkpoint_knows_a_script_without_its_secrets() -> None:
 
 def test_pickled_plans_are_their_owners_alone(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    folder.write_job(Job(Plan((), {}, {}), 1, (0,), False, Intake((), frozenset(), 1, 1)))
+    folder.write_job(Job(Plan((), {}, {}), 1, (0,), False, Intake((), frozenset(), 1)))
     assert (tmp_path / "job.pickle").stat().st_mode & 0o777 == 0o600

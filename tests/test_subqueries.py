@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from penstock.algebra import OuterJoin
 from penstock.algebra.optimizer import optimize
 from penstock.errors import PenstockError
 from penstock.language import bind_script
@@ -14,6 +15,7 @@ from penstock.physical.plan import Plan
 from penstock.physical.planner import plan_queries
 from penstock.runtime.local import run_local
 from penstock.testing.oracle import run_oracle
+from penstock.tree import walk
 
 DECLARE = """
 CREATE STREAM S (ts INT, k INT, a INT) FROM MEMORY () TIMESTAMP BY ts;
@@ -104,3 +106,10 @@ def test_a_value_of_the_whole_goes_to_every_shard_and_the_stream_stays_cut() -> 
 def test_partners_are_counted_only_where_lone_tuples_matter(query: str, titles: set[str]) -> None:
     found = {step.spec.title for step in planned(query).steps}
     assert found & {"Distinct", "Join", "Match", "Lookup", "LookupMatch"} == titles
+
+
+@pytest.mark.parametrize("row", ["k, b", "k + 1, b + S.a", "MIN(k), MAX(b)"])
+def test_a_row_of_values_is_joined_once(row: str) -> None:
+    query = f"SELECT a FROM S [NOW] WHERE (k, a) = (SELECT {row} FROM R WHERE R.k = S.k)"
+    (bound,) = bind_script(f"{DECLARE} CREATE QUERY q AS {query};").queries
+    assert sum(isinstance(node, OuterJoin) for node in walk(bound.root)) == 1

@@ -154,10 +154,6 @@ class Schema:
     def qualified(self, qualifier: str) -> Schema:
         return Schema(tuple(Field(f.name, f.type, qualifier) for f in self.fields))
 
-    def arrow(self) -> pa.Schema:
-        """The Arrow schema with column names made unique by position (`c0`, `c1`, ...): the internal wire format."""
-        return pa.schema([pa.field(f"c{i}", f.type) for i, f in enumerate(self.fields)])
-
 
 _TYPE_NAMES: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(), "BOOL": pa.bool_(),

@@ -131,7 +131,7 @@ def test_rules_that_undo_each_other_do_not_hang(bind: Bind) -> None:
 
 
 def test_volatile_expressions_neither_move_nor_multiply(bind: Bind) -> None:
-    """None is registered yet; the rules are ready for the first one."""
+    """No built-in one is registered yet; the rules are ready for the first."""
     draw = Call(pa.float64(), "RAND", ())
     drawn = Call(pa.bool_(), "LT", (draw, Literal(pa.float64(), 0.5)))
     window = bind("SELECT src FROM conn [RANGE 1 MINUTE]").inputs[0]

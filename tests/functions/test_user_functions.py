@@ -158,7 +158,7 @@ def test_a_module_beside_the_script_is_found_in_another_process(tmp_path: Path) 
 
 
 def test_a_failure_on_spark_keeps_its_lines() -> None:
-    from penstock.runtime.spark.job import translate
+    from penstock.runtime.spark.failures import translate
 
     error = failure(declared("checked") + "CREATE QUERY fine AS SELECT f(a) FROM S;")
     told = (

@@ -81,8 +81,18 @@ def test_a_stateless_query_keeps_nothing() -> None:
     assert states("ISTREAM(SELECT v FROM S [UNBOUNDED] WHERE v > 1)") == ()
 
 
-def test_slack_makes_elements_wait() -> None:
-    (state,) = [s for s in states("SELECT k, COUNT(*) FROM U [RANGE 1 SECOND] GROUP BY k") if "Aggregate" in s.name]
+@pytest.mark.parametrize(
+    ("query", "operator"),
+    [
+        ("SELECT k, COUNT(*) FROM U [RANGE 1 SECOND] GROUP BY k", "Aggregate"),
+        ("SELECT DISTINCT k FROM U [RANGE 1 SECOND]", "DistinctChanges"),
+        ("SELECT k FROM U [FREQUENCY 3 TUPLES]", "Pick"),
+        ("SELECT k FROM U [RANGE 10 TUPLES, FREQUENCY 3 TUPLES]", "Numbered"),
+        ("SELECT k FROM U [RANGE 10 SECONDS, FREQUENCY 3 TUPLES]", "Sequence"),
+    ],
+)
+def test_slack_makes_elements_wait(query: str, operator: str) -> None:
+    (state,) = [s for s in states(query) if s.name.endswith(operator)]
     assert [p.rows for p in state.parts if "ahead" in p.what] == [2.0]
 
 

@@ -98,7 +98,7 @@ def write(data: Path, number: int, rows: int = 10) -> None:
 def opened(tmp_path: Path, pace: Pace, clock: Clock, watch: bool = False) -> Rounds:
     folder = Folder(tmp_path / "job")
     folder.root.mkdir(exist_ok=True)
-    intake = Intake((source_of(tmp_path / "data", watch),), frozenset(), pace.max_bytes, 2, pace=pace)
+    intake = Intake((source_of(tmp_path / "data", watch),), frozenset(), 2, pace=pace)
     return Rounds(folder, intake, clock)
 
 

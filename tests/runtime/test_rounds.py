@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from penstock.algebra.scans import Scan, Source
 from penstock.language import bind_script
 from penstock.runtime.spark.folder import Folder, Intake
+from penstock.runtime.spark.pace import Pace
 from penstock.runtime.spark.rounds import Rounds, read_piece
 from penstock.tree import walk
 
@@ -32,7 +33,7 @@ def write(data: Path, number: int) -> None:
 def opened(tmp_path: Path, watch: bool = False) -> Rounds:
     folder = Folder(tmp_path / "job")
     folder.root.mkdir(exist_ok=True)
-    return Rounds(folder, Intake((source_of(tmp_path / "data", watch),), frozenset(), 1, 2))
+    return Rounds(folder, Intake((source_of(tmp_path / "data", watch),), frozenset(), 2, pace=Pace(max_bytes=1)))
 
 
 def paths(rounds: Rounds, number: int) -> list[str]:

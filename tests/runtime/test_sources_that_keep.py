@@ -15,6 +15,7 @@ from penstock.connectors.contract import Parsed, SourceConnector, Split
 from penstock.errors import PenstockError
 from penstock.runtime.spark import feed
 from penstock.runtime.spark.folder import Folder, Intake, sealed, unsealed
+from penstock.runtime.spark.pace import Pace
 from penstock.runtime.spark.rounds import Rounds, read_piece
 from penstock.types import Field, Schema, TimeDomain, Unit, parse_type
 
@@ -73,7 +74,7 @@ def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rounds]:
     monkeypatch.setattr(Polled, "failure", None)
     folder = Folder(tmp_path / "job")
     folder.root.mkdir()
-    made = Rounds(folder, Intake((SOURCE,), frozenset(), 1, 1))
+    made = Rounds(folder, Intake((SOURCE,), frozenset(), 1, pace=Pace(max_bytes=1)))
     yield made
     made.stop()
 

@@ -43,7 +43,7 @@ def feed(place: Path, bound: Bound, clock: Clock) -> Feed:
     folder = Folder(place / "job")
     folder.root.mkdir(exist_ok=True)
     intake = Intake(
-        tuple(bound.catalog.sources.values()), frozenset(), 1 << 20, 2, peers=peers_of(q.root for q in bound.queries)
+        tuple(bound.catalog.sources.values()), frozenset(), 2, peers=peers_of(q.root for q in bound.queries)
     )
     return Feed(folder, intake, clock)
 

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.sinks.files import read_result
 from penstock.session import Session
@@ -84,3 +86,31 @@ def test_a_stream_that_falls_silent_lets_go_until_it_speaks_again(spark: Any, tm
     assert (counts.rows, counts.late) == (3, 1)
     (letter,) = DeadLetters(run.dead_letters).read("S")
     assert "9" in letter.record and "late" in letter.reason
+
+
+def test_what_spark_remembers_of_rounds_stays_small(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.runtime.spark.job._SHORTEN_EVERY", 10)
+    for name, value in (("_KEPT", 5), ("_LEAST", 8), ("MOST_AGE", "10s")):
+        monkeypatch.setattr(f"penstock.runtime.spark.source_log.{name}", value)
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for number in range(23):
+        _add(source, f"{number:03d}.csv", f"ts,a\n{number},7\n")
+    script = f"""SET max_batch_bytes = 1;
+        CREATE STREAM S (ts INT, a INT) FROM FILES (path '{source}', format 'csv') TIMESTAMP BY ts UNIT SECOND;
+        CREATE QUERY q INTO FILES (path '{out}', format 'csv') AS SELECT ISTREAM(ts AS t) FROM S [NOW];"""
+
+    def start() -> Any:
+        session = Session(spark)
+        session.execute(script)
+        return session.start(checkpoint=str(tmp_path / "checkpoint"))
+
+    run = start()
+    _until(lambda: run.progress().batches >= 13)
+    run.stop()
+    start().wait()
+    assert read_result(str(out))["t"].to_pylist() == list(range(23))
+    logs = [path.read_text().splitlines() for path in (tmp_path / "checkpoint").glob("spark/sources/0/19.compact")]
+    assert [len(log) for log in logs] == [1 + 5]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.algebra.frequency_window import FrequencyWindow
 from penstock.algebra.join import Join
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, is_static
@@ -27,7 +28,8 @@ _CAME = Field("came", pa.int64())
 
 @dataclass(frozen=True, eq=False)
 class Stamped(Algebra):
-    """The window `input` with a last column: the timestamp of each of its elements, in ticks."""
+    """The window `input` with a last column: the timestamp of each of its elements, in ticks; in the sequence model the
+    instant at which it arrived."""
 
     input: Algebra
 
@@ -42,7 +44,7 @@ class Stamped(Algebra):
 
 def with_arrivals(node: Algebra) -> Algebra:
     """`node`, which is `is_elementwise`, with a last column that tells when each tuple came."""
-    if isinstance(node, Window | RowWindow):
+    if isinstance(node, Window | RowWindow | FrequencyWindow):
         return Stamped(node)
     if isinstance(node, Select):
         return Select(with_arrivals(node.input), node.predicate)

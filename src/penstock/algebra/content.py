@@ -71,9 +71,7 @@ def by_keys(node: Algebra, columns: tuple[int, ...], below: Content, what: str) 
     """One row, or a few, for every value of `columns` of `node`: bounded by what is below, else by these values."""
     if not columns:
         return Content(Grade.FIXED, f"one {what.removesuffix('s')}")
-    if below.grade < Grade.KEYS:
-        return below
-    if below.grade is Grade.KEYS:
+    if below.grade <= Grade.KEYS:
         return below
     names = ", ".join(column_labels(node.schema)[i] for i in columns)
     hint = f"{what} never end over {below.by}; {below.hint}" if below.hint else ""

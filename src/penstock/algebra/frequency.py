@@ -11,14 +11,15 @@ with the instant's timestamp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from penstock.algebra.frequency_window import FrequencyWindow, frequency_text
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
+from penstock.algebra.matching import OuterJoin, SemiJoin
 from penstock.algebra.nodes import Algebra, Emitted, Unary, common_domain, is_static
-from penstock.algebra.nonretroactive import NRRJoin
+from penstock.algebra.nonretroactive import NRRJoin, is_nrr
 from penstock.algebra.r2s import RelationToStream, StreamKind
 from penstock.algebra.results import Results, has_lives
 from penstock.algebra.rowwise import Project, Select
@@ -43,7 +44,8 @@ class Pick(Emitted, Unary):
 
 @dataclass(frozen=True, eq=False)
 class Arrivals(Emitted):
-    """The elements of stream number `place` of the `Sequenced` around, each at its instant."""
+    """The elements of stream number `place` of the `Sequenced` around, each at its instant. A window stands on all, or,
+    where other windows see more, on those that its WHERE chooses."""
 
     place: int
     columns: Schema
@@ -137,27 +139,14 @@ def own_updated_relations(node: Algebra) -> Iterator[RelationScan]:
 
 
 def in_sequence(node: Algebra) -> bool:
-    """Whether the relation `node` belongs to a query that is evaluated in the sequence model: a frequency stands on one
-    of its windows or on the stream below one."""
-    if node.is_stream:
-        return False
-    if isinstance(node, FrequencyWindow):
-        return True
-    if isinstance(node, Window | RowWindow):
-        below = node.input
-        while isinstance(below, Select):
-            below = below.input
-        return isinstance(below, Pick)
-    return any(in_sequence(child) for child in node.inputs)
+    """Whether the relation `node` belongs to a query that is evaluated in the sequence model: a frequency stands in one
+    of its windows, or where one would stand. Those of streams below count for these alone."""
+    return next(own_frequency_windows(node), None) is not None
 
 
-def not_in_sequence(node: Algebra) -> Algebra | None:
-    """The first part of the relation `node` that the sequence model has no place for yet, None for none."""
-    if node.is_stream:
-        return None
-    if isinstance(node, Internal | NRRJoin):
-        return node
-    return next((found for found in map(not_in_sequence, node.inputs) if found is not None), None)
+def holds_internal(node: Algebra) -> bool:
+    """Whether an INTERNAL window stands in the relation `node`: the sequence model has no place for one."""
+    return not node.is_stream and (isinstance(node, Internal) or any(map(holds_internal, node.inputs)))
 
 
 def answers(relation: Algebra) -> Algebra:
@@ -173,7 +162,8 @@ def answers(relation: Algebra) -> Algebra:
 
 def each_result(relation: Algebra) -> Algebra:
     """Each result of a relation on the line, once, at the instant it comes."""
-    told_by_bag = next(own_updated_relations(relation), None) is not None or not has_lives(relation)
+    changing = any(not is_nrr(scan) for scan in own_updated_relations(relation))
+    told_by_bag = changing or not has_lives(relation)
     return RelationToStream(relation, StreamKind.ISTREAM) if told_by_bag else Results(relation)
 
 
@@ -181,7 +171,8 @@ def _rows_of_their_own(node: Algebra) -> bool:
     """Whether every result is made of rows of streams and relations, none of the state of several."""
     if is_static(node) or isinstance(node, FrequencyWindow | Window | RowWindow | RelationScan):
         return True
-    return isinstance(node, Select | Project | Join | UnionAll) and all(map(_rows_of_their_own, node.inputs))
+    joined = isinstance(node, Join | NRRJoin | SemiJoin | OuterJoin)
+    return (joined or isinstance(node, Select | Project | UnionAll)) and all(map(_rows_of_their_own, node.inputs))
 
 
 def on_the_line(relation: Algebra) -> Algebra:
@@ -200,30 +191,3 @@ def on_the_line(relation: Algebra) -> Algebra:
         )  # fmt: skip
     children = tuple(on_the_line(c) if isinstance(c, Algebra) else c for c in relation.children)
     return relation.with_children(children)
-
-
-def sequenced(answer: Algebra, rank: Callable[[Algebra], int]) -> Sequenced:
-    """The query `answer`, a relation-to-stream operator over a relation whose windows are all `on_the_line`, whole.
-    rank: the place of a stream among those of the script; at equal ones the order in the query decides."""
-    streams: dict[Algebra, None] = {}
-    for window in _each_window(answer):
-        streams.setdefault(window.input, None)
-    ordered = sorted(streams, key=rank)
-
-    def placed(node: Algebra) -> Algebra:
-        if isinstance(node, FrequencyWindow):
-            arrivals = Arrivals(ordered.index(node.input), node.input.schema, node.input.domain)
-            return replace(node, input=arrivals)
-        if node.is_stream and node is not answer:
-            return node
-        return node.with_children(tuple(placed(c) if isinstance(c, Algebra) else c for c in node.children))
-
-    return Sequenced(placed(answer), tuple(ordered))
-
-
-def _each_window(answer: Algebra) -> Iterator[FrequencyWindow]:
-    for child in answer.inputs:
-        if isinstance(child, FrequencyWindow):
-            yield child
-        elif not child.is_stream:
-            yield from _each_window(child)

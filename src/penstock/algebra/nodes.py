@@ -61,13 +61,48 @@ class Algebra(Node):
 
 @dataclass(frozen=True, eq=False)
 class Unary(Algebra):
-    """An operator over one input, whose columns it hands on."""
+    """An operator over one input, whose columns it hands on where it does not say otherwise."""
 
     input: Algebra
 
     @property
     def schema(self) -> Schema:
         return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class RowWise(Unary):
+    """What looks at each row alone."""
+
+    @property
+    def is_stream(self) -> bool:
+        return self.input.is_stream
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.input.pattern
+
+
+@dataclass(frozen=True, eq=False)
+class Compared(Algebra):
+    """What compares the copies of a tuple on two sides. every: by multiplicities; else as sets, and an answer is there
+    once. Column types agree; names are the left's."""
+
+    left: Algebra
+    right: Algebra
+    every: bool
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+    @property
+    def whole(self) -> Keys:
+        """The key that every set has: all columns together."""
+        return frozenset({frozenset(range(len(self.schema)))})
+
+    def describe(self) -> Mapping[str, str]:
+        return {"copies": "all" if self.every else "one"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from penstock.algebra.frequency_window import FrequencyWindow
 from penstock.algebra.join import Join
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, Keys, is_static
@@ -73,7 +74,7 @@ def is_elementwise(node: Algebra) -> bool:
     if isinstance(node, Join | MultiJoin):
         moving = [child for child in node.inputs if not is_static(child)]
         return bool(moving) and all(map(is_elementwise, moving))
-    return isinstance(node, Window) or (isinstance(node, RowWindow) and node.step is None)
+    return isinstance(node, Window | FrequencyWindow) or (isinstance(node, RowWindow) and node.step is None)
 
 
 def over_one_window(node: Algebra) -> bool:

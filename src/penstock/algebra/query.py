@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from penstock.algebra.nodes import Algebra
 from penstock.types import CALENDAR, TimeDomain
 
@@ -46,3 +48,10 @@ class Query:
                 name = f"{item}_{number}"
             names.append(name)
         return tuple(names)
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """The columns of the result, by `output_names`."""
+        op = [] if self.root.is_stream else [pa.string()]
+        types = [self.domain.type(), *op, *self.root.schema.types]
+        return pa.schema(list(zip(self.output_names, types, strict=True)))

@@ -15,8 +15,10 @@ from penstock.algebra.aggregate import Aggregate
 from penstock.algebra.frequency_window import FrequencyWindow
 from penstock.algebra.internal import Internal
 from penstock.algebra.join import Join
+from penstock.algebra.matching import OuterJoin, OuterKind, SemiJoin
 from penstock.algebra.multi_join import MultiJoin
 from penstock.algebra.nodes import Algebra, Emitted, Unary, is_static
+from penstock.algebra.nonretroactive import NRRJoin
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.r2s import RelationToStream
 from penstock.algebra.rowwise import Project, Select
@@ -92,8 +94,23 @@ def _union(node: UnionAll) -> bool:
 
 @_has_lives.register
 def _join(node: Join) -> bool:
-    # Where rows end early, a pair may have been taken back before it was ever one.
-    return node.pattern is not Pattern.STRICT and has_lives(node.left) and has_lives(node.right)
+    # Where rows of both sides end early, a pair may have been taken back before it was ever one.
+    ends_known = node.pattern is not Pattern.STRICT or any(map(is_static, node.inputs))
+    return ends_known and has_lives(node.left) and has_lives(node.right)
+
+
+@_has_lives.register(SemiJoin)
+@_has_lives.register(OuterJoin)
+def _match(node: SemiJoin | OuterJoin) -> bool:
+    # A row that is looked up is decided once and for all.
+    full = isinstance(node, OuterJoin) and node.kind is OuterKind.FULL
+    return is_static(node.right) and not full and has_lives(node.left)
+
+
+@_has_lives.register
+def _nrr_join(node: NRRJoin) -> bool:
+    # What an element met stays its own, whatever becomes of the relation.
+    return has_lives(node.left)
 
 
 @_has_lives.register

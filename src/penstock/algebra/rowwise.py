@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes import Algebra, Keys, Unary, column_labels, named
-from penstock.algebra.pattern import Pattern
+from penstock.algebra.nodes import Keys, RowWise, column_labels, named
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.text import to_sql
 from penstock.types import Field, Schema
 
 
 @dataclass(frozen=True, eq=False)
-class Select(Unary):
+class Select(RowWise):
     """The tuples for which `predicate` is TRUE (not NULL)."""
 
     predicate: Expression
-
-    @property
-    def is_stream(self) -> bool:
-        return self.input.is_stream
-
-    @property
-    def pattern(self) -> Pattern:
-        return self.input.pattern
 
     @property
     def keys(self) -> Keys:
@@ -35,24 +26,15 @@ class Select(Unary):
 
 
 @dataclass(frozen=True, eq=False)
-class Project(Algebra):
+class Project(RowWise):
     """One output column per expression. `fields` gives their names; its types equal the expressions' types."""
 
-    input: Algebra
     expressions: tuple[Expression, ...]
     fields: tuple[Field, ...]
 
     @property
     def schema(self) -> Schema:
         return Schema(self.fields)
-
-    @property
-    def is_stream(self) -> bool:
-        return self.input.is_stream
-
-    @property
-    def pattern(self) -> Pattern:
-        return self.input.pattern
 
     @property
     def keys(self) -> Keys:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes import Algebra, Keys, is_static
+from penstock.algebra.nodes import Algebra, Compared, Keys, is_static
 from penstock.algebra.pattern import Pattern, worst
 from penstock.algebra.windows import Window
 from penstock.tree import walk
@@ -38,17 +37,8 @@ class UnionAll(Algebra):
 
 
 @dataclass(frozen=True, eq=False)
-class Except(Algebra):
-    """The tuples of `left` that `right` does not take away. every: by multiplicities, max(l - r, 0); else as sets:
-    once, where l > 0 and r = 0. Column types agree; names are the left's."""
-
-    left: Algebra
-    right: Algebra
-    every: bool
-
-    @property
-    def schema(self) -> Schema:
-        return self.left.schema
+class Except(Compared):
+    """The tuples of `left` that `right` does not take away: max(l - r, 0) copies; as sets, where l > 0 and r = 0."""
 
     @property
     def pattern(self) -> Pattern:
@@ -57,24 +47,12 @@ class Except(Algebra):
 
     @property
     def keys(self) -> Keys:
-        return self.left.keys if self.every else self.left.keys | _whole(self)
-
-    def describe(self) -> Mapping[str, str]:
-        return _copies(self.every)
+        return self.left.keys if self.every else self.left.keys | self.whole
 
 
 @dataclass(frozen=True, eq=False)
-class Intersect(Algebra):
-    """The tuples that both sides have. every: by multiplicities, min(l, r); else as sets: once, where l > 0 and r > 0.
-    Column types agree; names are the left's."""
-
-    left: Algebra
-    right: Algebra
-    every: bool
-
-    @property
-    def schema(self) -> Schema:
-        return self.left.schema
+class Intersect(Compared):
+    """The tuples that both sides have: min(l, r) copies; as sets, where l > 0 and r > 0."""
 
     @property
     def pattern(self) -> Pattern:
@@ -87,15 +65,4 @@ class Intersect(Algebra):
     @property
     def keys(self) -> Keys:
         found = self.left.keys | self.right.keys
-        return found if self.every else found | _whole(self)
-
-    def describe(self) -> Mapping[str, str]:
-        return _copies(self.every)
-
-
-def _whole(node: Algebra) -> Keys:
-    return frozenset({frozenset(range(len(node.schema)))})
-
-
-def _copies(every: bool) -> Mapping[str, str]:
-    return {"copies": "all" if every else "one"}
+        return found if self.every else found | self.whole

@@ -137,10 +137,6 @@ def _to_boolean(array: pa.Array, type_: pa.DataType) -> pa.Array:
     return pc.not_equal(array, zero(array.type))
 
 
-def _from_boolean(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    return convert(array.cast(INT), type_)
-
-
 def _decimal_from_boolean(array: pa.Array, type_: pa.DataType) -> pa.Array:
     return _integer_to_decimal(array.cast(INT), type_)
 

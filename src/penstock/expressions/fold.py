@@ -74,23 +74,22 @@ def _alike(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _and(node: Call) -> Expression:
-    left, right = node.arguments
     # FALSE AND x is FALSE also for a NULL x; TRUE AND x is x; x AND x is x in all three values.
-    if FALSE in (left, right):
-        return FALSE
-    if left in (TRUE, right):
-        return right
-    return left if right == TRUE else node
+    return _connected(node, FALSE, TRUE)
 
 
 def _or(node: Call) -> Expression:
-    left, right = node.arguments
     # The dual of AND: TRUE OR x is TRUE also for a NULL x.
-    if TRUE in (left, right):
-        return TRUE
-    if left in (FALSE, right):
+    return _connected(node, TRUE, FALSE)
+
+
+def _connected(node: Call, decisive: Literal, neutral: Literal) -> Expression:
+    left, right = node.arguments
+    if decisive in (left, right):
+        return decisive
+    if left in (neutral, right):
         return right
-    return left if right == FALSE else node
+    return left if right == neutral else node
 
 
 def _not(node: Call) -> Expression:

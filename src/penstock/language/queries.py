@@ -108,8 +108,6 @@ class WindowSpec:
     internal: Mark | None = None
     frequency: Frequency | None = None
     lost: bool = field(default=False, compare=False)
-    partition_span: Span = field(default=NOWHERE, compare=False)
-    where_span: Span = field(default=NOWHERE, compare=False)
     span: Span = field(default=NOWHERE, compare=False)
 
 

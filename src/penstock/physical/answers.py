@@ -12,19 +12,13 @@ from penstock.physical.elements import Elements, concat, empty
 from penstock.physical.operators.changes import in_order
 
 
-def answer_schema(query: Query) -> pa.Schema:
-    """Names and types of the columns of a result."""
-    types = [query.domain.type(), *([] if query.root.is_stream else [pa.string()]), *query.root.schema.types]
-    return pa.schema([pa.field(n, t) for n, t in zip(query.output_names, types, strict=True)])
-
-
 def answer_table(query: Query, parts: Sequence[Elements]) -> pa.Table:
     """All of `parts` as one table in ts order, `-` before `+`, a tuple of multiplicity n as n rows."""
     events = in_order(concat(parts)) if parts else empty(query.root.schema.types)
     times = np.abs(events.signs)
     if not bool((times == 1).all()):
         events = events.take(np.repeat(np.arange(len(events)), times))
-    schema = answer_schema(query)
+    schema = query.output_schema
     columns = [pa.array(events.ts).cast(schema.field(0).type), *([] if query.root.is_stream else [_ops(events)])]
     columns += [_exactly(c, f.type) for c, f in zip(events.columns, list(schema)[len(columns) :], strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)

@@ -459,5 +459,6 @@ def _short_changes(spec: ShortChangesSpec, inputs: tuple[Given, ...], made: Give
 _WAITING = (
     specs.UpdatesSpec, specs.NegativeTuplesSpec, specs.RowWindowSpec, StepWindowSpec, specs.AggregateSpec,
     BoundaryAggregateSpec, UserAggregateSpec, specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec, NRRJoinSpec,
-    specs.MatchSpec, specs.ChangesSpec, specs.RStreamSpec,
+    specs.MatchSpec, specs.ChangesSpec, specs.DistinctChangesSpec, specs.RStreamSpec, PickSpec, SequenceSpec,
+    NumberedSpec,
 )  # fmt: skip

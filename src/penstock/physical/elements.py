@@ -158,6 +158,6 @@ def round_up(ts: Ticks, slide: int, align: int) -> Ticks:
 
 
 def as_python(elements: Elements) -> list[tuple[Any, ...]]:
-    """Rows (ts, exp, sign, column values...) for messages and tests."""
+    """Rows (ts, exp, sign, column values...) as tests compare them."""
     values = [c.to_pylist() for c in elements.columns]
     return list(zip(elements.ts.tolist(), elements.exp.tolist(), elements.signs.tolist(), *values, strict=True))

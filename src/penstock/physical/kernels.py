@@ -112,6 +112,14 @@ def sum_by_code(codes, values, count):  # type: ignore[no-untyped-def]
     return sums
 
 
+def distinct_slots(slots: Int64s, count: int) -> Int64s:
+    """Which slots of a table of `count` there are among `slots`, in order."""
+    if count > 8 * len(slots):
+        found: Int64s = np.unique(slots)  # a sort of the few, not a look at the many
+        return found
+    return np.flatnonzero(np.bincount(slots, minlength=count))
+
+
 @nb.njit(cache=True)
 def _radix_pass(keys, order, shift, next_keys, next_order):  # type: ignore[no-untyped-def]
     counts = np.zeros(2049, np.int64)

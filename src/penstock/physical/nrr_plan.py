@@ -13,7 +13,8 @@ class NRRJoinSpec(Spec):
     """Join of elements (port 0) with a NON RETROACTIVE relation (port 1) as of when they came.
 
     came: the column of port 0 that says when, by at most `behind` ticks before an element's ts; None for the ts itself.
-    strict: port 0 may bring negative tuples; width: how many columns it has."""
+    strict: port 0 may bring negative tuples; width: how many columns it has. announced: port 2 tells up to when nothing
+    asks any more, in place of `behind`."""
 
     left_key: tuple[int, ...]
     right_key: tuple[int, ...]
@@ -22,6 +23,7 @@ class NRRJoinSpec(Spec):
     behind: int = 0
     strict: bool = False
     width: int = 0
+    announced: bool = False
 
     def describe(self) -> dict[str, str]:
         state = "the relation, " + ("results that may be taken back" if self.strict else "nothing of the stream")

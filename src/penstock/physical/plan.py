@@ -109,7 +109,7 @@ class ProjectSpec(Spec):
 
 @dataclass(frozen=True)
 class UnionSpec(Spec):
-    pass
+    """All ports are one."""
 
 
 @dataclass(frozen=True)
@@ -475,7 +475,3 @@ class Plan:
     def stages(self) -> int:
         """Number of keyed stages (at least 1: answers are put in order there)."""
         return max([1, *(s.stage for s in self.steps)])
-
-    def consumers(self, step: int) -> list[tuple[Step, int, Input]]:
-        """(consumer, port, edge) of every edge out of `step`."""
-        return [(s, p, i) for s in self.steps for p, i in enumerate(s.inputs) if i.step == step]

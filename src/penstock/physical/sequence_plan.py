@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.expressions.nodes import Expression
 from penstock.physical.plan import Plan, Spec
 
 if TYPE_CHECKING:
@@ -60,11 +61,15 @@ class Shape:
 
 @dataclass(frozen=True)
 class SequenceWindow:
-    """A window of the body: over which stream, and the source of the inner plan that its elements are given to."""
+    """A window of the body: over which stream, and the source of the inner plan that its elements are given to.
+    where: which of the stream's elements come into it; stamped: they carry the instant at which they arrived as a last
+    column."""
 
     source: str
     stream: int
+    where: Expression | None
     shape: Shape
+    stamped: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,5 +121,7 @@ class NumberedSpec(Spec):
 
 #: The source of the inner plan that tells at which instants a window is evaluated.
 INSTANTS = "instants"
+#: That which tells up to which instant all that arrived has come into its windows, or never will.
+WAITING = "waiting"
 #: That of a numbered query: its elements.
 ARRIVALS = "arrivals"

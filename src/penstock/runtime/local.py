@@ -23,7 +23,7 @@ from penstock.connectors.deadletters import as_error
 from penstock.physical.answers import answer_table
 from penstock.physical.elements import Elements, empty, forever
 from penstock.physical.executor import IngestExecutor, Port, Result, StageExecutor, cut
-from penstock.physical.ingest import NULL_KEY, read_columns, stamp
+from penstock.physical.ingest import NULL_KEY, Stamped, read_columns, stamp
 from penstock.physical.keys import keyed_rows
 from penstock.physical.meter import Meter
 from penstock.physical.operators import Rejection, Tables
@@ -34,7 +34,7 @@ from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
 from penstock.runtime.metrics import RunMetrics
 from penstock.runtime.recorder import Recorder, Totals
-from penstock.runtime.schedule import Arrivals, rounds, rounds_by_clock
+from penstock.runtime.schedule import Arrivals, Piece, rounds, rounds_by_clock
 from penstock.runtime.stopwatch import Stopwatch
 
 
@@ -69,6 +69,16 @@ class LocalJob:
 
     def _stage(self, stage: int, shard: int) -> StageExecutor:
         return StageExecutor(self.plan, stage, shard, self.shards, self.tables, self.drain, self._meter)
+
+    def stamp(self, piece: Piece, seen: SourceProgress, now: int | None) -> Stamped:
+        """The elements of rows that come. seen: what came before them; now: when they come, where `piece` does not say
+        it and it matters."""
+        ingest, source = self.ingests[piece.source], self.plan.sources[piece.source]
+        columns = read_columns(source, ingest.columns)
+        arrays = [piece.batch.column(c) for c in columns]
+        chosen = pa.RecordBatch.from_arrays(arrays, names=[str(c) for c in columns])
+        with self.watch.phase("ingest"):
+            return stamp(source, chosen, columns, ingest.columns, seen, now if piece.stamps is None else piece.stamps)
 
     def round(
         self, stamped: Mapping[str, Sequence[Elements]], progress: Mapping[str, SourceProgress]
@@ -214,18 +224,14 @@ def run_local(
     `clock` is read once a round. statistics: what is known of the sources, observed of the inputs themselves for None.
     strategy: how operators keep state. watcher: is told the metrics after every round.
     """
-    sources = {name: source for q in queries for name, source in timed_sources(q.root).items()}
-    known = statistics or observe(sources, inputs)
-    planning = strategy.planning(known)
-    ready = [replace(q, root=optimize(q.root, planning=planning)) if optimized else q for q in queries]
-    plan = plan_queries(ready, known, strategy)
+    plan = _plan(queries, inputs, optimized, statistics, strategy)
     result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
     statics = compute_statics(plan, _static_rows(plan, inputs, result))
     job = LocalJob(plan, statics, shards, drain)
     seen = {name: SourceProgress() for name in plan.sources}
-    answers: dict[str, list[pa.Table]] = {q.name: [] for q in ready}
+    answers: dict[str, list[pa.Table]] = {name: [answer_table(query, [])] for name, query in plan.queries.items()}
     wall: WallClock | None = None
-    peers = peers_of(q.root for q in ready)
+    peers = peers_of(query.root for query in plan.queries.values())
     if arrivals is not None:
         seen = {name: SourceProgress(ended=inputs[name].num_rows == 0) for name in plan.sources}
         schedule = rounds_by_clock(plan.sources, inputs, arrivals, seed)
@@ -241,14 +247,9 @@ def run_local(
             wall = wall.spoken(piece.source for piece in due.pieces)
         stamped: dict[str, list[Elements]] = {}
         for piece in due.pieces:
-            name, batch = piece.source, piece.batch
-            ingest, source = job.ingests[name], plan.sources[name]
-            columns = read_columns(source, ingest.columns)
-            chosen = pa.RecordBatch.from_arrays([batch.column(c) for c in columns], names=[str(c) for c in columns])
-            stamps = piece.stamps if piece.stamps is not None or wall is None else wall.now
-            with job.watch.phase("ingest"):
-                taken = stamp(source, chosen, columns, ingest.columns, seen[name], stamps)
-            recorder.read(name, batch.num_rows)
+            name = piece.source
+            taken = job.stamp(piece, seen[name], None if wall is None else wall.now)
+            recorder.read(name, piece.batch.num_rows)
             seen[name] = seen[name].merge(taken.progress)
             result.late[name] += len(taken.late)
             result.unusable[name] += len(taken.unusable)
@@ -266,11 +267,20 @@ def run_local(
         job.rejected.clear()
         if watcher is not None:
             watcher(recorder.end(answers))
-    for done in ready:
-        parts_of = [answer_table(done, []), *answers[done.name]]
-        result.tables[done.name] = pa.concat_tables(parts_of).combine_chunks()
+    result.tables = {name: pa.concat_tables(tables).combine_chunks() for name, tables in answers.items()}
     result.final = job.stages[0][0].heartbeats()
     return result
+
+
+def _plan(
+    queries: Sequence[Query], inputs: Mapping[str, pa.Table], optimized: bool, statistics: Statistics | None,
+    strategy: Strategy,
+) -> Plan:  # fmt: skip
+    sources = {name: source for q in queries for name, source in timed_sources(q.root).items()}
+    known = statistics or observe(sources, inputs)
+    planning = strategy.planning(known)
+    ready = [replace(q, root=optimize(q.root, planning=planning)) if optimized else q for q in queries]
+    return plan_queries(ready, known, strategy)
 
 
 def _static_rows(plan: Plan, inputs: Mapping[str, pa.Table], result: LocalResult) -> dict[str, pa.Table]:

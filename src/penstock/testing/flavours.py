@@ -73,6 +73,7 @@ FLAVOURS = (
         disorder=25,
         frequency=50,
         updates=15,
+        nrr=15,
         rows=20,
         outer=5,
         subquery=8,

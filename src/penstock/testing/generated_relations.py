@@ -105,8 +105,9 @@ class Relations:
         """A stream with one or two NON RETROACTIVE relations: the columns of it and of them, their text, conditions."""
         self.names += 1
         alias = f"x{self.names}"
-        table = self.choices.pick([t for t in self.tables if t.is_stream])
+        table = self.choices.pick([t for t in self.tables if t.is_stream and any(c.type == "INT" for c in t.columns)])
         scope = tuple(Column(f"{alias}.{c.name}", c.type) for c in table.columns)
+        number = next(c.name for c in scope if c.type == "INT")
         text = f"{table.name}{self.counted(self.window(table.columns))} AS {alias}"
         beside: tuple[Column, ...] = ()
         where: list[str] = []
@@ -125,7 +126,7 @@ class Relations:
             if self.choices.chance(15):
                 name = f"(SELECT * FROM {nrr.name} WHERE {self.predicate(nrr.columns)})"
             right = f"{name} AS x{self.names}"
-            condition = self.join_condition(scope + beside, more) or f"{scope[0].name} = {more[0].name}"
+            condition = self.join_condition(scope + beside, more) or f"{number} = {more[0].name}"
             if self.choices.chance(50):
                 text = f"{text} JOIN {right} ON {condition}"
             else:

@@ -231,7 +231,8 @@ class _Maker(Relations):
         if not many and self.choices.chance(self.flavour.join):
             more, right = source()
             condition = self.join_condition(scope, more)
-            if self.choices.chance(self.flavour.outer):
+            # Behind a comma an outer join would be one of the NON RETROACTIVE relation alone.
+            if not beside and self.choices.chance(self.flavour.outer):
                 from_text = f"{from_text} {Matching(self).outer_join(scope, more, right, condition)}"
             elif condition and self.choices.chance(50):
                 from_text = f"{from_text} JOIN {right} ON {condition}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.algebra.frequency import Arrivals, AtInstants, Sequenced
 from penstock.algebra.frequency_window import FrequencyWindow
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.r2s import RelationToStream, StreamKind
+from penstock.algebra.rowwise import Select
 from penstock.algebra.windows import RowWindow, Window, WindowKind
 
 
@@ -30,8 +33,7 @@ def evaluate_in_time(node: Algebra) -> Algebra:
 
 def _in_time(relation: Algebra, streams: tuple[Algebra, ...]) -> Algebra:
     if isinstance(relation, FrequencyWindow):
-        assert isinstance(relation.input, Arrivals)
-        stream = streams[relation.input.place]
+        stream = _arriving(relation.input, streams)
         slide, align = relation.slide, relation.align
         if relation.rows is not None:
             return RowWindow(stream, relation.rows, None, relation.partition, relation.length, slide, align)
@@ -41,3 +43,10 @@ def _in_time(relation: Algebra, streams: tuple[Algebra, ...]) -> Algebra:
         return relation
     children = tuple(_in_time(c, streams) if isinstance(c, Algebra) else c for c in relation.children)
     return relation.with_children(children)
+
+
+def _arriving(below: Algebra, streams: tuple[Algebra, ...]) -> Algebra:
+    if isinstance(below, Select):
+        return replace(below, input=_arriving(below.input, streams))
+    assert isinstance(below, Arrivals)
+    return streams[below.place]

@@ -6,6 +6,7 @@ from penstock.algebra.aggregate import Aggregate
 from penstock.algebra.join import Join
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.rowwise import Project
+from penstock.algebra.rules.above_join import asked_of, pulled_above
 from penstock.algebra.rules.negation import unprojected
 from penstock.algebra.rules.support import column, is_volatile
 from penstock.expressions.nodes import AggregateCall, Column, Expression, columns_of, remap, substitute
@@ -21,10 +22,7 @@ def pull_grouping_above_join(node: Algebra) -> tuple[Algebra, ...]:
     Unsound for: S without such a key (a group that meets two tuples of S would count its tuples twice); a join on an
     aggregate (`n = s.n` is decided by the group, not by its tuples); ungrouped aggregates; volatile expressions.
     """
-    if not isinstance(node, Join) or (node.residual is not None and is_volatile(node.residual)):
-        return ()
-    found = (_pulled(node, from_left) for from_left in (True, False))
-    return tuple(plan for plan in found if plan is not None)
+    return pulled_above(node, _pulled)
 
 
 def _pulled(join: Join, from_left: bool) -> Algebra | None:
@@ -36,13 +34,10 @@ def _pulled(join: Join, from_left: bool) -> Algebra | None:
     if any(map(is_volatile, grouped.aggregates)) or frozenset() in other.keys:
         return None
     groups = len(grouped.group)
-    keys = [values[i if from_left else j] for i, j in join.equal]
-    first = 0 if from_left else len(other.schema)
-    read = () if join.residual is None else columns_of(join.residual)
-    decisive = [*keys, *(values[i - first] for i in read if first <= i < first + len(values))]
+    keys, condition = asked_of(join, from_left, values)
     if not all(isinstance(key, Column) for key in keys):
         return None
-    if any(c >= groups for expression in decisive for c in columns_of(expression)):
+    if any(c >= groups for expression in (*keys, *condition) for c in columns_of(expression)):
         return None
     return _rebuilt(join, grouped, values, other, keys, from_left)
 

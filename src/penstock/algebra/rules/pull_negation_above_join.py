@@ -8,8 +8,9 @@ from dataclasses import replace
 from penstock.algebra.join import Join
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.rowwise import Project
+from penstock.algebra.rules.above_join import asked_of, pulled_above
 from penstock.algebra.rules.negation import Negation, negation, unprojected
-from penstock.algebra.rules.support import column, is_volatile
+from penstock.algebra.rules.support import column
 from penstock.expressions.nodes import Column, Expression, columns_of, remap, substitute
 from penstock.types import Field
 
@@ -23,10 +24,7 @@ def pull_negation_above_join(node: Algebra) -> tuple[Algebra, ...]:
     Unsound for: a join on the mark or on columns of N (a padded NULL joins nothing, and N's do not exist below ⟕);
     volatile conditions; a scalar subquery that is checked to have one row, since r that joins nothing is checked too.
     """
-    if not isinstance(node, Join) or (node.residual is not None and is_volatile(node.residual)):
-        return ()
-    found = (_pulled(node, from_left) for from_left in (True, False))
-    return tuple(plan for plan in found if plan is not None)
+    return pulled_above(node, _pulled)
 
 
 def _pulled(join: Join, from_left: bool) -> Algebra | None:
@@ -36,10 +34,7 @@ def _pulled(join: Join, from_left: bool) -> Algebra | None:
     if found is None:
         return None
     other = join.right if from_left else join.left
-    keys = [values[i if from_left else j] for i, j in join.equal]
-    first = 0 if from_left else len(other.schema)
-    read = () if join.residual is None else columns_of(join.residual)
-    condition = [values[i - first] for i in read if first <= i < first + len(values)]
+    keys, condition = asked_of(join, from_left, values)
     own = len(found.left.schema)
     if any(c >= own for expression in (*keys, *condition) for c in columns_of(expression)):
         return None

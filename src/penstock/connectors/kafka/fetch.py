@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from penstock.connectors.kafka.client import (
     PATIENCE,
-    as_kafka_error,
     library,
     make,
     refused,
@@ -197,9 +196,3 @@ def lost_records(owner: str, topic: str, partition: str) -> PenstockError:
         f"{owner}: Kafka no longer has the records that come next in partition {partition} of topic {topic}",
         hint="its retention was shorter than the run's pause: on_data_loss 'earliest' goes on with what is left",
     )
-
-
-def error_name(error: BaseException) -> str:
-    """How the library calls what it raised."""
-    name: str = as_kafka_error(error).name()
-    return name

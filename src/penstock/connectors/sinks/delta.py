@@ -19,6 +19,7 @@ from penstock.connectors import delta_log
 from penstock.connectors.contract import Sink
 from penstock.connectors.delta_log import one_line
 from penstock.connectors.options import Options
+from penstock.connectors.sinks.tables import check_rows, no_column, not_ours, other_type, stored_schema
 from penstock.connectors.sinks.upserts import Net, is_unique, key_option, net, violation
 from penstock.errors import PenstockError, nearest
 from penstock.types import type_name
@@ -40,6 +41,7 @@ class DeltaSink(Sink):
         self._key = key_option(options, query)
         self._partition = [name.strip() for name in options.text("partition_by").split(",") if name.strip()]
         self._run: int | None = None
+        self._where = f"query {query.name}: {self._path}"
         unknown = [name for name in self._partition if name not in self._schema().names]
         if unknown:
             message = f"{options.owner}: option partition_by: the result has no column {unknown[0]}"
@@ -64,7 +66,7 @@ class DeltaSink(Sink):
             last = table.transaction_version(self._app)
             if resume:
                 if last is None:
-                    raise self._not_ours()
+                    raise not_ours(self._where)
                 self._run = last >> _RUN
                 return
             self._run = 0 if last is None else (last >> _RUN) + 1
@@ -92,7 +94,7 @@ class DeltaSink(Sink):
         target = delta_log.open_table(f"query {self.query.name}", self._path)
         last = target.transaction_version(self._app)
         if last is None or last >> _RUN != self._run:
-            raise self._not_ours()
+            raise not_ours(self._where)
         if last & ((1 << _RUN) - 1) > batch:
             return
         commit = self._commit(batch + 1)
@@ -108,7 +110,7 @@ class DeltaSink(Sink):
 
     def _create(self, resume: bool) -> None:
         if resume:
-            raise self._not_ours()
+            raise not_ours(self._where)
         self._run = 0
         delta_log.deltalake.DeltaTable.create(
             self._path, self._schema(), partition_by=self._partition or None, commit_properties=self._commit(0)
@@ -118,12 +120,7 @@ class DeltaSink(Sink):
         """Take the table over for this run. Raises PenstockError P0501 where it is not for us."""
         empty = table.count() == 0
         if not self._appends and not empty:
-            if not overwrite:
-                hint = "mode 'append' adds to it, --overwrite replaces it, --checkpoint DIR lets a run go on"
-                raise PenstockError("P0501", f"query {self.query.name}: {self._path} has rows already", hint=hint)
-            if not ours:
-                message = f"query {self.query.name}: {self._path} holds rows that this query did not write"
-                raise PenstockError("P0501", message, hint="they are not overwritten: choose another table")
+            check_rows(self._where, overwrite, ours)
         if not self._appends and (empty or overwrite):
             delta_log.deltalake.write_deltalake(
                 table, self._schema().empty_table(), mode="overwrite", schema_mode="overwrite",
@@ -133,7 +130,7 @@ class DeltaSink(Sink):
         self._same_columns(delta_log.arrow_schema(table.schema()))
         partition = table.metadata().partition_columns
         if self._partition and partition != self._partition:
-            message = f"query {self.query.name}: {self._path} is partitioned by {', '.join(partition) or 'nothing'}"
+            message = f"{self._where} is partitioned by {', '.join(partition) or 'nothing'}"
             raise PenstockError("P0501", message, hint="leave partition_by out")
         table.create_write_transaction(
             [], "append", table.schema(), partition_by=partition or None, commit_properties=self._commit(0)
@@ -143,23 +140,14 @@ class DeltaSink(Sink):
         for column in self._schema():
             place = schema.get_field_index(column.name)
             if place < 0:
-                message = f"query {self.query.name}: {self._path} has no column {column.name}"
-                raise PenstockError("P0502", message, hint=nearest(column.name, schema.names))
+                raise no_column(self._where, column.name, schema.names)
             stored = schema.field(place).type
             if stored != column.type:
-                told = f"is {type_name(stored)}, the result's is {type_name(column.type)}"
-                message = f"query {self.query.name}: {self._path}: column {column.name} {told}"
-                raise PenstockError("P0502", message, hint="CAST in the query, or choose another table")
+                raise other_type(self._where, column.name, type_name(stored), type_name(column.type))
 
     def _schema(self) -> pa.Schema:
-        """The table's columns: a column that is NULL throughout is text."""
-        root = self.query.root
-        types = [self.query.domain.type(), *([] if root.is_stream else [pa.string()]), *root.schema.types]
-        columns = [
-            pa.field(name, pa.string() if pa.types.is_null(type_) else type_)
-            for name, type_ in zip(self.query.output_names, types, strict=True)
-        ]
-        return pa.schema(columns[2:] if self._key else columns)
+        columns = stored_schema(self.query)
+        return pa.schema(list(columns)[2:]) if self._key else columns
 
     def _typed(self, table: pa.Table) -> pa.Table:
         return table.select(self._schema().names).cast(self._schema())
@@ -195,14 +183,10 @@ class DeltaSink(Sink):
             custom_metadata={"penstock.query": self.query.name}, app_transactions=[transaction]
         )
 
-    def _not_ours(self) -> PenstockError:
-        message = f"query {self.query.name}: {self._path} is not, or no more, the table that this run writes"
-        return PenstockError("P0502", message, hint="another run took it over, or it was made anew; start anew")
-
     def _failed(self, error: BaseException) -> PenstockError:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else one_line(error)
         hint = "free space on that disk, or allow writing there; nothing of this batch is visible"
-        message = f"query {self.query.name}: {self._path} cannot be written: {reason}"
+        message = f"{self._where} cannot be written: {reason}"
         return PenstockError("P0502", message, hint=hint, cause=error)
 
 

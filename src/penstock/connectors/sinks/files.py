@@ -23,6 +23,7 @@ from penstock.algebra.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.options import Options
 from penstock.connectors.sinks.nested import column_of_lines, from_json
+from penstock.connectors.sinks.tables import stored_schema
 from penstock.connectors.sinks.text import csv_text, json_text
 from penstock.connectors.sources.files import FilesSource
 from penstock.errors import PenstockError
@@ -106,9 +107,7 @@ class FilesSink(Sink):
         return table.cast(schema)
 
     def _types(self) -> list[str]:
-        op = [] if self.query.root.is_stream else [pa.string()]
-        types = [self.query.domain.type(), *op, *self.query.root.schema.types]
-        return ["STRING" if pa.types.is_null(t) else type_name(t) for t in types]
+        return [type_name(t) for t in stored_schema(self.query).types]
 
     def _marker(self) -> Marker:
         return Marker(self.query.name, self._format, list(self.query.output_names), self._types(), uuid.uuid4().hex)

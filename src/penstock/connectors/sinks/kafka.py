@@ -24,6 +24,7 @@ from penstock.connectors.kafka.encode import encoder
 from penstock.connectors.kafka.offsets import Topic, Unanswered
 from penstock.connectors.options import Options
 from penstock.connectors.secrets import forms
+from penstock.connectors.sinks.tables import stored_schema
 from penstock.errors import PenstockError
 
 _KNOWN = ("bootstrap", "topic", "format", *forms(["schema"]), "schema_id", "key", "headers", "patience")
@@ -46,7 +47,7 @@ class KafkaSink(Sink):
         self._topic = options.needed("topic")
         self._written = settings(options)
         self._patience = options.count("patience", _PATIENCE)
-        self._types = _types(query)
+        self._types = {field.name: field.type for field in stored_schema(query)}
         self._encoder = encoder(query, self._types, options)
         self._producer: Any = None
         self._group: Any = None
@@ -187,10 +188,3 @@ class KafkaSink(Sink):
 def _timed_out() -> BaseException:
     error: BaseException = library().KafkaException(library().KafkaError(library().KafkaError._TIMED_OUT))
     return error
-
-
-def _types(query: Query) -> dict[str, pa.DataType]:
-    """The columns of the result; one that is NULL throughout is text."""
-    op = [] if query.root.is_stream else [pa.string()]
-    types = [query.domain.type(), *op, *query.root.schema.types]
-    return {n: pa.string() if pa.types.is_null(t) else t for n, t in zip(query.output_names, types, strict=True)}

@@ -29,7 +29,7 @@ class MemorySink(Sink):
     def open(self, resume: bool, overwrite: bool) -> None:
         with _LOCK:
             if not resume or self.query.name not in _RESULTS:
-                _RESULTS[self.query.name] = (_schema(self.query), {})
+                _RESULTS[self.query.name] = (self.query.output_schema, {})
 
     def write(self, batch: int, table: pa.Table) -> None:
         with _LOCK:
@@ -50,9 +50,3 @@ def forget(name: str) -> None:
     """Drop what `name` has written."""
     with _LOCK:
         _RESULTS.pop(name, None)
-
-
-def _schema(query: Query) -> pa.Schema:
-    op = [] if query.root.is_stream else [pa.string()]
-    types = [query.domain.type(), *op, *query.root.schema.types]
-    return pa.schema(list(zip(query.output_names, types, strict=True)))

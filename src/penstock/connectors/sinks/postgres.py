@@ -19,9 +19,10 @@ from penstock.algebra.query import Query
 from penstock.connectors.contract import Sink
 from penstock.connectors.options import Options
 from penstock.connectors.postgres import SERVER_OPTIONS, Server, identifier, sql
+from penstock.connectors.sinks.tables import check_rows, no_column, not_ours, other_type
 from penstock.connectors.sinks.text import csv_text
 from penstock.connectors.sinks.upserts import Net, key_option, net, violation
-from penstock.errors import PenstockError, nearest
+from penstock.errors import PenstockError
 
 _KNOWN = (*SERVER_OPTIONS, "table", "mode", "key")
 _NOTES = "penstock_batches"
@@ -55,6 +56,7 @@ class PostgresSink(Sink):
         self._key = key_option(options, query)
         self._server = Server(options, f"query {query.name}", "P0502")
         self._run: int | None = None
+        self._where = f"query {query.name}: table {self._table}"
 
     @property
     def place(self) -> str:
@@ -83,7 +85,7 @@ class PostgresSink(Sink):
         noted = self._noted(cursor)
         if resume:
             if noted is None or not self._exists(cursor, self._target):
-                raise self._not_ours()
+                raise not_ours(self._where)
             return noted[0]
         if not self._exists(cursor, self._target):
             self._create(cursor)
@@ -126,26 +128,18 @@ class PostgresSink(Sink):
         cursor.execute(sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(self._target))
         if self._appends or not cursor.fetchone()[0]:
             return
-        if not overwrite:
-            hint = "mode 'append' adds to it, --overwrite replaces its rows, --checkpoint DIR lets a run go on"
-            raise PenstockError("P0501", f"query {self.query.name}: table {self._table} has rows already", hint=hint)
-        if not ours:
-            message = f"query {self.query.name}: table {self._table} holds rows that this query did not write"
-            raise PenstockError("P0501", message, hint="they are not overwritten: choose another table")
+        check_rows(self._where, overwrite, ours)
         cursor.execute(sql.SQL("DELETE FROM {}").format(self._target))
 
     def _same_columns(self, cursor: Any) -> None:
         cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(self._target))
         there = {c.name: cursor.adapters.types.get(c.type_code) for c in cursor.description}
         for field in self._schema():
-            message = f"query {self.query.name}: table {self._table}"
             if field.name not in there:
-                hint = nearest(field.name, there)
-                raise PenstockError("P0502", f"{message} has no column {field.name}", hint=hint)
+                raise no_column(self._where, field.name, there)
             found = there[field.name].name if there[field.name] else "of another type"
             if found not in _taken(field.type):
-                message = f"{message}: column {field.name} is {found}, the result's is {_made(field.type)}"
-                raise PenstockError("P0502", message, hint="CAST in the query, or choose another table")
+                raise other_type(self._where, field.name, found, _made(field.type))
         if self._key:
             self._same_key(cursor)
 
@@ -159,7 +153,7 @@ class PostgresSink(Sink):
         )
         if not any(set(names) == set(self._key) for (names,) in cursor.fetchall()):
             shown = ", ".join(self._key)
-            message = f"query {self.query.name}: table {self._table} has no primary key or unique index on ({shown})"
+            message = f"{self._where} has no primary key or unique index on ({shown})"
             raise PenstockError("P0502", message, hint=f"ALTER TABLE {self._table} ADD UNIQUE ({shown})")
 
     @property
@@ -167,17 +161,15 @@ class PostgresSink(Sink):
         return identifier(self._table)
 
     def _schema(self) -> pa.Schema:
-        root = self.query.root
-        types = [self.query.domain.type(), *([] if root.is_stream else [pa.string()]), *root.schema.types]
-        columns = [pa.field(n, t) for n, t in zip(self.query.output_names, types, strict=True)]
-        return pa.schema(columns[2:] if self._key else columns)
+        columns = self.query.output_schema
+        return pa.schema(list(columns)[2:]) if self._key else columns
 
     # -- batches -----------------------------------------------------------------------------------------------
 
     def _write(self, cursor: Any, batch: int, table: pa.Table, changes: Net | None) -> None:
         noted = self._noted(cursor)
         if noted is None or noted[0] != self._run:
-            raise self._not_ours()
+            raise not_ours(self._where)
         if noted[1] >= batch:
             return
         if changes is None:
@@ -232,10 +224,6 @@ class PostgresSink(Sink):
         into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, HEADER true)").format(target, _names(table.column_names))
         with cursor.copy(into) as copy:
             copy.write(memoryview(text))
-
-    def _not_ours(self) -> PenstockError:
-        message = f"query {self.query.name}: table {self._table} is not, or no more, the one that this run writes"
-        return PenstockError("P0502", message, hint="another run took it over, or it was made anew; start anew")
 
 
 def _names(names: Sequence[str]) -> Any:

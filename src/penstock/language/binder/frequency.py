@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.algebra import Algebra, FrequencyWindow, Internal, Pick, leaves
-from penstock.algebra.frequency import answers, in_sequence, not_in_sequence, on_the_line, sequenced
+from penstock.algebra import Algebra, FrequencyWindow, Pick, leaves
+from penstock.algebra.frequency import answers, holds_internal, in_sequence, on_the_line
+from penstock.algebra.line import sequenced
 from penstock.algebra.scans import Scan
 from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.context import Context
@@ -28,14 +29,11 @@ def answer_stream(node: Algebra, span: Span, context: Context) -> Algebra:
 
 
 def checked(node: Algebra, span: Span, context: Context) -> Algebra:
-    """`node`, which the sequence model has a place for. Raises Refused after P0310 or P0901."""
-    unfit = not_in_sequence(node)
-    hint = "write the part with FREQUENCY as a view, and read the view, which is a stream"
-    if isinstance(unfit, Internal):
+    """`node`, which the sequence model has a place for. Raises Refused after P0310."""
+    if holds_internal(node):
         message = "INTERNAL in a query with FREQUENCY, which is evaluated anew: its results would have to expire"
+        hint = "write the part with FREQUENCY as a view, and read the view, which is a stream"
         context.fail("P0310", message, span, hint)
-    if unfit is not None:
-        context.fail("P0901", "NON RETROACTIVE relations in a query with FREQUENCY are not supported yet", span, hint)
     return node
 
 

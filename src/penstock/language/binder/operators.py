@@ -99,13 +99,18 @@ def _chain(name: str) -> Binding:
             operands.append(left.expression)
             left = left.this
         nodes = [left, *reversed(operands)]
-        bound = binder.bind_all(nodes)
-        while len(bound) > 1:
-            halves = [bound[i : i + 2] for i in range(0, len(bound), 2)]
-            bound = [binder.call(name, node, pair) if len(pair) == 2 else pair[0] for pair in halves]
-        return bound[0]
+        return _all_of(binder, name, node, binder.bind_all(nodes))
 
     return bind
+
+
+def _all_of(binder: ScalarBinder, name: str, node: exp.Expr, parts: Sequence[Expression]) -> Expression:
+    """The AND or OR of `parts`, as a balanced tree."""
+    found = list(parts)
+    while len(found) > 1:
+        halves = [found[i : i + 2] for i in range(0, len(found), 2)]
+        found = [binder.call(name, node, pair) if len(pair) == 2 else pair[0] for pair in halves]
+    return found[0]
 
 
 def _like(name: str) -> Binding:
@@ -117,9 +122,7 @@ def _like(name: str) -> Binding:
         found = [binder.call(name, node, [bound[0], pattern]) for pattern in bound[1:]]
         if node.args.get("negate"):
             found = [binder.call("NOT", node, [one]) for one in found]
-        if len(found) == 1:
-            return found[0]
-        return binder.call("AND" if isinstance(right, exp.All) else "OR", node, found)
+        return _all_of(binder, "AND" if isinstance(right, exp.All) else "OR", node, found)
 
     return bind
 
@@ -181,7 +184,7 @@ def _row_in(binder: ScalarBinder, node: exp.Expr, row: exp.Expr) -> Expression:
             hint = f"a row of {len(row.expressions)} values is compared with rows, as in (a, b) IN ((1, 2), (3, 4))"
             binder.context.fail("P0203", "this is no row of values", span_of(other), hint)
     found = [_rows_equal(binder, node, row, other) for other in others]
-    return found[0] if len(found) == 1 else binder.call("OR", node, found)
+    return _all_of(binder, "OR", node, found)
 
 
 def _rows_equal(binder: ScalarBinder, node: exp.Expr, row: exp.Expr, other: exp.Expr) -> Expression:
@@ -205,7 +208,7 @@ def _all_equal(
     binder: ScalarBinder, node: exp.Expr, ones: Sequence[Expression], others: Sequence[Expression]
 ) -> Expression:
     found = [binder.call("EQ", node, [a, b]) for a, b in zip(ones, others, strict=True)]
-    return found[0] if len(found) == 1 else binder.call("AND", node, found)
+    return _all_of(binder, "AND", node, found)
 
 
 #: comparison -> what is TRUE where it is FALSE.

@@ -17,9 +17,10 @@ OPERAND = -1
 
 @dataclass(frozen=True, eq=False)
 class Attached(Expression):
-    """The value of subquery `number` of this query."""
+    """The value of subquery `number` of this query; place: which one of its row."""
 
     number: int
+    place: int = 0
 
 
 def reads_outer(expression: Expression) -> bool:
@@ -36,8 +37,8 @@ def attached_in(expression: Expression) -> list[int]:
     return [node.number for node in walk(expression) if isinstance(node, Attached)]
 
 
-def replace_attached(expression: Expression, value: Callable[[int], Expression]) -> Expression:
-    return transform_up(expression, lambda node: value(node.number) if isinstance(node, Attached) else node)
+def replace_attached(expression: Expression, value: Callable[[Attached], Expression]) -> Expression:
+    return transform_up(expression, lambda node: value(node) if isinstance(node, Attached) else node)
 
 
 def over_both(expression: Expression, width: int, outer: Callable[[OuterColumn], Expression]) -> Expression:

@@ -54,7 +54,6 @@ from penstock.language.queries import (
     SortedQuery,
     Star,
     StreamQuery,
-    ToStream,
     WithQuery,
 )
 from penstock.language.text import Span
@@ -89,7 +88,7 @@ class QueryBinder:
             if node is None:
                 check_window(tree.operator.window, self.context)
                 raise Refused
-            return self._to_stream(tree.operator, node)
+            return to_stream(tree.operator, node, self.context)
         if isinstance(tree, WithQuery):
             return self._with(tree)
         assert isinstance(tree, SortedQuery)
@@ -123,9 +122,6 @@ class QueryBinder:
         if context is not self.context:
             raise Refused
         return node
-
-    def _to_stream(self, operator: ToStream, node: Algebra) -> Algebra:
-        return to_stream(operator, node, self.context)
 
     # --- SELECT
 
@@ -174,7 +170,9 @@ class QueryBinder:
             projected = Distinct(projected)
         if order is not None:
             projected = first_rows(order, projected, keys, width, limits or NO_LIMITS)
-        return self._to_stream(tree.wrapped, projected) if tree.wrapped is not None else projected
+        if tree.wrapped is None:
+            return projected
+        return to_stream(tree.wrapped, projected, context, tree.frequency is not None)
 
     def _inputs(self, tree: Select) -> tuple[Inputs, Scope]:
         if tree.source is None:

@@ -13,13 +13,14 @@ from penstock.language.binder.windows import bind_window
 from penstock.language.queries import StreamOperator, ToStream
 
 
-def to_stream(operator: ToStream, node: Algebra, context: Context) -> Algebra:
-    """`operator` over the relation `node`. Raises Refused after P0307, P0318 or P0319."""
+def to_stream(operator: ToStream, node: Algebra, context: Context, often: bool = False) -> Algebra:
+    """`operator` over the relation `node`. often: FREQUENCY stands behind it. Raises Refused after P0307, P0318 or
+    P0319."""
     kind = operator.operator
     if node.is_stream:
         hint = f"leave out {kind.value}, or give the inner stream a window in FROM"
         context.fail("P0307", f"{kind.value} over a stream: it needs a relation", operator.span, hint)
-    counted = in_sequence(node)
+    counted = often or in_sequence(node)
     if counted:
         node = on_the_line(checked(node, operator.span, context))
     if operator.restore is not None:

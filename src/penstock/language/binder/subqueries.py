@@ -9,6 +9,7 @@ NULL (and S is not empty), else FALSE; so it is told by three questions that are
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
@@ -79,8 +80,8 @@ class Subqueries:
         """The values of the one row of a subquery that has `width` columns."""
         inner = self.bind(tree, self.entries)
         self._check_width(inner, width, span)
-        items = [replace(inner, items=(item,)) for item in inner.items]
-        return [self._add(tree, "SCALAR", one, span, one.items[0].type) for one in items]
+        found = self._add(tree, "SCALAR", inner, span, inner.items[0].type)
+        return [replace(found, type=item.type, place=place) for place, item in enumerate(inner.items)]
 
     def contains(
         self, operands: Sequence[Expression] | None, tree: QueryTree, span: Span,
@@ -120,7 +121,7 @@ class Applied:
     node: Algebra
     subqueries: Subqueries
     lift: Callable[[Expression, Span], Expression] = lambda expression, _: expression
-    values: dict[int, Expression] = field(default_factory=dict)
+    values: dict[int, Sequence[Expression]] = field(default_factory=dict)
     settled: dict[int, Subquery] = field(default_factory=dict)
 
     def keep(self, conditions: Sequence[Expression]) -> None:
@@ -161,12 +162,13 @@ class Applied:
 
     # --- what a subquery says of a tuple
 
-    def _value(self, number: int) -> Expression:
-        if number not in self.values:
-            subquery = self._settled(number)
+    def _value(self, asked: Attached) -> Expression:
+        if asked.number not in self.values:
+            subquery = self._settled(asked.number)
             questions = self._questions(subquery)
-            self.values[number] = self._scalar(subquery) if questions is None else self._answer(subquery, *questions)
-        return self.values[number]
+            found = self._row(subquery) if questions is None else [self._answer(subquery, *questions)]
+            self.values[asked.number] = found
+        return self.values[asked.number][asked.place]
 
     def _questions(self, subquery: Subquery) -> tuple[list[Expression], list[Expression], list[Expression]] | None:
         """The conditions, beside the correlation, under which a row makes the answer TRUE, and under which, two ways,
@@ -210,35 +212,27 @@ class Applied:
         right = self._beside(subquery)
         self.node = semi_join(self.node, right, tuple(c for c in conditions if c != _TRUE), kind)
 
-    def _scalar(self, subquery: Subquery) -> Expression:
-        """The value of the subquery's one row, as columns of an outer join."""
+    def _row(self, subquery: Subquery) -> list[Expression]:
+        """The values of the subquery's one row, as columns of an outer join."""
         inner = subquery.inner
-        item = self._result(subquery)
+        items = self._results(subquery)
         right = self._beside(subquery)
-        computed = not inner.always and not isinstance(item, Column) and not reads_outer(item)
-        if computed:
-            kept = columns(right, range(len(right.schema)))
-            right = Project(right, (*kept, item), (*right.schema.fields, Field("value", item.type)))
-            item = Column(item.type, len(right.schema) - 1, "value")
-        elif not inner.always and not isinstance(item, Column):
-            kept = columns(right, range(len(right.schema)))
-            right = Project(right, (*kept, _TRUE), (*right.schema.fields, Field("there", pa.bool_())))
-            there = Column(pa.bool_(), len(right.schema) - 1, "there")
-            item = build_call("CASE", [there, item])
+        if not inner.always:
+            right, items = _as_columns(right, items)
         conditions = self._over_both(subquery, inner.conditions)
         width = len(self.node.schema)
-        value = over_both(item, width, lambda column: self._outer(subquery, column))
+        values = [over_both(item, width, lambda column: self._outer(subquery, column)) for item in items]
         single = "" if inner.one or inner.always or frozenset() in right.keys else subquery.text
         self.node = outer_join(self.node, right, conditions, OuterKind.LEFT, single)
-        return value
+        return values
 
-    def _result(self, subquery: Subquery) -> Expression:
+    def _results(self, subquery: Subquery) -> list[Expression]:
         """What the row of the subquery says, over it and the row around."""
         inner = subquery.inner
         if subquery.kind == "SCALAR":
-            return inner.items[0] if inner.having is None else build_call("CASE", [inner.having, inner.items[0]])
+            return [i if inner.having is None else build_call("CASE", [inner.having, i]) for i in inner.items]
         sure = subquery.test if subquery.test is not None else _TRUE
-        return sure if inner.having is None else build_call("CASE", [inner.having, sure, _FALSE])
+        return [sure if inner.having is None else build_call("CASE", [inner.having, sure, _FALSE])]
 
     def _beside(self, subquery: Subquery) -> Algebra:
         context, right = self.subqueries.context, subquery.inner.node
@@ -301,6 +295,28 @@ class Applied:
             one=inner.one or frozenset() in inner.node.keys,
         )
         return replace(subquery, inner=rows, test=None if subquery.test is None else moved(subquery.test))
+
+
+def _as_columns(right: Algebra, items: Sequence[Expression]) -> tuple[Algebra, list[Expression]]:
+    """`right` with `items` as columns, so that they are NULL where it has no row; those that read the row around too
+    ask a last column whether it is there."""
+    kept = columns(right, range(len(right.schema)))
+    made = [item for item in items if not isinstance(item, Column) and not reads_outer(item)]
+    more = [Field("value", item.type) for item in made]
+    there = Column(pa.bool_(), len(kept) + len(made), "there")
+    asked = any(map(reads_outer, items))
+    if asked:
+        more.append(Field("there", pa.bool_()))
+    if more:
+        right = Project(right, (*kept, *made, *([_TRUE] if asked else [])), (*right.schema.fields, *more))
+    places = itertools.count(len(kept))
+
+    def read(item: Expression) -> Expression:
+        if isinstance(item, Column):
+            return item
+        return build_call("CASE", [there, item]) if reads_outer(item) else Column(item.type, next(places), "value")
+
+    return right, [read(item) for item in items]
 
 
 def embedded_tree(node: exp.Expr) -> QueryTree:

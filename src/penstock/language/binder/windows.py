@@ -57,13 +57,13 @@ def check_window(spec: WindowSpec | None, context: Context) -> None:
 
 def _often(
     spec: WindowSpec, frequency: Frequency, stream: Algebra, partition: tuple[int, ...], scope: Scope, context: Context
-) -> Window | FrequencyWindow:
-    """A window that jumps, or what a frequency without one picks of the stream."""
+) -> FrequencyWindow:
+    """A window that jumps, or all that a frequency without one has picked of the stream."""
     if spec.extent is not None:
         return Jumping(spec, frequency, partition, stream.domain or CALENDAR, context).over(stream, scope)
     _refuse_beside_frequency(spec, context)
     by = columns_of_partition(frequency, scope, context)
-    return Window(picked(frequency, stream, by, context), WindowKind.UNBOUNDED)
+    return FrequencyWindow(picked(frequency, stream, by, context))
 
 
 def _refuse_beside_frequency(spec: WindowSpec, context: Context) -> None:

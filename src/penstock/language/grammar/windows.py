@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import nearest
-from penstock.language.dialect import Fault, token_span
+from penstock.language.dialect import Fault
 from penstock.language.grammar.tokens import UNITS, TokenGrammar, meant_unit
 from penstock.language.queries import Align, Count, Duration, Extent, Frequency, WindowSpec
 from penstock.language.text import Span
@@ -54,7 +54,6 @@ class WindowGrammar(TokenGrammar):
     def _window_body(self, start: Span, bracketed: bool) -> WindowSpec:
         parts: dict[str, Any] = {}
         if self._match(TokenType.PARTITION_BY):
-            parts["partition_span"] = token_span(self._prev)
             parts["partition"] = tuple(self._parse_csv(lambda: self._required(self._parse_column())))
             parts |= self._partitioned()
         elif self._at("FREQUENCY"):
@@ -136,7 +135,6 @@ class WindowGrammar(TokenGrammar):
             key, value = "align", self._align(start)
         elif bracketed and self._match(TokenType.WHERE):
             key, value = "where", self._condition()
-            parts.setdefault("where_span", start)
         elif mark := self._mark("INTERNAL"):
             key, value = "internal", mark
         elif self._at("FREQUENCY") or (bracketed and self._match(TokenType.COMMA)):

@@ -16,12 +16,15 @@ from penstock.algebra import (
     Pattern,
     Pick,
     Project,
+    Select,
     Sequenced,
+    Stamped,
 )
 from penstock.algebra.arrival import in_arrival_order
 from penstock.algebra.frequency import own_updated_relations
 from penstock.algebra.query import Query, SinkSpec
 from penstock.algebra.scans import Source
+from penstock.expressions.nodes import Expression, conjunction
 from penstock.physical.lowering.builder import Builder, Lowered, lower, with_queries
 from penstock.physical.lowering.numbers import ByNumber, by_number
 from penstock.physical.lowering.rowwise import projected
@@ -29,6 +32,7 @@ from penstock.physical.plan import Exchange, Input, OutputSpec, Plan, RStreamSpe
 from penstock.physical.sequence_plan import (
     ARRIVALS,
     INSTANTS,
+    WAITING,
     NumberedSpec,
     PickSpec,
     SequenceSpec,
@@ -110,9 +114,10 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
     plan = _plan_inside(node.body, builder)
     used = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
     windows = tuple(
-        SequenceWindow(window.fingerprint, _place(window), Shape.of(window))
+        SequenceWindow(told.fingerprint, *_arriving(window.input), Shape.of(window), isinstance(told, Stamped))
         for window in node.windows
-        if window.fingerprint in used
+        for told in (window, Stamped(window))
+        if told.fingerprint in used
     )
     return plan, windows
 
@@ -127,14 +132,28 @@ def _plan_inside(body: Algebra, builder: Builder) -> Plan:
     return Plan(with_queries(inside.steps), {"": Query("", body, SinkSpec("MEMORY"))}, {})
 
 
-def _place(window: FrequencyWindow) -> int:
-    assert isinstance(window.input, Arrivals)
-    return window.input.place
+def _arriving(below: Algebra) -> tuple[int, Expression | None]:
+    """The stream whose elements arrive at a window, and which of them come into it."""
+    if isinstance(below, Select):
+        place, others = _arriving(below.input)
+        return place, below.predicate if others is None else conjunction((others, below.predicate))
+    assert isinstance(below, Arrivals)
+    return below.place, None
 
 
 @lower.register
 def _window(node: FrequencyWindow, builder: Builder) -> Lowered:
     return _scan(node.fingerprint, node, builder)
+
+
+def arrived(node: Stamped, builder: Builder) -> Lowered:
+    """A window of the sequence model, its elements with the instants at which they arrived."""
+    return _scan(node.fingerprint, node, builder)
+
+
+def waiting(node: Algebra, builder: Builder) -> Lowered:
+    """What tells up to which instant nothing is waiting to come into the windows of `node`."""
+    return _scan(WAITING, node, builder)
 
 
 @lower.register
@@ -143,7 +162,7 @@ def _arrivals(node: Arrivals, builder: Builder) -> Lowered:
 
 
 def _scan(name: str, node: Algebra, builder: Builder) -> Lowered:
-    schema = node.schema if name != INSTANTS else Schema(())
+    schema = node.schema if name not in (INSTANTS, WAITING) else Schema(())
     columns = tuple(range(len(schema)))
     spec = ScanSpec(Source(name, True, schema, ""), columns)
     return Lowered(builder.add(spec, (), 0, node, schema.types, schema.names), 0)

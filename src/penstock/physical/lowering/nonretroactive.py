@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra import Algebra, NRRJoin, Pattern, Project, RowWindow, Select, Stamped, Window
+from penstock.algebra import Algebra, FrequencyWindow, NRRJoin, Pattern, Project, RowWindow, Select, Stamped, Window
 from penstock.algebra.arrivals import longest_slide, with_arrivals
 from penstock.algebra.nonretroactive import over_one_window
 from penstock.expressions.nodes import Column
 from penstock.physical.lowering.builder import Builder, Lowered, lower
+from penstock.physical.lowering.frequency import arrived, waiting
 from penstock.physical.lowering.joins import meet
 from penstock.physical.lowering.rowwindow import row_window, stamped
 from penstock.physical.lowering.rowwise import projected, selected, windowed
 from penstock.physical.nrr_plan import NRRJoinSpec
+from penstock.physical.plan import Exchange, Input
+from penstock.tree import walk
 
 
 @lower.register
@@ -36,14 +39,18 @@ def _asked_by_column(node: NRRJoin, came: int, builder: Builder) -> Lowered:
     stage, edges, parts = meet(stream, relation, left_key, right_key)
     width = len(node.left.schema)
     strict = node.left.pattern is Pattern.STRICT
-    spec = NRRJoinSpec(left_key, right_key, node.residual, came, longest_slide(node.left), strict, width)
-    step = builder.add(spec, edges, stage, node)
+    late = any(isinstance(w, FrequencyWindow) and w.jumps for w in walk(node.left))
+    told = [Input(waiting(node.left, builder).step, Exchange(()))] if late else []
+    spec = NRRJoinSpec(left_key, right_key, node.residual, came, longest_slide(node.left), strict, width, late)
+    step = builder.add(spec, [*edges, *told], stage, node)
     return Lowered(step, stage, frozenset({parts[0], tuple(width + c for c in parts[1])}))
 
 
 @lower.register
 def _stamped(node: Stamped, builder: Builder) -> Lowered:
     window = node.input
+    if isinstance(window, FrequencyWindow):
+        return arrived(node, builder)
     if isinstance(window, RowWindow):
         return row_window(window, node, builder)
     assert isinstance(window, Window)

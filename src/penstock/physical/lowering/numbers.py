@@ -38,14 +38,18 @@ def by_number(node: Sequenced) -> ByNumber | None:
     m TUPLES is then RANGE n SLIDE m in that time, and all of R at every instant of evaluation is RSTREAM(R). So an
     element tells its end when it comes, and what holds of windows in time holds here: what falls between two windows is
     left out at once, and overlapping ones share panes.
-    Unsound for several streams (their elements take turns), partitions that are counted or evaluated by themselves, a
-    RANGE in time, windows of different frequencies, and relations with updates, which have a time of their own.
+    Unsound for several streams (their elements take turns), a WHERE of one window alone, partitions that are counted or
+    evaluated by themselves, a RANGE in time, windows of different frequencies, and relations with updates, which have a
+    time of their own.
     """
     if not isinstance(node.body, AtInstants) or len(node.streams) != 1 or node.relations:
         return None
     windows = node.windows
     every = windows[0].every
-    plain = all(w.length is None and not (w.partition or w.by) and w.slide is None for w in windows)
+    plain = all(
+        w.length is None and not (w.partition or w.by) and w.slide is None and isinstance(w.input, Arrivals)
+        for w in windows
+    )
     if every is None or not plain or any(w.every != every for w in windows):
         return None
     columns = tuple(sorted(_read(node.body.input))) or (0,)

@@ -22,11 +22,11 @@ from penstock.physical.operators.nonretroactive import Stamp, make_nrr_join
 from penstock.physical.operators.pick import make_pick
 from penstock.physical.operators.results import Results, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
-from penstock.physical.operators.rowwise import Filter, Lanes, Panes, Projection, TimeWindow, Union
+from penstock.physical.operators.rowwise import Filter, Lanes, Panes, Passing, Projection, TimeWindow
 from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.sample import Sample
 from penstock.physical.operators.sets import SetOperation
-from penstock.physical.operators.static import Output, Static
+from penstock.physical.operators.static import Static
 from penstock.physical.operators.stepwindow import StepWindow
 from penstock.physical.operators.topk import TopK
 from penstock.physical.operators.updates import Updates
@@ -69,12 +69,12 @@ from penstock.physical.user_plan import UserAggregateSpec
 Tables = Mapping[str, Elements]
 
 OPERATORS: dict[type, Callable[..., Operator]] = {
-    ScanSpec: lambda spec, tables, shards: Union(spec),
+    ScanSpec: lambda spec, tables, shards: Passing(),
     StaticSpec: lambda spec, tables, shards: Static(spec, tables[spec.table], shards),
     FilterSpec: lambda spec, tables, shards: Filter(spec),
     ProjectSpec: lambda spec, tables, shards: Projection(spec),
     UpdatesSpec: lambda spec, tables, shards: Updates(spec),
-    UnionSpec: lambda spec, tables, shards: Union(spec),
+    UnionSpec: lambda spec, tables, shards: Passing(),
     WindowSpec: lambda spec, tables, shards: TimeWindow(spec),
     NegativeTuplesSpec: lambda spec, tables, shards: NegativeTuples(spec),
     RowWindowSpec: lambda spec, tables, shards: RowWindow(spec),
@@ -94,7 +94,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
     NRRJoinSpec: lambda spec, tables, shards: make_nrr_join(spec),
-    StampSpec: lambda spec, tables, shards: Stamp(spec),
+    StampSpec: lambda spec, tables, shards: Stamp(),
     MatchSpec: lambda spec, tables, shards: Match(spec),
     LookupMatchSpec: lambda spec, tables, shards: LookupMatch(spec, tables[spec.table]),
     DistinctChangesSpec: lambda spec, tables, shards: DistinctChanges(spec),
@@ -107,7 +107,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     PickSpec: lambda spec, tables, shards: make_pick(spec),
     SequenceSpec: lambda spec, tables, shards: _make_line(spec, tables),
     NumberedSpec: lambda spec, tables, shards: _make_numbered(spec, tables),
-    OutputSpec: lambda spec, tables, shards: Output(spec),
+    OutputSpec: lambda spec, tables, shards: Passing(),
 }
 
 

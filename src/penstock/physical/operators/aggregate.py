@@ -19,7 +19,7 @@ from penstock.physical.aggregation.values import Values
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.finish import finish
-from penstock.physical.kernels import argsort_code_time, group_codes
+from penstock.physical.kernels import argsort_code_time, distinct_slots, group_codes
 from penstock.physical.lanes import Float64s
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
@@ -89,8 +89,7 @@ class Aggregation(Operator):
         parts: list[Events] = []
         if arrived is not None and len(arrived):
             parts += self._arrivals(arrived, heartbeat)
-        for batch in expired:
-            parts.append(self._expirations(batch))
+        parts += [events for batch in expired if len((events := self._expirations(batch)).slots)]
         return join(parts) if parts else None
 
     def _arrivals(self, arrived: Elements, heartbeat: int) -> list[Events]:
@@ -123,10 +122,14 @@ class Aggregation(Operator):
         return parts
 
     def _expirations(self, batch: pa.RecordBatch) -> Events:
-        arrays = batch.columns
-        first, second = int64s(arrays[1]).view(np.uint64), int64s(arrays[2]).view(np.uint64)
+        first, second = (int64s(batch.column(i)).view(np.uint64) for i in (1, 2))
         codes, heads = group_codes(first, second)
-        slots = self._groups.slots(first[heads], second[heads])[codes]
+        slots = self._groups.find(first[heads], second[heads])[codes]
+        # Of a group whose rows were all taken back, and which may be forgotten, ends still wait: they cancel.
+        known = slots >= 0
+        if not known.all():
+            batch, slots = batch.filter(pa.array(known)), slots[known]
+        arrays = batch.columns
         size = len(slots)
         lanes, lasting = self._lanes(arrays[3:])
         told = iter(lasting)
@@ -161,7 +164,7 @@ class Aggregation(Operator):
 
     def _course(self, events: Events) -> Course:
         """Carry `events` out on the groups."""
-        touched = np.flatnonzero(np.bincount(events.slots, minlength=self._groups.count))
+        touched = distinct_slots(events.slots, self._groups.count)
         before = self._rows(touched)
         was_live = self._groups.integers[0, touched] > 0
         order = argsort_code_time(events.slots, events.times)

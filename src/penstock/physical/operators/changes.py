@@ -14,30 +14,26 @@ from penstock.algebra.r2s import StreamKind
 from penstock.physical.elements import Bools, Elements, Int64s, concat, int64s, unnamed
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_time, group_codes, sum_by_code, with_time
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.pending import Early
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.pending import Early, EarlyOperator
 from penstock.physical.plan import ChangesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues import make_queue
 from penstock.types import END
 
 
-class Changes(Operator):
+class Changes(EarlyOperator):
     """State: elements ahead of the heartbeat, and the tuples whose going is still to be told (or, for ISTREAM, to be
     set against a coming)."""
 
     def __init__(self, spec: ChangesSpec) -> None:
+        super().__init__(Early())
         self._spec = spec
-        self._early = Early()
         self._live = make_queue(spec.fifo, spec.listed)
         self._needs_ends = not (spec.netted and spec.kind is StreamKind.ISTREAM)
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"early": self._early.queue, "live": self._live}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
+        return {**super().synopses(), "live": self._live}
 
     def advance(self, moment: Moment) -> list[Elements]:
         if moment.start is None or moment.heartbeat < moment.start:

@@ -7,6 +7,7 @@ that took it back. They are due together and cancel, so ends are netted before t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +16,8 @@ import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, int64s
 from penstock.physical.fingerprints import UInt64s, fingerprints
-from penstock.physical.kernels import group_codes, sum_by_code, with_time
-from penstock.physical.operators.contract import Operator
+from penstock.physical.kernels import argsort_code_time, group_codes, sum_by_code, with_time
+from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues import make_queue
@@ -120,3 +121,26 @@ class CountedOperator(Operator):
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._counted.add(port, elements)
         return []
+
+
+class NettingOperator(CountedOperator, ABC):
+    """A counted operator whose answer for a tuple follows from the tuple's own counts alone."""
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        found = self._counted.events(moment.heartbeat)
+        if found is None:
+            return []
+        tuples = self._counted.tuples
+        order = argsort_code_time(found.slots, found.times)
+        event, step = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+        count = self._netted(found, order, event, step)
+        tuples.touch(np.unique(found.slots))
+        chosen = event[:count]
+        result = self._counted.told(found.slots[chosen], found.times[chosen], step[:count])
+        tuples.shrink()
+        return result
+
+    @abstractmethod
+    def _netted(self, found: Events, order: Int64s, event: Int64s, step: Int64s) -> int:
+        """Feed the events, put in `order` by (slot, time), to the lanes. Each instant at which the answer changes gives
+        one entry: event[k], one event of it, and step[k], by how many copies. Returns how many."""

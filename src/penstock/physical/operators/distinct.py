@@ -18,10 +18,11 @@ from penstock.physical.extremes import transitions
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.counted import CountedOperator
-from penstock.physical.operators.pending import Early
+from penstock.physical.operators.counted import Events, NettingOperator
+from penstock.physical.operators.pending import Early, EarlyOperator
 from penstock.physical.plan import DistinctSpec
 from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.due import Due
 from penstock.physical.synopses.queues import ListQueue
 from penstock.physical.synopses.slots import SlotTable
 
@@ -47,19 +48,16 @@ def _extend(slots, ts, exp, order, said, latest, out_slot, out_ts, out_exp):  # 
     return k
 
 
-class DistinctStar(Operator):
+class DistinctStar(EarlyOperator):
     """State: per tuple, integer lanes [alive, said until, latest expiration]."""
 
     def __init__(self, spec: DistinctSpec) -> None:
+        super().__init__(Early())
         self._tuples = SlotTable(3, 0, spec.types)
-        self._early = Early()
+        self._ends = Due(self._tuples, 1)
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"tuples": self._tuples, "early": self._early.queue}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
+        return {"tuples": self._tuples, **super().synopses()}
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
@@ -72,33 +70,32 @@ class DistinctStar(Operator):
         first, second = fingerprints(arrived.columns, len(arrived))
         codes, heads = group_codes(first, second)
         chosen = pa.array(heads)
-        before = self._tuples.count
         unique = self._tuples.slots(first[heads], second[heads], [c.take(chosen) for c in arrived.columns])
         said, latest = self._tuples.integers[1], self._tuples.integers[2]
-        fresh = unique[unique >= before]
         dead = unique[self._tuples.integers[0, unique] == 0]
-        for slots in (fresh, dead):
-            said[slots] = latest[slots] = np.iinfo(np.int64).min
+        said[dead] = latest[dead] = np.iinfo(np.int64).min
         slots = unique[codes]
         order = argsort_code_time(slots, arrived.ts)
         out = [np.empty(2 * len(arrived), np.int64) for _ in range(3)]
         count = int(_extend(slots, arrived.ts, arrived.exp, order, said, latest, *out))
         self._tuples.integers[0, unique] = 1
         self._tuples.touch(unique)
+        self._ends.put(dead)
         return self._say(*(o[:count] for o in out))
 
     def _continue(self, heartbeat: int) -> list[Elements]:
         """Where what was said has ended, say the rest if a copy lives on, else forget the tuple."""
         result: list[Elements] = []
-        alive, said, latest = self._tuples.integers[:, : self._tuples.count]
-        ended = np.flatnonzero((alive == 1) & (said <= heartbeat))
+        alive, said, latest = self._tuples.integers
+        ended = self._ends.until(heartbeat)
         more = ended[latest[ended] > said[ended]]
         if len(more):
             result += self._say(more, said[more].copy(), latest[more].copy())
             said[more] = latest[more]
-        gone = ended[said[ended] <= heartbeat]
-        alive[gone] = 0
+        over = said[ended] <= heartbeat
+        alive[ended[over]] = 0
         self._tuples.touch(ended)
+        self._ends.put(ended[~over])
         return result
 
     def _say(self, slots: Int64s, ts: Int64s, exp: Int64s) -> list[Elements]:
@@ -133,25 +130,15 @@ class DistinctOverList(DistinctStar):
         return super()._continue(heartbeat)
 
 
-class CountedDistinct(CountedOperator):
+class CountedDistinct(NettingOperator):
     """State: per tuple, integer lanes [copies]; the ends to come of elements that expire by themselves."""
 
     def __init__(self, spec: DistinctSpec) -> None:
         super().__init__(spec.types, 1, listed=spec.listed)
 
-    def advance(self, moment: Moment) -> list[Elements]:
-        found = self._counted.events(moment.heartbeat)
-        if found is None:
-            return []
-        tuples = self._counted.tuples
-        order = argsort_code_time(found.slots, found.times)
-        event, step = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
-        count = int(transitions(found.slots, found.times, order, found.weights, tuples.integers[0], event, step))
-        tuples.touch(np.unique(found.slots))
-        chosen = event[:count]
-        result = self._counted.told(found.slots[chosen], found.times[chosen], step[:count])
-        tuples.shrink()
-        return result
+    def _netted(self, found: Events, order: Int64s, event: Int64s, step: Int64s) -> int:
+        copies = self._counted.tuples.integers[0]
+        return int(transitions(found.slots, found.times, order, found.weights, copies, event, step))
 
 
 def make_distinct(spec: DistinctSpec) -> Operator:

@@ -18,10 +18,11 @@ from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_code_time, group_codes
 from penstock.physical.operators.changes import from_start, wanted
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.pending import Early
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.pending import Early, EarlyOperator
 from penstock.physical.plan import DistinctChangesSpec
 from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.due import Due
 from penstock.physical.synopses.slots import SlotTable
 from penstock.types import END
 
@@ -47,20 +48,17 @@ def _follow(slots, ts, exp, order, alive, until, out_slot, out_ts, out_sign):  #
     return k
 
 
-class DistinctChanges(Operator):
+class DistinctChanges(EarlyOperator):
     """State: per tuple, integer lanes [alive, the latest expiration of its copies]; elements ahead of the heartbeat."""
 
     def __init__(self, spec: DistinctChangesSpec) -> None:
+        super().__init__(Early())
         self._kind = spec.kind
         self._tuples = SlotTable(2, 0, spec.types)
-        self._early = Early()
+        self._ends = Due(self._tuples, 1)
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"tuples": self._tuples, "early": self._early.queue}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
+        return {"tuples": self._tuples, **super().synopses()}
 
     def advance(self, moment: Moment) -> list[Elements]:
         if moment.start is None or moment.heartbeat < moment.start:
@@ -80,15 +78,17 @@ class DistinctChanges(Operator):
         slots = unique[codes]
         order = argsort_code_time(slots, arrived.ts)
         alive, until = self._tuples.integers
+        dead = unique[alive[unique] == 0]
         out = [np.empty(2 * len(arrived), np.int64) for _ in range(3)]
         count = int(_follow(slots, arrived.ts, arrived.exp, order, alive, until, *out))
         self._tuples.touch(unique)
+        self._ends.put(dead)
         return self._told(*(o[:count] for o in out))
 
     def _end(self, heartbeat: int) -> list[Elements]:
         """The tuples whose last copy has expired go."""
-        alive, until = self._tuples.integers[:, : self._tuples.count]
-        ended = np.flatnonzero((alive == 1) & (until <= heartbeat))
+        alive, until = self._tuples.integers
+        ended = self._ends.until(heartbeat)
         result = self._told(ended, until[ended].copy(), np.full(len(ended), -1))
         alive[ended] = 0
         self._tuples.touch(ended)

@@ -8,25 +8,19 @@ stretch is said, the last of a round with its end open. `LookupMatch` asks a sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expressions.evaluate import mask
-from penstock.physical.elements import Bools, Elements, Int64s, concat_arrays, int64s
-from penstock.physical.fingerprints import fingerprints
-from penstock.physical.kernels import argsort_code_time, group_codes
+from penstock.physical.elements import Bools, Elements, Int64s, concat_arrays
+from penstock.physical.kernels import argsort_code_time, distinct_slots
 from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.counted import CountedOperator, Events
 from penstock.physical.operators.join import PROBES_AT_ONCE, StaticRows
-from penstock.physical.operators.pending import Early
 from penstock.physical.plan import Keep, LookupMatchSpec, MatchSpec
 from penstock.physical.ranges import spans
-from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.queues import make_queue
-from penstock.physical.synopses.slots import SlotTable
 from penstock.types import END
 
 
@@ -50,65 +44,32 @@ def _sweep(slots, times, ports, weights, order, state, out_event, out_copies, ou
     return k
 
 
-class Match(Operator):
+class Match(CountedOperator):
     """State: per tuple, integer lanes [copies, pairs]; the ends to come; elements ahead of the heartbeat."""
 
     def __init__(self, spec: MatchSpec) -> None:
+        super().__init__(spec.types, 2, ports=2, listed=spec.listed)
         self._spec = spec
-        self._tuples = SlotTable(2, 0, spec.types)
-        self._early = (Early(), Early())
-        self._live = make_queue(False, spec.listed)
-
-    def synopses(self) -> Mapping[str, Synopsis]:
-        early = {f"early{port}": early.queue for port, early in enumerate(self._early)}
-        return {"tuples": self._tuples, "live": self._live, **early}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early[port].add(elements)
-        return []
 
     def advance(self, moment: Moment) -> list[Elements]:
-        events = [self._ended(batch) for batch in self._live.pop_until(moment.heartbeat)]
-        for port, early in enumerate(self._early):
-            arrived = early.until(moment.heartbeat)
-            if arrived is not None:
-                events += self._arrive(port, arrived, moment.heartbeat)
-        if not events:
+        events = self._counted.events(moment.heartbeat)
+        if events is None:
             return []
-        slots, times, ports, weights = (np.concatenate(part) for part in zip(*events, strict=True))
-        result = self._changes(slots, times, ports, weights, moment)
-        self._tuples.shrink()
+        result = self._changes(events, moment)
+        self._counted.tuples.shrink()
         return result
 
-    def _ended(self, batch: pa.RecordBatch) -> tuple[Int64s, ...]:
-        due, first, second, port, sign = (int64s(c) for c in batch.columns)
-        one, two = first.view(np.uint64), second.view(np.uint64)
-        codes, heads = group_codes(one, two)
-        return self._tuples.slots(one[heads], two[heads])[codes], due, port, -sign
-
-    def _arrive(self, port: int, arrived: Elements, heartbeat: int) -> list[tuple[Int64s, ...]]:
-        first, second = fingerprints(arrived.columns, len(arrived))
-        codes, heads = group_codes(first, second)
-        chosen = pa.array(heads)
-        found = self._tuples.slots(first[heads], second[heads], [c.take(chosen) for c in arrived.columns])[codes]
-        signs, ports = arrived.signs, np.full(len(arrived), port, np.int64)
-        gone = arrived.exp <= heartbeat
-        later = ~gone & (arrived.exp < END)
-        if later.any():
-            rows = [arrived.exp, first.view(np.int64), second.view(np.int64), ports, signs]
-            names = ["due", "first", "second", "port", "sign"]
-            self._live.push(pa.RecordBatch.from_arrays([pa.array(r[later]) for r in rows], names=names))
-        return [(found, arrived.ts, ports, signs), (found[gone], arrived.exp[gone], ports[gone], -signs[gone])]
-
-    def _changes(self, slots: Int64s, times: Int64s, ports: Int64s, weights: Int64s, moment: Moment) -> list[Elements]:
-        touched = np.flatnonzero(np.bincount(slots, minlength=self._tuples.count))
-        old_copies, old_pairs = self._tuples.integers[:, touched]
-        order = argsort_code_time(slots, times)
+    def _changes(self, events: Events, moment: Moment) -> list[Elements]:
+        tuples = self._counted.tuples
+        touched = distinct_slots(events.slots, tuples.count)
+        old_copies, old_pairs = tuples.integers[:, touched]
+        order = argsort_code_time(events.slots, events.times)
         event, copies, pairs = (np.empty(len(order), np.int64) for _ in range(3))
-        count = int(_sweep(slots, times, ports, weights, order, self._tuples.integers, event, copies, pairs))
-        self._tuples.touch(touched)
+        given = (events.slots, events.times, events.ports, events.weights)
+        count = int(_sweep(*given, order, tuples.integers, event, copies, pairs))
+        tuples.touch(touched)
         event, copies, pairs = event[:count], copies[:count], pairs[:count]
-        slots, times = slots[event], times[event]
+        slots, times = events.slots[event], events.times[event]
         if self._spec.single:
             since = times if moment.start is None else np.maximum(times, moment.start)
             _check_single(self._spec, pairs > copies, since, pairs, copies)
@@ -136,7 +97,7 @@ class Match(Operator):
         shown = np.flatnonzero(now)
         taken = np.flatnonzero(np.concatenate([[True], ~same]) & (old != 0))
         rows = np.concatenate([shown, taken])
-        columns = tuple(self._tuples.key_columns(slots[rows]))
+        columns = tuple(self._counted.tuples.key_columns(slots[rows]))
         until = np.concatenate([ends[shown], np.full(len(taken), END)])
         return [Elements(columns, times[rows], until, np.concatenate([now[shown], -old[taken]]))]
 

@@ -8,27 +8,23 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.pending import Early
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.pending import Early, EarlyOperator
 from penstock.physical.plan import NegativeTuplesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues import make_queue
 from penstock.types import END
 
 
-class NegativeTuples(Operator):
+class NegativeTuples(EarlyOperator):
     """State: elements ahead of the heartbeat, and the window's content."""
 
     def __init__(self, spec: NegativeTuplesSpec) -> None:
-        self._early = Early()
+        super().__init__(Early())
         self._live = make_queue(spec.fifo, False)
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"early": self._early.queue, "live": self._live}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
+        return {**super().synopses(), "live": self._live}
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)

@@ -14,19 +14,17 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, concat, int64s
 from penstock.physical.fingerprints import UInt64s, fingerprints
 from penstock.physical.kernels import group_codes, sum_by_code, with_time
-from penstock.physical.nrr_plan import NRRJoinSpec, StampSpec
+from penstock.physical.nrr_plan import NRRJoinSpec
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.join import PROBES_AT_ONCE, combine, keyed
 from penstock.physical.operators.pending import Early
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.runs import Runs, probe_run
+from penstock.types import BEGIN
 
 
 class Stamp(Operator):
     """Elements with their ts as a last column."""
-
-    def __init__(self, spec: StampSpec) -> None:
-        pass
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         return [elements.with_columns([*elements.columns, pa.array(elements.ts)])]
@@ -38,6 +36,7 @@ def make_nrr_join(spec: NRRJoinSpec) -> Operator:
 
 class NRRJoin(Operator):
     """State: the relation's rows as long as an element may still ask for them, and elements ahead of the heartbeat.
+    Where it is told how long that is, it is told anew in every round.
 
     Without a column that tells when they came, port 0 brings elements whose ts is their timestamp, before any SLIDE
     rounds it."""
@@ -47,11 +46,16 @@ class NRRJoin(Operator):
         self._early = Early()
         self._relation = Runs(spec.right_key, strict=True)
         self._updates: list[Elements] = []
+        #: Up to when nothing asks any more, where that is told.
+        self._asked = BEGIN
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"early": self._early.queue, "relation": self._relation}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
+        if port == 2:
+            self._asked = max(self._asked, int(elements.ts.max()))
+            return []
         key = self._spec.left_key if port == 0 else self._spec.right_key
         elements = elements.filter(keyed(elements, key))
         if port == 0:
@@ -66,7 +70,7 @@ class NRRJoin(Operator):
             self._updates = []
         arrived = self._early.until(moment.heartbeat)
         result = [] if arrived is None else self._meet(arrived, moment)
-        self._relation.expire(moment.heartbeat - self._spec.behind)
+        self._relation.expire(self._asked if self._spec.announced else moment.heartbeat - self._spec.behind)
         return result
 
     def _meet(self, arrived: Elements, moment: Moment) -> list[Elements]:

@@ -15,26 +15,26 @@ import pyarrow as pa
 
 from penstock.physical.elements import Elements, concat, round_up
 from penstock.physical.operators import Tables
-from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.inner import InnerPlan
-from penstock.physical.operators.pending import Early
-from penstock.physical.order import argsort_values, counted
+from penstock.physical.operators.pending import EarlyOperator, InOrder
+from penstock.physical.order import argsort_values
 from penstock.physical.sequence_plan import NumberedSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.types import END
 
 
-class Numbered(Operator):
+class Numbered(EarlyOperator):
     """State: the elements ahead of the heartbeat; that of the inner plan. Marks: the elements counted so far."""
 
     def __init__(self, spec: NumberedSpec, tables: Tables) -> None:
+        super().__init__(InOrder(spec.arrival))
         self._spec = spec
-        self._early = Early()
         self._inner = InnerPlan(spec.inner, tables)
         self._count = 0
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"early": self._early.queue, **self._inner.synopses()}
+        return {**super().synopses(), **self._inner.synopses()}
 
     def marks(self) -> dict[str, Any]:
         return {"count": self._count, "inner": self._inner.marks()}
@@ -43,10 +43,6 @@ class Numbered(Operator):
         self._count = marks["count"]
         self._inner.restore_marks(marks["inner"])
 
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
-
     def advance(self, moment: Moment) -> list[Elements]:
         if moment.shard:
             return []  # all elements are sent to the first shard
@@ -54,9 +50,8 @@ class Numbered(Operator):
             self._early.hold()
             return []
         arrived = self._early.until(moment.heartbeat)
-        if arrived is None or not len(arrived):
+        if arrived is None:
             return []
-        arrived = counted(arrived, self._spec.arrival)
         arrived = arrived.with_columns([arrived.columns[i] for i in self._spec.columns])
         first = self._count + 1
         self._count += len(arrived)

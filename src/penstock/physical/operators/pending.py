@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, concat, unnamed
+from penstock.physical.operators.contract import Operator
+from penstock.physical.order import counted
+from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues import CalendarQueue
 from penstock.types import BEGIN
 
@@ -37,6 +42,32 @@ class Early:
                 due.append(elements.filter(ready))
         self._fresh = []
         return concat(due) if due else None
+
+
+class InOrder(Early):
+    """Gives elements one by one, in the order in which they count. arrival: as for `order.counted`."""
+
+    def __init__(self, arrival: bool) -> None:
+        super().__init__()
+        self._arrival = arrival
+
+    def until(self, heartbeat: int) -> Elements | None:
+        due = super().until(heartbeat)
+        return None if due is None else counted(due, self._arrival)
+
+
+class EarlyOperator(Operator):
+    """An operator with one input, which looks at its elements in `advance`, when their ts has come."""
+
+    def __init__(self, early: Early) -> None:
+        self._early = early
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"early": self._early.queue}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early.add(elements)
+        return []
 
 
 def _pack(elements: Elements) -> pa.RecordBatch:

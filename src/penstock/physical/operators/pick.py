@@ -11,8 +11,7 @@ from penstock.physical.elements import Elements, Int64s, concat, round_up
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_time, group_codes, with_time
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.pending import Early
-from penstock.physical.order import counted
+from penstock.physical.operators.pending import EarlyOperator, InOrder
 from penstock.physical.sequence_plan import PickSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.held import Held
@@ -20,27 +19,22 @@ from penstock.physical.synopses.slots import SlotTable
 from penstock.types import END
 
 
-class EveryNth(Operator):
+class EveryNth(EarlyOperator):
     """State: how many elements of each substream have come since one was picked; elements ahead of the heartbeat."""
 
     def __init__(self, spec: PickSpec) -> None:
         assert spec.rows is not None
+        super().__init__(InOrder(spec.arrival))
         self._spec, self._rows = spec, spec.rows
-        self._early = Early()
         self._counts = SlotTable(1, 0)
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"early": self._early.queue, "counts": self._counts}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
+        return {**super().synopses(), "counts": self._counts}
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
-        if arrived is None or not len(arrived):
+        if arrived is None:
             return []
-        arrived = counted(arrived, self._spec.arrival)
         first, second = fingerprints([arrived.columns[i] for i in self._spec.partition], len(arrived))
         slots = self._counts.slots(first, second)
         picked = np.zeros(len(arrived), np.bool_)
@@ -60,29 +54,25 @@ def _count(slots, counts, rows, picked):  # type: ignore[no-untyped-def]
             picked[i] = True
 
 
-class LastOfSlot(Operator):
+class LastOfSlot(EarlyOperator):
     """State: the last element so far of each substream in the slots that are not over; elements ahead of the
     heartbeat."""
 
     def __init__(self, spec: PickSpec) -> None:
         assert spec.slot is not None
+        super().__init__(InOrder(spec.arrival))
         self._spec, self._slot = spec, spec.slot
-        self._early = Early()
         self._last = Held()
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"early": self._early.queue, "last": self._last}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
+        return {**super().synopses(), "last": self._last}
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
         # What is held came before all that arrives now.
         parts = [] if self._last.elements is None else [self._last.elements]
-        if arrived is not None and len(arrived):
-            parts.append(counted(arrived, self._spec.arrival))
+        if arrived is not None:
+            parts.append(arrived)
         if not sum(map(len, parts)):
             return []
         every = concat([part for part in parts if len(part)])

@@ -15,31 +15,26 @@ from typing import Any
 import numpy as np
 
 from penstock.physical.elements import Elements, Int64s, round_up
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.pending import Early
-from penstock.physical.order import counted
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.pending import EarlyOperator, InOrder
 from penstock.physical.plan import RowWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.sequences import Rows, Sequences, chosen
 from penstock.types import BEGIN, END
 
 
-class RowWindow(Operator):
+class RowWindow(EarlyOperator):
     """State: the last elements of every partition, elements ahead of the heartbeat, and how far time had come in the
     last round, which says whether an element has been given out."""
 
     def __init__(self, spec: RowWindowSpec) -> None:
+        super().__init__(InOrder(spec.arrival))
         self._spec = spec
-        self._early = Early()
         self._last = Sequences(spec.types, spec.partition, spec.rows, spec.step, spec.length)
         self._told = BEGIN
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"early": self._early.queue, "last": self._last}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
+        return {**super().synopses(), "last": self._last}
 
     def marks(self) -> dict[str, Any]:
         return {"told": self._told}
@@ -50,7 +45,7 @@ class RowWindow(Operator):
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
         told, self._told = self._told, max(self._told, moment.heartbeat)
-        parts = self._arrive(counted(arrived, self._spec.arrival), told) if arrived is not None and len(arrived) else []
+        parts = [] if arrived is None else self._arrive(arrived, told)
         if self._spec.slide is not None:
             parts.append(self._comings(self._last.between(self._boundary(told), self._boundary(self._told))))
         self._last.expire(moment.heartbeat)

@@ -1,4 +1,4 @@
-"""Stateless operators: selection, projection, union, windows, lookup of static relations."""
+"""Stateless operators: selection, projection, union, time windows, and the rows that aggregates are fed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.physical.elements import Elements, round_up
 from penstock.physical.lanes import pre_aggregate, to_lanes
 from penstock.physical.operators.contract import Operator
 from penstock.physical.pane_plan import PanesSpec
-from penstock.physical.plan import FilterSpec, LanesSpec, ProjectSpec, UnionSpec, WindowSpec
+from penstock.physical.plan import FilterSpec, LanesSpec, ProjectSpec, WindowSpec
 from penstock.types import BEGIN, END
 
 
@@ -30,9 +30,8 @@ class Projection(Operator):
         return [elements.with_columns(evaluate_all(self._expressions, elements.columns, len(elements)))]
 
 
-class Union(Operator):
-    def __init__(self, spec: UnionSpec) -> None:
-        pass
+class Passing(Operator):
+    """Hands on what comes at any port."""
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         return [elements]

@@ -12,15 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from penstock.expressions.evaluate import mask
 from penstock.physical.elements import Bools, Elements, Int64s, concat, empty, round_up
 from penstock.physical.kernels import argsort_time
 from penstock.physical.operators import Tables
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.inner import InnerPlan
-from penstock.physical.operators.pending import Early
-from penstock.physical.order import argsort_values, counted
-from penstock.physical.sequence_plan import INSTANTS, SequenceSpec
+from penstock.physical.operators.pending import Early, InOrder
+from penstock.physical.order import argsort_values
+from penstock.physical.sequence_plan import INSTANTS, SequenceSpec, SequenceWindow
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.jumps import Instants, Jumps
 from penstock.types import END
@@ -32,8 +34,8 @@ class Line(Operator):
 
     def __init__(self, spec: SequenceSpec, tables: Tables) -> None:
         self._spec = spec
-        self._early = [Early() for _ in spec.types]
-        self._jumps = [Jumps(spec.types[w.stream], w.shape) for w in spec.windows]
+        self._early = [InOrder(arrival) for arrival in spec.arrival]
+        self._jumps = [Jumps(_types(spec, window), window.shape) for window in spec.windows]
         self._boundaries = Early()
         self._inner = InnerPlan(spec.inner, tables)
         self._count = 0
@@ -64,7 +66,7 @@ class Line(Operator):
             for early in (*self._early, self._boundaries):
                 early.hold()
             return []
-        streams = [self._arrived(port, moment.heartbeat) for port in range(len(self._early))]
+        streams = [early.until(moment.heartbeat) for early in self._early]
         arrived = [np.empty(0, np.int64) if s is None else s.ts for s in streams]
         boundaries = self._boundary_ticks(arrived, moment)
         self._done = moment.heartbeat
@@ -74,12 +76,6 @@ class Line(Operator):
         # A boundary stands behind the elements of its tick, streams at one tick in their order.
         order = argsort_time(ticks)
         return self._answered(self._given(streams, arrived, ticks, order), ticks[order])
-
-    def _arrived(self, port: int, heartbeat: int) -> Elements | None:
-        arrived = self._early[port].until(heartbeat)
-        if arrived is None or not len(arrived):
-            return None
-        return counted(arrived, self._spec.arrival[port])
 
     # -- boundaries --------------------------------------------------------------------------------------------
 
@@ -128,8 +124,9 @@ class Line(Operator):
             boundary = order >= starts[-1]
             if slide is not None:
                 boundary &= round_up(line, slide, align) == line
-            elements = streams[window.stream]
-            columns = (empty(self._spec.types[window.stream]) if elements is None else elements).columns
+            columns, rows = _coming(window, streams[window.stream] or empty(self._spec.types[window.stream]), rows)
+            if window.stamped:
+                columns = (*columns, pa.array(_places(rows) + first))
             made, evaluated = jumps.follow(columns, Instants(first, line, rows, boundary))
             told |= evaluated
             if made is not None:
@@ -138,6 +135,12 @@ class Line(Operator):
         at = np.flatnonzero(told) + first
         given[INSTANTS] = Elements((), at, np.full(len(at), END))
         return given
+
+    def _still_asked(self) -> int:
+        """The first instant at which something has arrived that is yet to come into its window."""
+        windows = zip(self._spec.windows, self._jumps, strict=True)
+        waiting = (jumps.oldest_waiting() for window, jumps in windows if window.stamped)
+        return min((int(row[-1].as_py()) for row in waiting if row is not None), default=self._count + 1)
 
     def _answered(self, given: Mapping[str, Elements], line: Int64s) -> list[Elements]:
         first = self._count - len(line) + 1
@@ -148,3 +151,25 @@ class Line(Operator):
         if self._spec.ordered:
             made = made.take(argsort_values(made))
         return [Elements(made.columns, line[made.ts - first], np.full(len(made), END), made.sign)]
+
+
+def _types(spec: SequenceSpec, window: SequenceWindow) -> tuple[pa.DataType, ...]:
+    return (*spec.types[window.stream], pa.int64()) if window.stamped else spec.types[window.stream]
+
+
+def _coming(window: SequenceWindow, arrived: Elements, rows: Int64s) -> tuple[tuple[pa.Array, ...], Int64s]:
+    """What comes into the window of the elements that have arrived, and at which instants; rows: those of all."""
+    if window.where is None:
+        return arrived.columns, rows
+    chosen = mask(window.where, arrived.columns, len(arrived))
+    # An instant that is no element looks at the last place, which is none.
+    place = np.append(np.where(chosen, np.cumsum(chosen) - 1, -1), -1)
+    return arrived.filter(chosen).columns, place[rows]
+
+
+def _places(rows: Int64s) -> Int64s:
+    """Where each of a window's new elements stands among the instants."""
+    own = np.flatnonzero(rows >= 0)
+    found = np.empty(len(own), np.int64)
+    found[rows[own]] = own
+    return found

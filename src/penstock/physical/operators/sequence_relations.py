@@ -15,7 +15,7 @@ from penstock.physical.operators import Tables
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.pending import Early
 from penstock.physical.operators.sequence import Line
-from penstock.physical.sequence_plan import SequenceSpec
+from penstock.physical.sequence_plan import WAITING, SequenceSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.types import END
 
@@ -57,4 +57,6 @@ class LineWithRelations(Line):
             found = early.until(int(line[-1]))
             if found is not None:
                 given[name] = Elements(found.columns, first + np.searchsorted(line, found.ts), found.exp, found.sign)
+        # What has come into its windows asks no relation any more.
+        given[WAITING] = Elements((), np.array([self._still_asked() - 1]), np.array([END]))
         return given

@@ -9,10 +9,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from penstock.physical.elements import Elements
-from penstock.physical.kernels import argsort_code_time
-from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.counted import CountedOperator
+from penstock.physical.elements import Int64s
+from penstock.physical.operators.counted import Events, NettingOperator
 from penstock.physical.plan import SetKind, SetOperationSpec
 
 _NUMBER = {kind: number for number, kind in enumerate(SetKind)}
@@ -55,28 +53,17 @@ def _sweep(kind, slots, times, weights, ports, order, both, right, event, step):
     return k
 
 
-class SetOperation(CountedOperator):
+class SetOperation(NettingOperator):
     """State: per tuple, integer lanes [copies on both sides, copies on the right]; the ends to come."""
 
     def __init__(self, spec: SetOperationSpec) -> None:
         self._kind = _NUMBER[spec.kind]
         super().__init__(spec.types, 2, ports=2, listed=spec.listed)
 
-    def advance(self, moment: Moment) -> list[Elements]:
-        found = self._counted.events(moment.heartbeat)
-        if found is None:
-            return []
-        tuples = self._counted.tuples
-        order = argsort_code_time(found.slots, found.times)
-        event, step = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
-        count = int(
+    def _netted(self, found: Events, order: Int64s, event: Int64s, step: Int64s) -> int:
+        both, right = self._counted.tuples.integers
+        return int(
             _sweep(
-                self._kind, found.slots, found.times, found.weights, found.ports, order,
-                tuples.integers[0], tuples.integers[1], event, step,
+                self._kind, found.slots, found.times, found.weights, found.ports, order, both, right, event, step
             )
         )  # fmt: skip
-        tuples.touch(np.unique(found.slots))
-        chosen = event[:count]
-        result = self._counted.told(found.slots[chosen], found.times[chosen], step[:count])
-        tuples.shrink()
-        return result

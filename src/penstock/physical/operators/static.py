@@ -1,4 +1,4 @@
-"""A relation that never changes, fed into a stage once; and the answer of a query, passed on as it is."""
+"""A relation that never changes, fed into a stage once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import cut_by_shard
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.plan import OutputSpec, StaticSpec
+from penstock.physical.plan import StaticSpec
 
 
 class Static(Operator):
@@ -38,13 +38,3 @@ class Static(Operator):
         order, bounds = cut_by_shard(first, self._shards)
         mine = order[bounds[moment.shard] : bounds[moment.shard + 1]]
         return [self._table.take(np.asarray(mine))] if len(mine) else []
-
-
-class Output(Operator):
-    """Passes the answer on; the executor takes it from here."""
-
-    def __init__(self, spec: OutputSpec) -> None:
-        pass
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        return [elements]

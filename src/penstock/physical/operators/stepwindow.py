@@ -15,28 +15,27 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, concat_arrays, int64s, unnamed
-from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.operators.pending import Early
-from penstock.physical.order import counted
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.pending import EarlyOperator, InOrder
 from penstock.physical.step_plan import StepWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues import make_queue
 from penstock.types import END
 
 
-class StepWindow(Operator):
+class StepWindow(EarlyOperator):
     """State: elements ahead of the heartbeat, those that wait for a boundary, and those that came in and have an end;
     how many elements arrived since the last boundary."""
 
     def __init__(self, spec: StepWindowSpec) -> None:
+        super().__init__(InOrder(spec.arrival))
         self._spec = spec
-        self._early = Early()
         self._waiting = make_queue(True, False)
         self._live = make_queue(True, False)
         self._since = 0
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"early": self._early.queue, "waiting": self._waiting, "live": self._live}
+        return {**super().synopses(), "waiting": self._waiting, "live": self._live}
 
     def marks(self) -> dict[str, Any]:
         return {"since": self._since}
@@ -44,15 +43,10 @@ class StepWindow(Operator):
     def restore_marks(self, marks: dict[str, Any]) -> None:
         self._since = marks["since"]
 
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
-
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
-        if arrived is None or not len(arrived):
+        if arrived is None:
             return []
-        arrived = counted(arrived, self._spec.arrival)
         step = self._spec.step
         places = np.arange(step - self._since - 1, len(arrived), step)
         self._since = (self._since + len(arrived)) % step

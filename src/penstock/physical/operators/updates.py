@@ -15,8 +15,8 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.kernels import argsort_uint64, group_codes, sum_by_code
-from penstock.physical.operators.contract import Moment, Operator, Rejection
-from penstock.physical.operators.pending import Early
+from penstock.physical.operators.contract import Moment, Rejection
+from penstock.physical.operators.pending import Early, EarlyOperator
 from penstock.physical.plan import UpdateRule, UpdatesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.runs import Runs, probe_run
@@ -87,25 +87,21 @@ def _by_key(codes, order, kind, replaces, once, ended_by, verdict):  # type: ign
             i += 1
 
 
-class Updates(Operator):
+class Updates(EarlyOperator):
     """State: the rows of the relation, updates ahead of the heartbeat, and the keys that may not come again.
 
     Rows lie in runs by what names them, and those that went as negative tuples beside them until runs are merged; so a
     round costs, and writes, what it changes."""
 
     def __init__(self, spec: UpdatesSpec) -> None:
+        super().__init__(Early())
         self._spec = spec
-        self._early = Early()
         self._rows = Runs(spec.key, strict=True)
         self._deleted = Runs(spec.key, strict=False)
         self._rejected: list[Rejection] = []
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {"early": self._early.queue, "rows": self._rows, "deleted": self._deleted}
-
-    def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(elements)
-        return []
+        return {**super().synopses(), "rows": self._rows, "deleted": self._deleted}
 
     def rejections(self) -> list[Rejection]:
         found, self._rejected = self._rejected, []

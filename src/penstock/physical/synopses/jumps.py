@@ -132,6 +132,12 @@ class Jumps(Synopsis):
                 parts.append(Elements(held, ticks, np.full(len(mine), END), np.full(len(mine), sign, np.int64)))
         return parts
 
+    def oldest_waiting(self) -> tuple[pa.Scalar, ...] | None:
+        """The first element that waits for the evaluation at which it comes in, None for none."""
+        self._awake()
+        waiting = np.flatnonzero(self._state[: self._size] == WAITING)[:1]
+        return tuple(column[0] for column in self._take(waiting)) if len(waiting) else None
+
     # -- the log -----------------------------------------------------------------------------------------------
 
     def _store(self, columns: Sequence[pa.Array], base: int, taken: Int64s) -> None:

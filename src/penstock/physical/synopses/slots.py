@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.physical.elements import Int64s, concat_arrays, int64s, unnamed
+from penstock.physical.elements import Int64s, int64s, unnamed
 from penstock.physical.fingerprints import UInt64s
 from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.pieces import Pieces
 
 Float64s = npt.NDArray[np.float64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -75,12 +76,26 @@ def index_slots(table, first, count):  # type: ignore[no-untyped-def]
         table[place] = slot
 
 
+@nb.njit(cache=True)
+def _settle(slots, lane, lives):  # type: ignore[no-untyped-def]
+    """Note which of `slots` live now; returns by how many the number of those that do has changed."""
+    change = 0
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        now = lane[slot] != 0
+        if now != lives[slot]:
+            lives[slot] = now
+            change += 1 if now else -1
+    return change
+
+
 class SlotTable(Synopsis):
     """Keys with `integers` int64 lanes, `floats` float64 lanes, and optionally the key's columns.
 
     A slot is live while the lane given as `alive` is not 0; dead slots are dropped when they outnumber the live.
     Slot numbers hold until the next call of `snapshot` or `shrink`; `followers` are called with the slots that stay, in
-    their new order, just before.
+    their new order, just before. Whoever changes lanes says so (`touch`): the live are counted from that, since to look
+    at all slots in every round would make a round as dear as the table is long.
     """
 
     def __init__(self, integers: int, floats: int, columns: Sequence[pa.DataType] = (), alive: int = 0) -> None:
@@ -94,8 +109,12 @@ class SlotTable(Synopsis):
         # By (lane, slot); in memory the lanes of a slot lie together.
         self.integers = np.zeros((16, integers), np.int64).T
         self.floats = np.zeros((16, floats), np.float64).T
-        self._columns: list[list[pa.Array]] = [[] for _ in self._types]
+        self._columns = Pieces(self._types)
         self._touched = np.zeros(16, np.bool_)
+        # Which slots were live when they were last looked at, how many, and those not looked at since they changed.
+        self._lives = np.zeros(16, np.bool_)
+        self._living = 0
+        self._unsettled = np.empty(0, np.int64)
         self._log: dict[int, pa.RecordBatch] = {}
         self._next_id = 0
         # Rewritten from scratch when dropped slots may still stand in the log as live.
@@ -113,8 +132,7 @@ class SlotTable(Synopsis):
             )
             if self.count > before and self._types:
                 fresh = pa.array(heads[: self.count - before])
-                for held, column in zip(self._columns, columns, strict=True):
-                    held.append(column.take(fresh))
+                self._columns.append([column.take(fresh) for column in columns])
             if done == len(first):
                 return found
             self._reserve(2 * self.count)
@@ -127,28 +145,21 @@ class SlotTable(Synopsis):
 
     def touch(self, slots: Int64s) -> None:
         """Say that the lanes of `slots` have changed."""
+        self._settle()
         self._touched[slots] = True
+        self._unsettled = slots
+
+    def _settle(self) -> None:
+        self._living += int(_settle(self._unsettled, self.integers[self._alive], self._lives))
+        self._unsettled = self._unsettled[:0]
 
     def key_columns(self, slots: Int64s) -> list[pa.Array]:
         """The key's columns at `slots`; NULL where a slot is -1."""
-        chosen = pa.array(slots, mask=slots < 0)
-        result = []
-        for i, held in enumerate(self._columns):
-            if len(held) != 1:
-                held[:] = [concat_arrays(held)] if held else [pa.array([], self._types[i])]
-            result.append(held[0].take(chosen))
-        return result
+        return self._columns.take(slots)
 
     def last_keys(self, start: int) -> list[pa.Array]:
         """The key's columns of the slots from `start` on; touches only what came since about then."""
-        result = []
-        for held in self._columns:
-            first, place = len(held), self.count
-            while place > start:
-                first -= 1
-                place -= len(held[first])
-            result.append(concat_arrays(held[first:]).slice(start - place))
-        return result
+        return self._columns.since(start)
 
     def live(self) -> Int64s:
         """The slots that are live."""
@@ -164,19 +175,18 @@ class SlotTable(Synopsis):
 
     def shrink(self) -> None:
         """Drop dead slots when they outnumber the live; slot numbers change then."""
-        if self.count > 64:
-            live = self.live()
-            if 2 * len(live) < self.count:
-                self._keep(live)
+        if self.count > 64 and 2 * self.rows < self.count:
+            self._keep(self.live())
 
     @property
     def rows(self) -> int:
-        return int(np.count_nonzero(self.integers[self._alive, : self.count]))
+        self._settle()
+        return self._living
 
     @property
     def nbytes(self) -> int:
         lanes = self.count * 8 * (2 + len(self.integers) + len(self.floats))
-        return lanes + int(sum(a.nbytes for held in self._columns for a in held))
+        return lanes + self._columns.nbytes
 
     def snapshot(self) -> tuple[dict[str, Any], Chunks]:
         self.shrink()
@@ -207,6 +217,7 @@ class SlotTable(Synopsis):
                 self.integers[k, slots] = int64s(arrays[2 + k])
             for k in range(floats):
                 self.floats[k, slots] = arrays[2 + integers + k].to_numpy(zero_copy_only=True)
+        self._count_live()
 
     def _rows_of(self, slots: Int64s) -> pa.RecordBatch:
         arrays = [pa.array(self._first[slots].view(np.int64)), pa.array(self._second[slots].view(np.int64))]
@@ -226,10 +237,18 @@ class SlotTable(Synopsis):
         self.floats[:, :count] = self.floats[:, slots]
         self.integers[:, count : self.count] = 0
         self.floats[:, count : self.count] = 0
-        self._columns = [[column] for column in columns]
+        self._columns = Pieces(self._types)
+        self._columns.append(columns)
         self.count = count
+        self._count_live()
         self._rewrite = True
         self._rebuild(self._table.shape[0])
+
+    def _count_live(self) -> None:
+        """Look at all slots."""
+        self._lives[: self.count] = self.integers[self._alive, : self.count] != 0
+        self._lives[self.count :] = False
+        self._living, self._unsettled = int(np.count_nonzero(self._lives)), self._unsettled[:0]
 
     def _reserve(self, capacity: int) -> None:
         size = len(self._first)
@@ -237,7 +256,8 @@ class SlotTable(Synopsis):
             grown = max(capacity, 2 * size)
             self._first = np.resize(self._first, grown)
             self._second = np.resize(self._second, grown)
-            self._touched = np.concatenate([self._touched, np.zeros(grown - size, np.bool_)])
+            unset = np.zeros(grown - size, np.bool_)
+            self._touched, self._lives = (np.concatenate([a, unset]) for a in (self._touched, self._lives))
             self.integers = _grow(self.integers, grown)
             self.floats = _grow(self.floats, grown)
         if 2 * capacity > len(self._table):

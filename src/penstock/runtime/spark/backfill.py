@@ -22,6 +22,7 @@ from penstock.runtime.spark.epochs import Epoch, source_file
 from penstock.runtime.spark.feed import Feed, Offset
 from penstock.runtime.spark.folder import Folder, Intake, Job, Seen
 from penstock.runtime.spark.inline import run_round
+from penstock.runtime.spark.pace import Pace
 from penstock.runtime.spark.rejections import write_rejections
 from penstock.runtime.spark.state_files import past_of
 
@@ -83,6 +84,9 @@ def _job_of_the_past(folder: Folder, past: Folder, job: Job, epoch: Epoch) -> Jo
         sizes += [max(1, split.bytes) for split in splits]
     # Every round but the last takes more than the limit less the largest split: that makes fewer than `base` rounds.
     enough = 2 * math.ceil(sum(sizes) / max(1, epoch.base)) + max(sizes, default=0)
-    limit = max(job.intake.max_batch_bytes, enough if epoch.base > 1 else sum(sizes))
-    intake = Intake(tuple(plan.sources.values()), frozenset(), limit, job.intake.parallelism, births=job.intake.births)
+    limit = max(job.intake.pace.max_bytes, enough if epoch.base > 1 else sum(sizes))
+    intake = Intake(
+        tuple(plan.sources.values()), frozenset(), job.intake.parallelism, births=job.intake.births,
+        pace=Pace(max_bytes=limit),
+    )  # fmt: skip
     return replace(job, plan=plan, intake=intake, drain=False, base=0)

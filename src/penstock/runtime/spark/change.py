@@ -37,9 +37,8 @@ from penstock.runtime.spark.epochs import (
     read_epoch,
     statistics_as_json,
 )
-from penstock.runtime.spark.feed import Offset
+from penstock.runtime.spark.feed import Offset, highs_after
 from penstock.runtime.spark.folder import Folder, damaged, round_name
-from penstock.types import BEGIN
 
 
 class Kind(enum.Enum):
@@ -194,7 +193,7 @@ def _changed(given: Given, folder: Folder, before: Epoch, number: int) -> Decisi
     gone = tuple(name for name in before.queries if name not in births)
     base = delivered(folder)["batch"] + 1
     epoch, plan = _epoch(given, before, number, base, before.shards, births)
-    backfill = [name for name in fresh if given.backfill]
+    backfill = list(fresh) if given.backfill else []
     for name in backfill:
         _can_backfill(next(q for q in given.queries if q.name == name))
     epoch = replace(epoch, offset=carried(folder, before, epoch, plan), backfill=backfill)
@@ -331,10 +330,7 @@ def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
     kept = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
     if offset["round"] > delivered(folder)["round"]:
         return {**_only(offset, kept, plan), "before": _only(offset["before"], kept, plan)}
-    highs = dict(offset["high"])
-    for name, seen in folder.read_seen(round_name(offset["round"])).items():
-        if seen.high is not None and not offset.get("again"):
-            highs[name] = max(seen.high, highs[name] if highs.get(name) is not None else BEGIN)
+    highs = highs_after(offset, folder.read_seen(round_name(offset["round"])))
     return {**_only({**offset, "high": highs}, kept, plan), "again": True}
 
 

@@ -5,6 +5,8 @@ Spark runs `python -m penstock.runtime.spark.daemon pyspark.worker` in sessions 
 
 from __future__ import annotations
 
+import gc
+
 import pyarrow as pa
 from pyspark.daemon import manager
 
@@ -36,4 +38,7 @@ def warm() -> None:
 
 if __name__ == "__main__":
     warm()
+    # What is loaded stays: workers need not look through it after every task, nor own copies of its pages.
+    gc.collect()
+    gc.freeze()
     manager()

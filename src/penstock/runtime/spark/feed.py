@@ -24,7 +24,6 @@ from penstock.physical.progress import SourceProgress
 from penstock.physical.wallclock import WallClock, advance, begin, uses_wall_clock, wall_clock
 from penstock.runtime.spark.epochs import source_file
 from penstock.runtime.spark.folder import Folder, Intake, Seen, chunks_of, round_name
-from penstock.runtime.spark.pace import Pace
 from penstock.types import BEGIN
 
 Offset = dict[str, Any]
@@ -100,7 +99,7 @@ class Feed:
 
     def limit(self, offset: Offset) -> int:
         """Bytes that the round of `offset` was planned to read at the most."""
-        return int(offset.get("limit", self._pace.first))
+        return int(offset.get("limit", self._intake.pace.first))
 
     def backlog(self, offset: Offset) -> dict[str, tuple[int, int]]:
         """By source the splits found that no round up to that of `offset` reads, and their bytes."""
@@ -114,7 +113,7 @@ class Feed:
         seen = self._folder.read_seen(round_name(start["round"]))
         limit = self._next_limit(start, seconds)
         stretches = self._discover(start, seen, limit)
-        high = self._highs(start, seen)
+        high = highs_after(start, seen)
         done = self._choose(start["done"], high, limit, stretches)
         ended = self._ended(start, done, stretches)
         told = self._told(start, done)
@@ -145,14 +144,10 @@ class Feed:
                 told[name] = max(reached, told.get(name, BEGIN))
         return told
 
-    @property
-    def _pace(self) -> Pace:
-        return replace(self._intake.pace, max_bytes=self._intake.max_batch_bytes)
-
     def _next_limit(self, start: Offset, seconds: float | None) -> int:
         if start["round"] == 0:
-            return self._pace.first
-        return self._pace.next_limit(self.limit(start), int(start.get("read", 0)), seconds)
+            return self._intake.pace.first
+        return self._intake.pace.next_limit(self.limit(start), int(start.get("read", 0)), seconds)
 
     def _bytes(self, name: str, first: int, last: int) -> int:
         return sum(split.bytes for split in self._known[name].splits[first:last])
@@ -271,16 +266,6 @@ class Feed:
                 known.connector.forget(sorted(read - {s.path for s in known.splits[done.get(name, 0) :]}))
                 self._forgotten[name] = done.get(name, 0)
 
-    def _highs(self, start: Offset, seen: Mapping[str, Seen]) -> dict[str, int | None]:
-        """The largest timestamps seen up to and with the round of `start`, whose tasks have `seen` so much."""
-        highs = dict(start["high"])
-        if start.get("again"):
-            return highs
-        for name, found in seen.items():
-            if name in highs and found.high is not None:
-                highs[name] = max(found.high, highs[name] if highs[name] is not None else BEGIN)
-        return highs
-
     def _choose(
         self, done: Mapping[str, int], high: Mapping[str, int | None], limit: int, stretches: Mapping[str, Stretch]
     ) -> dict[str, int]:
@@ -294,7 +279,7 @@ class Feed:
             name: BEGIN if high.get(name) is None or known.source.system_time else int(high[name] or 0)
             for name, known in self._known.items()
         }
-        budget, rows = limit, self._pace.max_rows or math.inf
+        budget, rows = limit, self._intake.pace.max_rows or math.inf
         while True:
             open_ = [n for n, splits in todo.items() if chosen[n] - done.get(n, 0) < len(splits)]
             if not open_:
@@ -302,7 +287,7 @@ class Feed:
             name = min(open_, key=lambda n: (frontier[n], n))
             split = todo[name][chosen[name] - done.get(name, 0)]
             # A split that does not tell its rows may have as many as are allowed.
-            counted = split.rows if split.rows is not None else self._pace.max_rows
+            counted = split.rows if split.rows is not None else self._intake.pace.max_rows
             if budget < limit and (split.bytes > budget or counted > rows):
                 return chosen
             chosen[name] += 1
@@ -319,3 +304,14 @@ class Feed:
         own |= {n for n, s in stretches.items() if s.ended} | (set(start["ended"]) - files.keys())
         # DataFrame sources end when the driver says that it has read all there is.
         return sorted(own | (self._intake.spark_sources if self._folder.read_mark("end") else frozenset()))
+
+
+def highs_after(offset: Offset, seen: Mapping[str, Seen]) -> dict[str, int | None]:
+    """The largest timestamps of the sources up to and with the round of `offset`, whose tasks have `seen` so much."""
+    highs = dict(offset["high"])
+    if offset.get("again"):
+        return highs
+    for name, found in seen.items():
+        if name in highs and found.high is not None:
+            highs[name] = max(found.high, highs[name] if highs[name] is not None else BEGIN)
+    return highs

@@ -57,7 +57,6 @@ class Intake:
 
     sources: tuple[Source, ...]
     spark_sources: frozenset[str]
-    max_batch_bytes: int
     parallelism: int
     frames: Mapping[str, Source] = field(default_factory=dict)
     peers: Peers = field(default_factory=dict)

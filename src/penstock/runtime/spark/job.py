@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import shutil
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +22,19 @@ from pyspark.sql.streaming import StreamingQuery
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
-from penstock.errors import CODES, PenstockError
+from penstock.errors import PenstockError
 from penstock.events import tell
 from penstock.physical.answers import answer_table
 from penstock.physical.elements import Elements
 from penstock.physical.operators import Rejection
-from penstock.physical.progress import NOTHING
 from penstock.runtime.metrics import RunMetrics
-from penstock.runtime.progress import QueryCounts, RunProgress, SourceCounts
-from penstock.runtime.recorder import Recorder, Totals
+from penstock.runtime.progress import RunProgress
+from penstock.runtime.recorder import Backlog, Recorder, Totals
 from penstock.runtime.reporting import LOG, Reporter, Wanted
+from penstock.runtime.spark import source_log
+from penstock.runtime.spark.accounts import Accounts
 from penstock.runtime.spark.epochs import forget_older, spark_place
+from penstock.runtime.spark.failures import translate
 from penstock.runtime.spark.feed import Offset
 from penstock.runtime.spark.folder import Folder, Job, load_job
 from penstock.runtime.spark.handing import hand_over
@@ -44,12 +43,13 @@ from penstock.runtime.spark.parcels import forget, forget_all, unpacked
 from penstock.runtime.spark.processor import KeyedStage
 from penstock.runtime.spark.rejections import write_rejections
 from penstock.runtime.spark.rounds import Rounds
-from penstock.runtime.spark.session import first_line, job_session
+from penstock.runtime.spark.session import job_session
 from penstock.runtime.spark.source import PenstockSource
 from penstock.runtime.spark.state_files import sweep
 from penstock.runtime.spark.tasks import batch_number, ingest_frame, ingest_pieces, keyed_stage, task_number
-from penstock.types import END
 
+#: Batches from one shortening of Spark's log of files to the next.
+_SHORTEN_EVERY = 100
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
 
 
@@ -66,7 +66,8 @@ def assemble(
         session.dataSource.register(PenstockSource)
         packets = session.readStream.format("penstock").option("folder", root).option("job", digest).load()
     else:
-        pieces = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).load(f"{rounds}/*")
+        files = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).option("maxFileAge", source_log.MOST_AGE)
+        pieces = files.load(f"{rounds}/*")
         packets = pieces.select("content").mapInArrow(ingest_pieces(root, digest), SPARK_SCHEMA)
     for name in sorted(job.intake.spark_sources):
         # One task reads a DataFrame source, so that its rows have one order of arrival.
@@ -123,16 +124,7 @@ class SparkRun:
         #: What the user must know of a script that is another one than the checkpoint's.
         self.notices = notices
         self._epochs_behind = job.epoch > 0
-        self._lock = threading.Lock()
-        self._totals: dict[str, Any] = self._folder.read_mark("totals") or {
-            "rounds": [],
-            "batch": -1,
-            "sources": {},
-            "queries": {},
-        }
-        self._rows_before = sum(s["rows"] for s in self._totals["sources"].values())
-        self._heartbeats: dict[str, int] = {}
-        self._source_heartbeats: dict[str, int] = {}
+        self._accounts = Accounts(self._folder)
         self._rounds: Rounds | None = None
         self._ended_in: int | None = None
         self._failure: PenstockError | None = None
@@ -144,7 +136,7 @@ class SparkRun:
         recorder.resumed(self._counted())
         self._done = time.monotonic()
         self._reporter = Reporter(recorder, wanted, self.metrics)
-        resumed = self._totals["batch"] >= 0
+        resumed = self._accounts.batches > 0
         self._tell("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
         if (self._folder.read_mark("finished") or {}).get("epoch") == job.epoch:
             self._query: StreamingQuery | None = None
@@ -170,12 +162,15 @@ class SparkRun:
             ended, round_ = self._write(table, batch)
             forget(str(self._folder.root), batch)
             done = time.monotonic()
-            self._account(batch)
+            self._accounts.close_batch()
+            self._seconds = time.monotonic() - self._began
             if round_ is not None and self._rounds is not None:
                 began = max(self._rounds.began(round_) or began, self._done)
             self._done = done
             self._reporter.batch(batch, done - began, done - computed, self._job.intake.parallelism, self._counted())
             if round_ is not None and self._rounds is not None:
+                if number % _SHORTEN_EVERY == 0:
+                    source_log.shorten(spark_place(self._checkpoint, self._job.epoch) / "sources" / "0")
                 self._rounds.delivered(round_, done - began, batch)
             if number > 0 and self._epochs_behind:
                 self._epochs_behind = False
@@ -197,8 +192,7 @@ class SparkRun:
             if kind == "heartbeats":
                 told = json.loads(blob.as_py())
                 ended = told["ended"]
-                with self._lock:
-                    self._heartbeats, self._source_heartbeats = told["heartbeats"], told["sources"]
+                self._accounts.heard(told["heartbeats"], told["sources"])
             elif kind == REJECTED:
                 rejected += read_rejected(blob.as_py())
             elif kind == TIMINGS:
@@ -211,43 +205,8 @@ class SparkRun:
         # A start that broke off may have written the first batch of an epoch with other rows, or with any.
         told = self._job.plan.queries if batch == self._job.base and batch else answers
         rows = hand_over(self._job, self._sinks, told, answers, batch)
-        with self._lock:
-            if batch > self._totals["batch"]:
-                self._totals["batch"] = batch
-                for name, count in rows.items():
-                    self._totals["queries"][name] = self._totals["queries"].get(name, 0) + count
-                for source, reasons in counts.items():
-                    self._add_malformed(source, reasons)
+        self._accounts.delivered(batch, rows, counts)
         return ended, round_
-
-    def _account(self, batch: int) -> None:
-        """Add up what the ingest tasks saw, once per round, and forget rounds that nobody needs any more."""
-        with self._lock:
-            fresh = [r for r in self._folder.rounds() if r not in self._totals["rounds"]]
-            for name in fresh:
-                for source, seen in self._folder.read_seen(name).items():
-                    total = self._add_malformed(source, seen.malformed)
-                    total["rows"] += seen.rows
-                    total["late"] += seen.late
-                    total["passed"] = total.get("passed", 0) + seen.passed
-                    total["lag"] = max(total["lag"], seen.lag)
-            kept = sorted(set(self._totals["rounds"]) | set(fresh))
-            for prefix in ("b", "0123456789"):
-                mine = [r for r in kept if r[0] in prefix]
-                for old in mine[:-4]:
-                    shutil.rmtree(self._folder.root / "seen" / old, ignore_errors=True)
-                    kept.remove(old)
-            self._totals["rounds"] = kept
-            self._seconds = time.monotonic() - self._began
-            self._folder.write_mark("totals", self._totals)
-
-    def _add_malformed(self, source: str, reasons: Mapping[str, int]) -> dict[str, Any]:
-        """The totals of `source`, with so many malformed records more."""
-        nothing = {"rows": 0, "late": 0, "lag": 0, "malformed": {}}
-        total: dict[str, Any] = self._totals["sources"].setdefault(source, nothing)
-        for reason, count in reasons.items():
-            total["malformed"][reason] = total["malformed"].get(reason, 0) + count
-        return total
 
     # -- what the caller sees ----------------------------------------------------------------------------------
 
@@ -353,95 +312,30 @@ class SparkRun:
         return self._reporter.port
 
     def _counted(self) -> Totals:
-        backlog = self._rounds.backlog() if self._rounds is not None else {}
-        waiting = self._rounds.waiting if self._rounds is not None else {}
-        with self._lock:
-            counts = self._totals["sources"].items()
-            sources = {n: (c["rows"], c["late"], sum(c["malformed"].values())) for n, c in counts}
-            limit = self._rounds.limit if self._rounds is not None else self._job.intake.max_batch_bytes
-            return Totals(
-                self._totals["batch"] + 1, sources, dict(self._totals["queries"]), dict(self._source_heartbeats),
-                dict(self._heartbeats), backlog, limit, waiting, {n: c.get("passed", 0) for n, c in counts},
-            )  # fmt: skip
+        limit = self._rounds.limit if self._rounds is not None else self._job.intake.pace.max_bytes
+        return self._accounts.totals(*self._ahead(), limit)
+
+    def _ahead(self) -> tuple[dict[str, Backlog], dict[str, int]]:
+        """What has been found and not read yet by source, and how many records wait in each topic."""
+        return ({}, {}) if self._rounds is None else (self._rounds.backlog(), self._rounds.waiting)
 
     def _tell(self, event: str, message: str) -> None:
         failed = self._failure is not None
         fields: dict[str, Any] = {"queries": sorted(self._job.plan.queries), "checkpoint": str(self._checkpoint)}
         if self._failure is not None:
             fields["error"] = self._failure.code
-        tell(
-            LOG, logging.ERROR if failed else logging.INFO, event, message, batches=self._totals["batch"] + 1, **fields
-        )
+        level = logging.ERROR if failed else logging.INFO
+        tell(LOG, level, event, message, batches=self._accounts.batches, **fields)
 
     def progress(self) -> RunProgress:
-        backlog = self._rounds.backlog() if self._rounds is not None else {}
-        with self._lock:
-            totals, heartbeats = self._totals, dict(self._heartbeats)
-            found = RunProgress(batches=totals["batch"] + 1)
-            waiting = self._rounds.waiting if self._rounds is not None else {}
-            for name, source in _all_sources(self._job).items():
-                counts = totals["sources"].get(name, {"rows": 0, "late": 0, "lag": 0, "malformed": {}})
-                needed = source.domain.show_length(counts["lag"]) if counts["late"] and source.domain else None
-                malformed = sum(counts["malformed"].values())
-                found.sources[name] = SourceCounts(
-                    counts["rows"], counts["late"], malformed, needed, dict(counts["malformed"]),
-                    _known_to(source, self._source_heartbeats.get(name)), backlog.get(name, (0, 0))[1],
-                    waiting.get(name),
-                )  # fmt: skip
-            for name, query in self._job.plan.queries.items():
-                reached = heartbeats.get(name)
-                shown = query.domain.show(reached) if reached is not None and NOTHING < reached < END else ""
-                found.queries[name] = QueryCounts(totals["queries"].get(name, 0), shown, self._sinks[name].place)
-        found.rows_in = sum(s.rows for s in found.sources.values())
-        found.rows_out = sum(q.rows for q in found.queries.values())
-        known = [(h, n) for n, h in heartbeats.items() if NOTHING < h < END]
-        found.heartbeat = found.queries[min(known)[1]].heartbeat if known else ""
+        found = self._accounts.progress(self._job.plan, _all_sources(self._job), self._sinks, *self._ahead())
         found.batch_seconds = self._batch_seconds()
         seconds = self._seconds or time.monotonic() - self._began
-        found.rows_per_second = (found.rows_in - self._rows_before) / seconds if seconds > 0 else 0.0
+        found.rows_per_second = (found.rows_in - self._accounts.rows_before) / seconds if seconds > 0 else 0.0
         return found
-
-
-def _known_to(source: Source, heartbeat: int | None) -> str:
-    """A source's heartbeat as people read it."""
-    if heartbeat is None or heartbeat <= NOTHING or source.domain is None:
-        return ""
-    return "ended" if heartbeat >= END else source.domain.show(heartbeat)
 
 
 def _all_sources(job: Job) -> dict[str, Source]:
     """The timed sources and the static relations of a job."""
     statics = {name: source for plan in job.plan.statics.values() for name, source in plan.sources.items()}
     return {**job.plan.sources, **statics}
-
-
-_OWN_ERROR = re.compile(r"error (P\d{4}): (.*)")
-_HINT = re.compile(r"^\s*hint: (.*)$", re.MULTILINE)
-#: What every worker of ours imports.
-_OURS = re.compile(r"'(?:penstock|pyarrow|numpy|numba)[.\w]*'")
-_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.*)$", re.MULTILINE)
-
-
-def _message(first: str, rest: str) -> str:
-    """A message of several lines: the further ones are set in."""
-    further = takewhile(lambda line: line.startswith("  ") and not _HINT.match(line), rest.split("\n")[1:])
-    return "\n".join([first.strip(), *(line.rstrip() for line in further)])
-
-
-def translate(failure: Any) -> PenstockError:
-    """A failure as Spark tells it, as one of ours: an error of Penstock that a worker raised keeps its code."""
-    text = str(failure)
-    own = _OWN_ERROR.search(text)
-    if own and own[1] in CODES:
-        hint = _HINT.search(text, own.end())
-        return PenstockError(own[1], _message(own[2], text[own.end() :]), hint=hint[1].strip() if hint else None)
-    if "No space left on device" in text:
-        return PenstockError("P0601", "the disk is full", hint="free space and start again with the same --checkpoint")
-    python = _PYTHON_ERROR.findall(text)
-    shown = f"{python[-1][0]}: {python[-1][1]}" if python else first_line(text)
-    advice = "`penstock --debug run ...` tells the whole story"
-    if python and python[-1][0] == "ModuleNotFoundError" and _OURS.search(python[-1][1]):
-        advice = (
-            "Spark's workers run another Python: set PYSPARK_PYTHON to the one that has Penstock, before Spark starts"
-        )
-    return PenstockError("P0601", f"the run failed: {shown}", hint=advice, cause=failure)

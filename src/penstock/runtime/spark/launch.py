@@ -30,12 +30,12 @@ from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.events import tell
-from penstock.physical.answers import answer_schema
 from penstock.physical.planner import planned
 from penstock.physical.said_of_state import JobState, job_state
 from penstock.physical.strategies import Strategy
 from penstock.physical.wallclock import peers_of
 from penstock.runtime.reporting import LOG, Wanted
+from penstock.runtime.spark.accounts import forget_totals
 from penstock.runtime.spark.backfill import backfill
 from penstock.runtime.spark.change import Decision, Given, Kind, decide, optimized, other_script
 from penstock.runtime.spark.epochs import forget_all, latest_epoch, write_epoch
@@ -166,7 +166,7 @@ def answer_frame(work: Work, place: Path) -> DataFrame:
     _forget_what_began(folder, decision)
     job, digest = prepare(work, brought, decision, folder, spark.sparkContext.defaultParallelism)
     packets = assemble(spark, folder, job, digest, work.streaming)
-    return answers_only(packets, folder, digest, query.name, spark_schema(answer_schema(query)))
+    return answers_only(packets, folder, digest, query.name, spark_schema(query.output_schema))
 
 
 def given(work: Work, folder: Folder) -> Given:
@@ -203,7 +203,7 @@ def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, para
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
     peers = peers_of(q.root for q in plan.queries.values())
     pace = Pace.of(work.settings)
-    intake = Intake(own, frozenset(streaming), pace.max_bytes, parallelism, frames, peers, epoch.births, pace)
+    intake = Intake(own, frozenset(streaming), parallelism, frames, peers, epoch.births, pace)
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
     job = Job(
@@ -218,13 +218,8 @@ def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, para
 
 def forget_counts(folder: Folder, decision: Decision) -> None:
     """The totals of queries and sources that begin now count from now on; a round that was under way is done again."""
-    totals = folder.read_mark("totals")
-    if totals is not None:
-        for name in {*decision.fresh, *decision.gone}:
-            totals["queries"].pop(name, None)
-        kept = {name for name, source in decision.epoch.sources.items() if source.birth < decision.epoch.number}
-        totals["sources"] = {name: counts for name, counts in totals["sources"].items() if name in kept}
-        folder.write_mark("totals", totals)
+    kept = {name for name, source in decision.epoch.sources.items() if source.birth < decision.epoch.number}
+    forget_totals(folder, {*decision.fresh, *decision.gone}, kept)
     offset = decision.epoch.offset
     if offset is not None and "before" in offset:
         shutil.rmtree(folder.root / "seen" / round_name(offset["round"]), ignore_errors=True)

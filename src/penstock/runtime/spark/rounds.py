@@ -21,6 +21,7 @@ from pathlib import Path
 
 from penstock.connectors.contract import Split
 from penstock.errors import PenstockError
+from penstock.runtime.spark import source_log
 from penstock.runtime.spark.epochs import delivered, offset_mark, rounds_place
 from penstock.runtime.spark.feed import Feed, Offset, Piece
 from penstock.runtime.spark.folder import Folder, Intake, damaged, round_name, sealed, unsealed, unwritable
@@ -149,7 +150,9 @@ class Rounds:
             shutil.rmtree(made, ignore_errors=True)
             made.mkdir()
             for piece in pieces:
-                (made / _file_name(piece.task)).write_bytes(sealed(json.dumps(asdict(piece))))
+                path = made / _file_name(piece.task)
+                path.write_bytes(sealed(json.dumps(asdict(piece))))
+                source_log.stamp(path, number)
             made.rename(target)
         except OSError as error:
             raise unwritable(target, error) from error

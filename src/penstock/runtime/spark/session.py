@@ -28,6 +28,10 @@ _JOB = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.pollingDelay": "20ms",
+    # Spark's default asks a process of the system for every file it renames: two dozen a batch.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     # One task a file of a round, however small.
     "spark.sql.files.maxPartitionBytes": "1",
     "spark.sql.files.openCostInBytes": "0",
@@ -43,6 +47,8 @@ _OWN = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
     "spark.driver.memory": "2g",
+    # Without files of checksums beside the files: another process of the system for each that is written.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.python.daemon.module": "penstock.runtime.spark.daemon",
     # What Spark keeps of the jobs that are done, for pages that nobody is shown: by default of the last thousand.
     "spark.ui.retainedJobs": "20",

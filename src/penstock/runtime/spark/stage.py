@@ -1,8 +1,9 @@
 """A keyed stage in one shard on Spark: state in, packets in, the executor's round, state and packets out.
 
-State lies in Spark's state store as immutable chunks and one manifest per shard; a batch writes the chunks that are new
-and removes those that are gone. A worker process keeps the executor of a shard it has just run; it may go on with it
-when the store's manifest still carries the token it wrote, and otherwise restores from the store.
+State lies in files (`state_files.py`) or in Spark's own store (`processor.py`) as immutable chunks and one manifest per
+shard; a batch writes the chunks that are new and removes those that are gone. A worker process keeps the executor of a
+shard it has just run; it may go on with it when the manifest still carries the token it wrote, and otherwise restores
+from where the state lies.
 """
 
 from __future__ import annotations

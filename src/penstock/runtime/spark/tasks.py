@@ -6,7 +6,9 @@ and the job in it.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -16,6 +18,35 @@ if TYPE_CHECKING:
 
 _BATCH = "streaming.sql.batchId"
 Task = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+
+#: Numbers the tasks of this worker process.
+_NUMBERS = count(1)
+#: A worker has loaded what it needs after so many tasks.
+_LOADING = 8
+#: So many tasks from one search through all objects to the next.
+_SEARCH_EVERY = 1000
+
+
+def settle() -> None:
+    """Leave what this worker's tasks have loaded out of the search for garbage. Spark makes one after every task, in
+    the worker's time, and over compiled loops and plans it takes longer than a task with few rows. Every so often a
+    search goes through all objects nevertheless, so what a job has let go of is found."""
+    number = next(_NUMBERS)
+    if number % _SEARCH_EVERY == 0:
+        gc.unfreeze()
+    elif number <= _LOADING or number % _SEARCH_EVERY == 1:
+        gc.freeze()
+
+
+def settled(task: Task) -> Task:
+    """The task, and `settle` behind it."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from task(batches)
+        settle()
+
+    return run
 
 
 def batch_number() -> int:
@@ -47,7 +78,7 @@ def ingest_pieces(root: str, digest: str) -> Task:
                     packets = run_piece(Folder(root), job, tables, read_piece(content.as_py()))
                     yield from as_batches(parcels.lightened(packets), job.keys)
 
-    return ingest
+    return settled(ingest)
 
 
 def ingest_frame(root: str, digest: str, name: str) -> Task:
@@ -62,7 +93,7 @@ def ingest_frame(root: str, digest: str, name: str) -> Task:
         source = job.plan.sources[name]
         yield from as_batches(run_batches(Folder(root), job, tables, source, batch_number(), batches), job.keys)
 
-    return ingest
+    return settled(ingest)
 
 
 def keyed_stage(root: str, digest: str, stage: int) -> Task:
@@ -89,7 +120,7 @@ def keyed_stage(root: str, digest: str, stage: int) -> Task:
                 made = ShardRound(root, job, tables, stage, state, past).run(shard, mine)
                 yield from as_batches(parcels.lightened(made), job.keys)
 
-    return run
+    return settled(run)
 
 
 def wake(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -147,7 +147,12 @@ def content(
 
 @_lives.register
 def _(node: FrequencyWindow, world: World) -> list[Life]:
-    """The instants at which an element is there follow one another."""
+    return [life for _, life in arrived_lives(node, world)]
+
+
+def arrived_lives(node: FrequencyWindow, world: World) -> list[tuple[int, Life]]:
+    """The elements that the window ever shows, each with the instant at which it arrived. The instants at which it is
+    there follow one another."""
     line = line_around(world)
     below = denote(node.input, world)
     assert isinstance(below, Stream)
@@ -159,7 +164,7 @@ def _(node: FrequencyWindow, world: World) -> list[Life]:
             for i, _ in content(node, substream, below.elements, last_of(evaluated, instant), line):
                 there.setdefault(i, []).append(instant)
     final = len(line.ticks)
-    return [(seen[0], END if seen[-1] == final else seen[-1] + 1, rows[i]) for i, seen in there.items()]
+    return [(i, (seen[0], END if seen[-1] == final else seen[-1] + 1, rows[i])) for i, seen in there.items()]
 
 
 @denote.register

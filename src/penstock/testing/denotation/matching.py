@@ -7,6 +7,7 @@ from penstock.algebra.join import Pairs
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Expression
 from penstock.testing.denotation.base import Bag, Relation, World, denote, relation, values_of
+from penstock.testing.denotation.results import Life, _lives, lives
 from penstock.testing.values import Row, key_of
 from penstock.types import CALENDAR
 
@@ -40,6 +41,29 @@ def _(node: SemiJoin, world: World) -> Relation:
         return [row for row, mark in zip(rows, matched, strict=True) if mark is (node.kind is SemiKind.SEMI)]
 
     return Relation(left.instants | right.instants, at)
+
+
+@_lives.register(SemiJoin)
+@_lives.register(OuterJoin)
+def _(node: SemiJoin | OuterJoin, world: World) -> list[Life]:
+    """Those of the left side, whose rows each find in the static right side what they would alone."""
+    below = lives(node.left, world)
+    if isinstance(node, OuterJoin) and node.single:
+        whole = relation(node, world)
+        for tau in sorted(whole.instants):
+            whole.at(tau)  # fails where a row has two partners
+    others = relation(node.right, world).at(0)
+    found = partners([row for _, _, row in below], others, node.equal, node.residual)
+    made: list[Life] = []
+    for (begin, end, row), places in zip(below, found, strict=True):
+        if isinstance(node, OuterJoin):
+            pad = (None,) * len(node.right.schema)
+            made += [(begin, end, row + other) for other in ([others[place] for place in places] or [pad])]
+        elif node.kind is SemiKind.MARK:
+            made.append((begin, end, (*row, bool(places))))
+        elif bool(places) is (node.kind is SemiKind.SEMI):
+            made.append((begin, end, row))
+    return made
 
 
 @denote.register

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.algebra import Algebra, Join, MultiJoin, NRRJoin, Project, RowWindow, Select, Stamped, Window
+from penstock.algebra import (
+    Algebra,
+    FrequencyWindow,
+    Join,
+    MultiJoin,
+    NRRJoin,
+    Project,
+    RowWindow,
+    Select,
+    Stamped,
+    Window,
+)
 from penstock.algebra.nodes import is_static
 from penstock.expressions.nodes import Expression
 from penstock.testing.denotation.base import Relation, Stream, World, denote, relation, values_of, windowed
 from penstock.testing.denotation.core import boundaries, validity
+from penstock.testing.denotation.frequency import arrived_lives
+from penstock.testing.denotation.results import Life, _lives
 from penstock.testing.denotation.rowwindow import partitioned
 from penstock.testing.values import Row, key_of
 from penstock.types import BEGIN, END
@@ -21,6 +34,11 @@ def _(node: NRRJoin, world: World) -> Relation:
     return windowed(elements(node, world))
 
 
+@_lives.register
+def _(node: NRRJoin, world: World) -> list[Life]:
+    return [(*lives, row) for _, lives, row in elements(node, world)]
+
+
 @denote.register
 def _(node: Stamped, world: World) -> Relation:
     return windowed([(ts, lives, (*row, ts)) for ts, lives, row in elements(node.input, world)])
@@ -28,7 +46,10 @@ def _(node: Stamped, world: World) -> Relation:
 
 def elements(node: Algebra, world: World) -> list[Element]:
     """The elements of windows: (timestamp, validity, row), or what selections, projections, joins and NRRs make of
-    them. The NRR is asked as of the timestamp, with the updates of that very instant."""
+    them. The NRR is asked as of the timestamp, with the updates of that very instant. On the line of the sequence model
+    timestamps are instants."""
+    if isinstance(node, FrequencyWindow):
+        return [(arrived, (start, end), row) for arrived, (start, end, row) in arrived_lives(node, world)]
     if isinstance(node, RowWindow):
         return [e for members in partitioned(node, world) for e in _counted(node, members)]
     if isinstance(node, Join):
@@ -66,7 +87,6 @@ def _counted(node: RowWindow, members: list[tuple[int, Row]]) -> list[Element]:
     """The elements of one partition: each until so many later ones have come, or its RANGE is over."""
     assert node.rows is not None, "a window that moves by rows is not joined with an NRR"
     found = []
-    assert node.rows is not None  # a window that moves by rows is not elementwise
     for place, (ts, row) in enumerate(members):
         last = place + node.rows
         ends = [members[last][0]] if last < len(members) else []
