@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numba as nb
 import numpy as np
@@ -124,23 +125,35 @@ def _finish_decimal(call: AggregateCall, kind: pa.DataType, own: _LANES, none: B
     wide = pa.decimal128(38, kind.scale)
     buffer = pa.py_buffer(raw.tobytes())
     values = pa.Array.from_buffers(wide, len(none), [None, buffer])
-    limit = (
-        pa.scalar(10 ** (call.type.precision - kind.scale), pa.decimal128(38, 0)) if call.type.precision < 38 else None
-    )
-    if limit is not None:
+    if call.type.precision < 38:
+        limit = pa.scalar(10 ** (call.type.precision - kind.scale), pa.decimal128(38, 0))
         none = none | pc.greater_equal(pc.abs(values), limit.cast(wide)).to_numpy(zero_copy_only=False)
+    else:
+        none = none | _beyond(limbs)
     masked = pa.array(none)
     return pc.if_else(masked, pa.scalar(None, wide), values).cast(call.type)
 
 
+def _beyond(limbs: Int64s) -> Bools:
+    """Which sums have more than 38 digits. The lower limbs are less than a billionth of such a one."""
+    found: Bools = np.abs(limbs[3].astype(np.float64)) * 2.0**96 >= 0.99e38
+    for i in np.flatnonzero(found):
+        found[i] = abs(_whole(limbs[:, i].astype(object))) >= 10**38
+    return found
+
+
+def _whole(limbs: np.ndarray) -> Any:
+    """The integers that limbs make, as Python's."""
+    return limbs[3] * 2**96 + limbs[2] * 2**64 + limbs[1] * 2**32 + limbs[0]
+
+
 def _decimal_average(call: AggregateCall, kind: pa.DataType, limbs: Int64s, count: Int64s, none: Bools) -> pa.Array:
-    """Sum / count, rounded half up to the result's scale: exact, with Python's integers as NumPy objects."""
-    total = (
-        limbs[3].astype(object) * 2**96 + limbs[2].astype(object) * 2**64 + limbs[1].astype(object) * 2**32 + limbs[0]
-    )
-    scaled = total * 10 ** (call.type.scale - kind.scale)
+    """Sum / count, rounded half up to the result's scale: exact, with Python's integers as NumPy objects. NULL where
+    it has too many digits."""
+    scaled = _whole(limbs.astype(object)) * 10 ** (call.type.scale - kind.scale)
     divisor = np.where(none, 1, count).astype(object)
     halves = (abs(scaled) * 2 + divisor) // (2 * divisor)
+    none = none | (halves >= 10**call.type.precision).astype(bool)
     signed = np.where(scaled < 0, -halves, halves)
     mask64 = 2**64 - 1
     raw = np.empty(2 * len(none), np.uint64)
