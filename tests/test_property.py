@@ -37,6 +37,27 @@ PLAN_CASES = 110
 SHRINK_SECONDS = 30
 
 
+#: By synopsis the sizes below which it puts off what it does when it is large, and what they are here: random cases
+#: are small.
+AT_ONCE = {
+    "slots._FEWEST_SLOTS": 1,
+    "chains._FEWEST_NEGATIVE": 1,
+    "runs._FEWEST_NEGATIVE": 1,
+    "jumps._FEWEST_DEAD": 1,
+    "sequences._FEWEST_DEAD": 1,
+    "chunk_log.LARGEST": 4,
+    "pieces._SHORT": 2,
+    "queues._LONG": 4,
+    "queues._WORTH": 1,
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in AT_ONCE.items():
+        monkeypatch.setattr(f"penstock.physical.synopses.{name}", size)
+
+
 class Drawn:
     """`Choices` that Hypothesis draws, and shrinks toward the first alternatives."""
 

@@ -23,6 +23,8 @@ from penstock.physical.synopses.pieces import Pieces
 
 Float64s = npt.NDArray[np.float64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+#: A table of so many slots keeps those that are dead.
+_FEWEST_SLOTS = 64
 
 
 @nb.njit(cache=True)
@@ -176,7 +178,7 @@ class SlotTable(Synopsis):
 
     def shrink(self) -> None:
         """Drop dead slots when they outnumber the live; slot numbers change then."""
-        if self.count > 64 and 2 * self.rows < self.count:
+        if self.count > _FEWEST_SLOTS and 2 * self.rows < self.count:
             self._keep(self.live())
 
     @property
