@@ -35,8 +35,8 @@ from penstock.types import END
 FLAVOUR = next(flavour for flavour in FLAVOURS if flavour.name == "frequency")
 STREAM = "CREATE STREAM S (ts BIGINT, k INT, v INT) FROM MEMORY () TIMESTAMP BY ts;"
 LAWS = [
-    "evaluate_in_time", "merge_frequencies", "pull_projection_above_frequency", "push_selection_below_frequency",
-    "read_sequence_as_stream",
+    "evaluate_as_often_as_picked", "evaluate_in_time", "merge_frequencies", "pull_projection_above_frequency",
+    "push_selection_below_frequency", "read_sequence_as_stream",
 ]  # fmt: skip
 CASES = 25
 

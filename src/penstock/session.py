@@ -270,7 +270,8 @@ class QueryHandle:
 
     def to_dataframe(self, folder: str | None = None) -> DataFrame:
         """A streaming DataFrame of the answer, for any Spark sink. folder: where the readers keep what they know; give
-        one beside the sink's checkpoint to resume, else it is temporary."""
+        one beside the sink's checkpoint to resume, else it is temporary. It belongs to a Spark session of its own (its
+        settings are the job's): what a sink calls by name, and the queries that run, are found by `.sparkSession`."""
         from penstock.runtime.spark.launch import answer_frame
 
         place = Path(folder or tempfile.mkdtemp(prefix="penstock-"))

@@ -25,9 +25,10 @@ import pytest
 from penstock.algebra import Algebra
 from penstock.algebra.optimizer import Planning, TraceStep, optimize
 from penstock.algebra.render import render
-from penstock.algebra.rules import RULES
+from penstock.algebra.rules import RULES, Kind, Rule
 from penstock.algebra.statistics import Statistics
 from penstock.explain import RenderNode, to_text
+from penstock.language import bind_script
 from penstock.settings import Settings
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -119,3 +120,23 @@ def test_optimizing_twice_changes_nothing(path: Path, case: Case, bind) -> None:
     once = optimize(bind(case.query), check=True, planning=planning(case))
     trace: list[TraceStep] = []
     assert optimize(once, trace, check=True, planning=planning(case)) == once, [step.rule for step in trace]
+
+
+def test_a_rule_that_had_nothing_to_do_is_not_asked_again_of_the_same_plan() -> None:
+    asked: list[tuple[str, int]] = []
+    kept: list[Algebra] = []
+
+    def noting(rule: Rule) -> Rule:
+        def function(root: Algebra) -> Algebra:
+            asked.append((rule.name, id(root)))
+            kept.append(root)  # so that no other plan gets its place in memory
+            return rule.function(root)  # type: ignore[return-value]
+
+        return replace(rule, function=function) if rule.kind is Kind.PLAN else rule
+
+    assert len({rule.name for rule in RULES}) == len(RULES)
+    text = "SELECT RSTREAM(k, v + 1 AS w) FROM S [RANGE 9 SECONDS SLIDE 3 SECONDS] WHERE k > 1 + 1;"
+    stream = "CREATE STREAM S (ts BIGINT, k INT, v INT) FROM MEMORY () TIMESTAMP BY ts;"
+    (query,) = bind_script(stream + text).queries
+    optimize(query.root, rules=tuple(noting(rule) for rule in RULES))
+    assert asked and len(set(asked)) == len(asked)

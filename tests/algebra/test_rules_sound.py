@@ -298,8 +298,8 @@ def case(seed: int) -> tuple[Query, dict[str, pa.Table]]:
 
 #: Rules over the nodes of CSQL: these plans have none; tests/test_frequency.py sets random queries against them.
 OF_FREQUENCIES = {
-    "evaluate_in_time", "merge_frequencies", "pull_projection_above_frequency", "push_selection_below_frequency",
-    "read_sequence_as_stream",
+    "evaluate_as_often_as_picked", "evaluate_in_time", "merge_frequencies", "pull_projection_above_frequency",
+    "push_selection_below_frequency", "read_sequence_as_stream",
 }  # fmt: skip
 
 

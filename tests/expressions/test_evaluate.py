@@ -18,6 +18,7 @@ from test_casts import TYPES
 from penstock.errors import PenstockError
 from penstock.expressions import evaluate as module
 from penstock.expressions.casts import converter
+from penstock.expressions.datum import to_array
 from penstock.expressions.evaluate import evaluate, evaluate_all, mask
 from penstock.expressions.functions import build_aggregate, build_call, build_cast, function
 from penstock.expressions.nodes import Column, Expression, Literal
@@ -33,6 +34,24 @@ def test_literals_are_spread_over_the_rows() -> None:
     assert checked(lit(None), COLUMNS, 2) == [None, None]
     assert checked(build_call("PI", []), [], 0) == []
     assert evaluate(A, COLUMNS, 3) is COLUMNS[0]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pa.scalar(-(2**63)), pa.scalar(-1, pa.int8()), pa.scalar(0.1), pa.scalar(float("-inf"), pa.float32()),
+        pa.scalar(1, pa.timestamp("us")), pa.scalar(1, pa.date32()), pa.scalar(1, pa.time64("us")),
+        pa.scalar(1, pa.duration("ms")), pa.scalar((1, 2, 3), pa.month_day_nano_interval()), pa.scalar(b"ab"),
+        pa.scalar(True), pa.scalar("é"),
+        pa.scalar(decimal.Decimal("-1.50"), pa.decimal128(5, 2)), pa.scalar([1, 2]), pa.scalar(None, pa.int16()),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_constant_keeps_its_bits(value: pa.Scalar) -> None:
+    for length in (0, 3):
+        found = to_array(value, length)
+        found.validate(full=True)
+        assert found.equals(pa.array([value.as_py()] * length, value.type))
 
 
 def test_mask_is_true_only_where_the_predicate_is() -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.language import bind_script
+from penstock.physical import planner
 from penstock.physical.lane_plan import LanePlan
 from penstock.physical.operators import boundaries
 from penstock.physical.pane_plan import BoundaryAggregateSpec
@@ -45,9 +46,10 @@ def rows(seed: int, size: int = 1500) -> pa.Table:
 
 
 def answer(seed: int, shards: int, batch: int, reload: bool) -> LocalResult:
-    return run_local(
-        bind_script(SCRIPT).queries, {"S": rows(seed)}, shards, seed=seed, batch_rows=batch, reload=reload, drain=True
-    )
+    """Each query with its own state: those that share panes are in `test_pane_store.py`."""
+    queries = bind_script(SCRIPT).queries
+    with mock.patch.object(planner, "shared_grains", lambda roots, statistics: {}):
+        return run_local(queries, {"S": rows(seed)}, shards, seed=seed, batch_rows=batch, reload=reload, drain=True)
 
 
 def bits(table: pa.Table) -> list[list[object]]:
@@ -60,7 +62,7 @@ def test_both_ways_give_the_same_bits(seed: int, shards: int, batch: int, reload
     with mock.patch.object(boundaries, "tell", wraps=boundaries.tell) as told:
         new = answer(seed, shards, batch, reload)
     assert told.call_count >= 4 * shards
-    with mock.patch.object(boundaries, "suits", lambda plan: False):
+    with mock.patch.object(LanePlan, "plain_sums", False):
         old = answer(seed, shards, batch, reload)
     for name, table in old.tables.items():
         assert table.num_rows > 500
@@ -75,7 +77,7 @@ def test_what_is_no_plain_sum_goes_the_other_way() -> None:
         (spec,) = (s.spec for s in steps if isinstance(s.spec, BoundaryAggregateSpec))
         return spec.plan
 
-    assert [boundaries.suits(plan(items)) for items in (*SUMS, *OTHERS)] == [True] * 2 + [False] * 4
+    assert [plan(items).plain_sums for items in (*SUMS, *OTHERS)] == [True] * 2 + [False] * 4
 
 
 def test_a_long_silence_costs_nothing() -> None:

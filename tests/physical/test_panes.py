@@ -13,7 +13,7 @@ from penstock.algebra.statistics import SourceStatistics, Statistics
 from penstock.language import bind_script
 from penstock.physical.lowering.panes import shared_grains
 from penstock.physical.operators.boundaries import _spread
-from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec
+from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec, PaneStoreSpec, WindowSumsSpec
 from penstock.physical.plan import LanesSpec
 from penstock.physical.planner import plan_queries
 from penstock.runtime.local import run_local
@@ -82,9 +82,9 @@ def test_queries_answer_together_as_alone(seed: int) -> None:
             assert_same(query, together.tables[query.name], run_oracle(query, rows, drain=drain))
 
 
-def _aggregates(*windows: str) -> str:
+def _aggregates(*windows: str, item: str = "SUM(v)") -> str:
     return STREAM + "\n".join(
-        f"CREATE QUERY q{i} INTO MEMORY () AS SELECT RSTREAM(k, SUM(v) AS a) FROM S [{w}] GROUP BY k;"
+        f"CREATE QUERY q{i} INTO MEMORY () AS SELECT RSTREAM(k, {item} AS a) FROM S [{w}] GROUP BY k;"
         for i, w in enumerate(windows)
     )
 
@@ -96,9 +96,18 @@ def test_windows_that_differ_alone_share_panes() -> None:
     plan = plan_queries(bind_script(text).queries)
     specs = [type(step.spec) for step in plan.steps]
     assert specs.count(LanesSpec) == 1
+    assert specs.count(PaneStoreSpec) == 1
+    assert specs.count(WindowSumsSpec) == 3
+    assert sum(edge.exchange is not None for step in plan.steps for edge in step.inputs) == 1
+
+
+def test_what_is_more_than_sums_shares_panes_and_keeps_its_own_state() -> None:
+    windows = ("RANGE 60 SECOND SLIDE 4 SECOND", "RANGE 30 SECOND SLIDE 6 SECOND", "RANGE 2 SECOND SLIDE 2 SECOND")
+    plan = plan_queries(bind_script(_aggregates(*windows, item="MAX(v)")).queries)
+    specs = [type(step.spec) for step in plan.steps]
+    assert specs.count(LanesSpec) == 1
     assert specs.count(BoundaryAggregateSpec) == 3
     assert specs.count(PanesSpec) == 2  # the last window is panes of two seconds itself
-    assert sum(edge.exchange is not None for step in plan.steps for edge in step.inputs) == 1
 
 
 def test_a_window_that_would_cost_the_others_stays_alone() -> None:

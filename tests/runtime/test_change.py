@@ -9,8 +9,11 @@ import pyarrow as pa
 import pytest
 from inline_run import CRASHES, InlineRun, cold, write_files
 
+from penstock.algebra.nodes import Algebra
+from penstock.algebra.optimizer import Planning, optimize
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
+from penstock.runtime.spark import change
 
 FILES = 8
 QUERIES = {
@@ -104,6 +107,18 @@ def test_panes_that_were_shared_stay_the_panes_of_who_is_left(calm: Path) -> Non
     cold()
     InlineRun(script(calm, "best", out="alone", best=wide.format(name="t")), calm / "alone-checkpoint").run()
     assert result(calm, "best") == result(calm, "best", "alone")
+
+
+def test_a_start_optimises_every_query_once(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Algebra] = []
+
+    def noting(root: Algebra, planning: Planning) -> Algebra:
+        seen.append(root)
+        return optimize(root, planning=planning)
+
+    monkeypatch.setattr(change, "optimize", noting)
+    InlineRun(script(calm, "sums", "pairs", "best"), calm / "checkpoint")
+    assert len(seen) == 3
 
 
 @pytest.mark.parametrize("crash", [None, "between"])

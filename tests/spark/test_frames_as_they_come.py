@@ -37,6 +37,20 @@ def test_times_without_a_zone(spark: Any) -> None:
     assert answer == [{"ts": dt.datetime(2013, 1, 1, 10, tzinfo=UTC), "nothing": None}]
 
 
+def test_a_run_over_streaming_frames_fails_as_ours(spark: Any, tmp_path: Path) -> None:
+    spark.range(3).write.parquet(str(tmp_path / "in"))
+    session = Session(spark)
+    session.stream("S", spark.readStream.schema("id bigint").parquet(str(tmp_path / "in")), timestamp="id")
+
+    @session.function(returns="BIGINT", parameters=["BIGINT"])
+    def raising(values: Any) -> Any:
+        raise ValueError("no such thing")
+
+    with pytest.raises(PenstockError) as failed:
+        session.query("SELECT raising(id) AS x FROM S").collect()
+    assert failed.value.code == "P0621" and "no such thing" in failed.value.message
+
+
 @pytest.mark.parametrize("column", ["interval 1 month", "interval 1 day", "array(timestamp'2013-01-01 00:00:00')"])
 def test_frames_of_other_types(spark: Any, column: str) -> None:
     with pytest.raises(PenstockError) as refused:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from penstock.algebra.cost import plan_cost
-from penstock.algebra.frequency import Sequenced
+from penstock.algebra.frequency import Pick, Sequenced
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.render import render
@@ -89,12 +89,14 @@ def optimize(
 
 @dataclass(frozen=True)
 class _Run:
-    """One optimisation. declined: the plans that choices by cost were found to make no cheaper, by fingerprint."""
+    """One optimisation. declined: the plans that choices by cost were found to make no cheaper, by fingerprint; idle:
+    by rule, the plan that it last had nothing to do for."""
 
     planning: Planning
     trace: list[TraceStep] | None
     check: bool
     declined: set[tuple[str, str]] = field(default_factory=set)
+    idle: dict[str, Algebra] = field(default_factory=dict)
 
     def told(self, rule: Rule, before: Algebra, after: Algebra, costs: tuple[float, float] | None, taken: bool) -> None:
         if taken and self.check:
@@ -134,11 +136,16 @@ def _unsettled(root: Algebra, rules: tuple[Rule, ...], check: bool) -> Algebra:
 
 
 def _step(rule: Rule, root: Algebra, run: _Run) -> Algebra:
+    if run.idle.get(rule.name) is root:
+        return root
     if rule.kind is Kind.CHOICE:
-        return _choose(rule, root, run) if run.planning.by_pattern else root
-    changed = apply(rule, root)
-    if changed is not root:
-        run.told(rule, root, changed, None, True)
+        changed = _choose(rule, root, run) if run.planning.by_pattern else root
+    else:
+        changed = apply(rule, root)
+        if changed is not root:
+            run.told(rule, root, changed, None, True)
+    if changed is root:
+        run.idle[rule.name] = root
     return changed
 
 
@@ -181,16 +188,21 @@ def _verify(rule: Rule, before: Algebra, after: Algebra) -> None:
         raise UnsoundRule(f"{rule.name} worsened the pattern from {before.pattern.short} to {after.pattern.short}")
 
 
-def _clocks(root: Algebra) -> list[tuple[StreamKind, tuple[int, int] | None]]:
+def _clocks(root: Algebra, slot: int | None = None) -> list[tuple[int, int] | None]:
     """The instants of every RSTREAM; the others tell changes when they are. A query in the sequence model that is
-    evaluated at the boundaries of one frequency alone has those of a SLIDE."""
-    found: list[tuple[StreamKind, tuple[int, int] | None]] = []
-    for node in walk(root):
-        if isinstance(node, RelationToStream) and node.kind is StreamKind.RSTREAM:
-            found.append((node.kind, evaluation_period(node)))
-        elif isinstance(node, Sequenced) and node.reports_all and node.in_time:
-            found.append((StreamKind.RSTREAM, node.periods[0]))
-    return found
+    evaluated at the boundaries of one frequency alone has those of a SLIDE. slot: what is picked of the answers just
+    below: those at other boundaries are not seen."""
+    found: list[tuple[int, int] | None] = []
+    if isinstance(root, RelationToStream) and root.kind is StreamKind.RSTREAM:
+        found.append(_seen(evaluation_period(root), slot))
+    elif isinstance(root, Sequenced) and root.reports_all and root.in_time:
+        found.append(_seen(root.periods[0], slot))
+    below = root.slot if isinstance(root, Pick) and not root.partition else None
+    return found + [clock for child in root.inputs for clock in _clocks(child, below)]
+
+
+def _seen(period: tuple[int, int] | None, slot: int | None) -> tuple[int, int] | None:
+    return (slot, 0) if period is not None and slot is not None and slot % period[0] == 0 == period[1] else period
 
 
 _INVARIANTS: dict[str, Callable[[Algebra], object]] = {

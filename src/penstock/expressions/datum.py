@@ -35,7 +35,20 @@ def to_array(datum: Datum, length: int) -> pa.Array:
         return datum.combine_chunks() if datum.num_chunks != 1 else datum.chunk(0)
     if not is_scalar(datum):
         return datum
-    return pa.repeat(datum, length) if datum.is_valid else pa.nulls(length, datum.type)
+    return _repeated(datum, length) if datum.is_valid else pa.nulls(length, datum.type)
+
+
+def _repeated(value: pa.Scalar, length: int) -> pa.Array:
+    """`pa.repeat`; filling memory is several times as fast where values have a plain width."""
+    kind = value.type
+    if not length:
+        return pa.array([], kind)  # which `pa.repeat` cannot do with an array
+    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind)
+    if not plain or kind.bit_width > 64:
+        return pa.repeat(value, length)
+    word = np.frombuffer(pa.array([value], kind).buffers()[1], f"u{kind.bit_width // 8}", 1)
+    filled = np.full(length, word[0])
+    return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(filled)])
 
 
 def arrays(arguments: Sequence[Datum]) -> tuple[pa.Array, ...]:

@@ -20,14 +20,20 @@ from penstock.algebra.content import Content, Grade, by_keys, content, together
 from penstock.algebra.estimates import Estimate, estimate
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.pattern import Pattern
-from penstock.algebra.r2s import StreamKind
+from penstock.algebra.r2s import RelationToStream, StreamKind
 from penstock.algebra.statistics import Statistics, seconds
 from penstock.algebra.windows import WindowKind
 from penstock.expressions.nodes import Expression, columns_of
 from penstock.physical import plan as specs
 from penstock.physical.lane_plan import Kind, LanePlan
 from penstock.physical.nrr_plan import NRRJoinSpec, StampSpec
-from penstock.physical.pane_plan import BoundaryAggregateSpec, BoundarySumsSpec, PanesSpec
+from penstock.physical.pane_plan import (
+    BoundaryAggregateSpec,
+    BoundarySumsSpec,
+    PanesSpec,
+    PaneStoreSpec,
+    WindowSumsSpec,
+)
 from penstock.physical.plan import LanesSpec, Plan, Spec, Step
 from penstock.physical.range_plan import CellsSpec
 from penstock.physical.results_plan import ResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
@@ -220,6 +226,7 @@ def held(spec: Spec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
 @held.register(specs.SampleSpec)
 @held.register(LanesSpec)
 @held.register(PanesSpec)
+@held.register(PaneStoreSpec)
 @held.register(CellsSpec)
 @held.register(StampSpec)
 @held.register(specs.LookupSpec)
@@ -227,7 +234,8 @@ def held(spec: Spec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
 @held.register(ResultsSpec)
 @held.register(specs.OutputSpec)
 def _nothing(spec: Spec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
-    """They look at one element at a time, or at tables that every task has."""
+    """They look at one element at a time, or at tables that every task has. What a store of panes keeps is what its
+    windows read, and is told of each of them."""
     return ()
 
 
@@ -353,6 +361,21 @@ def _aggregate(
 @held.register
 def _boundary_sums(spec: BoundarySumsSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
     return _ends(inputs[0], "panes of boundaries to come")
+
+
+@held.register
+def _window_sums(spec: WindowSumsSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
+    (panes,) = inputs
+    assert isinstance(made.node, RelationToStream) and made.node.domain is not None
+    window = made.node.input.inputs[0]
+    # Sums are begun anew every so often: panes are kept until no such beginning needs them.
+    kept = seconds(spec.length + -(-spec.length // spec.slide) * spec.slide, made.node.domain)
+    rows = panes.expected.rate * kept
+    lanes = spec.plan.integers + spec.plan.floats
+    width = TIMES + 8 * lanes + _width(panes.types)
+    yield Part("panes, shared with other windows", rows, rows * width, replace(content(window), length=kept))
+    groups = panes.values(spec.plan.group)
+    yield Part("sums of groups", groups, groups * (SLOT + 8 * lanes), content(made.node.input))
 
 
 def _columns(expressions: Iterable[Expression]) -> tuple[int, ...]:

@@ -72,10 +72,13 @@ class Elements:
     def with_columns(self, columns: Sequence[pa.Array]) -> Elements:
         return Elements(tuple(columns), self.ts, self.exp, self.sign)
 
-    def to_batch(self) -> pa.RecordBatch:
-        """As one record batch: the columns, then `ts`, `exp`, and `sign` unless all are 1."""
-        arrays: list[pa.Array] = [*self.columns, pa.array(self.ts), pa.array(self.exp)]
-        names = [f"c{i}" for i in range(len(self.columns))] + ["ts", "exp"]
+    def to_batch(self, ends: bool = True) -> pa.RecordBatch:
+        """As one record batch: the columns, then `ts`, `exp` unless without `ends`, and `sign` unless all are 1."""
+        arrays: list[pa.Array] = [*self.columns, pa.array(self.ts)]
+        names = [f"c{i}" for i in range(len(self.columns))] + ["ts"]
+        if ends:
+            arrays.append(pa.array(self.exp))
+            names.append("exp")
         if self.sign is not None:
             arrays.append(pa.array(self.sign))
             names.append("sign")
@@ -83,14 +86,15 @@ class Elements:
 
     @staticmethod
     def from_batch(batch: pa.RecordBatch) -> Elements:
-        """The inverse of `to_batch`; shares its memory."""
+        """The inverse of `to_batch`; shares its memory. Without ends all are `END`."""
         names = batch.schema.names
-        width = len(names) - (3 if names[-1] == "sign" else 2)
+        width = names.index("ts")
+        ends = np.broadcast_to(np.int64(END), batch.num_rows)
         return Elements(
             tuple(batch.column(i) for i in range(width)),
             int64s(batch.column(width)),
-            int64s(batch.column(width + 1)),
-            int64s(batch.column(width + 2)) if names[-1] == "sign" else None,
+            int64s(batch.column(width + 1)) if "exp" in names else ends,
+            int64s(batch.column(len(names) - 1)) if names[-1] == "sign" else None,
         )
 
 
@@ -139,11 +143,18 @@ def encode(batches: Sequence[pa.RecordBatch]) -> bytes:
 
 def encoded(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
     """`encode`, without a copy."""
-    sink = pa.BufferOutputStream()
+    size = pa.MockOutputStream()
+    _write(size, batches)
+    # A buffer that grows would be copied as often as it is doubled.
+    made = pa.allocate_buffer(size.size())
+    _write(pa.FixedSizeBufferWriter(made), batches)
+    return made
+
+
+def _write(sink: pa.NativeFile, batches: Sequence[pa.RecordBatch]) -> None:
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    return sink.getvalue()
 
 
 def decode(blob: bytes | memoryview | pa.Buffer) -> list[pa.RecordBatch]:

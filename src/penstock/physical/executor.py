@@ -67,6 +67,9 @@ class _Graph:
 
 def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter | None) -> dict[int, Operator]:
     made = {step.id: make_operator(step.spec, tables, shards) for step in steps}
+    for step in steps:
+        if step.spec.reads:
+            made[step.id].attach([made[edge.step] for edge in step.inputs])
     if meter is None:
         return made
     # A scan's work is done by whoever reads.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numba as nb
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +16,12 @@ from penstock.physical.elements import Bools, Int64s
 from penstock.physical.lane_plan import Argument, LanePlan
 from penstock.physical.lanes import Float64s, add_pair
 
-_LANES = npt.NDArray[np.int64]
+#: By lane, rows.
+_LANES = npt.NDArray[np.int64] | Sequence[Int64s]
+_FLOATS = Float64s | Sequence[Float64s]
 
 
-def finish(plan: LanePlan, integers: _LANES, floats: Float64s, others: dict[int, pa.Array]) -> list[pa.Array]:
+def finish(plan: LanePlan, integers: _LANES, floats: _FLOATS, others: dict[int, pa.Array]) -> list[pa.Array]:
     """One array per call. integers: (lanes, rows) int64; floats: (lanes, rows); others: by position of the call, what
     is not computed from lanes."""
     columns: list[pa.Array] = []
@@ -34,21 +39,26 @@ def finish(plan: LanePlan, integers: _LANES, floats: Float64s, others: dict[int,
     return columns
 
 
-def _finish_one(call: AggregateCall, argument: Argument, own: _LANES, pairs: Float64s) -> pa.Array:
+def _finish_one(call: AggregateCall, argument: Argument, own: _LANES, pairs: _FLOATS) -> pa.Array:
     count = own[0]
     if call.function == "COUNT":
         return pa.array(count, call.type)
-    none = count == 0
+    none = _absent(count == 0)
     if pa.types.is_decimal(argument.type):
-        return _finish_decimal(call, argument.type, own, none)
+        return _finish_decimal(call, argument.type, own, count == 0)
     if call.function == "SUM":
         values = own[1] if pa.types.is_integer(argument.type) else _special(own, pairs[0] + pairs[1])
         return pa.array(values, call.type, mask=none)
-    divisor = np.where(none, 1, count).astype(np.float64)
+    divisor = (count if none is None else np.where(none, 1, count)).astype(np.float64)
     if call.function == "AVG":
         total = own[1].astype(np.float64) if pa.types.is_integer(argument.type) else _special(own, pairs[0] + pairs[1])
         return pa.array(total / divisor, call.type, mask=none)
     return _finish_variance(call, own, pairs)
+
+
+def _absent(none: Bools) -> Bools | None:
+    """`none`, or None where nothing is: a mask costs more than looking."""
+    return none if none.any() else None
 
 
 def _special(own: _LANES, values: Float64s) -> Float64s:
@@ -89,7 +99,7 @@ def _deviations(count, high, low, square_high, square_low):  # type: ignore[no-u
     return result
 
 
-def _finish_variance(call: AggregateCall, own: _LANES, pairs: Float64s) -> pa.Array:
+def _finish_variance(call: AggregateCall, own: _LANES, pairs: _FLOATS) -> pa.Array:
     count = own[0]
     sample = call.function.endswith("_SAMP")
     none: Bools = count <= (1 if sample else 0)
@@ -102,7 +112,7 @@ def _finish_variance(call: AggregateCall, own: _LANES, pairs: Float64s) -> pa.Ar
 
 
 def _finish_decimal(call: AggregateCall, kind: pa.DataType, own: _LANES, none: Bools) -> pa.Array:
-    limbs = own[1:5].copy()
+    limbs = np.array(own[1:5])
     for k in range(3):  # carry, so that every limb but the highest is within 32 bits
         limbs[k + 1] += limbs[k] >> 32
         limbs[k] &= 0xFFFFFFFF
@@ -115,23 +125,35 @@ def _finish_decimal(call: AggregateCall, kind: pa.DataType, own: _LANES, none: B
     wide = pa.decimal128(38, kind.scale)
     buffer = pa.py_buffer(raw.tobytes())
     values = pa.Array.from_buffers(wide, len(none), [None, buffer])
-    limit = (
-        pa.scalar(10 ** (call.type.precision - kind.scale), pa.decimal128(38, 0)) if call.type.precision < 38 else None
-    )
-    if limit is not None:
+    if call.type.precision < 38:
+        limit = pa.scalar(10 ** (call.type.precision - kind.scale), pa.decimal128(38, 0))
         none = none | pc.greater_equal(pc.abs(values), limit.cast(wide)).to_numpy(zero_copy_only=False)
+    else:
+        none = none | _beyond(limbs)
     masked = pa.array(none)
     return pc.if_else(masked, pa.scalar(None, wide), values).cast(call.type)
 
 
+def _beyond(limbs: Int64s) -> Bools:
+    """Which sums have more than 38 digits. The lower limbs are less than a billionth of such a one."""
+    found: Bools = np.abs(limbs[3].astype(np.float64)) * 2.0**96 >= 0.99e38
+    for i in np.flatnonzero(found):
+        found[i] = abs(_whole(limbs[:, i].astype(object))) >= 10**38
+    return found
+
+
+def _whole(limbs: np.ndarray) -> Any:
+    """The integers that limbs make, as Python's."""
+    return limbs[3] * 2**96 + limbs[2] * 2**64 + limbs[1] * 2**32 + limbs[0]
+
+
 def _decimal_average(call: AggregateCall, kind: pa.DataType, limbs: Int64s, count: Int64s, none: Bools) -> pa.Array:
-    """Sum / count, rounded half up to the result's scale: exact, with Python's integers as NumPy objects."""
-    total = (
-        limbs[3].astype(object) * 2**96 + limbs[2].astype(object) * 2**64 + limbs[1].astype(object) * 2**32 + limbs[0]
-    )
-    scaled = total * 10 ** (call.type.scale - kind.scale)
+    """Sum / count, rounded half up to the result's scale: exact, with Python's integers as NumPy objects. NULL where
+    it has too many digits."""
+    scaled = _whole(limbs.astype(object)) * 10 ** (call.type.scale - kind.scale)
     divisor = np.where(none, 1, count).astype(object)
     halves = (abs(scaled) * 2 + divisor) // (2 * divisor)
+    none = none | (halves >= 10**call.type.precision).astype(bool)
     signed = np.where(scaled < 0, -halves, halves)
     mask64 = 2**64 - 1
     raw = np.empty(2 * len(none), np.uint64)

@@ -119,6 +119,12 @@ class LanePlan:
         """Positions of the arguments whose values travel beside the lanes, in the order of their columns."""
         return self.extremes + self.distincts + self.bags
 
+    @property
+    def plain_sums(self) -> bool:
+        """Whether the results are sums that cost little more to finish than to copy."""
+        dear = any(a.squares or pa.types.is_decimal(a.type) for a in self.arguments)
+        return not dear and not self.valued
+
     def _of(self, *kinds: Kind) -> tuple[int, ...]:
         return tuple(i for i, a in enumerate(self.arguments) if a.kind in kinds)
 

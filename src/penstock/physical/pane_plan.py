@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -30,6 +31,32 @@ class BoundaryAggregateSpec(Spec):
 
     def describe(self) -> dict[str, str]:
         return {"slide": str(self.slide), "state": queue_name(self.fifo, self.listed)}
+
+
+@dataclass(frozen=True)
+class PaneStoreSpec(Spec):
+    """The panes of all windows that differ in length and slide alone, kept once. types: of lane rows."""
+
+    plan: LanePlan
+    types: tuple[pa.DataType, ...]
+
+    def describe(self) -> dict[str, str]:
+        return {"state": "panes, read by every window over them"}
+
+
+@dataclass(frozen=True)
+class WindowSumsSpec(Spec):
+    """As `BoundaryAggregateSpec`, of sums alone over a window of `length` ticks; the panes lie in a `PaneStoreSpec`."""
+
+    reads: ClassVar[bool] = True
+
+    plan: LanePlan
+    length: int
+    slide: int
+    align: int
+
+    def describe(self) -> dict[str, str]:
+        return {"length": str(self.length), "slide": str(self.slide), "state": "sums of the panes below"}
 
 
 @dataclass(frozen=True)

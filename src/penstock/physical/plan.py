@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -29,6 +30,9 @@ from penstock.types import CALENDAR, TimeDomain
 class Spec:
     """What one operator does. Specs of operators with expirations in their state have a field `listed`: whether it lies
     in a list that is looked through (`strategies.py`) instead of the structure that fits the update pattern."""
+
+    #: Whether the operator reads the state of its inputs where it lies, and not what they tell; they share its stage.
+    reads: ClassVar[bool] = False
 
     @property
     def title(self) -> str:

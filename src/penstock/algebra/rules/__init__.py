@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from penstock.algebra.nodes import Algebra
 from penstock.algebra.rules.compute_join_keys import compute_join_keys
+from penstock.algebra.rules.evaluate_as_often_as_picked import evaluate_as_often_as_picked
 from penstock.algebra.rules.evaluate_in_time import evaluate_in_time
 from penstock.algebra.rules.fold_constants import fold_constants
 from penstock.algebra.rules.form_multi_joins import form_multi_joins
@@ -92,6 +93,7 @@ RULES: tuple[Rule, ...] = (
     Rule("evaluate_in_time", evaluate_in_time),
     Rule("pull_projection_above_frequency", pull_projection_above_frequency),
     Rule("merge_frequencies", merge_frequencies),
+    Rule("evaluate_as_often_as_picked", evaluate_as_often_as_picked),
     Rule("push_selection_below_frequency", push_selection_below_frequency),
     Rule("push_selection_through_projection", push_selection_through_projection),
     Rule("push_selection_through_union", push_selection_through_union),

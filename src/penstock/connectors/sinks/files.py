@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,6 +30,8 @@ from penstock.connectors.sources.files import FilesSource
 from penstock.errors import PenstockError
 from penstock.types import Field, Schema, parse_result_type, type_name
 
+#: Rows that tell of a column whether its values are repeated.
+_SAMPLE = 1024
 MARKER = "_penstock.json"
 _VERSION = 1
 _OWN = re.compile(r"^\.?part-\d{8,}\.(csv|json|parquet)(\.tmp)?$|^\._penstock\.json\.tmp$")
@@ -203,7 +206,23 @@ def _write_text(text: Callable[[pa.Table], pa.Buffer]) -> Callable[[pa.Table, Pa
 
 
 def _write_parquet(table: pa.Table, path: Path) -> None:
-    pq.write_table(table, str(path), compression="zstd")
+    pq.write_table(table, str(path), compression="zstd", use_dictionary=_repetitive(table))
+
+
+def _repetitive(table: pa.Table) -> list[str]:
+    """The columns whose values come again and again: of these parquet writes a dictionary. Of others it would make one
+    too, and throw it away when it has grown large, which takes longer than all the rest. Told by a sample of rows."""
+    chosen = np.linspace(0, table.num_rows - 1, min(table.num_rows, _SAMPLE)).astype(np.int64)
+    sample = table.take(pa.array(chosen))
+    return [name for name in table.column_names if _is_repetitive(sample.column(name))]
+
+
+def _is_repetitive(values: pa.ChunkedArray) -> bool:
+    if pa.types.is_nested(values.type):
+        return True
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_temporal(values.type)):
+        return True  # texts and decimals are long: what they save is worth the trial
+    return 2 * len(values.unique()) <= len(values)
 
 
 _WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {

@@ -12,22 +12,11 @@ from __future__ import annotations
 
 import numba as nb
 import numpy as np
-import pyarrow as pa
 
-from penstock.physical.lane_plan import Argument, LanePlan
 from penstock.physical.lanes import add_pair
 
 #: Places for rows made at first, at the most.
 _FIRST_ROOM = 2**20
-
-
-def suits(plan: LanePlan) -> bool:
-    """Whether the results of `plan` are sums that cost little more to finish than to copy."""
-    return all(_is_cheap(argument) for argument in plan.arguments) and not plan.valued
-
-
-def _is_cheap(argument: Argument) -> bool:
-    return not (argument.squares or pa.types.is_decimal(argument.type))
 
 
 @nb.njit(cache=True)

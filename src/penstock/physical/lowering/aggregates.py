@@ -5,10 +5,10 @@ from __future__ import annotations
 from penstock.algebra import Aggregate, Arrivals, Distinct, Pattern, Project, RelationToStream, Window
 from penstock.physical.lane_plan import Kind, plan_lanes
 from penstock.physical.lowering.builder import Builder, Lowered, lower
-from penstock.physical.lowering.lanes import lower_lanes
+from penstock.physical.lowering.lanes import lower_lanes, lower_store
 from penstock.physical.lowering.panes import paned_window
 from penstock.physical.lowering.user_aggregates import has_user_aggregates, lower_user_aggregates
-from penstock.physical.pane_plan import BoundaryAggregateSpec, BoundarySumsSpec
+from penstock.physical.pane_plan import BoundaryAggregateSpec, BoundarySumsSpec, WindowSumsSpec
 from penstock.physical.plan import AggregateSpec, DistinctSpec, Spec
 
 
@@ -62,8 +62,15 @@ def lower_at_boundaries(
     node: RelationToStream, aggregate: Aggregate, slide: int, align: int, builder: Builder
 ) -> Lowered:
     """The RSTREAM `node` of an `aggregate` that `can_tell_rows`, evaluated at the boundaries align + k·slide."""
-    lanes = lower_lanes(aggregate, builder)
     spec: Spec
+    window = paned_window(aggregate)
+    if aggregate.group and not hardly_overlaps(aggregate) and window is not None and window.lifetime is not None:
+        own = (window.slide, window.align) == (slide, align)
+        store = lower_store(aggregate, builder) if own else None
+        if store is not None:
+            spec = WindowSumsSpec(store.plan, window.lifetime, slide, align)
+            return Lowered(builder.add(spec, [store.edge], store.stage, node), store.stage, store.partitions)
+    lanes = lower_lanes(aggregate, builder)
     if hardly_overlaps(aggregate):
         spec = BoundarySumsSpec(lanes.plan, slide)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ from penstock.algebra import Aggregate, FrequencyWindow, Pattern, Project, Selec
 from penstock.physical.lane_plan import Kind, LanePlan, plan_lanes
 from penstock.physical.lowering.builder import Builder, Lowered, Partitions, moved_partitions
 from penstock.physical.lowering.panes import over_panes, pane_key, paned_window
-from penstock.physical.pane_plan import PanesSpec
+from penstock.physical.pane_plan import PanesSpec, PaneStoreSpec
 from penstock.physical.plan import Input, LanesSpec, UnionSpec, WindowSpec
 
 
@@ -59,6 +59,16 @@ def _from_panes(node: Aggregate, grain: int, builder: Builder) -> Lanes:
     """The panes of the node's window, from the finer ones that all aggregates of its kind are fed from."""
     window = paned_window(node)
     assert window is not None and window.slide is not None
+    panes, plan, types = _shared(node, grain, builder)
+    spec = WindowSpec(window.lifetime, window.slide, window.align)
+    step = builder.add(spec, [Input(panes.step)], panes.stage, node.input, types, _names(node, types))
+    if window.slide > grain:
+        step = builder.add(PanesSpec(plan), [Input(step)], panes.stage, node.input, types, _names(node, types))
+    return Lanes(Input(step), panes.stage, panes.partitions, plan, types)
+
+
+def _shared(node: Aggregate, grain: int, builder: Builder) -> tuple[Lowered, LanePlan, tuple[pa.DataType, ...]]:
+    """The panes that all aggregates of the node's kind are fed from."""
     shared = over_panes(node, grain)
     plan = plan_lanes(node.group, node.aggregates, strict=False)
     types = lane_types(node, plan)
@@ -67,12 +77,25 @@ def _from_panes(node: Aggregate, grain: int, builder: Builder) -> Lanes:
         fine = _own(shared, builder)
         met = builder.add(UnionSpec(), [fine.edge], fine.stage, shared.input, types, _names(node, types))
         builder.known[name] = Lowered(met, fine.stage, fine.partitions)
-    panes = builder.known[name]
-    spec = WindowSpec(window.lifetime, window.slide, window.align)
-    step = builder.add(spec, [Input(panes.step)], panes.stage, node.input, types, _names(node, types))
-    if window.slide > grain:
-        step = builder.add(PanesSpec(plan), [Input(step)], panes.stage, node.input, types, _names(node, types))
-    return Lanes(Input(step), panes.stage, panes.partitions, plan, types)
+    return builder.known[name], plan, types
+
+
+def lower_store(node: Aggregate, builder: Builder) -> Lanes | None:
+    """The store of panes that the sums of `node` are read from, by every window that it shares them with; None where
+    it shares none, or is more than sums."""
+    grain, window = builder.grains.get(pane_key(node)), paned_window(node)
+    if grain is None or window is None or window.lifetime is None:
+        return None
+    if not plan_lanes(node.group, node.aggregates, strict=False).plain_sums:
+        return None
+    panes, plan, types = _shared(node, grain, builder)
+    shared = over_panes(node, grain)
+    name = f"store of {shared.fingerprint}"
+    if name not in builder.known:
+        spec = PaneStoreSpec(plan, types)
+        step = builder.add(spec, [Input(panes.step)], panes.stage, shared.input, types, _names(node, types))
+        builder.known[name] = replace(panes, step=step)
+    return Lanes(Input(builder.known[name].step), panes.stage, panes.partitions, plan, types)
 
 
 def lane_types(node: Aggregate, plan: LanePlan) -> tuple[pa.DataType, ...]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from penstock.algebra import Aggregate, Algebra, Project, Select, Window, is_static
+from penstock.algebra import Aggregate, Algebra, Project, Select, Window
 from penstock.algebra.estimates import estimate
 from penstock.algebra.statistics import Statistics, seconds
 from penstock.algebra.windows import WindowKind
@@ -79,13 +79,14 @@ def pane_key(node: Aggregate) -> str:
 
 
 def paned_window(node: Aggregate) -> Window | None:
-    """The window in time with SLIDE that `node` is over, if nothing but selections and projections stands between."""
+    """The window in time with SLIDE that `node` is over, if nothing but selections and projections stands between. A
+    stream of static relations alone has no time, and comes whole at the first instant."""
     below = node.input
     while isinstance(below, Select | Project):
         below = below.input
-    if not isinstance(below, Window) or below.slide is None or has_user_aggregates(node) or is_static(node):
+    if not isinstance(below, Window) or below.slide is None or below.domain is None:
         return None
-    return below
+    return None if has_user_aggregates(node) else below
 
 
 def over_panes(node: Aggregate, grain: int) -> Aggregate:

@@ -19,6 +19,7 @@ from penstock.physical.operators.match import LookupMatch, Match
 from penstock.physical.operators.multi_join import MultiJoin
 from penstock.physical.operators.negative import NegativeTuples
 from penstock.physical.operators.nonretroactive import Stamp, make_nrr_join
+from penstock.physical.operators.pane_store import PaneStore, WindowSums
 from penstock.physical.operators.pick import make_pick
 from penstock.physical.operators.results import Results, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
@@ -31,7 +32,13 @@ from penstock.physical.operators.stepwindow import StepWindow
 from penstock.physical.operators.topk import TopK
 from penstock.physical.operators.updates import Updates
 from penstock.physical.operators.user_aggregate import UserAggregation
-from penstock.physical.pane_plan import BoundaryAggregateSpec, BoundarySumsSpec, PanesSpec
+from penstock.physical.pane_plan import (
+    BoundaryAggregateSpec,
+    BoundarySumsSpec,
+    PanesSpec,
+    PaneStoreSpec,
+    WindowSumsSpec,
+)
 from penstock.physical.plan import (
     AggregateSpec,
     ChangesSpec,
@@ -84,6 +91,8 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     PanesSpec: lambda spec, tables, shards: Panes(spec),
     AggregateSpec: lambda spec, tables, shards: Aggregation(spec),
     BoundaryAggregateSpec: lambda spec, tables, shards: BoundaryAggregation(spec),
+    PaneStoreSpec: lambda spec, tables, shards: PaneStore(spec),
+    WindowSumsSpec: lambda spec, tables, shards: WindowSums(spec),
     BoundarySumsSpec: lambda spec, tables, shards: BoundarySums(spec),
     UserAggregateSpec: lambda spec, tables, shards: UserAggregation(spec),
     DistinctSpec: lambda spec, tables, shards: make_distinct(spec),

@@ -14,7 +14,7 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.aggregation.boundaries import suits, tell
+from penstock.physical.aggregation.boundaries import tell
 from penstock.physical.aggregation.events import Events
 from penstock.physical.aggregation.rows import Course
 from penstock.physical.elements import Elements, Int64s, concat_arrays, round_up
@@ -46,7 +46,7 @@ class BoundaryAggregation(Aggregation):
         super().__init__(spec)
         self._slide, self._align = spec.slide, spec.align
         self._done: int | None = None
-        self._sums = suits(spec.plan)
+        self._sums = spec.plan.plain_sums
 
     def marks(self) -> dict[str, Any]:
         return {"done": self._done}

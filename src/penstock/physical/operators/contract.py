@@ -8,7 +8,7 @@ order keeps them until it comes. After `advance(moment)`, no element with ts ≤
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,10 @@ class Operator:
     def advance(self, moment: Moment) -> list[Elements]:
         """Time has come to `moment.heartbeat`; return what follows."""
         return []
+
+    def attach(self, inputs: Sequence[Operator]) -> None:
+        """Told once, before anything else, where `Spec.reads` says so: the operators of the inputs, in this stage and
+        shard, whose state this one reads where it lies. In a round they have advanced before it does."""
 
     def rejections(self) -> list[Rejection]:
         """What the rounds since the last call had to reject; told once."""

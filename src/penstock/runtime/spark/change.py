@@ -10,11 +10,11 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.algebra.nodes import leaves
-from penstock.algebra.optimizer import optimize
+from penstock.algebra.nodes import Algebra, leaves
+from penstock.algebra.optimizer import Planning, optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.statistics import Statistics
@@ -53,7 +53,7 @@ class Kind(enum.Enum):
 class Given:
     """What a start brings: its queries, as they were written; sources: those they read; rows: by MEMORY source, what
     tells its rows apart from others; statistics: what is known of the sources; frames: the sources that Spark reads;
-    shards: how many are asked for, 0 for any."""
+    shards: how many are asked for, 0 for any; known: what `optimized` has found, by query."""
 
     queries: tuple[Query, ...]
     sources: Mapping[str, Source]
@@ -65,6 +65,16 @@ class Given:
     frames: frozenset[str]
     shards: int
     backfill: bool = False
+    known: dict[int, list[tuple[Planning, Algebra]]] = field(default_factory=dict, compare=False, repr=False)
+
+    def optimized(self, query: Query, planning: Planning) -> Query:
+        """`query`, one of these, as it is planned. A start asks for it several times over."""
+        found = self.known.setdefault(id(query.root), [])
+        root = next((root for p, root in found if p == planning), None)
+        if root is None:
+            root = optimize(query.root, planning=planning)
+            found.append((planning, root))
+        return replace(query, root=root)
 
 
 @dataclass(frozen=True)
@@ -126,29 +136,23 @@ def _is_kept(query: Query, given: Given, before: Epoch) -> bool:
     sources = source_records(given, before, before.number + 1)
     if any(sources[name].birth > before.number for name in _sources_of(query)):
         return False
-    return fingerprint(query, before, record.birth, given.strategy) == record.fingerprint
+    return fingerprint(query, given, before, record.birth) == record.fingerprint
 
 
 def _sources_of(query: Query) -> set[str]:
     return {leaf.source.name for leaf in leaves(query.root) if isinstance(leaf, Scan)}
 
 
-def fingerprint(query: Query, epoch: Epoch, birth: int, strategy: Strategy) -> str:
+def fingerprint(query: Query, given: Given, epoch: Epoch, birth: int) -> str:
     """Of what a query computes, planned by itself with what was known and chosen at its birth."""
-    return query_fingerprint(plan_generations([_generation([query], epoch, birth)], strategy), query.name)
+    return query_fingerprint(plan_generations([_generation([query], given, epoch, birth)], given.strategy), query.name)
 
 
-def _generation(queries: Sequence[Query], epoch: Epoch, birth: int) -> Generation:
+def _generation(queries: Sequence[Query], given: Given, epoch: Epoch, birth: int) -> Generation:
     statistics = epoch.statistics_of(birth)
-    return Generation(
-        birth, optimized(queries, statistics, Strategy(epoch.strategy)), statistics, epoch.grains_of(birth)
-    )
-
-
-def optimized(queries: Sequence[Query], statistics: Statistics, strategy: Strategy) -> list[Query]:
-    """The queries as they are planned."""
-    planning = strategy.planning(statistics)
-    return [replace(query, root=optimize(query.root, planning=planning)) for query in queries]
+    planning = Strategy(epoch.strategy).planning(statistics)
+    ready = [given.optimized(query, planning) for query in queries]
+    return Generation(birth, ready, statistics, epoch.grains_of(birth))
 
 
 def sink_identity(query: Query) -> str:
@@ -173,7 +177,7 @@ def plan_of(given: Given, epoch: Epoch) -> Plan:
     """The plan of an epoch: every query as it was planned when it began."""
     births = sorted({record.birth for record in epoch.queries.values()})
     generations = [
-        _generation([q for q in given.queries if epoch.queries[q.name].birth == b], epoch, b) for b in births
+        _generation([q for q in given.queries if epoch.queries[q.name].birth == b], given, epoch, b) for b in births
     ]
     return plan_generations(generations, given.strategy)
 
@@ -208,11 +212,9 @@ def _epoch(
 ) -> tuple[Epoch, Plan]:
     """The epoch `number`, its offset left open, and its plan."""
     told = {str(b): before.statistics[str(b)] for b in set(births.values()) if before is not None and b != number}
-    begun = [q for q in given.queries if births[q.name] == number]
-    told[str(number)] = statistics_as_json(
-        given.statistics,
-        grains_of(optimized(begun, given.statistics, given.strategy), given.statistics, given.strategy),
-    )
+    planning = given.strategy.planning(given.statistics)
+    begun = [given.optimized(q, planning) for q in given.queries if births[q.name] == number]
+    told[str(number)] = statistics_as_json(given.statistics, grains_of(begun, given.statistics, given.strategy))
     bare = {
         q.name: QueryRecord(
             "", births[q.name], sink_identity(q), redacted_text(q.text), [], q.domain.unit.name, q.domain.calendar
@@ -228,7 +230,7 @@ def _epoch(
     queries = {
         q.name: replace(
             bare[q.name],
-            fingerprint=fingerprint(q, epoch, births[q.name], given.strategy),
+            fingerprint=fingerprint(q, given, epoch, births[q.name]),
             operators=operators[q.name],
         )
         for q in given.queries

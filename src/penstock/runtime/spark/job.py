@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -258,9 +259,15 @@ class SparkRun:
         return not self._query.isActive or (last is not None and last["batchId"] >= self._ended_in)
 
     def end_frames(self) -> None:
-        """Say that DataFrame sources have given all they will, once everything available has been read."""
+        """Say that DataFrame sources have given all they will, once everything available has been read. Raises what the
+        run failed of."""
         assert self._query is not None
-        self._query.processAllAvailable()
+        try:
+            self._query.processAllAvailable()
+        except StreamingQueryException as failure:
+            error = self.error or translate(failure)
+            self.close()
+            raise error from None
         self._folder.write_mark("end", True)
 
     def stop(self) -> None:

@@ -37,7 +37,7 @@ from penstock.physical.wallclock import peers_of
 from penstock.runtime.reporting import LOG, Wanted
 from penstock.runtime.spark.accounts import forget_totals
 from penstock.runtime.spark.backfill import backfill
-from penstock.runtime.spark.change import Decision, Given, Kind, decide, optimized, other_script
+from penstock.runtime.spark.change import Decision, Given, Kind, decide, other_script
 from penstock.runtime.spark.epochs import forget_all, latest_epoch, write_epoch
 from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen, round_name
 from penstock.runtime.spark.frames import spark_schema, write_frame
@@ -188,7 +188,8 @@ def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, para
     if decision.kind is Kind.FIRST:
         epoch = replace(epoch, shards=brought.shards or parallelism)
     if decision.kind is not Kind.SAME:
-        ready = optimized(brought.queries, brought.statistics, brought.strategy)
+        planning = brought.strategy.planning(brought.statistics)
+        ready = [brought.optimized(query, planning) for query in brought.queries]
         _foresee(folder, job_state(*planned(ready, brought.statistics, brought.strategy), brought.statistics))
     for _, source in _to_spool(work):
         _spool(work, source, folder.root)

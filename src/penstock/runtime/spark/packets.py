@@ -47,14 +47,15 @@ def port_packets(shard: int, port: Port, batches: Sequence[Elements], sender: in
 
 
 def answer_packets(shard: int, query: str, batches: Sequence[Elements]) -> Iterator[Packet]:
-    yield from _element_packets(shard, f"answer:{query}", batches)
+    # When an answer would end is nobody's concern.
+    yield from _element_packets(shard, f"answer:{query}", batches, ends=False)
 
 
-def _element_packets(shard: int, kind: str, batches: Sequence[Elements]) -> Iterator[Packet]:
+def _element_packets(shard: int, kind: str, batches: Sequence[Elements], ends: bool = True) -> Iterator[Packet]:
     waiting: list[pa.RecordBatch] = []
     size = 0
     for elements in batches:
-        batch = elements.to_batch()
+        batch = elements.to_batch(ends)
         # One stream has one schema; signs come and go from batch to batch.
         if waiting and (size > _LARGEST or batch.schema != waiting[0].schema):
             yield Packet(shard, kind, encoded(waiting))

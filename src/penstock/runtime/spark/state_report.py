@@ -31,12 +31,15 @@ TIMES: dict[str, tuple[str, int | str] | None] = {
     "FifoQueue": ("due", 0),
     "CalendarQueue": ("due", 0),
     "ListQueue": ("due", 0),
+    "PaneLog": ("ts", 0),
     "Skyline": ("due", "end"),
     "SlotTable": None,
     "OrderedBag": None,
     "ExtremeBag": None,
     "ObjectTable": None,
 }
+#: Those of whose chunks some first rows may be gone.
+_QUEUES = frozenset({"FifoQueue", "CalendarQueue", "ListQueue", "PaneLog"})
 _TRIES = 5
 
 
@@ -180,7 +183,7 @@ def _add_shard(
             continue
         held = Held(manifest["rows"][name], sum(lengths[f"{name}.{i}"] for i in ids), len(ids))
         kind = manifest["formats"][name][0]
-        starts = dict(manifest["synopses"][name]["chunks"]) if kind.endswith("Queue") else {}
+        starts = dict(manifest["synopses"][name]["chunks"]) if kind in _QUEUES else {}
         for i in ids:
             _add_times(held, TIMES.get(kind), state.chunk(f"{name}.{i}").slice(starts.get(i, 0)))
         first = users[min(users)]

@@ -1,0 +1,89 @@
+"""RSTREAM of grouped sums over windows that differ in length and slide alone: one store of panes, many readers.
+
+The store keeps the panes of all of them, once; each window reads them where they lie and tells its rows at its own
+boundaries (LANGUAGE 4.3): a basic interval synopsis that windows of different lengths share `[golab 8.3, SS1]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.aggregation.window_sums import WindowReader
+from penstock.physical.elements import Elements
+from penstock.physical.finish import finish
+from penstock.physical.kernels import argsort_time
+from penstock.physical.lanes import pre_aggregate
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.pending import Early
+from penstock.physical.pane_plan import PaneStoreSpec, WindowSumsSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.pane_log import PaneLog
+from penstock.types import END
+
+
+class PaneStore(Operator):
+    """State: the panes that some window may still read, and those ahead of the heartbeat. It tells nothing itself."""
+
+    def __init__(self, spec: PaneStoreSpec) -> None:
+        self._plan = spec.plan
+        self._early = Early()
+        self.log = PaneLog(spec.plan, spec.types)
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"early": self._early.queue, "panes": self.log}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early.add(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        due = self._early.until(moment.heartbeat)
+        if due is not None and len(due):
+            due = pre_aggregate(self._plan, due)
+            due = due.take(argsort_time(due.ts))
+        self.log.turn(due)
+        return []
+
+
+class WindowSums(Operator):
+    """State: up to where it has told. What it sums is the store's."""
+
+    def __init__(self, spec: WindowSumsSpec) -> None:
+        self._spec = spec
+        self._reader: WindowReader | None = None
+
+    def attach(self, inputs: Sequence[Operator]) -> None:
+        (store,) = inputs
+        assert isinstance(store, PaneStore)
+        spec = self._spec
+        self._reader = WindowReader(store.log, spec.plan, spec.length, spec.slide, spec.align)
+        self._log = store.log
+
+    def marks(self) -> dict[str, Any]:
+        return {"done": self._read.done}
+
+    def restore_marks(self, marks: dict[str, Any]) -> None:
+        self._read.done = marks["done"]
+
+    @property
+    def _read(self) -> WindowReader:
+        assert self._reader is not None
+        return self._reader
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        reader = self._read
+        since, until = moment.start if reader.done is None else reader.done + 1, moment.heartbeat + 1
+        if since is None or since >= until:
+            return []  # no instant of this round has been told of yet
+        told = reader.tell(reader.boundary(since), reader.boundary(until))
+        reader.done = moment.heartbeat
+        if told is None:
+            return []
+        chosen = pa.array(told.places)
+        keys = [key.take(chosen) for key in self._log.keys]
+        columns = (*keys, *finish(self._spec.plan, told.integers, told.floats, {}))
+        return [Elements(columns, told.ticks, np.full(len(told.ticks), END))]

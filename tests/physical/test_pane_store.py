@@ -1,0 +1,159 @@
+"""Windows that read one store of panes: to the last bit what each tells alone, the panes kept once and no longer than
+they are read."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+
+from penstock.language import bind_script
+from penstock.physical import planner
+from penstock.physical.elements import Elements
+from penstock.physical.executor import StageExecutor
+from penstock.physical.identity import step_keys
+from penstock.physical.operators.pane_store import PaneStore
+from penstock.physical.pane_plan import PaneStoreSpec, WindowSumsSpec
+from penstock.physical.plan import Plan
+from penstock.physical.planner import part_of, plan_queries
+from penstock.physical.progress import SourceProgress
+from penstock.runtime.local import LocalJob, LocalResult, run_local
+
+STREAM = "CREATE STREAM S (ts INT, k INT, v INT, x DOUBLE) FROM MEMORY () TIMESTAMP BY ts ORDER WITHIN 3 SECONDS;\n"
+ITEMS = "k, COUNT(*) AS n, SUM(v) AS s, AVG(x) AS m, SUM(x) FILTER (WHERE v > 2) AS f, SUM(x) AS x"
+#: Short and long, whole slides and not, gaps, one that tumbles.
+WINDOWS = ((9, 3), (40, 1), (4, 6), (7, 2), (12, 12), (25, 10))
+#: Sums of these are exact in any order, though no double holds two of them together.
+VALUES = (None, 2.0**900, -(2.0**900), 2.0**-30, 0.5, 7.0)
+
+
+def script(windows: Sequence[tuple[int, int]] = WINDOWS, items: str = ITEMS) -> str:
+    return STREAM + "".join(
+        f"CREATE QUERY q{i} AS SELECT RSTREAM({items}) "
+        f"FROM S [RANGE {length} SECONDS SLIDE {slide} SECONDS] GROUP BY k;\n"
+        for i, (length, slide) in enumerate(windows)
+    )
+
+
+def rows(seed: int, size: int = 1500, specials: bool = True) -> pa.Table:
+    """Groups come and go by the hundred, and there are stretches without any; NaN and infinities in one of them."""
+    draw = random.Random(seed)
+    made = []
+    now = 0
+    for number in range(size):
+        now += draw.choice((0, 0, 0, 1)) + (170 if number % 500 == 499 else 0)
+        odd = specials and 600 < number < 900
+        x = draw.choice((*VALUES, float("nan"), float("inf")) if odd else VALUES)
+        v = draw.choice((None, 1, 5)) if number > 300 else 5
+        made.append((max(0, now - draw.randint(0, 3)), now // 50 * 20 + draw.randint(0, 150), v, x))
+    types = (pa.int32(), pa.int32(), pa.int32(), pa.float64())
+    columns = [pa.array(c, t) for c, t in zip(zip(*made, strict=True), types, strict=True)]
+    return pa.table(columns, names=["ts", "k", "v", "x"])
+
+
+def bits(table: pa.Table) -> list[list[object]]:
+    """NaN is NaN, and -0.0 is not 0.0."""
+    return [[v.hex() if isinstance(v, float) else v for v in column] for column in table.to_pydict().values()]
+
+
+def answer(seed: int, shards: int, batch: int, reload: bool) -> LocalResult:
+    queries = bind_script(script()).queries
+    return run_local(queries, {"S": rows(seed)}, shards, seed=seed, batch_rows=batch, reload=reload, drain=True)
+
+
+@pytest.mark.parametrize(
+    ("seed", "shards", "batch", "reload"), [(1, 1, 2000, False), (2, 3, 170, True), (3, 1, 40, True), (4, 2, 29, False)]
+)
+def test_together_to_the_last_bit_what_each_tells_alone(seed: int, shards: int, batch: int, reload: bool) -> None:
+    together = answer(seed, shards, batch, reload)
+    with mock.patch.object(planner, "shared_grains", lambda roots, statistics: {}):
+        alone = answer(seed, shards, batch, reload)
+    for name, table in alone.tables.items():
+        assert table.num_rows > 500
+        assert bits(together.tables[name]) == bits(table)
+
+
+def test_neither_cuts_nor_reloads_change_a_bit() -> None:
+    told = [answer(5, 1, batch, reload) for batch, reload in ((2000, False), (61, False), (61, True))]
+    for name, table in told[0].tables.items():
+        assert bits(told[1].tables[name]) == bits(table)
+        assert bits(told[2].tables[name]) == bits(table)
+
+
+def test_a_long_silence_costs_nothing() -> None:
+    """Ten years of seconds without a row, in one round and in two."""
+    years = pa.table(
+        {
+            "ts": pa.array([0, 1, 315_360_000], pa.int32()),
+            "k": pa.array([1, 2, 1], pa.int32()),
+            "v": pa.array([1, 2, 3], pa.int32()),
+            "x": pa.array([0.5, 1.5, 2.5]),
+        }
+    )
+    queries = bind_script(script(((40, 1), (10, 2)), "k, SUM(x) AS s")).queries
+    for batch in (3, 1):
+        found = run_local(queries, {"S": years}, drain=True, batch_rows=batch).tables
+        assert found["q0"].column("s").to_pylist()[:3] == [0.5, 0.5, 1.5]
+        assert (found["q0"].num_rows, found["q1"].num_rows) == (3 * 40, 3 * 5)
+
+
+def _job(windows: Sequence[tuple[int, int]]) -> tuple[Plan, LocalJob, PaneStore]:
+    plan = plan_queries(bind_script(script(windows, "k, SUM(x) AS s")).queries)
+    job = LocalJob(plan, {})
+    return plan, job, _store(plan, job.stages[0][0])
+
+
+def _store(plan: Plan, stage: StageExecutor) -> PaneStore:
+    (step,) = (s.id for s in plan.steps if isinstance(s.spec, PaneStoreSpec))
+    found = stage._operators[step]
+    assert isinstance(found, PaneStore)
+    return found
+
+
+def _feed(job: LocalJob, first: int, last: int) -> dict[str, list[Elements]]:
+    """One row of each of two groups a second, and their time."""
+    made = pa.table({"ts": [t for t in range(first, last) for _ in (1, 2)], "k": [1, 2] * (last - first)})
+    ts = made.column("ts").to_numpy()
+    numbers = made.column("k").combine_chunks().cast(pa.int32())
+    columns = (made.column("ts").combine_chunks().cast(pa.int32()), numbers, numbers, pa.array([1.0] * len(ts)))
+    elements = Elements(columns, ts, ts + 1)
+    return job.round({"S": [elements]}, {"S": SourceProgress(first, last - 1)})
+
+
+def test_panes_are_held_once_and_as_long_as_they_are_read() -> None:
+    few, many = ((12, 3), (6, 3)), ((12, 3), (6, 3), (9, 3), (3, 3), (12, 6), (9, 9))
+    held = []
+    for windows in (few, many):
+        _, job, store = _job(windows)
+        for first in range(0, 120, 4):
+            _feed(job, first, first + 4)
+        held.append(store.log.rows)
+    assert held[0] == held[1]
+    # Panes of three seconds of two groups: no more than two of the longest windows hold, and what waits.
+    assert 2 * 12 // 3 <= held[0] <= 2 * (2 * 12 // 3 + 2)
+
+
+def test_a_query_less_leaves_the_store_as_it_was() -> None:
+    """As when a script that has lost one starts on the same checkpoint."""
+    plan, job, store = _job(((12, 3), (6, 3), (9, 3)))
+    for first in range(0, 40, 4):
+        _feed(job, first, first + 4)
+    less = part_of(plan, {"q0", "q2"})
+    names = {type(s.spec): step_keys(plan)[s.id] for s in plan.steps if isinstance(s.spec, PaneStoreSpec)}
+    assert {type(s.spec): step_keys(less)[s.id] for s in less.steps if isinstance(s.spec, PaneStoreSpec)} == names
+    assert sum(isinstance(s.spec, WindowSumsSpec) for s in less.steps) == 2
+    after = LocalJob(less, {})
+    old, new = job.stages[0][0], after.stages[0][0]
+    for name, synopsis in new.synopses().items():
+        synopsis.restore(*old.synopses()[name].snapshot())
+    new.restore_marks(old.marks())
+    assert _store(less, new).log.rows == store.log.rows
+    expected, found = _feed(job, 40, 50), _feed(after, 40, 50)
+    assert found.keys() == {"q0", "q2"}
+    for query, parts in found.items():
+        ts = [e.ts.tolist() for e in parts]
+        assert ts and ts == [e.ts.tolist() for e in expected[query]]
+        assert [e.columns for e in parts] == [e.columns for e in expected[query]]
