@@ -94,10 +94,8 @@ class Aggregation(Operator):
 
     def _arrivals(self, arrived: Elements, heartbeat: int) -> list[Events]:
         keys = arrived.columns[: self._keys]
-        first, second = fingerprints(keys, len(arrived))
-        codes, heads = group_codes(first, second)
-        chosen = pa.array(heads)
-        slots = self._groups.slots(first[heads], second[heads], [k.take(chosen) for k in keys])[codes]
+        placed = self._groups.place(keys, len(arrived))
+        slots = placed.slots
         lanes, values = self._lanes(arrived.columns[self._keys :])
         every = np.arange(len(arrived))
         gone = np.flatnonzero(arrived.exp <= heartbeat)
@@ -116,7 +114,7 @@ class Aggregation(Operator):
         if later.any():
             kept = [True] * (self._plan.integers + self._plan.floats) + list(self._values.lasting)
             columns = [c for c, k in zip(arrived.columns[self._keys :], kept, strict=True) if k]
-            head = [pa.array(a) for a in (arrived.exp, first.view(np.int64), second.view(np.int64))]
+            head = [pa.array(a) for a in (arrived.exp, placed.first.view(np.int64), placed.second.view(np.int64))]
             rows = unnamed(head + columns)
             self._live.push(rows if later.all() else rows.filter(pa.array(later)))
         return parts

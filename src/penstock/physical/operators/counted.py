@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, int64s
-from penstock.physical.fingerprints import UInt64s, fingerprints
+from penstock.physical.fingerprints import UInt64s
 from penstock.physical.kernels import argsort_code_time, group_codes, sum_by_code, with_time
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
@@ -80,10 +80,8 @@ class CountedTuples:
         return self.tuples.slots(first[heads], second[heads])[codes]
 
     def _arrive(self, arrived: Elements, port: int, heartbeat: int) -> tuple[Int64s, ...]:
-        first, second = fingerprints(arrived.columns, len(arrived))
-        codes, heads = group_codes(first, second)
-        chosen = pa.array(heads)
-        slots = self.tuples.slots(first[heads], second[heads], [c.take(chosen) for c in arrived.columns])[codes]
+        placed = self.tuples.place(arrived.columns, len(arrived))
+        slots, first, second = placed.slots, placed.first, placed.second
         signs = arrived.signs
         gone = arrived.exp <= heartbeat
         later = ~gone & (arrived.exp < END)

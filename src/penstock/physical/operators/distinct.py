@@ -67,14 +67,11 @@ class DistinctStar(EarlyOperator):
         return result
 
     def _arrive(self, arrived: Elements) -> list[Elements]:
-        first, second = fingerprints(arrived.columns, len(arrived))
-        codes, heads = group_codes(first, second)
-        chosen = pa.array(heads)
-        unique = self._tuples.slots(first[heads], second[heads], [c.take(chosen) for c in arrived.columns])
+        placed = self._tuples.place(arrived.columns, len(arrived))
+        slots, unique = placed.slots, placed.unique
         said, latest = self._tuples.integers[1], self._tuples.integers[2]
         dead = unique[self._tuples.integers[0, unique] == 0]
         said[dead] = latest[dead] = np.iinfo(np.int64).min
-        slots = unique[codes]
         order = argsort_code_time(slots, arrived.ts)
         out = [np.empty(2 * len(arrived), np.int64) for _ in range(3)]
         count = int(_extend(slots, arrived.ts, arrived.exp, order, said, latest, *out))

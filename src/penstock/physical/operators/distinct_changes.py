@@ -12,11 +12,9 @@ from collections.abc import Mapping
 
 import numba as nb
 import numpy as np
-import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, concat
-from penstock.physical.fingerprints import fingerprints
-from penstock.physical.kernels import argsort_code_time, group_codes
+from penstock.physical.kernels import argsort_code_time
 from penstock.physical.operators.changes import from_start, wanted
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.pending import Early, EarlyOperator
@@ -71,11 +69,8 @@ class DistinctChanges(EarlyOperator):
         return wanted(concat(events), self._kind) if events else []
 
     def _arrive(self, arrived: Elements) -> list[Elements]:
-        first, second = fingerprints(arrived.columns, len(arrived))
-        codes, heads = group_codes(first, second)
-        chosen = pa.array(heads)
-        unique = self._tuples.slots(first[heads], second[heads], [c.take(chosen) for c in arrived.columns])
-        slots = unique[codes]
+        placed = self._tuples.place(arrived.columns, len(arrived))
+        slots, unique = placed.slots, placed.unique
         order = argsort_code_time(slots, arrived.ts)
         alive, until = self._tuples.integers
         dead = unique[alive[unique] == 0]

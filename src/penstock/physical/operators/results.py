@@ -11,11 +11,9 @@ from collections.abc import Mapping
 
 import numba as nb
 import numpy as np
-import pyarrow as pa
 
 from penstock.physical.elements import Elements, Int64s, concat, round_up
-from penstock.physical.fingerprints import fingerprints
-from penstock.physical.kernels import argsort_code_time, group_codes
+from penstock.physical.kernels import argsort_code_time
 from penstock.physical.operators.changes import from_start
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
@@ -139,15 +137,12 @@ class ShortChanges(Operator):
         return [due] if due is not None else []
 
     def _take(self, events: Elements) -> None:
-        first, second = fingerprints(events.columns, len(events))
-        codes, heads = group_codes(first, second)
-        chosen = pa.array(heads)
-        slots = self._tuples.slots(first[heads], second[heads], [c.take(chosen) for c in events.columns])
+        placed = self._tuples.place(events.columns, len(events))
         behind = round_up(events.ts, self._spec.slide, self._spec.align)
         short = np.empty(len(events), np.int64)
-        order = argsort_code_time(slots[codes], events.ts)
-        _follow(slots[codes], behind, events.signs, order, *self._tuples.integers, short)
-        self._tuples.touch(slots)
+        order = argsort_code_time(placed.slots, events.ts)
+        _follow(placed.slots, behind, events.signs, order, *self._tuples.integers, short)
+        self._tuples.touch(placed.unique)
         self._tuples.shrink()
         lost = np.flatnonzero(short)
         taken = events.take(lost)

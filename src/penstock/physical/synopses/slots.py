@@ -9,6 +9,7 @@ is rewritten as one chunk, so the cost of writing stays proportional to the chan
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numba as nb
@@ -17,7 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.physical.elements import Int64s, int64s, unnamed
-from penstock.physical.fingerprints import UInt64s
+from penstock.physical.fingerprints import UInt64s, fingerprints
+from penstock.physical.kernels import group_codes
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.physical.synopses.pieces import Pieces
 
@@ -91,6 +93,17 @@ def _settle(slots, lane, lives):  # type: ignore[no-untyped-def]
     return change
 
 
+@dataclass(frozen=True)
+class Placed:
+    """Rows in a table. slots: of each row; unique: of each key among them; first, second: the fingerprints of each
+    row's key."""
+
+    slots: Int64s
+    unique: Int64s
+    first: UInt64s
+    second: UInt64s
+
+
 class SlotTable(Synopsis):
     """Keys with `integers` int64 lanes, `floats` float64 lanes, and optionally the key's columns.
 
@@ -139,6 +152,14 @@ class SlotTable(Synopsis):
             if done == len(first):
                 return found
             self._reserve(2 * self.count)
+
+    def place(self, columns: Sequence[pa.Array], rows: int) -> Placed:
+        """The slots of `rows` rows whose key columns these are, which the table keeps; new keys get one."""
+        first, second = fingerprints(columns, rows)
+        codes, heads = group_codes(first, second)
+        chosen = pa.array(heads)
+        unique = self.slots(first[heads], second[heads], [column.take(chosen) for column in columns])
+        return Placed(unique[codes], unique, first, second)
 
     def find(self, first: UInt64s, second: UInt64s) -> Int64s:
         """The slot of each key, -1 where it has none."""

@@ -47,8 +47,6 @@ _OWN = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
     "spark.driver.memory": "2g",
-    # Without files of checksums beside the files: another process of the system for each that is written.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.python.daemon.module": "penstock.runtime.spark.daemon",
     # What Spark keeps of the jobs that are done, for pages that nobody is shown: by default of the last thousand.
     "spark.ui.retainedJobs": "20",

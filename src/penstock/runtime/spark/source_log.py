@@ -50,7 +50,7 @@ def shorten(place: Path) -> bool:
         return False
     made = place / f".{newest.name}.{os.getpid()}.tmp"
     made.write_text("\n".join([_FORM, *kept]))
-    # A session of the user's own may write checksums beside its files; one that is missing is not asked for.
+    # Hadoop keeps a checksum beside the file, and does not ask for one that is missing.
     (place / f".{newest.name}.crc").unlink(missing_ok=True)
     made.replace(newest)
     return True
