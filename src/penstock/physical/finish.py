@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from penstock.expressions.nodes import AggregateCall
 from penstock.physical.elements import Bools, Int64s
 from penstock.physical.lane_plan import Argument, LanePlan
-from penstock.physical.lanes import Float64s, add_pair
+from penstock.physical.lanes import Float64s, add_pair, product
 
 #: By lane, rows.
 _LANES = npt.NDArray[np.int64] | Sequence[Int64s]
@@ -77,22 +77,11 @@ def _deviations(count, high, low, square_high, square_low):  # type: ignore[no-u
     for i in range(high.shape[0]):
         n = float(max(count[i], 1))
         mean_high = (high[i] + low[i]) / n
-        p = mean_high * n
-        c = 134217729.0 * mean_high
-        mh = c - (c - mean_high)
-        ml = mean_high - mh
-        c = 134217729.0 * n
-        nh = c - (c - n)
-        nl = n - nh
-        error = ((mh * nh - p) + mh * nl + ml * nh) + ml * nl
+        p, error = product(mean_high, n)
         rest_high, rest_low = add_pair(high[i], low[i], -p, -error)
         # With s = n·m + r: Σx² - s²/n = Σx² - (n·m² + 2·m·r + r²/n).
         r = rest_high + rest_low
-        c = 134217729.0 * p
-        ph = c - (c - p)
-        pl = p - ph
-        q = p * mean_high
-        q_error = ((ph * mh - q) + ph * ml + pl * mh) + pl * ml
+        q, q_error = product(p, mean_high)
         a, b = add_pair(square_high[i], square_low[i], -q, -(q_error + error * mean_high))
         a, b = add_pair(a, b, -2.0 * mean_high * r, -r * r / n)
         result[i] = max(a + b, 0.0)

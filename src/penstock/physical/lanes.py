@@ -115,11 +115,11 @@ def _limbs(column: pa.Array) -> list[Int64s]:
 
 @nb.njit(cache=True)
 def _times(values, weights):  # type: ignore[no-untyped-def]
-    """values * weights as (hi, lo), without rounding (Dekker)."""
+    """values * weights as (hi, lo), without rounding."""
     high = np.empty_like(values)
     low = np.empty_like(values)
     for i in range(values.shape[0]):
-        high[i], low[i] = _product(values[i], weights[i])
+        high[i], low[i] = product(values[i], weights[i])
     return high, low
 
 
@@ -129,13 +129,14 @@ def _squares(values, weights):  # type: ignore[no-untyped-def]
     high = np.empty_like(values)
     low = np.empty_like(values)
     for i in range(values.shape[0]):
-        square, rest = _product(values[i], values[i])
+        square, rest = product(values[i], values[i])
         high[i], low[i] = square * weights[i], rest * weights[i]
     return high, low
 
 
 @nb.njit(inline="always")
-def _product(a, b):  # type: ignore[no-untyped-def]
+def product(a, b):  # type: ignore[no-untyped-def]
+    """a * b as (hi, lo), without rounding (Dekker)."""
     p = a * b
     if b == 1.0 or b == -1.0 or not np.isfinite(p) or abs(a) > 1e150 or abs(b) > 1e150:
         return p, 0.0
