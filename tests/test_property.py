@@ -31,9 +31,9 @@ T = TypeVar("T")
 Inputs = dict[str, pa.Table]
 Check = Callable[[Bound, Inputs, Arrivals | None, Run, bool], None]
 
-RUNTIME_CASES = 110
+RUNTIME_CASES = 80
 SOAK_CASES = 2000
-PLAN_CASES = 110
+PLAN_CASES = 70
 SHRINK_SECONDS = 30
 
 

@@ -29,6 +29,4 @@ def test_what_a_worker_has_loaded_is_not_searched_after_every_task(monkeypatch: 
     finally:
         gc.unfreeze()
     loaded, kept, searched, again = left_out
-    assert loaded == kept > 0
-    assert searched == 0
-    assert again > 0
+    assert min(loaded, kept, again) > 0 == searched
