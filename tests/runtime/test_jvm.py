@@ -32,8 +32,9 @@ def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("JAVA_HOME", "PYSPARK_PYTHON"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
     monkeypatch.setattr(jvm, "_AHEAD", [])
+    monkeypatch.setattr(jvm, "_UNWANTED", [])
     yield script
-    jvm._forget_ahead()
+    jvm._forget_unwanted()
 
 
 def test_the_same_settings_take_the_one_started_ahead(submit: Path, tmp_path: Path) -> None:

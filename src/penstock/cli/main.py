@@ -32,7 +32,7 @@ FAILED, WRONG = 1, 2
 
 #: What a script that will run on Spark holds, and one that has settings of its own for it.
 _WANTS_SPARK = re.compile(r"\bcreate\s+query\b", re.IGNORECASE)
-_TELLS_SPARK = re.compile(r"\bspark\s*\.", re.IGNORECASE)
+_TELLS_SPARK = re.compile(r"\bspark\b", re.IGNORECASE)
 
 #: The machine or the run is at fault, not what the user wrote.
 _RUN_CODES = frozenset({"P0601", "P0603", "P0621", "P0631", "P0632"})
@@ -157,7 +157,7 @@ def run(
         text, name = read_script(script)
         configure(log_format, log_level)
         settings = read_settings(set_)
-        _foresee_spark(text, settings)
+        _foresee_spark(text, settings, master)
         # Commands that need no Spark start without it.
         from penstock.cli.running import run_script
 
@@ -171,12 +171,12 @@ def run(
     raise typer.Exit(code)
 
 
-def _foresee_spark(text: str, settings: Settings) -> None:
-    """Have Spark's JVM come up while the script is read, where the script seems to want it, and as it is told here."""
+def _foresee_spark(text: str, settings: Settings, master: str | None) -> None:
+    """Have Spark start while the script is read, where the script seems to want it, and as it is told here."""
     if _WANTS_SPARK.search(text) and not _TELLS_SPARK.search(text):
-        from penstock.runtime.spark.jvm import start_ahead
+        from penstock.runtime.spark.jvm import start_session_ahead
 
-        start_ahead(settings.spark)
+        start_session_ahead(master, settings.spark)
 
 
 @app.command()

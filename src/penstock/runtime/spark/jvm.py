@@ -20,16 +20,22 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
 from penstock.runtime.java import require_java
 from penstock.runtime.spark.archive import archive_options, cache_folder, spark_home
 from penstock.runtime.spark.daemon import AHEAD, MODULE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: What a session of our own is started with. Tasks are tried four times, also in one process: a worker that is killed
 #: must not fail the run.
@@ -75,8 +81,12 @@ class Jvm:
         return port, told[8:].decode()
 
 
-#: The one that was started ahead and that nobody has taken yet.
+#: The one that was started ahead and that no session uses yet.
 _AHEAD: list[Jvm] = []
+#: What was started ahead and nobody has asked for yet.
+_UNWANTED: list[Jvm] = []
+#: The session that was started ahead, by what it was asked for with.
+_COMING: dict[tuple[str | None, frozenset[tuple[str, str]]], Future[SparkSession]] = {}
 #: Daemons started ahead: kept, as who drops one is warned of a process that runs on.
 _DAEMONS: list[subprocess.Popen[bytes]] = []
 
@@ -87,6 +97,31 @@ def start_ahead(settings: Mapping[str, str]) -> None:
     with suppress(PenstockError, OSError):
         if not _AHEAD and (jvm := start_jvm({**OWN, **settings}, None)) is not None:
             _AHEAD.append(jvm)
+            _UNWANTED.append(jvm)
+
+
+def start_session_ahead(master: str | None, settings: Mapping[str, str]) -> None:
+    """Have the session come up too, while this thread does something else: `start_spark` waits for it where it is asked
+    for the same."""
+    start_ahead(settings)
+    coming: Future[SparkSession] = Future()
+    _COMING[master, frozenset(settings.items())] = coming
+
+    def start() -> None:
+        try:
+            from penstock.runtime.spark.session import start_now
+
+            coming.set_result(start_now(master, None, settings))
+        except BaseException as error:
+            coming.set_exception(error)
+
+    threading.Thread(target=start, name="penstock-spark", daemon=True).start()
+
+
+def asked_for(master: str | None, settings: Mapping[str, str]) -> Future[SparkSession] | None:
+    """The session that was started ahead as it is wanted now. From here on what was started ahead ends as any other."""
+    _UNWANTED.clear()
+    return _COMING.pop((master, frozenset(settings.items())), None)
 
 
 def taken(settings: Mapping[str, str], log: Path | None) -> Jvm | None:
@@ -101,13 +136,14 @@ def taken(settings: Mapping[str, str], log: Path | None) -> Jvm | None:
 
 
 @atexit.register
-def _forget_ahead() -> None:
-    while _AHEAD:
-        _forget(_AHEAD.pop())
+def _forget_unwanted() -> None:
+    while _UNWANTED:
+        _forget(_UNWANTED.pop())
 
 
 def _forget(jvm: Jvm) -> None:
     jvm.process.kill()
+    jvm.process.wait()
     shutil.rmtree(jvm.folder, ignore_errors=True)
 
 

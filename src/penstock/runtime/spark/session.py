@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
 from penstock.runtime.java import require_java
-from penstock.runtime.spark.jvm import OWN, jvm_settings, start_daemon, taken
+from penstock.runtime.spark.jvm import OWN, asked_for, jvm_settings, start_daemon, taken
 from penstock.runtime.spark.tasks import wake
 
 _JOB = {
@@ -49,7 +49,13 @@ def start_spark(
 ) -> SparkSession:
     """A Spark session of our own. log: a file that takes what the JVM prints; settings: Spark's own, over those that
     Penstock chooses. Raises PenstockError P0603, P0601."""
-    chosen = {**OWN, **(settings or {})}
+    coming = asked_for(master, settings or {}) if log is None else None
+    return coming.result() if coming is not None else start_now(master, log, settings or {})
+
+
+def start_now(master: str | None, log: Path | None, settings: Mapping[str, str]) -> SparkSession:
+    """As `start_spark`, whatever was started ahead."""
+    chosen = {**OWN, **settings}
     if SparkContext._gateway is None and SparkContext._active_spark_context is None:
         _launch(chosen, log, master or local_master())
     builder = SparkSession.builder.master(master or local_master()).appName("Penstock")
