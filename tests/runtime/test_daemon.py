@@ -38,7 +38,7 @@ def started(*arguments: str, **environ: str) -> subprocess.Popen[str]:
 
 
 def ahead(place: Path) -> subprocess.Popen[str]:
-    process = started("--ahead", str(place))
+    process = started("pyspark.worker", "--ahead", str(place))
     while not place.exists():
         assert process.poll() is None
         time.sleep(0.01)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +36,8 @@ def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv(name, os.environ.get(name, ""))
     monkeypatch.setattr(jvm, "_AHEAD", [])
     monkeypatch.setattr(jvm, "_UNWANTED", [])
+    monkeypatch.setattr(jvm, "_DAEMONS", [])
+    monkeypatch.setattr("logging.disable", lambda: None)
     yield script
     jvm._forget_unwanted()
 
@@ -75,3 +80,34 @@ def test_without_sparks_script_it_is_left_to_spark(submit: Path) -> None:
     jvm.start_ahead({})
     assert not jvm._AHEAD
     assert jvm.taken(jvm.OWN, None) is None
+
+
+def test_ctrl_c_while_both_threads_import_ends_at_once(submit: Path) -> None:
+    light = """
+import os, signal, sys, time
+import penstock.runtime.spark.jvm as jvm
+sys.modules["penstock.runtime.spark.session"] = jvm  # nothing of Spark's is loaded
+jvm.start_now = lambda *_: time.sleep(60)
+jvm.start_session_ahead(None, {})
+print(jvm._AHEAD[0].process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGINT)
+time.sleep(60)
+"""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, "-c", light], env=environ, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "")
+    assert not Path(f"/proc/{ended.stdout.strip()}").exists()
+
+
+def test_the_session_started_ahead_is_waited_for(submit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock.runtime.spark import session
+
+    made: list[tuple[object, ...]] = []
+    monkeypatch.setattr(session, "start_now", lambda *given: made.append(given) or "session")
+    before = signal.getsignal(signal.SIGINT)
+    jvm.start_session_ahead("local[1]", {"spark.a": "b"})
+    assert session.start_spark("local[1]", None, {"spark.a": "c"}) == "session"
+    assert session.start_spark("local[1]", None, {"spark.a": "b"}) == "session"
+    assert session.start_spark("local[1]", None, {"spark.a": "b"}) == "session"
+    assert [settings for _, _, settings in made].count({"spark.a": "b"}) == 2
+    assert signal.getsignal(signal.SIGINT) is before

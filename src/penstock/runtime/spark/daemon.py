@@ -2,9 +2,9 @@
 
 Spark runs `python -m penstock.runtime.spark.daemon pyspark.worker` in sessions of our own (`session.py`), when the
 first task is to run. Loading the operators takes seconds, so the driver starts the same module earlier (`jvm.py`) with
-`--ahead SOCKET`: that process loads them at once and waits. What Spark starts then finds it by the socket, hands it its
-standard streams, its environment and its arguments, and stays only because Spark watches it. Where there is nobody to
-hand over to, it is the daemon itself.
+`--ahead SOCKET` behind it: that process loads them at once and waits. What Spark starts then finds it by the socket,
+hands it its standard streams, its environment and its arguments, and stays only because Spark watches it. Where there
+is nobody to hand over to, it is the daemon itself.
 
 Contract: needs the standard library alone until it is to be the daemon.
 """
@@ -104,6 +104,8 @@ def wait_ahead(place: str) -> bool:
         warm()
         ready, _, _ = select.select([0, listener.fileno()], [], [])
         Path(place).unlink(missing_ok=True)
+        with suppress(OSError):
+            Path(place).parent.rmdir()  # made for the socket, where nothing else is left in it
         if listener.fileno() not in ready:
             return False
         connection, _ = listener.accept()
@@ -131,8 +133,8 @@ def _read(connection: socket.socket, length: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--ahead"]:
-        if wait_ahead(sys.argv[2]):
+    if sys.argv[2:3] == ["--ahead"]:
+        if wait_ahead(sys.argv[3]):
             _manage()
         return
     place = os.environ.pop(AHEAD, None)

@@ -12,6 +12,7 @@ classes it has seen.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shlex
 import shutil
@@ -22,12 +23,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
 from penstock.runtime.java import require_java
@@ -85,8 +87,8 @@ class Jvm:
 _AHEAD: list[Jvm] = []
 #: What was started ahead and nobody has asked for yet.
 _UNWANTED: list[Jvm] = []
-#: The session that was started ahead, by what it was asked for with.
-_COMING: dict[tuple[str | None, frozenset[tuple[str, str]]], Future[SparkSession]] = {}
+#: The session that was started ahead, by what it was asked for with; and what puts Ctrl-C back.
+_COMING: dict[tuple[str | None, frozenset[tuple[str, str]]], tuple[Future[SparkSession], Callable[[], Any]]] = {}
 #: Daemons started ahead: kept, as who drops one is warned of a process that runs on.
 _DAEMONS: list[subprocess.Popen[bytes]] = []
 
@@ -101,11 +103,13 @@ def start_ahead(settings: Mapping[str, str]) -> None:
 
 
 def start_session_ahead(master: str | None, settings: Mapping[str, str]) -> None:
-    """Have the session come up too, while this thread does something else: `start_spark` waits for it where it is asked
-    for the same."""
+    """Have the session come up too, while this thread, the main one, imports and does something else: `start_spark`
+    waits for it where it is asked for the same. Until then Ctrl-C ends the process at once: raised in the middle of an
+    import, it can leave the lock of imports taken, and the other thread would wait for it for ever."""
     start_ahead(settings)
     coming: Future[SparkSession] = Future()
-    _COMING[master, frozenset(settings.items())] = coming
+    before = signal.signal(signal.SIGINT, _end)
+    _COMING[master, frozenset(settings.items())] = (coming, lambda: signal.signal(signal.SIGINT, before))
 
     def start() -> None:
         try:
@@ -118,10 +122,22 @@ def start_session_ahead(master: str | None, settings: Mapping[str, str]) -> None
     threading.Thread(target=start, name="penstock-spark", daemon=True).start()
 
 
-def asked_for(master: str | None, settings: Mapping[str, str]) -> Future[SparkSession] | None:
-    """The session that was started ahead as it is wanted now. From here on what was started ahead ends as any other."""
+def asked_for(master: str | None, settings: Mapping[str, str]) -> SparkSession | None:
+    """The session that was started ahead, once it stands, where it is as wanted now. From here on what was started
+    ahead ends as any other. Raises what its start failed of."""
     _UNWANTED.clear()
-    return _COMING.pop((master, frozenset(settings.items())), None)
+    coming, settled = _COMING.pop((master, frozenset(settings.items())), (None, None))
+    if coming is None or settled is None:
+        return None
+    try:
+        return coming.result()
+    finally:
+        settled()
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    _forget_unwanted()
+    os._exit(128 + number)
 
 
 def taken(settings: Mapping[str, str], log: Path | None) -> Jvm | None:
@@ -137,6 +153,11 @@ def taken(settings: Mapping[str, str], log: Path | None) -> Jvm | None:
 
 @atexit.register
 def _forget_unwanted() -> None:
+    if _UNWANTED:
+        # The thread that waits for the JVM's answer would tell that it is gone.
+        logging.disable()
+        for daemon in _DAEMONS:
+            daemon.kill()
     while _UNWANTED:
         _forget(_UNWANTED.pop())
 
@@ -198,7 +219,7 @@ def start_daemon(jvm: Jvm, master: str) -> None:
     with jvm.log.open("ab") as output, suppress(OSError):
         _DAEMONS.append(
             subprocess.Popen(
-                [sys.executable, "-m", MODULE, "--ahead", str(jvm.folder / _DAEMON)],
+                [sys.executable, "-m", MODULE, "pyspark.worker", "--ahead", str(jvm.folder / _DAEMON)],
                 stdin=subprocess.PIPE, stdout=output, stderr=output, env=environ,
             )
         )  # fmt: skip

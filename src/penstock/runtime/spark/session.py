@@ -49,8 +49,8 @@ def start_spark(
 ) -> SparkSession:
     """A Spark session of our own. log: a file that takes what the JVM prints; settings: Spark's own, over those that
     Penstock chooses. Raises PenstockError P0603, P0601."""
-    coming = asked_for(master, settings or {}) if log is None else None
-    return coming.result() if coming is not None else start_now(master, log, settings or {})
+    ahead = asked_for(master, settings or {}) if log is None else None
+    return ahead if ahead is not None else start_now(master, log, settings or {})
 
 
 def start_now(master: str | None, log: Path | None, settings: Mapping[str, str]) -> SparkSession:
@@ -78,8 +78,8 @@ def _launch(settings: Mapping[str, str], log: Path | None, master: str) -> None:
     if jvm is None:
         conf.setAll(list(jvm_settings(settings, require_java()).items()))
     else:
-        start_daemon(jvm, master)
         port, secret = jvm.reached()
+        start_daemon(jvm, master)
         told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(told)
     try:
