@@ -67,6 +67,7 @@ def start_now(master: str | None, log: Path | None, settings: Mapping[str, str])
     except Exception as error:
         raise PenstockError("P0601", f"Spark does not start: {first_line(error)}", cause=error) from error
     threading.Thread(target=_wake, args=(spark,), name="penstock-wake", daemon=True).start()
+    threading.Thread(target=_load, name="penstock-load", daemon=True).start()
     return spark
 
 
@@ -96,6 +97,17 @@ def _wake(spark: SparkSession) -> None:
     with suppress(Exception):
         rows = job_session(spark, 2).range(0, 2, 1, 2)
         rows.mapInArrow(wake, "id long").repartition(2, "id").mapInArrow(wake, "id long").toArrow()
+
+
+def _load() -> None:
+    """The first compiled loop that a process calls makes numba load for half a second. The driver's is the one that
+    puts answers in order, and then somebody waits for them: have it loaded while the workers start."""
+    with suppress(Exception):
+        import numpy as np
+
+        from penstock.physical.kernels import argsort_time
+
+        argsort_time(np.array([1, 0]))
 
 
 def job_session(spark: SparkSession, partitions: int) -> SparkSession:
