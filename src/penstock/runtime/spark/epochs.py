@@ -154,6 +154,15 @@ def spark_place(checkpoint: Path, epoch: int) -> Path:
     return checkpoint / ("spark" if not epoch else f"spark-{epoch}")
 
 
+def check_log(folder: Folder, log: Path, base: int) -> None:
+    """Raises PenstockError P0605 where Spark's `log` of an epoch that begins with batch `base` does not tell the batch
+    that was delivered last: Spark would begin anew."""
+    due = delivered(folder)["batch"] - base
+    told = max((int(p.name) for p in (log / "offsets").glob("*") if p.name.isdigit()), default=-1)
+    if told < due:
+        raise damaged(log, FileNotFoundError(f"it does not tell of batch {base + due}, which was delivered"))
+
+
 def offset_mark(epoch: int) -> str:
     return f"offset-{epoch}"
 

@@ -38,6 +38,7 @@ from penstock.runtime.reporting import LOG, Wanted
 from penstock.runtime.spark.accounts import forget_totals
 from penstock.runtime.spark.backfill import backfill
 from penstock.runtime.spark.change import Decision, Given, Kind, decide, other_script
+from penstock.runtime.spark.claim import Claim, claim
 from penstock.runtime.spark.epochs import forget_all, latest_epoch, write_epoch
 from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen, round_name
 from penstock.runtime.spark.frames import spark_schema, write_frame
@@ -86,14 +87,20 @@ class Work:
 
 def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
     """Start `work` as one job. checkpoint: a folder to resume from; without one the run is ephemeral. Raises
-    PenstockError for what cannot start: P0401, P0402, P0404, P0501, P0602, P0603, P0605, P0606, P0607."""
-    ephemeral = checkpoint is None
-    place = Path(tempfile.mkdtemp(prefix="penstock-")) if checkpoint is None else Path(checkpoint).absolute()
-    try:
-        return _launch(work, place, overwrite, ephemeral)
-    except BaseException:
-        if ephemeral:
+    PenstockError for what cannot start: P0401, P0402, P0404, P0501, P0602, P0603, P0605, P0606, P0607, P0609."""
+    if checkpoint is None:
+        place = Path(tempfile.mkdtemp(prefix="penstock-"))
+        try:
+            return _launch(work, place, overwrite, None)
+        except BaseException:
             shutil.rmtree(place, ignore_errors=True)
+            raise
+    place = Path(checkpoint).absolute()
+    claimed = claim(place)
+    try:
+        return _launch(work, place, overwrite, claimed)
+    except BaseException:
+        claimed.release()
         raise
 
 
@@ -129,13 +136,13 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
     return Begun(decision, sinks, job, digest)
 
 
-def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkRun:
+def _launch(work: Work, place: Path, overwrite: bool, claimed: Claim | None) -> SparkRun:
     folder = Folder(place / "penstock")
     begun = begin(work, folder, overwrite, lambda: work.spark().sparkContext.defaultParallelism)
     wanted = Wanted.of(work.settings, folder.read_mark("horizons"))
     return SparkRun(
         work.spark(), place, begun.job, begun.digest, begun.decision.epoch.offset, begun.sinks, work.streaming,
-        ephemeral, wanted, begun.decision.notices,
+        claimed, wanted, begun.decision.notices,
     )  # fmt: skip
 
 
