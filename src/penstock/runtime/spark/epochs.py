@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.algebra.statistics import SourceStatistics, Statistics
+from penstock.connectors.seals import damaged
 from penstock.errors import PenstockError
-from penstock.runtime.spark.folder import Folder, Job, damaged, write_whole
+from penstock.runtime.spark.folder import Folder, Job, write_whole
 
 #: The layout of these files.
 FORMAT = 1

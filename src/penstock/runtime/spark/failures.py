@@ -7,8 +7,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from penstock.connectors.seals import damaged
 from penstock.errors import CODES, PenstockError
-from penstock.runtime.spark.folder import damaged
 from penstock.runtime.spark.session import first_line
 
 _OWN_ERROR = re.compile(r"error (P\d{4}): (.*)")

@@ -26,6 +26,7 @@ from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.statistics import known_statistics
 from penstock.connectors.contract import Sink
+from penstock.connectors.seals import checksum, damaged, sealed, unsealed
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
@@ -40,7 +41,16 @@ from penstock.runtime.spark.backfill import backfill
 from penstock.runtime.spark.change import Decision, Given, Kind, decide, other_script
 from penstock.runtime.spark.claim import Claim, claim
 from penstock.runtime.spark.epochs import forget_all, latest_epoch, write_epoch
-from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen, round_name
+from penstock.runtime.spark.folder import (
+    STATICS,
+    Folder,
+    Intake,
+    Job,
+    Seen,
+    round_name,
+    unwritable,
+    write_whole,
+)
 from penstock.runtime.spark.frames import spark_schema, write_frame
 from penstock.runtime.spark.job import SparkRun, answers_only, assemble
 from penstock.runtime.spark.pace import Pace
@@ -249,14 +259,38 @@ def _spool_place(work: Work, source: Source, root: Path) -> Path:
 def _spool(work: Work, source: Source, root: Path) -> None:
     """Have the rows of a source in files beside the checkpoint that every worker can read."""
     place = _spool_place(work, source, root)
-    if place.exists():
+    if place.exists() and _is_spooled(place):
         return
     frame = work.frames.get(source.name)
-    if isinstance(frame, DataFrame):
-        timestamp = None if source.timestamp is None else source.columns[source.timestamp].name
-        write_frame(frame, str(place), timestamp)
-        return
-    spool(source, frame if isinstance(frame, pa.Table) else list(work.rows.get(source.name.lower(), ())), str(place))
+    try:
+        if isinstance(frame, DataFrame):
+            timestamp = None if source.timestamp is None else source.columns[source.timestamp].name
+            write_frame(frame, str(place), timestamp)
+        else:
+            rows = frame if isinstance(frame, pa.Table) else list(work.rows.get(source.name.lower(), ()))
+            spool(source, rows, str(place))
+        write_whole(_spool_mark(place), sealed(str(checksum(place))))
+    except OSError as error:
+        raise unwritable(place, error) from error
+
+
+def _spool_mark(place: Path) -> Path:
+    """The file that tells the checksum of what was spooled; it comes last."""
+    return place.with_name(f".{place.name}.crc")
+
+
+def _is_spooled(place: Path) -> bool:
+    """Whether rows lie there whole; a start that broke off leaves them unmarked. Raises PenstockError P0605 for those
+    that are not as they were written."""
+    mark = _spool_mark(place)
+    if not mark.exists():
+        return False
+    try:
+        if int(unsealed(mark.read_bytes())) != checksum(place):
+            raise ValueError("it is not what was written")
+    except (OSError, ValueError) as error:
+        raise damaged(place, error) from error
+    return True
 
 
 def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
