@@ -135,9 +135,10 @@ class SparkRun:
         self._closed = False
         self._letters = self._folder.dead_letters
         recorder = Recorder(job.plan, _all_sources(job))
-        recorder.resumed(self._counted())
+        counted = self._counted()
+        recorder.resumed(counted)
         self._done = time.monotonic()
-        self._reporter = Reporter(recorder, wanted, self.metrics)
+        self._reporter = Reporter(recorder, wanted, self.metrics, before=recorder.metrics(counted))
         resumed = self._accounts.batches > 0
         self._tell("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
         self._query: StreamingQuery | None = None
