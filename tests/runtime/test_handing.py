@@ -15,6 +15,7 @@ from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.runtime.spark.handing import hand_over
+from penstock.runtime.spark.telling import Told
 from penstock.types import END
 
 QUERIES = {
@@ -52,7 +53,7 @@ def at(ts: int, k: int) -> Elements:
     return Elements((pa.array([k], pa.int32()),), np.array([ts]), np.array([END]))
 
 
-ANSWERS = {"a": [(3, [at(1, 30), at(2, 31)]), (7, [at(1, 70)])], "b": [(7, [at(5, 1)])]}
+ANSWERS = {"a": [(3, [Told.of(at(1, 30)), Told.of(at(2, 31))]), (7, [Told.of(at(1, 70))])], "b": [(7, [Told.of(at(5, 1))])]}
 
 
 def test_rows_of_an_instant_come_in_the_order_of_shards() -> None:

@@ -1,23 +1,26 @@
 """Hands the answers of a batch to the sinks of the queries.
 
-Contract: rows of one instant come in the order of shards, whatever order tasks finished in. Sinks that write files do
-so side by side, as compressing and waiting for the disk leave the interpreter free; the others write one after the
-other, in the order of the queries. The error told is that of the first query that had one.
+Contract: a sink gets its answers in pieces, in the order of time, that are made as it takes them; rows of one instant
+come in the order of shards, whatever order tasks finished in. Sinks that write files do so side by side, as compressing
+and waiting for the disk leave the interpreter free; the others write one after the other, in the order of the queries.
+The error told is that of the first query that had one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from penstock.connectors.contract import Sink
-from penstock.physical.answers import answer_table
-from penstock.physical.elements import Elements
-from penstock.runtime.spark.folder import Job
+import pyarrow as pa
 
-#: By query the elements of each shard.
-Answers = Mapping[str, Sequence[tuple[int, Sequence[Elements]]]]
+from penstock.connectors.contract import Sink
+from penstock.physical.answers import answer_tables
+from penstock.runtime.spark.folder import Job
+from penstock.runtime.spark.telling import Told
+
+#: By query the pieces of each shard.
+Answers = Mapping[str, Sequence[tuple[int, Sequence[Told]]]]
 
 
 def hand_over(
@@ -27,10 +30,16 @@ def hand_over(
 
     def write(name: str) -> int:
         by_shard = sorted(answers.get(name, ()), key=lambda found: job.keys.index(found[0]))
-        parts = [e for _, elements in by_shard for e in elements]
-        table = answer_table(job.plan.queries[name], parts)
-        sinks[name].write(batch, table)
-        rows: int = table.num_rows
+        pieces = [piece for _, told in by_shard for piece in told]
+        rows = 0
+
+        def counted() -> Iterator[pa.Table]:
+            nonlocal rows
+            for table in answer_tables(job.plan.queries[name], pieces):
+                rows += table.num_rows
+                yield table
+
+        sinks[name].write_pieces(batch, counted())
         return rows
 
     wanted = list(names)

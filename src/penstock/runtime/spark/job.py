@@ -24,8 +24,7 @@ from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.events import tell
-from penstock.physical.answers import answer_table
-from penstock.physical.elements import Elements
+from penstock.physical.answers import answer_tables
 from penstock.physical.operators import Rejection
 from penstock.runtime.metrics import RunMetrics
 from penstock.runtime.progress import RunProgress
@@ -38,8 +37,8 @@ from penstock.runtime.spark.failures import translate
 from penstock.runtime.spark.feed import Offset
 from penstock.runtime.spark.folder import Folder, Job, load_job
 from penstock.runtime.spark.handing import hand_over
-from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_elements, read_rejected
-from penstock.runtime.spark.parcels import forget, forget_all, unpacked
+from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_rejected
+from penstock.runtime.spark.parcels import forget, forget_all
 from penstock.runtime.spark.processor import KeyedStage
 from penstock.runtime.spark.rejections import write_rejections
 from penstock.runtime.spark.rounds import Rounds
@@ -47,6 +46,7 @@ from penstock.runtime.spark.session import job_session
 from penstock.runtime.spark.source import PenstockSource
 from penstock.runtime.spark.state_files import sweep
 from penstock.runtime.spark.tasks import batch_number, ingest_frame, ingest_pieces, keyed_stage, task_number
+from penstock.runtime.spark.telling import Told, told
 
 #: Batches from one shortening of Spark's log of files to the next.
 _SHORTEN_EVERY = 100
@@ -94,14 +94,14 @@ def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, sc
         found = job.plan.queries[query]
         rejected: list[Rejection] = []
         for batch in batches:
-            parts: list[Elements] = []
+            parts: list[Told] = []
             for kind, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
                 if kind == REJECTED:
                     rejected += read_rejected(blob.as_py())
                 if kind == f"answer:{query}":
-                    parts += read_elements(blob.as_py())
-            if parts:
-                yield from answer_table(found, parts).to_batches()
+                    parts += told(blob.as_buffer())
+            for table in answer_tables(found, parts) if parts else ():
+                yield from table.to_batches()
         letters = DeadLetters(Folder(root).dead_letters)
         write_rejections(rejected, job.plan.sources, letters, batch_number(), task_number())
 
@@ -184,15 +184,15 @@ class SparkRun:
 
     def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None]:
         """Hand every query's rows to its sink; returns whether all sources have ended, and the round it was."""
-        answers: dict[str, list[tuple[int, list[Elements]]]] = {}
+        answers: dict[str, list[tuple[int, list[Told]]]] = {}
         rejected: list[Rejection] = []
         ended, round_ = False, None
         shards, kinds = table.column("shard").to_pylist(), table.column("kind").to_pylist()
         for shard, kind, blob in zip(shards, kinds, table.column("blob"), strict=True):
             if kind == "heartbeats":
-                told = json.loads(blob.as_py())
-                ended = told["ended"]
-                self._accounts.heard(told["heartbeats"], told["sources"])
+                known = json.loads(blob.as_py())
+                ended = known["ended"]
+                self._accounts.heard(known["heartbeats"], known["sources"])
             elif kind == REJECTED:
                 rejected += read_rejected(blob.as_py())
             elif kind == TIMINGS:
@@ -200,11 +200,11 @@ class SparkRun:
             elif kind == "round":
                 round_ = int(blob.as_py())
             else:
-                answers.setdefault(kind.removeprefix("answer:"), []).append((shard, unpacked(blob.as_buffer())))
+                answers.setdefault(kind.removeprefix("answer:"), []).append((shard, told(blob.as_buffer())))
         counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
         # A start that broke off may have written the first batch of an epoch with other rows, or with any.
-        told = self._job.plan.queries if batch == self._job.base and batch else answers
-        rows = hand_over(self._job, self._sinks, told, answers, batch)
+        names = self._job.plan.queries if batch == self._job.base and batch else answers
+        rows = hand_over(self._job, self._sinks, names, answers, batch)
         self._accounts.delivered(batch, rows, counts)
         return ended, round_
 
