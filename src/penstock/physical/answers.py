@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.algebra.query import Query
 from penstock.physical.elements import Elements, concat, empty
@@ -90,10 +91,33 @@ def _from(elements: Elements, tick: int) -> Elements:
 
 def _may_be_long(type_: pa.DataType) -> bool:
     """Whether a value of it may take any number of bytes."""
+    return _width(type_) is None
+
+
+def _width(type_: pa.DataType) -> int | None:
+    """Bits of a value, None where they differ."""
     try:
-        return bool(type_.bit_width == 0)
+        return int(type_.bit_width)
     except ValueError:
-        return True
+        return None
+
+
+def content_bytes(table: pa.Table) -> int:
+    """What the values of `table` take, however they lie in memory and are cut into chunks."""
+    return sum(_content_bytes(chunk) for column in table.columns for chunk in column.chunks)
+
+
+def _content_bytes(array: pa.Array) -> int:
+    width = _width(array.type)
+    if width is not None:
+        return len(array) * width // 8
+    if pa.types.is_null(array.type):
+        return 0
+    if pa.types.is_struct(array.type):
+        return sum(map(_content_bytes, array.flatten()))
+    if pa.types.is_list(array.type):
+        return 4 * len(array) + _content_bytes(array.flatten())
+    return 4 * len(array) + int(pc.sum(pc.binary_length(array)).as_py() or 0)
 
 
 def answer_table(query: Query, parts: Sequence[Elements]) -> pa.Table:

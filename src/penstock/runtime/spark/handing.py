@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from penstock.connectors.contract import Sink
-from penstock.physical.answers import answer_tables
+from penstock.physical.answers import answer_tables, content_bytes
 from penstock.runtime.spark.folder import Job
 from penstock.runtime.spark.telling import Told
 
@@ -23,24 +24,25 @@ from penstock.runtime.spark.telling import Told
 Answers = Mapping[str, Sequence[tuple[int, Sequence[Told]]]]
 
 
+@dataclass
+class Handed:
+    """How many rows and bytes of an answer have come to its sink."""
+
+    rows: int = 0
+    bytes: int = 0
+
+
 def hand_over(
     job: Job, sinks: Mapping[str, Sink], names: Iterable[str], answers: Answers, batch: int
-) -> dict[str, int]:
-    """Write the answers of the queries `names`; returns how many rows each had. Raises PenstockError P0502."""
+) -> dict[str, Handed]:
+    """Write the answers of the queries `names`; returns how much each was. Raises PenstockError P0502."""
 
-    def write(name: str) -> int:
+    def write(name: str) -> Handed:
         by_shard = sorted(answers.get(name, ()), key=lambda found: job.keys.index(found[0]))
         pieces = [piece for _, told in by_shard for piece in told]
-        rows = 0
-
-        def counted() -> Iterator[pa.Table]:
-            nonlocal rows
-            for table in answer_tables(job.plan.queries[name], pieces):
-                rows += table.num_rows
-                yield table
-
-        sinks[name].write_pieces(batch, counted())
-        return rows
+        handed = Handed()
+        sinks[name].write_pieces(batch, _counted(answer_tables(job.plan.queries[name], pieces), handed))
+        return handed
 
     wanted = list(names)
     beside = [name for name in wanted if sinks[name].beside]
@@ -49,3 +51,10 @@ def hand_over(
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="penstock-sink") as pool:
         writing = {name: pool.submit(write, name) for name in beside}
         return {name: writing[name].result() if name in writing else write(name) for name in wanted}
+
+
+def _counted(tables: Iterator[pa.Table], handed: Handed) -> Iterator[pa.Table]:
+    for table in tables:
+        handed.rows += table.num_rows
+        handed.bytes += content_bytes(table)
+        yield table

@@ -159,7 +159,7 @@ class SparkRun:
             began = time.monotonic()
             table = packets.toArrow()
             computed = time.monotonic()
-            ended, round_ = self._write(table, batch)
+            ended, round_, answers = self._write(table, batch)
             forget(str(self._folder.root), batch)
             done = time.monotonic()
             self._accounts.close_batch()
@@ -171,7 +171,7 @@ class SparkRun:
             if round_ is not None and self._rounds is not None:
                 if number % _SHORTEN_EVERY == 0:
                     source_log.shorten(spark_place(self._checkpoint, self._job.epoch) / "sources" / "0")
-                self._rounds.delivered(round_, done - began, batch)
+                self._rounds.delivered(round_, done - began, batch, answers)
             if number > 0 and self._epochs_behind:
                 self._epochs_behind = False
                 forget_older(self._folder, self._checkpoint, self._job, _all_sources(self._job))
@@ -182,8 +182,9 @@ class SparkRun:
             self._failure = error
             raise
 
-    def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None]:
-        """Hand every query's rows to its sink; returns whether all sources have ended, and the round it was."""
+    def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None, int]:
+        """Hand every query's rows to its sink; returns whether all sources have ended, the round it was, and the bytes
+        of all answers."""
         answers: dict[str, list[tuple[int, list[Told]]]] = {}
         rejected: list[Rejection] = []
         ended, round_ = False, None
@@ -204,9 +205,9 @@ class SparkRun:
         counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
         # A start that broke off may have written the first batch of an epoch with other rows, or with any.
         names = self._job.plan.queries if batch == self._job.base and batch else answers
-        rows = hand_over(self._job, self._sinks, names, answers, batch)
-        self._accounts.delivered(batch, rows, counts)
-        return ended, round_
+        handed = hand_over(self._job, self._sinks, names, answers, batch)
+        self._accounts.delivered(batch, {name: one.rows for name, one in handed.items()}, counts)
+        return ended, round_, sum(one.bytes for one in handed.values())
 
     # -- what the caller sees ----------------------------------------------------------------------------------
 

@@ -28,18 +28,17 @@ _RUN = 16
 
 @dataclass(frozen=True)
 class Told:
-    """A piece of an answer that has not been taken up. low: the least of its timestamps; rows: how many; bytes: as it
-    lies; take: gives the elements, which share its memory."""
+    """A piece of an answer that has not been taken up. low: the least of its timestamps; rows: how many there are;
+    take: gives the elements, which share its memory."""
 
     low: int
     rows: int
-    bytes: int
     take: Callable[[], Elements]
 
     @staticmethod
     def of(elements: Elements) -> Told:
         """Elements that are in memory anyhow, at least one."""
-        return Told(int(elements.ts.min()), len(elements), elements.nbytes, lambda: elements)
+        return Told(int(elements.ts.min()), len(elements), lambda: elements)
 
 
 class Telling:
@@ -94,7 +93,7 @@ def _piece(path: str, start: int, length: int, low: int, rows: int) -> Told:
         (elements,) = _read(path, start, length)
         return elements
 
-    return Told(low, rows, length, take)
+    return Told(low, rows, take)
 
 
 def _read(path: str, start: int, length: int) -> list[Elements]:
