@@ -182,11 +182,9 @@ def test_a_file_of_pieces_is_the_file_of_the_whole(format_: str, tmp_path: Path)
     whole = answer_table(QUERY, [piece(draw, 0, 9, 50, True, False)])
     files = []
     for name in ("whole", "pieces"):
-        script = (
-            STREAM
-            + f"CREATE QUERY q INTO FILES (path '{tmp_path / name}', format '{format_}') AS SELECT RSTREAM(k, s) FROM S [RANGE 10 MILLISECONDS];"
-        )
-        (query,) = bind_script(script).queries
+        into = f"INTO FILES (path '{tmp_path / name}', format '{format_}')"
+        text = f"CREATE QUERY q {into} AS SELECT RSTREAM(k, s) FROM S [RANGE 10 MILLISECONDS];"
+        (query,) = bind_script(STREAM + text).queries
         sink = open_sink(query)
         sink.open(False, False)
         cuts = [(0, 50)] if name == "whole" else [(0, 20), (20, 20), (40, 10)]
