@@ -174,6 +174,11 @@ class Sink(ABC):
         ts order. Batches come in the order of their numbers, and the last one may come again: it then changes nothing.
         Raises PenstockError P0502; then nothing of it is visible."""
 
+    def write_pieces(self, batch: int, pieces: Iterator[pa.Table]) -> None:
+        """`write`, of a table that comes in pieces, at least one, each made as it is asked for. A sink that can take
+        them up one after the other need not hold all of the batch."""
+        self.write(batch, pa.concat_tables(pieces))
+
     def close(self) -> None:  # noqa: B027 - a sink that holds nothing open needs none
         """Release what is open."""
 

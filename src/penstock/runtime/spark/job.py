@@ -24,8 +24,7 @@ from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.events import tell
-from penstock.physical.answers import answer_table
-from penstock.physical.elements import Elements
+from penstock.physical.answers import answer_tables
 from penstock.physical.operators import Rejection
 from penstock.runtime.metrics import RunMetrics
 from penstock.runtime.progress import RunProgress
@@ -39,8 +38,8 @@ from penstock.runtime.spark.failures import translate
 from penstock.runtime.spark.feed import Offset
 from penstock.runtime.spark.folder import Folder, Job, load_job
 from penstock.runtime.spark.handing import hand_over
-from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_elements, read_rejected
-from penstock.runtime.spark.parcels import forget, forget_all, unpacked
+from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_rejected
+from penstock.runtime.spark.parcels import forget, forget_all
 from penstock.runtime.spark.processor import KeyedStage
 from penstock.runtime.spark.rejections import write_rejections
 from penstock.runtime.spark.rounds import Rounds
@@ -48,6 +47,7 @@ from penstock.runtime.spark.session import job_session
 from penstock.runtime.spark.source import PenstockSource
 from penstock.runtime.spark.state_files import sweep
 from penstock.runtime.spark.tasks import batch_number, ingest_frame, ingest_pieces, keyed_stage, task_number
+from penstock.runtime.spark.telling import Told, told
 
 #: Batches from one shortening of Spark's log of files to the next.
 _SHORTEN_EVERY = 100
@@ -95,14 +95,14 @@ def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, sc
         found = job.plan.queries[query]
         rejected: list[Rejection] = []
         for batch in batches:
-            parts: list[Elements] = []
+            parts: list[Told] = []
             for kind, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
                 if kind == REJECTED:
                     rejected += read_rejected(blob.as_py())
                 if kind == f"answer:{query}":
-                    parts += read_elements(blob.as_py())
-            if parts:
-                yield from answer_table(found, parts).to_batches()
+                    parts += told(blob.as_buffer())
+            for table in answer_tables(found, parts) if parts else ():
+                yield from table.to_batches()
         letters = DeadLetters(Folder(root).dead_letters)
         write_rejections(rejected, job.plan.sources, letters, batch_number(), task_number())
 
@@ -183,7 +183,7 @@ class SparkRun:
             began = time.monotonic()
             table = packets.toArrow()
             computed = time.monotonic()
-            ended, round_ = self._write(table, batch)
+            ended, round_, answers = self._write(table, batch)
             forget(str(self._folder.root), batch)
             done = time.monotonic()
             self._accounts.close_batch()
@@ -195,7 +195,7 @@ class SparkRun:
             if round_ is not None and self._rounds is not None:
                 if number % _SHORTEN_EVERY == 0:
                     source_log.shorten(self._log / "sources" / "0")
-                self._rounds.delivered(round_, done - began, batch)
+                self._rounds.delivered(round_, done - began, batch, answers)
             if number > 0 and self._epochs_behind:
                 self._epochs_behind = False
                 forget_older(self._folder, self._checkpoint, self._job, _all_sources(self._job))
@@ -206,17 +206,18 @@ class SparkRun:
             self._failure = error
             raise
 
-    def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None]:
-        """Hand every query's rows to its sink; returns whether all sources have ended, and the round it was."""
-        answers: dict[str, list[tuple[int, list[Elements]]]] = {}
+    def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None, int]:
+        """Hand every query's rows to its sink; returns whether all sources have ended, the round it was, and the bytes
+        of all answers."""
+        answers: dict[str, list[tuple[int, list[Told]]]] = {}
         rejected: list[Rejection] = []
         ended, round_ = False, None
         shards, kinds = table.column("shard").to_pylist(), table.column("kind").to_pylist()
         for shard, kind, blob in zip(shards, kinds, table.column("blob"), strict=True):
             if kind == "heartbeats":
-                told = json.loads(blob.as_py())
-                ended = told["ended"]
-                self._accounts.heard(told["heartbeats"], told["sources"])
+                known = json.loads(blob.as_py())
+                ended = known["ended"]
+                self._accounts.heard(known["heartbeats"], known["sources"])
             elif kind == REJECTED:
                 rejected += read_rejected(blob.as_py())
             elif kind == TIMINGS:
@@ -224,13 +225,13 @@ class SparkRun:
             elif kind == "round":
                 round_ = int(blob.as_py())
             else:
-                answers.setdefault(kind.removeprefix("answer:"), []).append((shard, unpacked(blob.as_buffer())))
+                answers.setdefault(kind.removeprefix("answer:"), []).append((shard, told(blob.as_buffer())))
         counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
         # A start that broke off may have written the first batch of an epoch with other rows, or with any.
-        told = self._job.plan.queries if batch == self._job.base and batch else answers
-        rows = hand_over(self._job, self._sinks, told, answers, batch)
-        self._accounts.delivered(batch, rows, counts)
-        return ended, round_
+        names = self._job.plan.queries if batch == self._job.base and batch else answers
+        handed = hand_over(self._job, self._sinks, names, answers, batch)
+        self._accounts.delivered(batch, {name: one.rows for name, one in handed.items()}, counts)
+        return ended, round_, sum(one.bytes for one in handed.values())
 
     # -- what the caller sees ----------------------------------------------------------------------------------
 

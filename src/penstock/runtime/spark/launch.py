@@ -220,7 +220,7 @@ def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, para
     own = tuple(source for name, source in plan.sources.items() if name not in streaming)
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
     peers = peers_of(q.root for q in plan.queries.values())
-    pace = Pace.of(work.settings)
+    pace = Pace.of(work.settings, len(work.queries))
     intake = Intake(own, frozenset(streaming), parallelism, frames, peers, epoch.births, pace)
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
