@@ -30,7 +30,7 @@ from penstock.runtime.spark.folder import Folder, Job, damaged, sealed, unsealed
 #: The layout of manifests and data files. A state of another number is refused, never guessed at. 1 named chunks by
 #: the number of their step, 2 named them by its key (`physical/identity.py`) and sealed manifests, 3 has the tick up to
 #: which a row window has told its content, 4 has the ends of tuples with partners as every count of tuples has them.
-FORMAT = 4
+FORMAT = 5
 #: Behind every batch.
 LAST = 10**9 - 1
 #: Rewrite a file when less than this part of it is alive.
