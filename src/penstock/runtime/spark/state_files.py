@@ -31,7 +31,7 @@ from penstock.runtime.spark.folder import Folder, Job, unwritable
 #: The layout of manifests and data files. A state of another number is refused, never guessed at. 1 named chunks by
 #: the number of their step, 2 named them by its key (`physical/identity.py`) and sealed manifests, 3 has the tick up to
 #: which a row window has told its content, 4 has the ends of tuples with partners as every count of tuples has them, 5
-#: keeps an aggregate that is only looked up with the rows that ask.
+#: keeps an aggregate that is looked up, or computed at each boundary from its rows alone, as these rows.
 FORMAT = 5
 #: Behind every batch.
 LAST = 10**9 - 1
