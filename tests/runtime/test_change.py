@@ -13,6 +13,7 @@ from penstock.algebra.nodes import Algebra
 from penstock.algebra.optimizer import Planning, optimize
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
+from penstock.language import bind_script
 from penstock.runtime.spark import change
 
 FILES = 8
@@ -316,6 +317,21 @@ def test_a_past_in_system_time_cannot_be_read(calm: Path) -> None:
     cold()
     with pytest.raises(PenstockError, match="SYSTEM TIME") as caught:
         InlineRun(clocked.replace("LIMIT 3", "LIMIT 2"), calm / "checkpoint", backfilled=True)
+    assert caught.value.code == "P0607"
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "KAFKA (bootstrap 'localhost:1', topic 't', format 'json')",
+        "POSTGRES (dbname 'd', table 't', version 'ts', poll '1 second')",
+    ],
+)
+def test_a_past_that_is_not_kept_cannot_be_read(where: str) -> None:
+    text = f"CREATE STREAM S (ts BIGINT, x INT) FROM {where} TIMESTAMP BY ts; CREATE QUERY q AS SELECT x FROM S [NOW];"
+    (query,) = bind_script(text).queries
+    with pytest.raises(PenstockError, match="what has been read of S is not kept") as caught:
+        change.can_backfill(query)
     assert caught.value.code == "P0607"
 
 

@@ -200,7 +200,7 @@ def _changed(given: Given, folder: Folder, before: Epoch, number: int) -> Decisi
     epoch, plan = _epoch(given, before, number, base, before.shards, births)
     backfill = list(fresh) if given.backfill else []
     for name in backfill:
-        _can_backfill(next(q for q in given.queries if q.name == name))
+        can_backfill(next(q for q in given.queries if q.name == name))
     epoch = replace(epoch, offset=carried(folder, before, epoch, plan), backfill=backfill)
     sinks = {q.name: sink_identity(q) for q in given.queries}
     kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
@@ -294,7 +294,8 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
     )  # fmt: skip
 
 
-def _can_backfill(query: Query) -> None:
+def can_backfill(query: Query) -> None:
+    """Raises PenstockError P0607 where the past of a source cannot be read."""
     clocked = [s.source.name for s in leaves(query.root) if isinstance(s, Scan) and s.source.system_time]
     if clocked:
         raise PenstockError(
