@@ -304,6 +304,21 @@ def test_settings_that_the_state_does_not_fit(calm: Path, setting: str, told: st
     assert caught.value.code == "P0606" and "SET" in (caught.value.hint or "")
 
 
+def test_a_start_that_fails_leaves_no_result_open(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock.connectors.sinks.files import FilesSink
+    from penstock.runtime.spark import launch
+
+    def fail(*_: object) -> None:
+        raise PenstockError("P0601", "it does not start")
+
+    closed: list[str] = []
+    monkeypatch.setattr(FilesSink, "close", lambda sink: closed.append(sink.query.name))
+    monkeypatch.setattr(launch, "prepare", fail)
+    with pytest.raises(PenstockError, match="it does not start"):
+        InlineRun(script(calm, "sums", "best"), calm / "checkpoint")
+    assert sorted(closed) == ["best", "sums"]
+
+
 def test_a_start_that_came_to_nothing_is_no_obstacle(calm: Path) -> None:
     InlineRun(script(calm, "sums"), calm / "checkpoint").run(0)
     cold()
