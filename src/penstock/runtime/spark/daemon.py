@@ -18,6 +18,7 @@ from penstock.algebra import Aggregate, Source, StreamScan, Window, WindowKind
 from penstock.algebra.query import Query, SinkSpec
 from penstock.connectors.sources import open_source
 from penstock.expressions.nodes import AggregateCall, Column
+from penstock.runtime.allocation import give_back
 from penstock.runtime.local import run_local
 from penstock.types import Field, Schema, TimeDomain, Unit
 
@@ -37,6 +38,7 @@ def warm() -> None:
 
 
 if __name__ == "__main__":
+    give_back()
     warm()
     # What is loaded stays: workers need not look through it after every task, nor own copies of its pages.
     gc.collect()
