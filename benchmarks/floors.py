@@ -217,6 +217,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps({"live": held.live, "state": held.state, "grown": held.grown}))
         return 0
     windows, rows = ([int(n) for n in given.split(",")] for given in (chosen.windows, chosen.rows))
+    if len(rows) < 2:
+        parser.error("--rows takes two sizes at the least: what grows with them is told from what is fixed")
     makers = {
         "batch": ("### A batch without rows", lambda: batch_table(batch_seconds(chosen.batches))),
         "memory": ("### Memory of full windows", lambda: held_table(rows, chosen.operators.split(","))),
