@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -57,6 +56,9 @@ class _Graph:
                 if edge.step in chosen:
                     self.edges[edge.step].append(((consumer.id, port), edge, consumer.id in chosen))
         self.direct = {step.id: self._at_once(step) for step in self.steps}
+        through = {consumer for direct in self.direct.values() for consumer in direct}
+        #: Those that have a turn in every round; the others hear of rows as these come.
+        self.turns = [step for step in self.steps if step.id not in through]
 
     def _at_once(self, step: Step) -> dict[int, Step]:
         """The consumers of `step` in this stage that keep nothing and hear of nobody else: rows go on through them as
@@ -94,18 +96,14 @@ def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter 
     return {i: operator if i in scans else meter.watch(i, operator) for i, operator in made.items()}
 
 
-@contextmanager
-def _told(step: Step) -> Iterator[None]:
+def _said(step: Step, error: PenstockError) -> PenstockError:
     """An error of user-defined code, or of a value that is not one, tells which queries it stops."""
-    try:
-        yield
-    except PenstockError as error:
-        queries = ", ".join(sorted(filter(None, step.queries)))
-        if error.code in ("P0612", "P0621") and queries:
-            first, *rest = error.message.split("\n")
-            message = "\n".join([f"query {queries}: {first}", *rest])
-            raise PenstockError(error.code, message, hint=error.hint, cause=error.cause) from error.cause
-        raise
+    queries = ", ".join(sorted(filter(None, step.queries)))
+    if error.code not in ("P0612", "P0621") or not queries:
+        return error
+    first, *rest = error.message.split("\n")
+    message = "\n".join([f"query {queries}: {first}", *rest])
+    return PenstockError(error.code, message, hint=error.hint, cause=error.cause)
 
 
 class IngestExecutor:
@@ -131,10 +129,12 @@ class IngestExecutor:
             if isinstance(step.spec, ScanSpec):
                 places = [self.columns.index(c) for c in step.spec.columns]
                 made = [stamped.with_columns([stamped.columns[p] for p in places])] if len(stamped) else []
-            with _told(step):
+            try:
                 for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):
                         made += operator.process(port, elements)
+            except PenstockError as error:
+                raise _said(step, error) from error.cause
             self._graph.send(step, made, inbox, result)
         return result
 
@@ -172,11 +172,13 @@ class _Flow:
     def _go_on(self, step: Step, work: Callable[[], Iterable[Elements]]) -> None:
         """Send on what `work` of `step` makes."""
         began = time.perf_counter()
-        with _told(step):
-            pieces = iter(work())
+        pieces: Iterator[Elements] | None = None
         while True:
-            with _told(step):
+            try:
+                pieces = iter(work()) if pieces is None else pieces
                 made = next(pieces, None)
+            except PenstockError as error:
+                raise _said(step, error) from error.cause
             self.spent[step.id] += time.perf_counter() - began
             if made is None:
                 return
@@ -239,7 +241,7 @@ class StageExecutor:
 
         inbox: dict[Port, list[Elements]] = {port: list(batches) for port, batches in inputs.items()}
         flow = _Flow(self._graph, self._operators, inbox, result, answer)
-        for step in self._graph.steps:
+        for step in self._graph.turns:
             moment = Moment(max(heartbeats[query] for query in step.queries), self._start(step), self._shard)
             flow.turn(step, moment)
             result.rejected += self._operators[step.id].rejections()

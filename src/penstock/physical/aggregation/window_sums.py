@@ -93,6 +93,8 @@ class WindowReader:
     def tell(self, first: int, stop: int) -> Iterator[Told]:
         """The rows at the boundaries from `first` until before `stop`, some boundaries at a time. They follow on those
         told."""
+        if first >= stop:
+            return
         log = self._log
         asked = self._filled(first, stop)
         if self._cold:
@@ -103,10 +105,8 @@ class WindowReader:
         else:
             before = np.empty(0, np.int64)
         # The last one always: what has left the window must be taken away before it leaves the log.
-        last = np.array([stop - 1] if first < stop and (not len(asked) or asked[-1] < stop - 1) else [], np.int64)
+        last = np.array([stop - 1] if not len(asked) or asked[-1] < stop - 1 else [], np.int64)
         numbers = np.concatenate([before, asked, last])
-        if not len(numbers):
-            return
         ticks = self._align + self._slide * numbers
         lows, highs = self._rows(ticks)
         guards = np.array([log.lanes[lane] for lane in self._guards], np.int64)

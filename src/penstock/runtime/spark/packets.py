@@ -30,6 +30,8 @@ TIMINGS = "timings"
 
 #: Elements are sent in blobs of about this many bytes at the most; Arrow's offsets end at 2 GiB.
 _LARGEST = 64 * 2**20
+#: Packets of so many bytes in all travel as one record batch.
+_TOGETHER = 2**20
 
 
 @dataclass(frozen=True)
@@ -111,12 +113,25 @@ def read_place(kind: str) -> tuple[int, int]:
 
 
 def as_batches(packets: Iterable[Packet], keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Packets as record batches of `SCHEMA`, one each, so that no batch outgrows Arrow's offsets. keys: what stands
-    for each shard in the `shard` column."""
+    """Packets as record batches of `SCHEMA`: small ones together, a large one alone, so that no batch outgrows Arrow's
+    offsets. keys: what stands for each shard in the `shard` column."""
+    waiting: list[Packet] = []
+    size = 0
     for packet in packets:
-        key = pa.array([keys[packet.shard]], pa.int32())
-        arrays = [key, pa.array([packet.kind]), _one_blob(packet.blob)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+        if waiting and size + len(packet.blob) > _TOGETHER:
+            yield _batch(waiting, keys)
+            waiting, size = [], 0
+        waiting.append(packet)
+        size += len(packet.blob)
+    if waiting:
+        yield _batch(waiting, keys)
+
+
+def _batch(packets: Sequence[Packet], keys: Sequence[int]) -> pa.RecordBatch:
+    blobs = [packet.blob for packet in packets]
+    blob = _one_blob(blobs[0]) if len(blobs) == 1 else pa.array(map(bytes, blobs), pa.binary())
+    arrays = [pa.array([keys[p.shard] for p in packets], pa.int32()), pa.array([p.kind for p in packets]), blob]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _one_blob(blob: bytes | pa.Buffer) -> pa.Array:
