@@ -25,9 +25,10 @@ from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.pane_plan import BoundaryAggregateSpec
 from penstock.physical.plan import AggregateSpec
+from penstock.physical.probe_plan import ProbeSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues import make_queue
-from penstock.physical.synopses.slots import SlotTable
+from penstock.physical.synopses.slots import Placed, SlotTable
 from penstock.types import BEGIN, END
 
 
@@ -35,7 +36,7 @@ class Aggregation(Operator):
     """State: the groups' lanes; the lane rows that have not expired (FIFO or calendar queue); the elements ahead of the
     heartbeat; for every MIN, MAX and DISTINCT argument the bag of live values by group."""
 
-    def __init__(self, spec: AggregateSpec | BoundaryAggregateSpec) -> None:
+    def __init__(self, spec: AggregateSpec | BoundaryAggregateSpec | ProbeSpec) -> None:
         plan = spec.plan
         self._plan = plan
         self._keys = len(plan.group)
@@ -100,7 +101,6 @@ class Aggregation(Operator):
         lanes = all_lanes(self._plan, arrived.columns[self._keys : self._plan.values_at], values)
         every = np.arange(len(arrived))
         gone = np.flatnonzero(arrived.exp <= heartbeat)
-        later = (arrived.exp > heartbeat) & (arrived.exp < END)
         parts = [
             Events(
                 np.concatenate([slots, slots[gone]]),
@@ -112,13 +112,18 @@ class Aggregation(Operator):
                 arrived.exp,
             )
         ]
+        self._keep(arrived, placed, heartbeat)
+        return parts
+
+    def _keep(self, arrived: Elements, placed: Placed, heartbeat: int) -> None:
+        """Keep the rows that will go after `heartbeat`."""
+        later = (arrived.exp > heartbeat) & (arrived.exp < END)
         if later.any():
             kept = [True] * (self._plan.values_at - self._keys) + list(self._values.lasting)
             columns = [c for c, k in zip(arrived.columns[self._keys :], kept, strict=True) if k]
             head = [pa.array(a) for a in (arrived.exp, placed.first.view(np.int64), placed.second.view(np.int64))]
             rows = unnamed(head + columns)
             self._live.push(rows if later.all() else rows.filter(pa.array(later)))
-        return parts
 
     def _expirations(self, batch: pa.RecordBatch) -> Events:
         first, second = (int64s(batch.column(i)).view(np.uint64) for i in (1, 2))
