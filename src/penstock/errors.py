@@ -64,6 +64,7 @@ CODES: dict[str, str] = {
     "P0606": "a setting that the state of a checkpoint does not fit",
     "P0607": "a query that cannot read its past",
     "P0608": "a folder that is no checkpoint",
+    "P0609": "a checkpoint that another run uses",
     "P0612": "a scalar subquery with more than one row",
     "P0621": "a user-defined function or aggregate failed",
     "P0622": "EXPLAIN ANALYZE of inputs without an end",

@@ -71,7 +71,7 @@ def test_both_ways_give_the_same_bits(seed: int, shards: int, batch: int, reload
 
 def test_what_is_no_plain_sum_goes_the_other_way() -> None:
     def plan(items: str) -> LanePlan:
-        query = f"SELECT RSTREAM(k, {items}) FROM S [RANGE 9 SECONDS SLIDE 3 SECONDS] GROUP BY k"
+        query = f"SELECT RSTREAM(k, {items}) FROM S [RANGE 30 SECONDS SLIDE 3 SECONDS] GROUP BY k"
         text = SCRIPT.split("CREATE QUERY")[0] + f"CREATE QUERY q AS {query};"
         steps = plan_queries(bind_script(text).queries).steps
         (spec,) = (s.spec for s in steps if isinstance(s.spec, BoundaryAggregateSpec))

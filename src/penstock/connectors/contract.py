@@ -85,6 +85,8 @@ class SourceConnector(ABC):
     #: Rows for which this is not true are read by no query; None where all are. Over the declared columns. What `read`
     #: gives may leave such rows out where it tells them as `PassedOver`; a record that is malformed is never left out.
     wanted: Expression | None = None
+    #: Whether what was read can be read again when its rounds are long over; else `keep_in` holds what still can.
+    rereadable: bool = True
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -140,6 +142,8 @@ class LogConnector(SourceConnector):
 
     `discover` and `splits` serve those who read a bounded one whole. `read` says with the last `Parsed` how far it got.
     """
+
+    rereadable = False
 
     @abstractmethod
     def plan(

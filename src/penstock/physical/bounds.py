@@ -35,6 +35,7 @@ from penstock.physical.pane_plan import (
     WindowSumsSpec,
 )
 from penstock.physical.plan import LanesSpec, Plan, Spec, Step
+from penstock.physical.probe_plan import ProbeSpec
 from penstock.physical.range_plan import CellsSpec
 from penstock.physical.results_plan import ResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
 from penstock.physical.sequence_plan import NumberedSpec, PickSpec, SequenceSpec, Shape
@@ -333,14 +334,16 @@ def _of_shape(shape: Shape, one: Given) -> tuple[float, Content]:
 
 @held.register(specs.AggregateSpec)
 @held.register(BoundaryAggregateSpec)
+@held.register(ProbeSpec)
 def _aggregate(
-    spec: specs.AggregateSpec | BoundaryAggregateSpec, inputs: tuple[Given, ...], made: Given
+    spec: specs.AggregateSpec | BoundaryAggregateSpec | ProbeSpec, inputs: tuple[Given, ...], made: Given
 ) -> Iterable[Part]:
-    (rows,) = inputs
+    rows = inputs[-1]
     plan = spec.plan
     groups = rows.values(plan.group)
     keys = _width(spec.input_types[: len(plan.group)])
-    yield Part("groups", groups, groups * (SLOT + 8 * (plan.integers + plan.floats) + keys), made.content)
+    bound = by_keys(rows.node, plan.group, rows.content, "groups") if isinstance(spec, ProbeSpec) else made.content
+    yield Part("groups", groups, groups * (SLOT + 8 * (plan.integers + plan.floats) + keys), bound)
     yield from _ends(rows)
     for argument in plan.arguments:
         if argument.kind is Kind.SUMS:
@@ -349,7 +352,7 @@ def _aggregate(
         if argument.kind in (Kind.LEAST, Kind.GREATEST):
             # Of n rows in any order about log n are greater than all behind them.
             count = groups * math.log(rows.size / groups + math.e)
-            yield Part("rows that may become an extreme", count, count * (SKYLINE + width), made.content)
+            yield Part("rows that may become an extreme", count, count * (SKYLINE + width), bound)
             continue
         per_row = _values_of(argument.expressions, rows)
         count = min(rows.size, groups * per_row)
@@ -481,7 +484,7 @@ def _short_changes(spec: ShortChangesSpec, inputs: tuple[Given, ...], made: Give
 #: Operators that let elements ahead of the heartbeat wait; joins let them through.
 _WAITING = (
     specs.UpdatesSpec, specs.NegativeTuplesSpec, specs.RowWindowSpec, StepWindowSpec, specs.AggregateSpec,
-    BoundaryAggregateSpec, UserAggregateSpec, specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec, NRRJoinSpec,
-    specs.MatchSpec, specs.ChangesSpec, specs.DistinctChangesSpec, specs.RStreamSpec, PickSpec, SequenceSpec,
-    NumberedSpec,
+    BoundaryAggregateSpec, ProbeSpec, UserAggregateSpec, specs.DistinctSpec, specs.SetOperationSpec, specs.TopKSpec,
+    NRRJoinSpec, specs.MatchSpec, specs.ChangesSpec, specs.DistinctChangesSpec, specs.RStreamSpec, PickSpec,
+    SequenceSpec, NumberedSpec,
 )  # fmt: skip

@@ -50,17 +50,19 @@ class Wanted:
 
 
 class Reporter:
-    """Tells of one run. now: gives the metrics of this moment, for the endpoint; clock: seconds since 1970."""
+    """Tells of one run. now: gives the metrics of this moment, for the endpoint; clock: seconds since 1970; before:
+    what an earlier process has told."""
 
     def __init__(
-        self, recorder: Recorder, wanted: Wanted, now: Callable[[], RunMetrics], clock: Callable[[], float] = time.time
-    ) -> None:
+        self, recorder: Recorder, wanted: Wanted, now: Callable[[], RunMetrics], clock: Callable[[], float] = time.time,
+        before: RunMetrics | None = None,
+    ) -> None:  # fmt: skip
         self.recorder = recorder
         self._wanted = wanted
         self._clock = clock
         self._growth = GrowthDetector(wanted.horizons)
         self._over = False
-        self._before: RunMetrics | None = None
+        self._before = before
         self._lines: TextIO | None = None
         self._endpoint: Endpoint | None = None
         if wanted.metrics_file is not None:

@@ -39,6 +39,8 @@ class Flavour:
     frequency: int = 0
     """FREQUENCY in windows, and half as often in SELECT"""
     band: int = 0
+    probe: int = 0
+    """Rows of one instant that look groups of an aggregate up"""
 
 
 FLAVOURS = (
@@ -60,6 +62,9 @@ FLAVOURS = (
     Flavour("outer", join=80, outer=70, group=15, nested=15, updates=20, static=30, rows=10),
     Flavour(
         "bands", join=100, band=85, outer=30, group=10, nested=10, union=5, updates=25, static=30, rows=15, disorder=30
+    ),
+    Flavour(
+        "probes", join=5, probe=85, group=10, nested=25, union=5, distinct=5, r2s=50, updates=30, rows=15, ordered=20
     ),
     Flavour("subqueries", join=15, subquery=80, outer=10, group=30, nested=10, updates=20, static=30, rows=10),
     Flavour("user", join=20, group=70, nested=20, updates=20, rows=20, internal=8, keyed=10, user=60),

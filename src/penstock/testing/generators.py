@@ -18,6 +18,7 @@ from penstock.testing.generated_relations import Column, Relations, Table
 from penstock.testing.random_aggregates import ordered_aggregate, plain_aggregate
 from penstock.testing.random_bands import range_condition
 from penstock.testing.random_matching import Matching
+from penstock.testing.random_probes import Probing
 from penstock.testing.random_windows import frequency, frequency_window, row_window, time_window
 from penstock.testing.samples import STATEMENTS as SAMPLES
 from penstock.testing.set_queries import first_rows, set_operations
@@ -221,7 +222,9 @@ class _Maker(Relations):
         source = self.internal_source if internal else lambda: self.source(depth)
         where: list[str] = []
         beside: tuple[Column, ...] = ()
-        if many := not internal and self.choices.chance(self.flavour.multi):
+        if many := bool(self.flavour.probe) and not internal and self.choices.chance(self.flavour.probe):
+            scope, from_text, where = Probing(self).joined(depth)
+        elif many := not internal and self.choices.chance(self.flavour.multi):
             scope, from_text, where = self.multi_join(depth)
         elif self.nrrs and self.choices.chance(70):
             scope, beside, from_text, where = self.with_nrr()

@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.algebra.join import Join
 from penstock.algebra.multi_join import MultiJoin, offsets
 from penstock.algebra.nodes import Algebra, is_static
+from penstock.algebra.probes import find_probe
 from penstock.algebra.rowwise import Project
 from penstock.algebra.rules.support import column, is_volatile, select
 from penstock.expressions.nodes import (
@@ -35,10 +36,11 @@ def form_multi_joins(node: Algebra) -> Algebra:
     class become a selection on that input. A projection between two joins is applied above them, or where it computes
     a key, on the input that it reads.
     Not done for joins with a static relation (which store nothing) or one of a single row (which would keep the others
-    from being cut by their key), and not through a projection that computes a key from several inputs.
+    from being cut by their key), nor for one that only looks groups up (`probes.py`), which never hears of their
+    changes; and not through a projection that computes a key from several inputs.
     Unsound for: outer joins; a projection with volatile expressions between the joins.
     """
-    if not isinstance(node, Join):
+    if not isinstance(node, Join) or find_probe(node) is not None:
         return node
     flat = _flat(node, frozenset())
     return node if len(flat.members) < 3 else _joined(flat, node.schema.fields)
@@ -60,7 +62,7 @@ def _flat(node: Algebra, keys: frozenset[int]) -> _Flat:
     flat = None
     if isinstance(node, MultiJoin):
         flat = _flat_multi(node)
-    elif isinstance(node, Join) and not any(map(_stays_apart, (node.left, node.right))):
+    elif isinstance(node, Join) and not _stays_whole(node):
         flat = _flat_join(node)
     elif isinstance(node, Project) and not any(map(is_volatile, node.expressions)):
         flat = _flat_project(node, keys)
@@ -69,8 +71,9 @@ def _flat(node: Algebra, keys: frozenset[int]) -> _Flat:
     return flat
 
 
-def _stays_apart(node: Algebra) -> bool:
-    return is_static(node) or frozenset() in node.keys
+def _stays_whole(node: Join) -> bool:
+    apart = any(is_static(side) or frozenset() in side.keys for side in (node.left, node.right))
+    return apart or find_probe(node) is not None
 
 
 def _leaf(node: Algebra) -> _Flat:

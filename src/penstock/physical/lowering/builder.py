@@ -128,6 +128,28 @@ def with_queries(steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(replace(step, queries=frozenset(users[step.id])) for step in steps)
 
 
+def meet(
+    left: Lowered, right: Lowered, left_key: tuple[int, ...], right_key: tuple[int, ...]
+) -> tuple[int, list[Input], tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Where two inputs that match by key meet: (stage, edges, the columns of either side that rows then lie by)."""
+    to_right = dict(reversed(list(zip(left_key, right_key, strict=True))))
+    to_left = dict(reversed(list(zip(right_key, left_key, strict=True))))
+    if left.meets(left_key) and left.stage >= right.stage:
+        for part in sorted(p for p in left.partitions or () if set(p) <= set(left_key)):
+            other = tuple(to_right[c] for c in part)
+            if left.stage == right.stage and other in (right.partitions or ()):
+                return left.stage, [Input(left.step), Input(right.step)], (part, other)
+            if left.stage > right.stage:
+                return left.stage, [Input(left.step), Input(right.step, Exchange(other))], (part, other)
+    if right.meets(right_key) and right.stage > left.stage:
+        part = min(p for p in right.partitions or () if set(p) <= set(right_key))
+        other = tuple(to_left[c] for c in part)
+        return right.stage, [Input(left.step, Exchange(other)), Input(right.step)], (other, part)
+    stage = max(left.stage, right.stage) + 1
+    edges = [Input(left.step, Exchange(left_key)), Input(right.step, Exchange(right_key))]
+    return stage, edges, (left_key, right_key)
+
+
 def moved_partitions(partitions: Partitions, places: dict[int, int]) -> Partitions:
     """Partitions after columns moved to `places`; None when no partition survives."""
     if partitions is None:

@@ -8,7 +8,8 @@ from penstock.algebra import (
     Pattern,
     is_static,
 )
-from penstock.physical.lowering.builder import Builder, Lowered, Partitions, lower, moved_partitions
+from penstock.physical.lowering.builder import Builder, Lowered, Partitions, lower, meet, moved_partitions
+from penstock.physical.lowering.probes import lower_probe, probe_of
 from penstock.physical.lowering.ranges import in_cells, lower_in_cells, one_row
 from penstock.physical.plan import (
     Exchange,
@@ -27,6 +28,8 @@ def _join(node: Join, builder: Builder) -> Lowered:
             return _lookup(node, builder, node.left, node.right)
         if is_static(node.left):
             return _lookup(node, builder, node.right, node.left)
+    if (probe := probe_of(node, builder)) is not None:
+        return lower_probe(node, probe, builder)
     ranges = find_ranges(node.residual, width)
     if ranges is not None and in_cells(node, ranges, builder):
         return lower_in_cells(node, ranges, builder)
@@ -60,28 +63,6 @@ def _spread(node: Join, left: Lowered, right: Lowered) -> tuple[int, list[Input]
     single = Input(one.step, Exchange((), everywhere=True))
     moved = frozenset(tuple(start + c for c in part) for part in lie)
     return stage, [single, edge] if one_left else [edge, single], moved
-
-
-def meet(
-    left: Lowered, right: Lowered, left_key: tuple[int, ...], right_key: tuple[int, ...]
-) -> tuple[int, list[Input], tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Where two inputs that match by key meet: (stage, edges, the columns of either side that rows then lie by)."""
-    to_right = dict(reversed(list(zip(left_key, right_key, strict=True))))
-    to_left = dict(reversed(list(zip(right_key, left_key, strict=True))))
-    if left.meets(left_key) and left.stage >= right.stage:
-        for part in sorted(p for p in left.partitions or () if set(p) <= set(left_key)):
-            other = tuple(to_right[c] for c in part)
-            if left.stage == right.stage and other in (right.partitions or ()):
-                return left.stage, [Input(left.step), Input(right.step)], (part, other)
-            if left.stage > right.stage:
-                return left.stage, [Input(left.step), Input(right.step, Exchange(other))], (part, other)
-    if right.meets(right_key) and right.stage > left.stage:
-        part = min(p for p in right.partitions or () if set(p) <= set(right_key))
-        other = tuple(to_left[c] for c in part)
-        return right.stage, [Input(left.step, Exchange(other)), Input(right.step)], (other, part)
-    stage = max(left.stage, right.stage) + 1
-    edges = [Input(left.step, Exchange(left_key)), Input(right.step, Exchange(right_key))]
-    return stage, edges, (left_key, right_key)
 
 
 def _lookup(node: Join, builder: Builder, moving: Algebra, fixed: Algebra) -> Lowered:

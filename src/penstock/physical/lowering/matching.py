@@ -25,8 +25,8 @@ from penstock.algebra import (
 )
 from penstock.algebra.join import Pairs
 from penstock.expressions.nodes import Column, Expression, Literal, columns_of
-from penstock.physical.lowering.builder import Builder, Lowered, lower
-from penstock.physical.lowering.joins import meet
+from penstock.physical.lowering.builder import Builder, Lowered, lower, meet
+from penstock.physical.lowering.probes import lower_probe, probe_of
 from penstock.physical.lowering.rowwise import unite
 from penstock.physical.plan import Input, JoinSpec, Keep, LookupMatchSpec, MatchSpec, ProjectSpec
 from penstock.physical.ranges import find_ranges
@@ -59,6 +59,8 @@ def _semi(node: SemiJoin, builder: Builder) -> Lowered:
 def _outer(node: OuterJoin, builder: Builder) -> Lowered:
     if node.kind is OuterKind.LEFT and is_static(node.right) and not builder.inputs_static:
         return _lookup(node, builder, Keep.PADDED, node.single)
+    if (probe := probe_of(node, builder)) is not None:
+        return lower_probe(node, probe, builder)
     width = len(node.left.schema)
     join = Join(node.left, node.right, node.equal, node.residual)
     pairs = Project(join, _columns(node.left), node.left.schema.fields)

@@ -13,9 +13,8 @@ from penstock.algebra import Algebra, FrequencyWindow, NRRJoin, Pattern, Project
 from penstock.algebra.arrivals import longest_slide, with_arrivals
 from penstock.algebra.nonretroactive import over_one_window
 from penstock.expressions.nodes import Column
-from penstock.physical.lowering.builder import Builder, Lowered, lower
+from penstock.physical.lowering.builder import Builder, Lowered, lower, meet
 from penstock.physical.lowering.frequency import arrived, waiting
-from penstock.physical.lowering.joins import meet
 from penstock.physical.lowering.rowwindow import row_window, stamped
 from penstock.physical.lowering.rowwise import projected, selected, windowed
 from penstock.physical.nrr_plan import NRRJoinSpec

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from penstock.algebra import Algebra, Except, Intersect, TopK, is_static
-from penstock.physical.lowering.builder import Builder, Lowered, lower
-from penstock.physical.lowering.joins import meet
+from penstock.physical.lowering.builder import Builder, Lowered, lower, meet
 from penstock.physical.plan import Exchange, Input, SetKind, SetOperationSpec, StaticSpec, TopKSpec
 
 ONE_SHARD: frozenset[tuple[int, ...]] = frozenset({()})

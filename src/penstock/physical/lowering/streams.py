@@ -25,6 +25,7 @@ from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.user import UserCall
 from penstock.physical.lowering.aggregates import can_tell_rows, lower_at_boundaries
 from penstock.physical.lowering.builder import Builder, Lowered, lower
+from penstock.physical.lowering.probes import may_take_back
 from penstock.physical.plan import (
     ChangesSpec,
     DistinctChangesSpec,
@@ -98,7 +99,7 @@ def _rstream(node: RelationToStream, builder: Builder) -> Lowered:
         if (raised := _above_rstream(node)) is not None:
             return builder.lower(raised)
     child = builder.lower(node.input)
-    strict = node.input.pattern is Pattern.STRICT
+    strict = may_take_back(node.input, builder)
     types = node.schema.types
     every = tuple(range(len(types)))
     if period is None and not is_instantaneous(node.input):

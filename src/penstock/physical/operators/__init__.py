@@ -21,6 +21,7 @@ from penstock.physical.operators.negative import NegativeTuples
 from penstock.physical.operators.nonretroactive import Stamp, make_nrr_join
 from penstock.physical.operators.pane_store import PaneStore, WindowSums
 from penstock.physical.operators.pick import make_pick
+from penstock.physical.operators.probe import make_probe
 from penstock.physical.operators.results import Results, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
 from penstock.physical.operators.rowwise import Filter, Lanes, Panes, Passing, Projection, TimeWindow
@@ -66,6 +67,7 @@ from penstock.physical.plan import (
     UpdatesSpec,
     WindowSpec,
 )
+from penstock.physical.probe_plan import ProbeSpec
 from penstock.physical.range_plan import CellsSpec
 from penstock.physical.results_plan import ResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
 from penstock.physical.sequence_plan import NumberedSpec, PickSpec, SequenceSpec
@@ -100,6 +102,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     TopKSpec: lambda spec, tables, shards: TopK(spec),
     CellsSpec: lambda spec, tables, shards: Cells(spec),
     JoinSpec: lambda spec, tables, shards: Join(spec),
+    ProbeSpec: lambda spec, tables, shards: make_probe(spec),
     MultiJoinSpec: lambda spec, tables, shards: MultiJoin(spec),
     LookupSpec: lambda spec, tables, shards: Lookup(spec, tables[spec.table]),
     NRRJoinSpec: lambda spec, tables, shards: make_nrr_join(spec),

@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.algebra.r2s import StreamKind
 from penstock.physical.elements import Bools, Elements, Int64s, concat, int64s, unnamed
 from penstock.physical.fingerprints import fingerprints
-from penstock.physical.kernels import argsort_time, group_codes, sum_by_code, with_time
+from penstock.physical.kernels import argsort_time, group_codes, in_time, sum_by_code, with_time
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.pending import Early, EarlyOperator
 from penstock.physical.plan import ChangesSpec
@@ -104,6 +104,8 @@ def in_order(events: Elements) -> Elements:
     """By instant, goings before comings; otherwise in the order they have."""
     comes = events.signs > 0
     if comes.all():
+        if in_time(events.ts):
+            return events
         order = argsort_time(events.ts)
     else:
         goings, comings = np.flatnonzero(~comes), np.flatnonzero(comes)

@@ -58,8 +58,9 @@ class RStream(Operator):
         relation = cancel(concat(parts)) if parts else None
         result = self._evaluate(relation, since, moment.heartbeat, begins)
         if relation is not None:
-            # What ends with the next instant is kept: its end may be an instant of its own.
-            self._held.replace(relation.filter(relation.exp > moment.heartbeat))
+            # What ends with the next instant is kept where its end may be an instant of its own.
+            kept = moment.heartbeat + (self._spec.mode is not StreamMode.INSTANTS)
+            self._held.replace(relation.filter(relation.exp > kept))
         return result
 
     def _evaluate(self, relation: Elements | None, since: int, until: int, begins: bool) -> list[Elements]:
@@ -76,6 +77,8 @@ class RStream(Operator):
         step = spec.slide if spec.mode is StreamMode.BOUNDARIES else 1
         align = spec.align if spec.mode is StreamMode.BOUNDARIES else 0
         begin = round_up(low, step, align)
+        if step == 1 and bool(np.all(high - low == 1)):
+            return self._at_instants(relation, low)  # each lives for an instant: what is told is what there is
         rows, offset = repeat(-((begin - high) // step))
         return self._told(relation, rows, begin[rows] + step * offset)
 
@@ -104,8 +107,11 @@ class RStream(Operator):
     def _told(self, relation: Elements, rows: Int64s, ts: Int64s) -> list[Elements]:
         if not len(rows):
             return []
-        told = relation.take(rows)
-        told = Elements(told.columns, ts, np.full(len(rows), END), told.sign)
+        return self._at_instants(relation.take(rows), ts)
+
+    def _at_instants(self, told: Elements, ts: Int64s) -> list[Elements]:
+        """`told`, a row for each of the instants `ts`."""
+        told = Elements(told.columns, ts, np.full(len(ts), END, np.int64), told.sign)
         if self._spec.strict:
             told = net(told)
         return [in_order(told)] if len(told) else []

@@ -18,7 +18,8 @@ from penstock.algebra.optimizer import Planning, optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.statistics import Statistics
-from penstock.connectors.sources import is_log
+from penstock.connectors.seals import damaged
+from penstock.connectors.sources import is_rereadable
 from penstock.errors import PenstockError
 from penstock.physical.identity import query_fingerprint, source_fingerprint, step_keys
 from penstock.physical.plan import Plan
@@ -38,7 +39,7 @@ from penstock.runtime.spark.epochs import (
     statistics_as_json,
 )
 from penstock.runtime.spark.feed import Offset, highs_after
-from penstock.runtime.spark.folder import Folder, damaged, round_name
+from penstock.runtime.spark.folder import Folder, round_name
 
 
 class Kind(enum.Enum):
@@ -301,10 +302,13 @@ def _can_backfill(query: Query) -> None:
             "and when its elements came is not kept",
             hint="start without --backfill: the query begins from here on",
         )  # fmt: skip
-    logs = [s.source.name for s in leaves(query.root) if isinstance(s, Scan) and is_log(s.source)]
-    if logs:
+    passing = [
+        s.source.name for s in leaves(query.root)
+        if isinstance(s, Scan) and not s.source.is_static and not is_rereadable(s.source)
+    ]  # fmt: skip
+    if passing:
         raise PenstockError(
-            "P0607", f"query {query.name} cannot read its past: what has been read of the log {logs[0]} is not noted",
+            "P0607", f"query {query.name} cannot read its past: what has been read of {passing[0]} is not kept",
             hint="start without --backfill: the query begins from here on",
         )  # fmt: skip
 

@@ -82,7 +82,7 @@ class Feed:
         self._known = {source.name: _Known(source, open_source(source)) for source in intake.sources}
         self._clock = clock
         self._look_again = 0.0
-        #: Of each log, how many records waited when it was last looked at.
+        #: Of each log, how many records waited when it was last looked at, and are in no round yet.
         self.waiting: dict[str, int] = {}
         self._delivered: deque[Offset] = deque()
         self._forgotten: dict[str, int] = {}
@@ -232,9 +232,10 @@ class Feed:
         """Of each log where it stands, and its split of the round."""
         found: dict[str, Any] = dict(start.get("logs", {}))
         for name, stretch in stretches.items():
-            taken = stretch.split is not None and done[name] > start["done"].get(name, 0)
-            split = asdict(stretch.split) if taken and stretch.split is not None else None
-            found[name] = {"state": stretch.state, "split": split}
+            taken = stretch.split if done[name] > start["done"].get(name, 0) else None
+            if taken is not None:
+                self.waiting[name] = max(0, stretch.lag - (taken.rows or 0))
+            found[name] = {"state": stretch.state, "split": asdict(taken) if taken is not None else None}
         return found
 
     def _discover_files(self, start: Offset) -> None:

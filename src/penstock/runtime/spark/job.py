@@ -32,7 +32,8 @@ from penstock.runtime.recorder import Backlog, Recorder, Totals
 from penstock.runtime.reporting import LOG, Reporter, Wanted
 from penstock.runtime.spark import source_log
 from penstock.runtime.spark.accounts import Accounts
-from penstock.runtime.spark.epochs import forget_older, spark_place
+from penstock.runtime.spark.claim import Claim
+from penstock.runtime.spark.epochs import check_log, forget_older, spark_place
 from penstock.runtime.spark.failures import translate
 from penstock.runtime.spark.feed import Offset
 from penstock.runtime.spark.folder import Folder, Job, load_job
@@ -109,18 +110,19 @@ def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, sc
 
 
 class SparkRun:
-    """A started job. Sinks are opened by the caller. offset: where the epoch of the job begins."""
+    """A started job. Sinks are opened by the caller. offset: where the epoch of the job begins; claimed: the
+    checkpoint, let go of at the end; None for one that goes with the run."""
 
     def __init__(
         self, spark: SparkSession, checkpoint: Path, job: Job, digest: str, offset: Offset | None,
-        sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], ephemeral: bool, wanted: Wanted,
+        sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], claimed: Claim | None, wanted: Wanted,
         notices: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self._folder = Folder(checkpoint / "penstock")
         self._checkpoint = checkpoint
         self._job = job
         self._sinks = sinks
-        self._ephemeral = ephemeral
+        self._claimed = claimed
         #: What the user must know of a script that is another one than the checkpoint's.
         self.notices = notices
         self._epochs_behind = job.epoch > 0
@@ -133,23 +135,45 @@ class SparkRun:
         self._closed = False
         self._letters = self._folder.dead_letters
         recorder = Recorder(job.plan, _all_sources(job))
-        recorder.resumed(self._counted())
+        counted = self._counted()
+        recorder.resumed(counted)
         self._done = time.monotonic()
-        self._reporter = Reporter(recorder, wanted, self.metrics)
+        self._reporter = Reporter(recorder, wanted, self.metrics, before=recorder.metrics(counted))
         resumed = self._accounts.batches > 0
         self._tell("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
+        self._query: StreamingQuery | None = None
+        if claimed is not None:
+            claimed.over = lambda: self._query is None or not self._query.isActive
         if (self._folder.read_mark("finished") or {}).get("epoch") == job.epoch:
-            self._query: StreamingQuery | None = None
             return
+        try:
+            self._query = self._started(spark, digest, offset, frames)
+        except PenstockError as error:
+            self._failure = error
+            self.close()
+            raise
+        except Exception as failure:
+            self._failure = translate(failure, self._log)
+            self.close()
+            raise self._failure from failure
+
+    def _started(
+        self, spark: SparkSession, digest: str, offset: Offset | None, frames: Mapping[str, DataFrame]
+    ) -> StreamingQuery:
         sweep(self._folder.root)
         forget_all(str(self._folder.root))
-        self._rounds = Rounds(self._folder, job.intake, epoch=job.epoch, carried=offset)
-        packets = assemble(spark, self._folder, job, digest, frames, self._rounds.place)
+        if self._job.state_store == "files" and not frames:
+            check_log(self._folder, self._log, self._job.base)
+        self._rounds = Rounds(self._folder, self._job.intake, epoch=self._job.epoch, carried=offset)
+        packets = assemble(spark, self._folder, self._job, digest, frames, self._rounds.place)
         writer = packets.writeStream.foreachBatch(self._deliver).outputMode("append")
-        writer = writer.option("checkpointLocation", str(spark_place(checkpoint, job.epoch))).queryName(
-            f"penstock-{checkpoint.name}"
-        )
-        self._query = writer.start()
+        writer = writer.option("checkpointLocation", str(self._log)).queryName(f"penstock-{self._checkpoint.name}")
+        return writer.start()
+
+    @property
+    def _log(self) -> Path:
+        """Spark's own."""
+        return spark_place(self._checkpoint, self._job.epoch)
 
     # -- delivering --------------------------------------------------------------------------------------------
 
@@ -170,7 +194,7 @@ class SparkRun:
             self._reporter.batch(batch, done - began, done - computed, self._job.intake.parallelism, self._counted())
             if round_ is not None and self._rounds is not None:
                 if number % _SHORTEN_EVERY == 0:
-                    source_log.shorten(spark_place(self._checkpoint, self._job.epoch) / "sources" / "0")
+                    source_log.shorten(self._log / "sources" / "0")
                 self._rounds.delivered(round_, done - began, batch, answers)
             if number > 0 and self._epochs_behind:
                 self._epochs_behind = False
@@ -219,7 +243,7 @@ class SparkRun:
         if self._failure is None and self._query is not None:
             failure = self._query.exception()
             if failure is not None:
-                self._failure = translate(failure)
+                self._failure = translate(failure, self._log)
         return self._failure
 
     @property
@@ -266,7 +290,7 @@ class SparkRun:
         try:
             self._query.processAllAvailable()
         except StreamingQueryException as failure:
-            error = self.error or translate(failure)
+            error = self.error or translate(failure, self._log)
             self.close()
             raise error from None
         self._folder.write_mark("end", True)
@@ -289,7 +313,9 @@ class SparkRun:
             self._query.stop()
         for sink in self._sinks.values():
             sink.close()
-        if self._ephemeral:
+        if self._claimed is not None:
+            self._claimed.release()
+        else:
             # The checkpoint of a run that cannot be resumed goes; its dead letters are the user's.
             letters = Path(self._letters)
             if letters.exists():

@@ -20,6 +20,7 @@ from penstock.physical.elements import Elements, decode, encoded
 from penstock.physical.executor import Port
 from penstock.physical.operators import Rejection
 from penstock.physical.progress import Progress, SourceProgress
+from penstock.physical.squeezed import squeezed, widened
 
 SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string()), pa.field("blob", pa.binary())])
 SPARK_SCHEMA = "shard int, kind string, blob binary"
@@ -58,6 +59,8 @@ def _element_packets(shard: int, kind: str, batches: Sequence[Elements], ends: b
     size = 0
     for elements in batches:
         batch = elements.to_batch(ends)
+        if ends:
+            batch = squeezed(batch)
         # One stream has one schema; signs come and go from batch to batch.
         if waiting and (size > _LARGEST or batch.schema != waiting[0].schema):
             yield Packet(shard, kind, encoded(waiting))
@@ -95,7 +98,7 @@ def read_progress(blob: bytes | pa.Buffer) -> dict[str, SourceProgress]:
 
 
 def read_elements(blob: bytes | pa.Buffer) -> list[Elements]:
-    return [Elements.from_batch(batch) for batch in decode(blob)]
+    return [Elements.from_batch(widened(batch)) for batch in decode(blob)]
 
 
 def read_port(kind: str) -> Port:

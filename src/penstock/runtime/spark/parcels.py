@@ -21,8 +21,9 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from penstock.connectors.seals import damaged
 from penstock.physical.elements import Elements, decode
-from penstock.runtime.spark.folder import damaged, unwritable
+from penstock.runtime.spark.folder import unwritable
 from penstock.runtime.spark.packets import Packet, read_elements
 
 #: Elements of this many bytes and more: smaller blobs cost less as they are than a file and a mapping.

@@ -20,11 +20,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from penstock.connectors.contract import Split
+from penstock.connectors.seals import damaged, sealed, unsealed
 from penstock.errors import PenstockError
 from penstock.runtime.spark import source_log
 from penstock.runtime.spark.epochs import delivered, offset_mark, rounds_place
 from penstock.runtime.spark.feed import Feed, Offset, Piece
-from penstock.runtime.spark.folder import Folder, Intake, damaged, round_name, sealed, unsealed, unwritable
+from penstock.runtime.spark.folder import Folder, Intake, round_name, unwritable
 
 #: Seconds between two looks of an idle run for something new to read.
 _LOOK_EVERY = 0.05
