@@ -74,6 +74,16 @@ CODES: dict[str, str] = {
 }
 
 
+def counted(count: float, noun: str) -> str:
+    """`1 row`, `1,200 rows`: a whole number of what `noun` names."""
+    return f"{count:,.0f} {noun}" + ("" if round(count) == 1 else "s")
+
+
+def malformed_rows(count: int, source: str) -> str:
+    """`1 row of S is malformed`"""
+    return f"{counted(count, 'row')} of {source} {'is' if count == 1 else 'are'} malformed"
+
+
 @dataclass(frozen=True)
 class Position:
     """A place in a script: 1-based line and column, the text of that line, and how long the marked word is."""

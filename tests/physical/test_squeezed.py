@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from penstock.physical.elements import Elements, decode, encode
 from penstock.physical.squeezed import squeezed, widened
 from penstock.runtime.spark.packets import port_packets, read_elements
+from penstock.runtime.spark.parcels import LARGE, Parcels, unpacked
 
 
 def batch(**columns: object) -> pa.RecordBatch:
@@ -49,3 +52,16 @@ def test_packets_tell_runs_and_give_elements() -> None:
     assert came.columns == sent.columns
     for name in ("ts", "exp", "sign"):
         np.testing.assert_array_equal(getattr(came, name), getattr(sent, name))
+
+
+def test_parcels_tell_runs_and_give_elements(tmp_path: Path) -> None:
+    size = LARGE // 4 + 1
+    ticks = np.arange(size) // 1000
+    sent = Elements((pa.array(np.arange(size, dtype=np.int32)),), ticks, ticks + 5)
+    with Parcels(str(tmp_path), 0) as parcels:
+        (packet,) = parcels.lightened(port_packets(0, (1, 0), [sent], 2))
+    assert len(packet.blob) < 1000
+    (came,) = unpacked(pa.py_buffer(packet.blob))
+    assert came.columns == sent.columns
+    np.testing.assert_array_equal(came.ts, sent.ts)
+    np.testing.assert_array_equal(came.exp, sent.exp)

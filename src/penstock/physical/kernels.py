@@ -1,4 +1,4 @@
-"""Compiled loops that have no vector form in NumPy or Arrow: grouping, sorting by small keys, cutting by shard.
+"""Compiled loops that have no vector form in NumPy or Arrow: grouping, sorting by small keys, cutting by shard, room.
 
 Every function here is a pure function of arrays. Compiled code is cached on disk by numba.
 """
@@ -222,3 +222,15 @@ def repeat(counts: Int64s) -> tuple[Int64s, Int64s]:
     counts = np.maximum(counts, 0)
     rows = np.repeat(np.arange(len(counts)), counts)
     return rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+@nb.njit(cache=True)
+def with_room(lanes, used, needed):  # type: ignore[no-untyped-def]
+    """`lanes`, (lanes, places) of which `used` places are taken, with room for `needed`."""
+    if needed <= lanes.shape[1]:
+        return lanes
+    made = np.empty((lanes.shape[0], max(needed, 2 * lanes.shape[1])), lanes.dtype)
+    for lane in range(lanes.shape[0]):
+        for place in range(used):
+            made[lane, place] = lanes[lane, place]
+    return made

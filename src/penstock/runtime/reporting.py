@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, counted, malformed_rows
 from penstock.events import logger_of, tell
 from penstock.runtime.growth import GrowthDetector
 from penstock.runtime.metrics import RunMetrics
@@ -125,12 +125,12 @@ class Reporter:
             )
             if late > _BURST * max(1, rows):
                 tell(
-                    LOG, logging.WARNING, "late", f"{late:,} of {rows:,} rows of {name} came late",
+                    LOG, logging.WARNING, "late", f"{late:,} of {counted(rows, 'row')} of {name} came late",
                     source=name, late=late, rows=rows,
                 )  # fmt: skip
             if malformed:
                 tell(
-                    LOG, logging.WARNING, "dead_letters", f"{malformed:,} rows of {name} are malformed",
+                    LOG, logging.WARNING, "dead_letters", malformed_rows(malformed, name),
                     source=name, malformed=malformed,
                 )  # fmt: skip
 

@@ -7,13 +7,10 @@ boundary, and a boundary that is told leaves nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
+from collections.abc import Iterator, Mapping
 
 from penstock.physical.aggregation.at_once import told
 from penstock.physical.elements import Elements, round_up
-from penstock.physical.kernels import repeat
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.pane_plan import BoundarySumsSpec
@@ -31,7 +28,8 @@ class BoundarySums(Operator):
         return {"early": self._early.queue}
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        self._early.add(self._at_boundaries(elements))
+        for panes in self._at_boundaries(elements):
+            self._early.add(panes)
         return []
 
     def advance(self, moment: Moment) -> list[Elements]:
@@ -42,12 +40,10 @@ class BoundarySums(Operator):
         due = [part for part in due if len(part)]
         return told(self._plan, due) if due else []
 
-    def _at_boundaries(self, panes: Elements) -> Elements:
-        """Every pane once for each boundary at which it is seen."""
-        first = round_up(panes.ts, self._slide, self._align)
-        copies = -((first - panes.exp) // self._slide)
-        if bool(np.all(copies == 1)):
-            return Elements(panes.columns, first, panes.exp)
-        rows, nth = repeat(copies)
-        copied = panes.take(rows)
-        return Elements(copied.columns, first[rows] + self._slide * nth, copied.exp)
+    def _at_boundaries(self, panes: Elements) -> Iterator[Elements]:
+        """Every pane once for each boundary at which it is seen; for each time a stretch in the order of `panes`."""
+        at = round_up(panes.ts, self._slide, self._align)
+        seen = Elements(panes.columns, at, panes.exp)
+        while len(seen := seen.filter(seen.ts < seen.exp)):
+            yield seen
+            seen = Elements(seen.columns, seen.ts + self._slide, seen.exp)

@@ -54,7 +54,7 @@ class Kind(enum.Enum):
 class Given:
     """What a start brings: its queries, as they were written; sources: those they read; rows: by MEMORY source, what
     tells its rows apart from others; statistics: what is known of the sources; frames: the sources that Spark reads;
-    shards: how many are asked for, 0 for any; known: what `optimized` has found, by query."""
+    shards: how many are asked for, 0 for any; known: what `optimized` has found, by the fingerprint of a query."""
 
     queries: tuple[Query, ...]
     sources: Mapping[str, Source]
@@ -66,11 +66,11 @@ class Given:
     frames: frozenset[str]
     shards: int
     backfill: bool = False
-    known: dict[int, list[tuple[Planning, Algebra]]] = field(default_factory=dict, compare=False, repr=False)
+    known: dict[str, list[tuple[Planning, Algebra]]] = field(default_factory=dict, compare=False, repr=False)
 
     def optimized(self, query: Query, planning: Planning) -> Query:
         """`query`, one of these, as it is planned. A start asks for it several times over."""
-        found = self.known.setdefault(id(query.root), [])
+        found = self.known.setdefault(query.root.fingerprint, [])
         root = next((root for p, root in found if p == planning), None)
         if root is None:
             root = optimize(query.root, planning=planning)
@@ -200,7 +200,7 @@ def _changed(given: Given, folder: Folder, before: Epoch, number: int) -> Decisi
     epoch, plan = _epoch(given, before, number, base, before.shards, births)
     backfill = list(fresh) if given.backfill else []
     for name in backfill:
-        _can_backfill(next(q for q in given.queries if q.name == name))
+        can_backfill(next(q for q in given.queries if q.name == name))
     epoch = replace(epoch, offset=carried(folder, before, epoch, plan), backfill=backfill)
     sinks = {q.name: sink_identity(q) for q in given.queries}
     kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
@@ -294,7 +294,8 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
     )  # fmt: skip
 
 
-def _can_backfill(query: Query) -> None:
+def can_backfill(query: Query) -> None:
+    """Raises PenstockError P0607 where the past of a source cannot be read."""
     clocked = [s.source.name for s in leaves(query.root) if isinstance(s, Scan) and s.source.system_time]
     if clocked:
         raise PenstockError(

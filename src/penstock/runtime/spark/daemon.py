@@ -61,6 +61,9 @@ def _manage() -> None:
     """Be the daemon, with everything loaded."""
     from pyspark.daemon import manager
 
+    from penstock.runtime.allocation import give_back
+
+    give_back()
     # What is loaded stays: workers need not look through it after every task, nor own copies of its pages.
     gc.collect()
     gc.freeze()

@@ -13,7 +13,8 @@ import logging
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -138,22 +139,35 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
     run = folder.read_mark("run") or uuid.uuid4().hex
     folder.write_mark("run", run)
     sinks = {query.name: open_sink(query) for query in work.queries}
-    for name, sink in sinks.items():
-        sink.run = run
-        sink.open(name in decision.kept_sinks, overwrite)
-    job, digest = prepare(work, brought, decision, folder, parallelism())
-    backfill(folder, job, decision.epoch, sinks)
+    with _closed_on_failure(sinks):
+        for name, sink in sinks.items():
+            sink.run = run
+            sink.open(name in decision.kept_sinks, overwrite)
+        job, digest = prepare(work, brought, decision, folder, parallelism())
+        backfill(folder, job, decision.epoch, sinks)
     return Begun(decision, sinks, job, digest)
+
+
+@contextmanager
+def _closed_on_failure(sinks: Mapping[str, Sink]) -> Iterator[None]:
+    """A start that fails leaves no connection open."""
+    try:
+        yield
+    except BaseException:
+        for sink in sinks.values():
+            sink.close()
+        raise
 
 
 def _launch(work: Work, place: Path, overwrite: bool, claimed: Claim | None) -> SparkRun:
     folder = Folder(place / "penstock")
     begun = begin(work, folder, overwrite, lambda: work.spark().sparkContext.defaultParallelism)
-    wanted = Wanted.of(work.settings, folder.read_mark("horizons"))
-    return SparkRun(
-        work.spark(), place, begun.job, begun.digest, begun.decision.epoch.offset, begun.sinks, work.streaming,
-        claimed, wanted, begun.decision.notices,
-    )  # fmt: skip
+    with _closed_on_failure(begun.sinks):
+        wanted = Wanted.of(work.settings, folder.read_mark("horizons"))
+        return SparkRun(
+            work.spark(), place, begun.job, begun.digest, begun.decision.epoch.offset, begun.sinks, work.streaming,
+            claimed, wanted, begun.decision.notices,
+        )  # fmt: skip
 
 
 def _forget_what_began(folder: Folder, decision: Decision) -> None:

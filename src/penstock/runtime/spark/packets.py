@@ -98,7 +98,12 @@ def read_progress(blob: bytes | pa.Buffer) -> dict[str, SourceProgress]:
 
 
 def read_elements(blob: bytes | pa.Buffer) -> list[Elements]:
-    return [Elements.from_batch(widened(batch)) for batch in decode(blob)]
+    return as_elements(decode(blob))
+
+
+def as_elements(batches: Iterable[pa.RecordBatch]) -> list[Elements]:
+    """The elements of what was sent as `batches`."""
+    return [Elements.from_batch(widened(batch)) for batch in batches]
 
 
 def read_port(kind: str) -> Port:

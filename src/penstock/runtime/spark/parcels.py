@@ -24,7 +24,7 @@ import pyarrow as pa
 from penstock.connectors.seals import damaged
 from penstock.physical.elements import Elements, decode
 from penstock.runtime.spark.folder import unwritable
-from penstock.runtime.spark.packets import Packet, read_elements
+from penstock.runtime.spark.packets import Packet, as_elements, read_elements
 
 #: Elements of this many bytes and more: smaller blobs cost less as they are than a file and a mapping.
 LARGE = 256 * 2**10
@@ -99,7 +99,7 @@ def unpacked(blob: bytes | pa.Buffer) -> list[Elements]:
     if bytes(blob[:1]) != MARK:
         return read_elements(blob)
     told = json.loads(bytes(blob))
-    return [Elements.from_batch(batch) for batch in mapped(told["file"], told["start"], told["length"])]
+    return as_elements(mapped(told["file"], told["start"], told["length"]))
 
 
 def mapped(path: str, start: int, length: int) -> list[pa.RecordBatch]:
