@@ -56,6 +56,7 @@ AT_ONCE = {
 def nothing_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in AT_ONCE.items():
         monkeypatch.setattr(f"penstock.physical.synopses.{name}", size)
+    monkeypatch.setattr("penstock.physical.operators.probe._AT_ONCE", 2)
 
 
 class Drawn:
