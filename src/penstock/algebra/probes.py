@@ -37,6 +37,11 @@ class Probe:
     aggregate: Aggregate
     between: tuple[Select | Project, ...]
 
+    @property
+    def inputs(self) -> tuple[Algebra, Algebra]:
+        """What asks, and what the aggregate is made of."""
+        return self.asking, self.aggregate.input
+
 
 def find_probe(node: Join | OuterJoin) -> Probe | None:
     """`node` as a look-up, None where it is more than that."""

@@ -120,12 +120,16 @@ def state_of(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> tu
     """The steps of `plan` that keep state; nodes: what each makes (`planner.planned`)."""
     given: dict[int, Given] = {}
     found = []
+    fresh: set[int] = set()
     for step in plan.steps:
         inputs = tuple(given[edge.step] for edge in step.inputs)
         made = _given(step, nodes[step.id], inputs, statistics)
         given[step.id] = made
         parts = [*held(step.spec, inputs, made)]
-        if any(plan.steps[edge.step].stage == 0 for edge in step.inputs) and isinstance(step.spec, _WAITING):
+        arrives = any(edge.step in fresh for edge in step.inputs)
+        if step.stage == 0 or (arrives and isinstance(step.spec, _PASSING)):
+            fresh.add(step.id)
+        if arrives and isinstance(step.spec, _WAITING):
             parts.append(_ahead(step, inputs, plan))
         parts = [part for part in parts if part.rows > 0]
         if parts:
@@ -483,6 +487,8 @@ def _short_changes(spec: ShortChangesSpec, inputs: tuple[Given, ...], made: Give
     yield from _short_lives(ShortLivesSpec(spec.slide, spec.align), inputs, made)
 
 
+#: Operators behind which elements are as far ahead as before.
+_PASSING = (specs.UnionSpec, specs.ProjectSpec, specs.FilterSpec, specs.WindowSpec, LanesSpec, PanesSpec)
 #: Operators that let elements ahead of the heartbeat wait; joins let them through.
 _WAITING = (
     specs.UpdatesSpec, specs.NegativeTuplesSpec, specs.RowWindowSpec, StepWindowSpec, specs.AggregateSpec,

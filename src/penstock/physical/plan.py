@@ -113,7 +113,9 @@ class ProjectSpec(Spec):
 
 @dataclass(frozen=True)
 class UnionSpec(Spec):
-    """All ports are one."""
+    """All ports are one. together: what comes in a round becomes one batch."""
+
+    together: bool = False
 
 
 @dataclass(frozen=True)

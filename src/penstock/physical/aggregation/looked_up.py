@@ -6,72 +6,120 @@ as they arrive, rows that go do where the window is one of constant length; only
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numba as nb
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from penstock.physical.elements import Int64s
-from penstock.physical.kernels import argsort_time
+from penstock.physical.elements import Int64s, int64s
+from penstock.physical.kernels import argsort_time, in_time
 from penstock.physical.lanes import Float64s, add_pair
 
 
 @dataclass(frozen=True)
 class Changes:
     """Lane rows: those that are gone came first, `old` of them; the others come at `ts`. All go at `exp`, if that is at
-    `heartbeat` or before. slots: of their groups, -1 of one that is forgotten; lanes: which integer lanes are not 0
-    throughout; integers: by (row, one of `lanes`); floats: by (row, lane)."""
+    `heartbeat` or before. slots: of their groups, -1 of one that is forgotten; ones, lanes: which integer lanes are 1
+    throughout, and which neither that nor 0; integers: by (row, one of `lanes`); floats: by (row, pair) the high parts;
+    rests: the low parts, empty where all are 0."""
 
     slots: Int64s
     ts: Int64s
     exp: Int64s
     old: int
+    ones: Int64s
     lanes: Int64s
     integers: Int64s
     floats: Float64s
+    rests: Float64s
 
     def coming(self) -> Int64s:
-        """The rows that come, in order of time."""
-        return argsort_time(self.ts) + self.old
+        """The rows that come, in order of time; none named where that is as they lie."""
+        return np.empty(0, np.int64) if in_time(self.ts) else argsort_time(self.ts) + self.old
 
-    def going(self, heartbeat: int) -> Int64s:
-        """The rows that go, in order of time."""
-        ends = self.exp <= heartbeat
-        if ends.all():
-            return argsort_time(self.exp)
-        rows = np.flatnonzero(ends)
-        return rows[argsort_time(self.exp[rows])]
+    def going(self, heartbeat: int) -> tuple[Int64s, int]:
+        """The rows that go, in order of time, none named where that is as they lie; and how many."""
+        if in_time(self.exp):
+            return np.empty(0, np.int64), int(np.searchsorted(self.exp, heartbeat, side="right"))
+        rows = np.flatnonzero(self.exp <= heartbeat)
+        return rows[argsort_time(self.exp[rows])], len(rows)
+
+
+def changes(
+    slots: Int64s, ts: Int64s, exp: Int64s, old: int, parts: Sequence[Sequence[pa.Array]], width: int, pairs: int
+) -> Changes:  # fmt: skip
+    """parts: the lanes of the rows in pieces, `width` integer lanes and the high and low parts of `pairs` doubles."""
+    columns = [[int64s(part[lane]) for part in parts] for lane in range(width)]
+    ones = [lane for lane, found in enumerate(columns) if all(bool((c == 1).all()) for c in found)]
+    lanes = [lane for lane, found in enumerate(columns) if lane not in ones and any(bool(c.any()) for c in found)]
+    doubles = [[part[width + k].to_numpy(zero_copy_only=True) for part in parts] for k in range(2 * pairs)]
+    rested = any(bool(c.any()) for found in doubles[1::2] for c in found)
+    integers = _beside([columns[lane] for lane in lanes], len(slots), np.int64)
+    floats = _beside(doubles[::2], len(slots), np.float64)
+    rests = _beside(doubles[1::2] if rested else [], len(slots), np.float64)
+    return Changes(slots, ts, exp, old, np.array(ones, np.int64), np.array(lanes, np.int64), integers, floats, rests)
+
+
+def _beside(columns: list[list[npt.NDArray[Any]]], size: int, kind: type) -> npt.NDArray[Any]:
+    """Columns in pieces as one array by (row, column), so that what is of one row lies together."""
+    if len(columns) == 1 and len(columns[0]) == 1:
+        return columns[0][0].reshape(size, 1)
+    laid: npt.NDArray[Any] = np.empty((size, len(columns)), kind)
+    for k, pieces in enumerate(columns):
+        start = 0
+        for piece in pieces:
+            laid[start : start + len(piece), k] = piece
+            start += len(piece)
+    return laid
 
 
 @nb.njit(cache=True)
 def follow(  # type: ignore[no-untyped-def]
-    coming, going, old, ts, exp, slots, lanes, integers, floats, asked, instants, groups, state_integers, state_floats,
-    guards, out_integers, out_floats,
+    coming, going, goings, old, ts, exp, slots, ones, lanes, integers, floats, rests, place, asked, instants, groups,
+    state_integers, state_floats, guards, out_integers, out_floats,
 ):  # fmt: skip
     """Apply changes to the state in the order of time, comings before goings, and note what the state is when it is
-    asked for: question q is about the group groups[q] after all changes up to instants[q]; asked: the questions in the
-    order of time. guards: as in `events.sweep`."""
+    asked for: the k-th question is question asked[k], about the group groups[asked[k]] after all changes up to
+    instants[asked[k]]. asked: in the order of time; coming, going: the rows, none named where they lie in that order;
+    place: how many have come and gone, brought up to date. Without questions all that is left is applied. guards: as in
+    `events.sweep`."""
     pairs = guards.shape[0]
-    i, j = 0, 0
-    for k in range(asked.shape[0] + 1):
-        while True:
-            comes = i < coming.shape[0]
-            goes = j < going.shape[0]
-            if comes and (not goes or ts[coming[i] - old] <= exp[going[j]]):
-                row, sign, time = coming[i], 1, ts[coming[i] - old]
-            elif goes:
-                row, sign, time = going[j], -1, exp[going[j]]
-            else:
-                break
-            if k < asked.shape[0] and time > instants[asked[k]]:
-                break
-            if sign > 0:
+    comings, questions = ts.shape[0], asked.shape[0]
+    last = np.iinfo(np.int64).max
+    i, j, came, gone = place[0], place[1], 0, 0
+    comes_at, goes_at = last, last
+    if i < comings:
+        came = coming[i] if coming.shape[0] > 0 else old + i
+        comes_at = ts[came - old]
+    if j < goings:
+        gone = going[j] if going.shape[0] > 0 else j
+        goes_at = exp[gone]
+    for k in range(max(questions, 1)):
+        until = instants[asked[k]] if questions > 0 else last
+        while (i < comings and comes_at <= until) or (j < goings and goes_at <= until):
+            if i < comings and comes_at <= goes_at:
+                row, sign = came, 1
                 i += 1
+                comes_at = last
+                if i < comings:
+                    came = coming[i] if coming.shape[0] > 0 else old + i
+                    comes_at = ts[came - old]
             else:
+                row, sign = gone, -1
                 j += 1
+                goes_at = last
+                if j < goings:
+                    gone = going[j] if going.shape[0] > 0 else j
+                    goes_at = exp[gone]
             slot = slots[row]
             if slot < 0:
                 continue
+            for lane in range(ones.shape[0]):
+                state_integers[ones[lane], slot] += sign
             for lane in range(lanes.shape[0]):
                 state_integers[lanes[lane], slot] += sign * integers[row, lane]
             for p in range(pairs):
@@ -80,7 +128,8 @@ def follow(  # type: ignore[no-untyped-def]
                     state_floats[2 * p + 1, slot] = 0.0
                     continue
                 high, low = state_floats[2 * p, slot], state_floats[2 * p + 1, slot]
-                more, rest = sign * floats[row, 2 * p], sign * floats[row, 2 * p + 1]
+                more = sign * floats[row, p]
+                rest = sign * rests[row, p] if rests.shape[1] > 0 else 0.0
                 whole = high + more
                 back = whole - high
                 if low == 0.0 and rest == 0.0 and (high - (whole - back)) + (more - back) == 0.0:
@@ -88,11 +137,10 @@ def follow(  # type: ignore[no-untyped-def]
                     state_floats[2 * p, slot] = whole
                 else:
                     state_floats[2 * p, slot], state_floats[2 * p + 1, slot] = add_pair(high, low, more, rest)
-        if k < asked.shape[0]:
-            question = asked[k]
-            slot = groups[question]
-            if slot >= 0:
-                for lane in range(out_integers.shape[0]):
-                    out_integers[lane, question] = state_integers[lane, slot]
-                for lane in range(2 * pairs):
-                    out_floats[lane, question] = state_floats[lane, slot]
+        if questions > 0:
+            slot = groups[asked[k]]
+            for lane in range(out_integers.shape[0]):
+                out_integers[lane, k] = state_integers[lane, slot] if slot >= 0 else 0
+            for lane in range(2 * pairs):
+                out_floats[lane, k] = state_floats[lane, slot] if slot >= 0 else 0.0
+    place[0], place[1] = i, j

@@ -12,7 +12,7 @@ from penstock.physical.lane_plan import Kind, LanePlan, plan_lanes
 from penstock.physical.lowering.builder import Builder, Lowered, Partitions, moved_partitions
 from penstock.physical.lowering.panes import over_panes, pane_key, paned_window
 from penstock.physical.pane_plan import PanesSpec, PaneStoreSpec
-from penstock.physical.plan import Input, LanesSpec, UnionSpec, WindowSpec
+from penstock.physical.plan import Exchange, Input, LanesSpec, UnionSpec, WindowSpec
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,34 @@ class Lanes:
     types: tuple[pa.DataType, ...]
 
 
-def lower_lanes(node: Aggregate, builder: Builder) -> Lanes:
+def lower_lanes(
+    node: Aggregate, builder: Builder, by: tuple[int, ...] | None = None, child: Lowered | None = None
+) -> Lanes:
+    """by: which of the group columns decide where rows are sent, all of them for None; child: the steps of the input,
+    where they are not those that anybody else would take."""
     grain = builder.grains.get(pane_key(node))
-    return _own(node, builder) if grain is None else _from_panes(node, grain, builder)
+    return _own(node, builder, by, child) if grain is None else _from_panes(node, grain, builder)
 
 
-def _own(node: Aggregate, builder: Builder) -> Lanes:
-    child = builder.lower(node.input)
+def _own(
+    node: Aggregate, builder: Builder, by: tuple[int, ...] | None = None, child: Lowered | None = None
+) -> Lanes:  # fmt: skip
+    child = child or builder.lower(node.input)
     strict = node.input.pattern is Pattern.STRICT
     plan = plan_lanes(node.group, node.aggregates, strict)
     panes = any(w.slide is not None for w in own_windows(node)) if not strict else _jumps(node, plan)
     types = lane_types(node, plan)
-    step = builder.add(LanesSpec(plan, panes), [Input(child.step)], child.stage, node.input, types, _names(node, types))
     places = {column: i for i, column in reversed(list(enumerate(node.group)))}
+    names = _names(node, types)
+    if not panes:
+        # Rows are narrower than the numbers that are made of them.
+        sent = node.group if by is None else tuple(node.group[i] for i in by)
+        edge, stage, partitions = builder.keyed(child, node.group)
+        if edge.exchange is not None:
+            edge, partitions = Input(edge.step, Exchange(sent)), frozenset({sent})
+        step = builder.add(LanesSpec(plan, panes), [edge], stage, node.input, types, names)
+        return Lanes(Input(step), stage, moved_partitions(partitions, places), plan, types)
+    step = builder.add(LanesSpec(plan, panes), [Input(child.step)], child.stage, node.input, types, names)
     made = Lowered(step, child.stage, moved_partitions(child.partitions, places))
     edge, stage, partitions = builder.keyed(made, tuple(range(len(node.group))))
     return Lanes(edge, stage, partitions, plan, types)

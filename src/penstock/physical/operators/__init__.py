@@ -24,7 +24,7 @@ from penstock.physical.operators.pick import make_pick
 from penstock.physical.operators.probe import make_probe
 from penstock.physical.operators.results import Results, Rounded, ShortChanges, ShortLives
 from penstock.physical.operators.rowwindow import RowWindow
-from penstock.physical.operators.rowwise import Filter, Lanes, Panes, Passing, Projection, TimeWindow
+from penstock.physical.operators.rowwise import Filter, Lanes, Panes, Passing, Projection, TimeWindow, Together
 from penstock.physical.operators.rstream import RStream
 from penstock.physical.operators.sample import Sample
 from penstock.physical.operators.sets import SetOperation
@@ -83,7 +83,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     FilterSpec: lambda spec, tables, shards: Filter(spec),
     ProjectSpec: lambda spec, tables, shards: Projection(spec),
     UpdatesSpec: lambda spec, tables, shards: Updates(spec),
-    UnionSpec: lambda spec, tables, shards: Passing(),
+    UnionSpec: lambda spec, tables, shards: Together() if spec.together else Passing(),
     WindowSpec: lambda spec, tables, shards: TimeWindow(spec),
     NegativeTuplesSpec: lambda spec, tables, shards: NegativeTuples(spec),
     RowWindowSpec: lambda spec, tables, shards: RowWindow(spec),

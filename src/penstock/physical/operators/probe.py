@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.evaluate import evaluate_all, mask
-from penstock.physical.aggregation.looked_up import Changes, follow
+from penstock.physical.aggregation.looked_up import Changes, changes, follow
 from penstock.physical.elements import Elements, Int64s, concat_arrays, int64s
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.finish import finish
-from penstock.physical.kernels import argsort_code_time, argsort_time, distinct_slots
+from penstock.physical.kernels import argsort_code_time, argsort_time, distinct_slots, in_time
 from penstock.physical.operators.aggregate import Aggregation
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.join import keyed
@@ -26,6 +26,9 @@ from penstock.physical.operators.pending import Early
 from penstock.physical.probe_plan import ProbeSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.slots import Placed
+
+#: Questions at a time: what is noted for them stays in cache until it has become columns.
+_AT_ONCE = 1 << 16
 
 
 class Probe(Aggregation):
@@ -35,6 +38,7 @@ class Probe(Aggregation):
         super().__init__(spec)
         self._spec = spec
         self._asking = Early()
+        self._none = np.empty(0, np.int64)
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**super().synopses(), "asking": self._asking.queue}
@@ -98,28 +102,56 @@ class SumsProbe(Probe):
         self, asking: Elements | None, arrived: Elements | None, heartbeat: int
     ) -> tuple[Int64s, list[pa.Array]]:  # fmt: skip
         placed = None if arrived is None else self._groups.place(arrived.columns[: self._keys], len(arrived))
-        changes = self._changes(arrived, placed, self._live.pop_until(heartbeat))
+        found = self._changes(arrived, placed, self._live.pop_until(heartbeat))
         if arrived is not None and placed is not None:
             self._keep(arrived, placed, heartbeat)
-        slots = np.empty(0, np.int64) if asking is None else self._slots_of(asking)
-        instants = slots if asking is None else asking.ts
-        integers = np.zeros((self._plan.integers, len(slots)), np.int64)
-        floats = np.zeros((self._plan.floats, len(slots)), np.float64)
-        groups = self._groups
-        follow(
-            changes.coming(), changes.going(heartbeat), changes.old, changes.ts, changes.exp, changes.slots,
-            changes.lanes, changes.integers, changes.floats, argsort_time(instants), instants, slots, groups.integers,
-            groups.floats, self._guards, integers, floats,
-        )  # fmt: skip
-        known = changes.slots if placed is not None and not changes.old else changes.slots[changes.slots >= 0]
-        groups.touch(distinct_slots(known, groups.count))
-        if asking is None:
-            return slots, []
-        live = integers[0] > 0
-        rows = np.flatnonzero(live)
-        if len(rows) < len(live):
-            integers, floats = integers[:, live], floats[:, live]
-        return rows, [*self._keys_at(asking, rows, slots), *finish(self._plan, integers, floats, {})]
+        slots = self._none if asking is None else self._slots_of(asking)
+        if (
+            asking is not None
+            and arrived is not None
+            and placed is not None
+            and self._ask_of_themselves(asking, arrived)
+        ):
+            slots = placed.slots
+        rows, columns = self._answers(found, heartbeat, self._none if asking is None else asking.ts, slots)
+        self._groups.touch(distinct_slots(found.slots[found.slots >= 0], self._groups.count))
+        return (rows, []) if asking is None else (rows, [*self._keys_at(asking, rows, slots), *columns])
+
+    def _answers(
+        self, found: Changes, heartbeat: int, instants: Int64s, slots: Int64s
+    ) -> tuple[Int64s, list[pa.Array]]:  # fmt: skip
+        """Carry out the changes. Which questions find a row, and the results that they find."""
+        order, groups, plan = argsort_time(instants), self._groups, self._plan
+        coming, (going, goings) = found.coming(), found.going(heartbeat)
+        place = np.zeros(2, np.int64)
+        rows: list[Int64s] = []
+        parts: list[list[pa.Array]] = []
+        # The last stretch has no questions: what is left of the changes follows all of them.
+        for start in range(0, len(order) + _AT_ONCE, _AT_ONCE):
+            asked = order[start : start + _AT_ONCE]
+            integers = np.empty((plan.integers, len(asked)), np.int64)
+            floats = np.empty((plan.floats, len(asked)), np.float64)
+            follow(
+                coming, going, goings, found.old, found.ts, found.exp, found.slots, found.ones, found.lanes,
+                found.integers, found.floats, found.rests, place, asked, instants, slots, groups.integers,
+                groups.floats, self._guards, integers, floats,
+            )  # fmt: skip
+            live = integers[0] > 0
+            if not live.all():
+                asked, integers, floats = asked[live], integers[:, live], floats[:, live]
+            rows.append(asked)
+            parts.append(finish(plan, integers, floats, {}))
+        chosen = np.concatenate(rows)
+        columns = [concat_arrays(list(pieces)) for pieces in zip(*parts, strict=True)]
+        if in_time(chosen):
+            return chosen, columns
+        back = pa.array(np.argsort(chosen))
+        return np.sort(chosen), [c.take(back) for c in columns]
+
+    def _ask_of_themselves(self, asking: Elements, arrived: Elements) -> bool:
+        """Whether each row asks about the group that it comes to."""
+        keys = [asking.columns[c] for c in self._spec.key]
+        return all(one is other and not one.null_count for one, other in zip(keys, arrived.columns, strict=False))
 
     def _changes(self, arrived: Elements | None, placed: Placed | None, expired: Sequence[pa.RecordBatch]) -> Changes:
         """What has expired, then what has arrived."""
@@ -127,31 +159,20 @@ class SumsProbe(Probe):
         slots = [self._groups.find(*(int64s(b.column(i)).view(np.uint64) for i in (1, 2))) for b in expired]
         ends = [int64s(batch.column(0)) for batch in expired]
         old = sum(map(len, ends))
-        none = np.empty(0, np.int64)
         if arrived is not None and placed is not None:
             parts.append(list(arrived.columns[self._keys :]))
             slots.append(placed.slots)
             ends.append(arrived.exp)
-        width = self._plan.integers
-        lanes = np.array([k for k in range(width) if any(int64s(p[k]).any() for p in parts)], np.int64)
-        integers = np.empty((sum(map(len, ends)), len(lanes)), np.int64)
-        floats = np.empty((len(integers), self._plan.floats), np.float64)
-        start = 0
-        for part, own in zip(parts, ends, strict=True):
-            stop = start + len(own)
-            for k, lane in enumerate(lanes):
-                integers[start:stop, k] = int64s(part[lane])
-            for k in range(self._plan.floats):
-                floats[start:stop, k] = part[width + k].to_numpy(zero_copy_only=True)
-            start = stop
-        return Changes(
-            np.concatenate([none, *slots]), none if arrived is None else arrived.ts, np.concatenate([none, *ends]),
-            old, lanes, integers, floats,
-        )  # fmt: skip
+        ts = self._none if arrived is None else arrived.ts
+        return changes(_joint(slots), ts, _joint(ends), old, parts, self._plan.integers, self._plan.floats // 2)
 
 
 def make_probe(spec: ProbeSpec) -> Probe:
     return SumsProbe(spec) if not spec.plan.valued else Probe(spec)
+
+
+def _joint(arrays: list[Int64s]) -> Int64s:
+    return arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, np.int64), *arrays])
 
 
 def _one_of_a_kind(type_: pa.DataType) -> bool:

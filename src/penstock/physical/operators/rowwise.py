@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.expressions.evaluate import evaluate_all, mask
-from penstock.physical.elements import Elements, round_up
+from penstock.physical.elements import Elements, concat, round_up
 from penstock.physical.lanes import pre_aggregate, pre_aggregate_where_it_pays, to_lanes
-from penstock.physical.operators.contract import Operator
+from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.pane_plan import PanesSpec
 from penstock.physical.plan import FilterSpec, LanesSpec, ProjectSpec, WindowSpec
 from penstock.types import BEGIN, END
@@ -35,6 +35,21 @@ class Passing(Operator):
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         return [elements]
+
+
+class Together(Operator):
+    """Hands on what comes at any port in a round as one batch: copied once, before it is made wider."""
+
+    def __init__(self) -> None:
+        self._parts: list[Elements] = []
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._parts.append(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        parts, self._parts = self._parts, []
+        return [concat(parts)] if parts else []
 
 
 class TimeWindow(Operator):

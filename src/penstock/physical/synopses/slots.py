@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.physical.elements import Int64s, int64s, unnamed
 from penstock.physical.fingerprints import UInt64s, fingerprints
-from penstock.physical.kernels import group_codes
+from penstock.physical.kernels import distinct_slots
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.physical.synopses.pieces import Pieces
 
@@ -158,10 +158,8 @@ class SlotTable(Synopsis):
     def place(self, columns: Sequence[pa.Array], rows: int) -> Placed:
         """The slots of `rows` rows whose key columns these are, which the table keeps; new keys get one."""
         first, second = fingerprints(columns, rows)
-        codes, heads = group_codes(first, second)
-        chosen = pa.array(heads)
-        unique = self.slots(first[heads], second[heads], [column.take(chosen) for column in columns])
-        return Placed(unique[codes], unique, first, second)
+        slots = self.slots(first, second, columns)
+        return Placed(slots, distinct_slots(slots, self.count), first, second)
 
     def find(self, first: UInt64s, second: UInt64s) -> Int64s:
         """The slot of each key, -1 where it has none."""
