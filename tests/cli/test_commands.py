@@ -24,6 +24,14 @@ CREATE QUERY r AS SELECT price FROM Order [RANGE 1 MINUTE];
 """
 
 
+@pytest.fixture(autouse=True)
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    """What would have been started while the script is read."""
+    starts: list[tuple[object, ...]] = []
+    monkeypatch.setattr("penstock.runtime.spark.jvm.start_session_ahead", lambda *given: starts.append(given))
+    return starts
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     path = tmp_path / "orders.cql"
@@ -166,10 +174,21 @@ def test_explain_an_unknown_query(script: Path) -> None:
     assert (code, err) == (2, "error P0201: unknown query count\n  hint: did you mean counts?\n")
 
 
-def test_run_refuses_a_script_without_a_query(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said, expected", [("", [(None, {"spark.a": "b"})]), ("SET spark.a = 'c';\n", [])])
+def test_spark_starts_while_a_script_that_does_not_speak_of_it_is_read(
+    said: str, expected: list[object], tmp_path: Path, started: list[object]
+) -> None:
+    path = tmp_path / "wrong.cql"
+    path.write_text(said + WRONG)
+    assert call("run", path, "--set", "spark.a=b")[0] == 2
+    assert started == expected
+
+
+def test_run_refuses_a_script_without_a_query(tmp_path: Path, started: list[object]) -> None:
     path = tmp_path / "none.cql"
     path.write_text("CREATE STREAM S (ts INT) FROM MEMORY () TIMESTAMP BY ts;\nSHOW STREAMS;\n")
     code, out, err = call("run", path)
     assert code == 0
     assert "CREATE STREAM S" in out
     assert "no query to run" in err
+    assert not started
