@@ -1,13 +1,16 @@
 """`python -m benchmarks.floors`: what Penstock costs where there is little to do, and what it holds.
 
-    python -m benchmarks.floors [--parts batch,memory,window] [--batches 30] [--rows 400000] [--windows 10,3600]
-        [--write]
+    python -m benchmarks.floors [--parts batch,memory,window] [--batches 30] [--rows 400000,1600000]
+        [--windows 10,3600] [--write]
 
 - batch: how long a batch takes that brings a heartbeat and no row that any query takes, on Spark, in a process that has
   run such a query before. By the run's own metrics, which count everything between two deliveries.
 - memory: state, and growth of the process, against the bytes of the rows that live windows hold: their number times
-  their width with timestamp, both inputs of a join. In a process of its own, on the local runtime, after each measured
-  round; the inputs themselves, which lie in memory, and what is compiled were there before.
+  their width with timestamp, both inputs of a join. At several sizes, in rounds that are equally long at all of them:
+  so a process grows by so many bytes for each that the windows hold, and by a fixed part, the work space of a round and
+  what is loaded late. Each in a process of its own that gives memory back as those of Spark do
+  (`runtime/allocation.py`), on the local runtime, after each measured round; the inputs themselves, which lie in
+  memory, and what is compiled were there before.
 - window: what a tuple costs at one rate under windows of these seconds, as `slope.py` measures it.
 """
 
@@ -25,12 +28,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import slope
 from benchmarks.local_harness import markdown, measure, write_table
 from benchmarks.processes import tree_bytes
+from penstock.runtime.allocation import give_back
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "decisions" / "bench.md"
@@ -49,13 +54,13 @@ BATCH_QUERIES = {
 #: Batches before those that count.
 _WARM = 10
 
-#: Operator -> (how many streams, the query); {rows} stands for the number of rows that a window holds. A row of
-#: `slope.stream` is three INT.
+#: Operator -> (how many streams, the query); {rows} stands for the number of rows that a window holds, {part} for that
+#: of one of the 1,000 partitions. A row of `slope.stream` is three INT.
 HOLDING: dict[str, tuple[int, str]] = {
     "window join": (2, "SELECT S.k, S.v, T.v AS u FROM S {w}, T {w} WHERE S.k = T.k"),
     "join by key and range": (2, "SELECT S.k, S.v, T.v AS u FROM S {w}, T {w} WHERE S.k = T.k AND S.v < T.v"),
     "row window": (1, "SELECT k, v FROM S [ROWS {rows}]"),
-    "row window by partition": (1, "SELECT k, v FROM S [PARTITION BY v ROWS 100]"),
+    "row window by partition": (1, "SELECT k, v FROM S [PARTITION BY v ROWS {part}]"),
     "window as changes": (1, "SELECT k, v FROM S {w}"),
     "aggregate": (1, "SELECT v, SUM(k) AS total, COUNT(*) AS n FROM S {w} GROUP BY v"),
     "aggregate with MIN": (1, "SELECT v, MIN(k) AS least FROM S {w} GROUP BY v"),
@@ -65,6 +70,10 @@ HOLDING: dict[str, tuple[int, str]] = {
 #: Tuples a second; a window of `rows` rows is as long as they take.
 _RATE = 2000
 _WIDTH = 8 + 2 * 4
+#: Ticks of a round.
+_STEP = 10_000
+#: Rounds with full windows, at the least.
+_ROUNDS = 20
 
 #: What the window part measures, beside what `slope.py` has of these names.
 LENGTHS = {name: slope.OPERATORS[name] for name in ("window as changes", "DISTINCT (δ*)", "join", "NOT EXISTS")} | {
@@ -134,31 +143,46 @@ def hold(name: str, rows: int) -> Held:
 def _hold(streams: int, query: str, rows: int) -> Held:
     window = max(1, rows // _RATE)
     text = query.replace("{w}", f"[RANGE {window} SECONDS]").replace("{rows}", str(rows))
-    text = text.replace("{sliding}", f"[RANGE {window} SECONDS SLIDE 1 SECOND]")
-    inputs = {n: slope.stream(k, _RATE, window, 2 * window) for k, n in enumerate("ST"[:streams])}
-    gc.collect()
-    before = tree_bytes(os.getpid())
+    text = text.replace("{sliding}", f"[RANGE {window} SECONDS SLIDE 1 SECOND]").replace("{part}", str(rows // 1000))
+    seconds = window + max(_ROUNDS * _STEP // 1000, window // 4)
+    inputs = {n: slope.stream(k, _RATE, window, seconds) for k, n in enumerate("ST"[:streams])}
+    before = 0
     sizes: list[int] = []
+
+    def ready() -> None:
+        nonlocal before
+        gc.collect()
+        pa.default_memory_pool().release_unused()
+        before = tree_bytes(os.getpid())
+
     script = f"{slope.DECLARED}\nCREATE QUERY q AS {text};"
-    step = max(1000, window * 50)
     measured = measure(
-        script, inputs, step=step, warm=window * 1000, each=lambda: sizes.append(tree_bytes(os.getpid()) - before)
-    )
-    # A window by partition holds what its partitions do.
-    held = min(rows, 100 * 1000) if "PARTITION" in query else rows
-    return Held(streams * held * _WIDTH, measured.state_bytes, int(statistics.median(sizes)))
+        script, inputs, step=_STEP, warm=window * 1000, ready=ready,
+        each=lambda: sizes.append(tree_bytes(os.getpid()) - before),
+    )  # fmt: skip
+    return Held(streams * rows * _WIDTH, measured.state_bytes, int(statistics.median(sizes)))
 
 
-def held_table(rows: int, names: Sequence[str]) -> str:
+def held_table(rows: Sequence[int], names: Sequence[str]) -> str:
     made: list[list[str]] = []
     for name in names:
-        command = [sys.executable, "-m", "benchmarks.floors", "--hold", name, "--rows", str(rows)]
-        out = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-        held = Held(**json.loads(out))
-        shown = (f"{size / 2**20:,.1f}" for size in (held.live, held.state, held.grown))
-        made.append([name, *shown, f"{held.state / held.live:.1f}", f"{held.grown / held.live:.1f}"])
+        held = [_held_apart(name, count) for count in rows]
+        live, state, grown = (
+            np.array(sizes) for sizes in zip(*((h.live, h.state, h.grown) for h in held), strict=True)
+        )
+        of_state, of_process = np.polyfit(live, state, 1), np.polyfit(live, grown, 1)
+        shown = (f"{size / 2**20:,.1f}" for size in (live[-1], state[-1], grown[-1]))
+        made.append([name, *shown, f"{of_state[0]:.1f}", f"{of_process[0]:.1f}", f"{of_process[1] / 2**20:,.0f}"])
         print(" | ".join(made[-1]), flush=True)
-    return markdown(["operator", "rows MiB", "state MiB", "process MiB", "state / rows", "process / rows"], made)
+    header = ["operator", "rows MiB", "state MiB", "process MiB", "state a byte", "process a byte", "process fixed MiB"]
+    return markdown(header, made)
+
+
+def _held_apart(name: str, rows: int) -> Held:
+    """`hold` in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.floors", "--hold", name, "--rows", str(rows)]
+    out = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return Held(**json.loads(out))
 
 
 # -- window ----------------------------------------------------------------------------------------------------
@@ -178,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default="batch,memory,window")
     parser.add_argument("--batches", type=int, default=30)
-    parser.add_argument("--rows", type=int, default=400_000, help="that a window holds, in the memory part")
+    parser.add_argument("--rows", default="400000,1600000", help="that a window holds, in the memory part")
     parser.add_argument("--operators", default=",".join(HOLDING), help="of the memory part, separated by commas")
     parser.add_argument("--windows", default="10,3600", help="seconds")
     parser.add_argument("--rate", type=int, default=200, help="tuples a second, in the window part")
@@ -188,13 +212,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     pa.set_cpu_count(1)
     if chosen.hold is not None:
-        held = hold(chosen.hold, chosen.rows)
+        give_back()
+        held = hold(chosen.hold, int(chosen.rows))
         print(json.dumps({"live": held.live, "state": held.state, "grown": held.grown}))
         return 0
-    windows = [int(w) for w in chosen.windows.split(",")]
+    windows, rows = ([int(n) for n in given.split(",")] for given in (chosen.windows, chosen.rows))
+    if len(rows) < 2:
+        parser.error("--rows takes two sizes at the least: what grows with them is told from what is fixed")
     makers = {
         "batch": ("### A batch without rows", lambda: batch_table(batch_seconds(chosen.batches))),
-        "memory": ("### Memory of full windows", lambda: held_table(chosen.rows, chosen.operators.split(","))),
+        "memory": ("### Memory of full windows", lambda: held_table(rows, chosen.operators.split(","))),
         "window": ("### A tuple under long windows", lambda: window_table(windows, chosen.rate, chosen.measured)),
     }
     for part in chosen.parts.split(","):

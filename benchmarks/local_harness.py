@@ -59,19 +59,20 @@ def measure(
     view: bool = False,
     as_written: bool = False,
     peer: Callable[[Plan, Query], Plan] | None = None,
+    ready: Callable[[], object] | None = None,
     each: Callable[[], object] | None = None,
 ) -> Measured:
     """The one query of `script` over `inputs` (first column: the integer timestamp, in order), in rounds of `step`
     ticks. warm: the tick from which on it is measured; view: also keep the result, as a hash table that the told
     changes update; as_written: without choices by cost; peer: turns the plan of the query into that of a rival, to be
-    measured instead; each: called after each measured round."""
+    measured instead; ready: called before the first round; each: called after each measured round."""
     (query,) = bind_script(script).queries
     known = observe(timed_sources(query.root), inputs)
     planning = Planning(known, by_pattern=False) if as_written else strategy.planning(known)
-    ready = replace(query, root=optimize(query.root, planning=planning))
-    plan = plan_queries([ready], known, strategy)
+    chosen = replace(query, root=optimize(query.root, planning=planning))
+    plan = plan_queries([chosen], known, strategy)
     if peer is not None:
-        plan = peer(plan, ready)
+        plan = peer(plan, chosen)
     job = LocalJob(plan, compute_statics(plan, inputs))
     feeds = {name: _Feed(job, name, inputs[name]) for name in plan.sources}
     last = max(int(feed.ticks[-1]) for feed in feeds.values())
@@ -80,6 +81,8 @@ def measure(
     held: list[tuple[int, int]] = []
     kept = SlotTable(1, 0, query.root.schema.types) if view else None
     gc.collect()
+    if ready is not None:
+        ready()
     for end in range(step, last + step, step):
         pieces = {name: feed.until(end) for name, feed in feeds.items()}
         progress = {name: feed.seen for name, feed in feeds.items()}

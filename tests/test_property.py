@@ -37,26 +37,28 @@ PLAN_CASES = 70
 SHRINK_SECONDS = 30
 
 
-#: By synopsis the sizes below which it puts off what it does when it is large, and what they are here: random cases
-#: are small.
+#: The sizes below which state puts off what it does when it is large, or what is to be done together is not cut, and
+#: what they are here: random cases are small.
 AT_ONCE = {
-    "slots._FEWEST_SLOTS": 1,
-    "chains._FEWEST_NEGATIVE": 1,
-    "runs._FEWEST_NEGATIVE": 1,
-    "jumps._FEWEST_DEAD": 1,
-    "sequences._FEWEST_DEAD": 1,
-    "chunk_log.LARGEST": 4,
-    "pieces._SHORT": 2,
-    "queues._LONG": 4,
-    "queues._WORTH": 1,
+    "operators.probe._AT_ONCE": 2,
+    "synopses.slots._FEWEST_SLOTS": 1,
+    "synopses.chains._FEWEST_NEGATIVE": 1,
+    "synopses.runs._FEWEST_NEGATIVE": 1,
+    "synopses.jumps._FEWEST_DEAD": 1,
+    "synopses.sequences._FEWEST_DEAD": 1,
+    "synopses.chunk_log.LARGEST": 4,
+    "synopses.pieces._SHORT": 2,
+    "synopses.queues._LONG": 4,
+    "synopses.queues._WORTH": 1,
+    "aggregation.at_once._WAVE": 2,
+    "aggregation.at_once._STRETCH": 2,
 }
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in AT_ONCE.items():
-        monkeypatch.setattr(f"penstock.physical.synopses.{name}", size)
-    monkeypatch.setattr("penstock.physical.operators.probe._AT_ONCE", 2)
+        monkeypatch.setattr(f"penstock.physical.{name}", size)
 
 
 class Drawn:

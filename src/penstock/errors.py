@@ -64,6 +64,7 @@ CODES: dict[str, str] = {
     "P0606": "a setting that the state of a checkpoint does not fit",
     "P0607": "a query that cannot read its past",
     "P0608": "a folder that is no checkpoint",
+    "P0609": "a checkpoint that another run uses",
     "P0612": "a scalar subquery with more than one row",
     "P0621": "a user-defined function or aggregate failed",
     "P0622": "EXPLAIN ANALYZE of inputs without an end",
@@ -71,6 +72,16 @@ CODES: dict[str, str] = {
     "P0632": "more state than state_limit allows",
     "P0901": "described by the language, not supported yet",
 }
+
+
+def counted(count: float, noun: str) -> str:
+    """`1 row`, `1,200 rows`: a whole number of what `noun` names."""
+    return f"{count:,.0f} {noun}" + ("" if round(count) == 1 else "s")
+
+
+def malformed_rows(count: int, source: str) -> str:
+    """`1 row of S is malformed`"""
+    return f"{counted(count, 'row')} of {source} {'is' if count == 1 else 'are'} malformed"
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,13 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "max_batch_bytes", 256 * 2**20, _bytes, "bytes of input (as stored) that one micro-batch takes at the most"
     ),
+    Setting(
+        "max_batch_answers",
+        2 * 2**30,
+        _bytes,
+        "bytes of answers that one micro-batch should tell at the most, over all queries: batches read less after one "
+        "that told more",
+    ),
     Setting("max_batch_rows", 0, _count(0), "rows of input that one micro-batch takes at the most; 0: no such limit"),
     Setting(
         "trigger", 0.0, _length, "least time between the starts of two micro-batches, such as '2 seconds'; 0: none"

@@ -28,8 +28,8 @@ class Node:
         known = self.__dict__.get("_children")
         if known is None:
             found: list[Node] = []
-            for field in dataclasses.fields(self):
-                _collect(getattr(self, field.name), found)
+            for name, _ in _fields(type(self)):
+                _collect(getattr(self, name), found)
             known = tuple(found)
             object.__setattr__(self, "_children", known)
         return cast("tuple[Node, ...]", known)
@@ -48,10 +48,10 @@ class Node:
         known = self.__dict__.get("_fingerprint")
         if known is None:
             digest = hashlib.blake2b(type(self).__name__.encode(), digest_size=16)
-            for field in dataclasses.fields(self):
-                if not field.metadata.get("transparent"):
-                    digest.update(f"|{field.name}=".encode())
-                    digest.update(_token(getattr(self, field.name)).encode())
+            for name, counts in _fields(type(self)):
+                if counts:
+                    digest.update(f"|{name}=".encode())
+                    digest.update(_token(getattr(self, name)).encode())
             known = digest.hexdigest()
             object.__setattr__(self, "_fingerprint", known)
         return cast(str, known)
@@ -66,18 +66,34 @@ class Node:
         return hash(self.fingerprint)
 
 
+def _fields(kind: type[Node]) -> tuple[tuple[str, bool], ...]:
+    """The fields of a class of nodes, and whether each counts for the fingerprint."""
+    known = _FIELDS.get(kind)
+    if known is None:
+        known = tuple((f.name, not f.metadata.get("transparent")) for f in dataclasses.fields(kind))
+        _FIELDS[kind] = known
+    return known
+
+
+#: By class: `dataclasses.fields` would make them anew for every node.
+_FIELDS: dict[type[Node], tuple[tuple[str, bool], ...]] = {}
+
+
 def walk(node: Node) -> Iterator[Node]:
     """Every node of the tree, parents first, shared nodes as often as they occur."""
     stack = [node]
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(top.children))
+        if children := top.children:
+            stack.extend(reversed(children))
 
 
 def transform_up(node: N, rule: Callable[[Node], Node], within: type[Node] | None = None) -> N:
     """The tree with `rule` applied to every node, children before parents; for no change, it returns the node itself.
     within: visit only nodes of that class, and leave others with all that stands below them as they are."""
+    if not node.children:
+        return cast(N, rule(node))
     visit = within or Node
     children = tuple(transform_up(c, rule, within) if isinstance(c, visit) else c for c in node.children)
     return cast(N, rule(node.with_children(children)))

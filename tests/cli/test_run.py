@@ -55,9 +55,9 @@ def test_a_run_to_the_end_of_its_input(folder: Path) -> None:
     assert [m["sources"]["Orders"]["rows"] for m in metrics] == [6]
     assert result(folder) == ["2,rum,50", "5,ale,12", "6,mead,11"]
     assert "6 rows in · 3 rows out · heartbeat 6" in told
-    assert "WARNING: 1 rows of Orders came late" in told
+    assert "WARNING: 1 row of Orders came late" in told
     assert "ORDER WITHIN 1 SECOND" in told
-    assert "WARNING: 1 rows of Orders are malformed" in told
+    assert "WARNING: 1 row of Orders is malformed" in told
     assert "out/dear" in told
     assert "Traceback" not in told
 

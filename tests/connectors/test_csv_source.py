@@ -11,6 +11,7 @@ from connector_kit import declare, read, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.algebra.scans import OnError
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.formats import lines
 from penstock.connectors.sources.formats.csv import CsvFormat
@@ -198,6 +199,18 @@ def test_a_compressed_file_that_breaks_off_keeps_what_was_read(tmp_path: Path) -
     rows = table.num_rows
     assert rows > 100_000 and table.column(0).to_pylist() == list(range(rows))
     assert [(r.line, r.reason.split(":")[0]) for r in rejected] == [(rows + 2, "the rest of the file cannot be read")]
+
+
+@pytest.mark.parametrize("data", [b"not packed at all", gzip.compress(b"n\n1\n")[:12]])
+def test_a_packed_file_that_cannot_be_unpacked_at_all(tmp_path: Path, data: bytes) -> None:
+    """It is one rejected record, and hinders no start unless that is asked for."""
+    (tmp_path / "in.csv.gz").write_bytes(data)
+    table, rejected = read(declare(tmp_path / "in.csv.gz", "n INT"))
+    assert table.num_rows == 0 and ["the rest of the file cannot be read" in r.reason for r in rejected] == [True]
+    open_source(declare(tmp_path / "in.csv.gz", "n INT")).check()
+    with pytest.raises(PenstockError, match="the rest of the file cannot be read") as error:
+        open_source(declare(tmp_path / "in.csv.gz", "n INT", on_error=OnError.FAIL)).check()
+    assert error.value.code == "P0403"
 
 
 def test_small_blocks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

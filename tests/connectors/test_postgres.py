@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.optimizer import optimize
-from penstock.connectors.contract import SourceConnector
+from penstock.connectors.contract import SourceConnector, Split
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
@@ -244,6 +244,28 @@ def test_polls_read_what_has_a_higher_version(db: Server, tmp_path: Path) -> Non
     assert [p.name for p in (tmp_path / "kept").iterdir()] == ["poll-00000004.json"]
     db.execute("INSERT INTO c VALUES (5, 'e', 8)")
     assert fresh(other) == [(8, 5, "e")]
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv"])
+@pytest.mark.parametrize("how", ["flip", "cut", "lose"])
+def test_damage_of_what_is_kept_is_told(db: Server, tmp_path: Path, suffix: str, how: str) -> None:
+    db.execute("CREATE TABLE c (id int, name text, changed bigint); INSERT INTO c VALUES (1, 'a', 1), (2, 'b', 2)")
+    connector = polling(db)
+    connector.keep_in(tmp_path)
+    (first,) = connector.discover(frozenset())
+    place = Path(first).with_suffix(f".{suffix}")
+    data = place.read_bytes()
+    place.write_bytes({"flip": data[:-12] + bytes([data[-12] ^ 1]) + data[-11:], "cut": data[:-2], "lose": b""}[how])
+    if how == "lose":
+        place.unlink()
+    again = polling(db)
+    again.keep_in(tmp_path)
+
+    def goes_on() -> None:
+        again.discover(frozenset([first]))
+        list(again.read(Split(first), (0,)))
+
+    refused("P0605", goes_on)
 
 
 def test_a_flag_tells_deletions(db: Server, tmp_path: Path) -> None:

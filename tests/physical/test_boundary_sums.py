@@ -12,7 +12,7 @@ from penstock.language import bind_script
 from penstock.physical import planner
 from penstock.physical.lane_plan import LanePlan
 from penstock.physical.operators import boundaries
-from penstock.physical.pane_plan import BoundaryAggregateSpec
+from penstock.physical.pane_plan import BoundaryAggregateSpec, PaneStoreSpec
 from penstock.physical.planner import plan_queries
 from penstock.runtime.local import LocalResult, run_local
 
@@ -71,7 +71,7 @@ def test_both_ways_give_the_same_bits(seed: int, shards: int, batch: int, reload
 
 def test_what_is_no_plain_sum_goes_the_other_way() -> None:
     def plan(items: str) -> LanePlan:
-        query = f"SELECT RSTREAM(k, {items}) FROM S [RANGE 9 SECONDS SLIDE 3 SECONDS] GROUP BY k"
+        query = f"SELECT RSTREAM(k, {items}) FROM S [RANGE 30 SECONDS SLIDE 3 SECONDS] GROUP BY k"
         text = SCRIPT.split("CREATE QUERY")[0] + f"CREATE QUERY q AS {query};"
         steps = plan_queries(bind_script(text).queries).steps
         (spec,) = (s.spec for s in steps if isinstance(s.spec, BoundaryAggregateSpec))
@@ -80,8 +80,11 @@ def test_what_is_no_plain_sum_goes_the_other_way() -> None:
     assert [plan(items).plain_sums for items in (*SUMS, *OTHERS)] == [True] * 2 + [False] * 4
 
 
-def test_a_long_silence_costs_nothing() -> None:
-    """Ten years of seconds without a row."""
+@pytest.mark.parametrize("windows", [1, 2])
+@pytest.mark.parametrize("batch", [3, 1])
+def test_a_long_silence_costs_nothing(windows: int, batch: int) -> None:
+    """Ten years of seconds without a row, in one round and in more, for sums that keep their panes and for those that
+    share them."""
     years = pa.table(
         {
             "ts": pa.array([0, 1, 315_360_000], pa.int32()),
@@ -90,8 +93,15 @@ def test_a_long_silence_costs_nothing() -> None:
             "x": pa.array([0.5, 1.5, 2.5]),
         }
     )
-    stream, _, b, *_ = SCRIPT.split("CREATE QUERY ")
-    query = bind_script(f"{stream} CREATE QUERY {b}").queries
-    found = run_local(query, {"S": years}, drain=True).tables["b"]
-    assert found.column("s").to_pylist()[:3] == [0.5, 0.5, 1.5]
-    assert found.num_rows == 3 * 40
+    stream = SCRIPT.split("CREATE QUERY")[0]
+    queries = [
+        f"CREATE QUERY q{n} AS SELECT RSTREAM(k, SUM(x) AS s)"
+        f" FROM S [RANGE {length} SECONDS SLIDE {slide} SECONDS] GROUP BY k;"
+        for n, (length, slide) in enumerate(((40, 1), (10, 2))[:windows])
+    ]
+    bound = bind_script(stream + "".join(queries)).queries
+    shared = [s for s in plan_queries(bound).steps if isinstance(s.spec, PaneStoreSpec)]
+    assert len(shared) == windows - 1
+    found = run_local(bound, {"S": years}, drain=True, batch_rows=batch).tables
+    assert found["q0"].column("s").to_pylist()[:3] == [0.5, 0.5, 1.5]
+    assert [found[f"q{n}"].num_rows for n in range(windows)] == [3 * 40, 3 * 5][:windows]

@@ -83,23 +83,6 @@ def test_neither_cuts_nor_reloads_change_a_bit() -> None:
         assert bits(told[2].tables[name]) == bits(table)
 
 
-def test_a_long_silence_costs_nothing() -> None:
-    """Ten years of seconds without a row, in one round and in two."""
-    years = pa.table(
-        {
-            "ts": pa.array([0, 1, 315_360_000], pa.int32()),
-            "k": pa.array([1, 2, 1], pa.int32()),
-            "v": pa.array([1, 2, 3], pa.int32()),
-            "x": pa.array([0.5, 1.5, 2.5]),
-        }
-    )
-    queries = bind_script(script(((40, 1), (10, 2)), "k, SUM(x) AS s")).queries
-    for batch in (3, 1):
-        found = run_local(queries, {"S": years}, drain=True, batch_rows=batch).tables
-        assert found["q0"].column("s").to_pylist()[:3] == [0.5, 0.5, 1.5]
-        assert (found["q0"].num_rows, found["q1"].num_rows) == (3 * 40, 3 * 5)
-
-
 def _job(windows: Sequence[tuple[int, int]]) -> tuple[Plan, LocalJob, PaneStore]:
     plan = plan_queries(bind_script(script(windows, "k, SUM(x) AS s")).queries)
     job = LocalJob(plan, {})

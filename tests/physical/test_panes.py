@@ -102,7 +102,7 @@ def test_windows_that_differ_alone_share_panes() -> None:
 
 
 def test_what_is_more_than_sums_shares_panes_and_keeps_its_own_state() -> None:
-    windows = ("RANGE 60 SECOND SLIDE 4 SECOND", "RANGE 30 SECOND SLIDE 6 SECOND", "RANGE 2 SECOND SLIDE 2 SECOND")
+    windows = ("RANGE 60 SECOND SLIDE 4 SECOND", "RANGE 30 SECOND SLIDE 6 SECOND", "RANGE 10 SECOND SLIDE 2 SECOND")
     plan = plan_queries(bind_script(_aggregates(*windows, item="MAX(v)")).queries)
     specs = [type(step.spec) for step in plan.steps]
     assert specs.count(LanesSpec) == 1

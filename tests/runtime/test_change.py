@@ -13,6 +13,7 @@ from penstock.algebra.nodes import Algebra
 from penstock.algebra.optimizer import Planning, optimize
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
+from penstock.language import bind_script
 from penstock.runtime.spark import change
 
 FILES = 8
@@ -303,6 +304,21 @@ def test_settings_that_the_state_does_not_fit(calm: Path, setting: str, told: st
     assert caught.value.code == "P0606" and "SET" in (caught.value.hint or "")
 
 
+def test_a_start_that_fails_leaves_no_result_open(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock.connectors.sinks.files import FilesSink
+    from penstock.runtime.spark import launch
+
+    def fail(*_: object) -> None:
+        raise PenstockError("P0601", "it does not start")
+
+    closed: list[str] = []
+    monkeypatch.setattr(FilesSink, "close", lambda sink: closed.append(sink.query.name))
+    monkeypatch.setattr(launch, "prepare", fail)
+    with pytest.raises(PenstockError, match="it does not start"):
+        InlineRun(script(calm, "sums", "best"), calm / "checkpoint")
+    assert sorted(closed) == ["best", "sums"]
+
+
 def test_a_start_that_came_to_nothing_is_no_obstacle(calm: Path) -> None:
     InlineRun(script(calm, "sums"), calm / "checkpoint").run(0)
     cold()
@@ -316,6 +332,21 @@ def test_a_past_in_system_time_cannot_be_read(calm: Path) -> None:
     cold()
     with pytest.raises(PenstockError, match="SYSTEM TIME") as caught:
         InlineRun(clocked.replace("LIMIT 3", "LIMIT 2"), calm / "checkpoint", backfilled=True)
+    assert caught.value.code == "P0607"
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "KAFKA (bootstrap 'localhost:1', topic 't', format 'json')",
+        "POSTGRES (dbname 'd', table 't', version 'ts', poll '1 second')",
+    ],
+)
+def test_a_past_that_is_not_kept_cannot_be_read(where: str) -> None:
+    text = f"CREATE STREAM S (ts BIGINT, x INT) FROM {where} TIMESTAMP BY ts; CREATE QUERY q AS SELECT x FROM S [NOW];"
+    (query,) = bind_script(text).queries
+    with pytest.raises(PenstockError, match="what has been read of S is not kept") as caught:
+        change.can_backfill(query)
     assert caught.value.code == "P0607"
 
 

@@ -4,12 +4,72 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
+import os
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from penstock.runtime.spark import tasks
-from penstock.runtime.spark.daemon import warm
+from penstock.runtime.spark.daemon import AHEAD, hand_over, warm
+
+#: The module with little to load, and a daemon that only tells what it is.
+_LIGHT = """
+import json, os, sys
+import penstock.runtime.spark.daemon as daemon
+def told():
+    given = {"group": os.getpgid(0), "argv": sys.argv, "folder": os.getcwd(), "mark": os.environ.get("MARK")}
+    print(json.dumps(given), flush=True)
+    sys.stdin.read()
+daemon.warm = lambda: None
+daemon._manage = told
+daemon.main()
+"""
+
+
+def started(*arguments: str, **environ: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _LIGHT, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environ},
+    )  # fmt: skip
+
+
+def ahead(place: Path) -> subprocess.Popen[str]:
+    process = started("--ahead", str(place))
+    while not place.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    return process
+
+
+def test_what_spark_starts_gives_all_to_the_daemon_that_was_started_ahead(tmp_path: Path) -> None:
+    place = tmp_path / "daemon"
+    first = ahead(place)
+    second = started("pyspark.worker", MARK="a", **{AHEAD: str(place)})
+    assert second.stdout is not None
+    told = json.loads(second.stdout.readline())
+    assert (told["group"], told["mark"], told["argv"][1:]) == (first.pid, "a", ["pyspark.worker"])
+    assert second.poll() is None
+    # Spark closes the pipe that it gave to the process it started, and both end.
+    second.communicate()
+    assert (first.wait(), second.returncode) == (0, 0)
+
+
+def test_a_daemon_that_nobody_wants_ends_with_the_driver(tmp_path: Path) -> None:
+    first = ahead(tmp_path / "daemon")
+    first.communicate()
+    assert first.returncode == 0
+    assert not (tmp_path / "daemon").exists()
+
+
+def test_without_one_ahead_the_process_is_the_daemon(tmp_path: Path) -> None:
+    assert not hand_over(str(tmp_path / "daemon"))
+    alone = started("pyspark.worker", **{AHEAD: str(tmp_path / "daemon")})
+    said, _ = alone.communicate()
+    assert json.loads(said)["argv"][1:] == ["pyspark.worker"]
 
 
 def test_the_daemon_loads_what_workers_run() -> None:

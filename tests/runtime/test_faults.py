@@ -151,12 +151,10 @@ DAMAGE: tuple[Callable[[Path, random.Random], None], ...] = (_flip, _cut, _lose)
 
 
 def files_of(checkpoint: Path) -> list[Path]:
-    """What must not be damaged unnoticed: all but copies of input, letters, and what a start writes anew."""
+    """What must not be damaged unnoticed: all but letters, and what a start writes anew."""
     root = checkpoint / "penstock"
-    spared = {"spool", "dead-letters"}
-    return sorted(
-        p for p in root.rglob("*") if p.is_file() and p.relative_to(root).parts[0] not in spared | {"job.pickle"}
-    )
+    spared = {"dead-letters", "job.pickle"}
+    return sorted(p for p in root.rglob("*") if p.is_file() and p.relative_to(root).parts[0] not in spared)
 
 
 def survives(tmp: Path, checkpoint: Path) -> str:
@@ -213,6 +211,27 @@ def test_damaged_state_stops_the_run_before_it_says_anything(calm: Path, how: Ca
     how(newest.parent / max(read_manifest(newest)["files"]), random.Random(3))
     assert survives(calm, calm / "checkpoint") == "P0605"
     assert rows(calm, "out") == before
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_damaged_rows_of_a_script_are_not_read(calm: Path, how: Callable[..., None]) -> None:
+    """What INSERT gave is written again where it is gone, and never read where it is another."""
+    text = script(calm, more="CREATE STREAM M (ts BIGINT, k INT, x BIGINT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;")
+    text += "INSERT INTO M VALUES " + ", ".join(f"({i}, {i % 3}, {i})" for i in range(100)) + ";"
+    text += f"CREATE QUERY given INTO FILES (path '{calm / 'out' / 'given'}') AS SELECT ISTREAM(x) FROM M [NOW];"
+    InlineRun(text, calm / "checkpoint").run(0)
+    (place,) = (calm / "checkpoint" / "penstock" / "spool").glob("M-*.arrow")
+    before = place.read_bytes()
+    how(place, random.Random(5))
+    cold()
+    if how is _lose:
+        InlineRun(text, calm / "checkpoint").run()
+        assert place.read_bytes() == before
+        assert sorted(read_result(str(calm / "out" / "given"))["x"].to_pylist()) == list(range(100))
+        return
+    with pytest.raises(PenstockError, match="M-") as told:
+        InlineRun(text, calm / "checkpoint")
+    assert told.value.code == "P0605"
 
 
 def test_a_lost_piece_of_the_round_in_hand_is_told(calm: Path) -> None:

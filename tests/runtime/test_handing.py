@@ -14,7 +14,8 @@ from penstock.connectors.contract import Sink
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
-from penstock.runtime.spark.handing import hand_over
+from penstock.runtime.spark.handing import Handed, hand_over
+from penstock.runtime.spark.telling import Told
 from penstock.types import END
 
 QUERIES = {
@@ -52,12 +53,20 @@ def at(ts: int, k: int) -> Elements:
     return Elements((pa.array([k], pa.int32()),), np.array([ts]), np.array([END]))
 
 
-ANSWERS = {"a": [(3, [at(1, 30), at(2, 31)]), (7, [at(1, 70)])], "b": [(7, [at(5, 1)])]}
+ANSWERS = {
+    "a": [(3, [Told.of(at(1, 30)), Told.of(at(2, 31))]), (7, [Told.of(at(1, 70))])],
+    "b": [(7, [Told.of(at(5, 1))])],
+}
+
+
+def rows(handed: dict[str, Handed]) -> dict[str, int]:
+    assert all(one.bytes == one.rows * 12 for one in handed.values())  # a timestamp and an INT
+    return {name: one.rows for name, one in handed.items()}
 
 
 def test_rows_of_an_instant_come_in_the_order_of_shards() -> None:
     sinks = {name: Kept(name, beside=False) for name in QUERIES}
-    assert hand_over(JOB, sinks, QUERIES, ANSWERS, 4) == {"a": 3, "b": 1, "c": 0}
+    assert rows(hand_over(JOB, sinks, QUERIES, ANSWERS, 4)) == {"a": 3, "b": 1, "c": 0}
     assert [sinks[name].rows for name in "abc"] == [[(1, 70), (1, 30), (2, 31)], [(5, 1)], []]
 
 
@@ -65,7 +74,7 @@ def test_only_sinks_that_may_are_written_side_by_side(monkeypatch: pytest.Monkey
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     both = threading.Barrier(2)  # each waits for the other
     sinks = {"a": Kept("a", True, meets=both), "b": Kept("b", False), "c": Kept("c", True, meets=both)}
-    assert hand_over(JOB, sinks, QUERIES, ANSWERS, 4) == {"a": 3, "b": 1, "c": 0}
+    assert rows(hand_over(JOB, sinks, QUERIES, ANSWERS, 4)) == {"a": 3, "b": 1, "c": 0}
     assert sinks["a"].rows == [(1, 70), (1, 30), (2, 31)]
     assert sinks["b"].thread == threading.current_thread().name
     assert sinks["a"].thread != sinks["c"].thread

@@ -243,6 +243,14 @@ def test_bursts_and_dead_letters_are_told(caplog: pytest.LogCaptureFixture) -> N
     ]
 
 
+def test_what_an_earlier_process_has_told_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    recorder = reporter(Wanted()).recorder
+    earlier = Totals(2, {"S": (1000, 100, 3)})
+    told = Reporter(recorder, Wanted(), RunMetrics, lambda: 100.0, before=recorder.metrics(earlier))
+    told.batch(2, 1.0, 0.0, 1, Totals(3, {"S": (2000, 100, 3)}))
+    assert caplog.records == []
+
+
 def test_growth_without_bound_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     told = reporter(Wanted())
     for batch in range(60):

@@ -69,10 +69,38 @@ def test_limits_of_the_controller() -> None:
     assert Pace(max_bytes=5).first == 5
 
 
+def test_batches_come_to_tell_what_they_may() -> None:
+    pace = Pace(max_bytes=64 * MB, max_told=100 * MB)
+    limit, told = pace.first, []
+    for _ in range(6):
+        told.append(limit * 50)
+        limit = pace.next_limit(limit, limit, None, told[-1])
+    # Nobody knows it before the first; from the second on it fits.
+    assert limit == 2 * MB and max(told[1:]) <= 100 * MB
+    # A stretch of input that tells little is read faster, up to the limit of what is read.
+    for _ in range(6):
+        limit = pace.next_limit(limit, limit, None, limit)
+    assert limit == 64 * MB
+    assert pace.next_limit(MB, MB // 4, None, 1) == MB, "a batch that read little says nothing of a large one"
+    assert pace.next_limit(MB, MB, None, 10**15) == LEAST
+    assert pace.next_limit(3 * MB, 3 * MB, None, None) == 64 * MB
+    both = Pace(target=1.0, max_bytes=64 * MB, max_told=100 * MB)
+    assert both.next_limit(MB, MB, 0.1, 200 * MB) == MB // 2, "what is told bounds what time would allow"
+    assert both.next_limit(MB, MB, 2.0, 1) == MB // 2
+
+
+def test_many_queries_read_less_at_first() -> None:
+    assert Pace(max_bytes=256 * MB, queries=8).first == 32 * MB
+    assert Pace(max_bytes=256 * MB, queries=1000).first == 16 * MB
+    assert Pace(max_bytes=MB, queries=1000).first == MB
+    assert Pace(max_bytes=256 * MB, queries=1000, target=1.0).first == FIRST
+
+
 def test_settings() -> None:
     settings = Settings().with_value("trigger", "2 seconds").with_value("target_latency", "500 ms")
     pace = Pace.of(settings.with_value("max_batch_rows", "7").with_value("max_batch_bytes", "1MB"))
     assert pace == Pace(2.0, 0.5, MB, 7)
+    assert Pace.of(settings.with_value("max_batch_answers", "1GB"), 3) == Pace(2.0, 0.5, 256 * MB, 0, 2**30, queries=3)
     assert Pace.of(settings.with_value("trigger", "0").with_value("target_latency", "1 min")).trigger == 0
     for name, value in (("trigger", "soon"), ("target_latency", "5"), ("trigger", "1 month"), ("metrics_port", "70000"),
                         ("state_limit", "-1"), ("state_limit_action", "maybe")):  # fmt: skip
@@ -159,6 +187,32 @@ def test_sizes_follow_the_target_and_a_restart_reads_the_same(tmp_path: Path, mo
     again.delivered(3, 8.0)
     assert len(files(again, 4)) == 2
     again.stop()
+
+
+def test_what_a_round_told_bounds_the_next_one_also_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        write(tmp_path / "data", number)
+    (split,) = open_source(source_of(tmp_path / "data")).splits(str(tmp_path / "data" / "000.parquet"))
+    monkeypatch.setattr("penstock.runtime.spark.pace.LEAST", 1)
+    pace = Pace(max_bytes=4 * split.bytes + 8, max_told=1000)
+    for place, crashed in (("calm", False), ("rough", True)):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "data").symlink_to(tmp_path / "data")
+        rounds = opened(tmp_path / place, pace, Clock())
+        if crashed:
+            # The process dies when the answers are delivered and the next round is not planned.
+            rounds.stop()
+            mark = {"round": 1, "batch": 0, "answers": 2000}
+            Folder(tmp_path / place / "job").write_mark("delivered", mark)
+            rounds = opened(tmp_path / place, pace, Clock())
+        else:
+            rounds.delivered(1, 0.1, 0, 2000)
+        assert [len(files(rounds, n)) for n in (1, 2)] == [4, 2]
+        rounds.delivered(2, 0.1, 1, 10)
+        assert len(files(rounds, 3)) == 4
+        rounds.stop()
 
 
 def test_a_source_is_opened_no_faster_than_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,15 @@ told, and what goes wrong with them ends the run."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.algebra.scans import Source
-from penstock.connectors.contract import Parsed, SourceConnector, Split
+from penstock.connectors.contract import LogConnector, Parsed, SourceConnector, Split, Stretch
 from penstock.errors import PenstockError
 from penstock.runtime.spark import feed
 from penstock.runtime.spark.folder import Folder, Intake, sealed, unsealed
@@ -111,3 +112,40 @@ def test_a_source_that_fails_between_rounds_ends_the_run(rounds: Rounds, monkeyp
     monkeypatch.setattr(Polled, "failure", PenstockError("P0401", "it is gone"))
     rounds._thread.join(20)
     assert rounds.failure is Polled.failure
+
+
+class Log(LogConnector):
+    """A topic with 25 records, of which a round takes ten."""
+
+    bounded = False
+
+    def check(self) -> None:
+        """Nothing to look at."""
+
+    def discover(self, known: frozenset[str]) -> list[str]:
+        return []
+
+    splits = Polled.splits
+    read = Polled.read
+
+    def plan(
+        self, state: dict[str, Any] | None, positions: Mapping[str, int] | None, limit: int | None = None
+    ) -> Stretch:
+        at = (state or {"at": 0})["at"]
+        stop = min(25, at + 10)
+        split = Split("log", bytes=1, rows=stop - at) if stop > at else None
+        return Stretch({"at": stop}, split, False, 25 - at)
+
+
+def test_what_a_round_reads_of_a_log_waits_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "open_source", Log)
+    monkeypatch.setattr(feed, "_LOOK_EVERY", 0.0)
+    folder = Folder(tmp_path / "job")
+    folder.root.mkdir()
+    made = Rounds(folder, Intake((SOURCE,), frozenset(), 1))
+    found = [made.waiting]
+    for number in range(1, 4):
+        made.delivered(number)
+        found.append(made.waiting)
+    made.stop()
+    assert found == [{"s": 15}, {"s": 5}, {"s": 0}, {"s": 0}]

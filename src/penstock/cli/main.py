@@ -5,6 +5,7 @@ talk about the run goes to standard error."""
 from __future__ import annotations
 
 import enum
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -28,6 +29,10 @@ app = typer.Typer(
 )
 
 FAILED, WRONG = 1, 2
+
+#: What a script that will run on Spark holds, and one that has settings of its own for it.
+_WANTS_SPARK = re.compile(r"\bcreate\s+query\b", re.IGNORECASE)
+_TELLS_SPARK = re.compile(r"\bspark\b", re.IGNORECASE)
 
 #: The machine or the run is at fault, not what the user wrote.
 _RUN_CODES = frozenset({"P0601", "P0603", "P0621", "P0631", "P0632"})
@@ -149,12 +154,13 @@ def run(
 ) -> None:
     """Run the queries of a script until their inputs end, or until Ctrl-C."""
     with errors_shown(context):
-        # Commands that need no Spark start without it.
-        from penstock.cli.running import run_script
-
         text, name = read_script(script)
         configure(log_format, log_level)
         settings = read_settings(set_)
+        _foresee_spark(text, settings, master)
+        # Commands that need no Spark start without it.
+        from penstock.cli.running import run_script
+
         if metrics is not None:
             settings = settings.with_value("metrics_file", str(metrics))
         if metrics_port is not None:
@@ -163,6 +169,14 @@ def run(
             text, name, settings, checkpoint, drain=drain, master=master, overwrite=overwrite, backfill=backfill
         )
     raise typer.Exit(code)
+
+
+def _foresee_spark(text: str, settings: Settings, master: str | None) -> None:
+    """Have Spark start while the script is read, where the script seems to want it, and as it is told here."""
+    if _WANTS_SPARK.search(text) and not _TELLS_SPARK.search(text):
+        from penstock.runtime.spark.jvm import start_session_ahead
+
+        start_session_ahead(master, settings.spark)
 
 
 @app.command()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from penstock.errors import counted
 from penstock.runtime.spark.state_report import Held, StateReport, report
 
 _HEAD = ("step", "operator", "state", "rows", "bytes", "chunks", "oldest", "newest")
@@ -21,13 +22,13 @@ def state_text(checkpoint: Path, as_json: bool, per_shard: bool) -> str:
 
 def _lines(found: StateReport, per_shard: bool) -> Iterator[str]:
     batch = f"batch {found.batch} delivered" if found.batch >= 0 else "no batch delivered yet"
-    changed = f", script changed {found.epoch} times, last at batch {found.base}" if found.epoch else ""
-    yield f"{found.checkpoint}: {batch}, {found.shards} shards{changed}"
+    changed = f", script changed {counted(found.epoch, 'time')}, last at batch {found.base}" if found.epoch else ""
+    yield f"{found.checkpoint}: {batch}, {counted(found.shards, 'shard')}{changed}"
     for query, operators in found.queries.items():
         total = found.total(query)
         since = f", since epoch {found.births[query]}" if found.births[query] else ""
         yield ""
-        yield f"query {query}: {total.rows:,} rows, {total.bytes:,} bytes{since}"
+        yield f"query {query}: {counted(total.rows, 'row')}, {counted(total.bytes, 'byte')}{since}"
         rows = [_HEAD] if operators else []
         for one in operators:
             shared = f" (also of {', '.join(q for q in one.queries if q != query)})" if len(one.queries) > 1 else ""

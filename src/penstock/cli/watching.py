@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
+from penstock.errors import counted, malformed_rows
 from penstock.runtime.progress import RunProgress, SourceCounts
 
 _LINE_EVERY_SECONDS = 10.0
@@ -28,7 +29,7 @@ def progress_line(progress: RunProgress) -> str:
         heartbeat += f" ({', '.join(each)})"
     waiting = sum(counts.waiting for counts in progress.sources.values())
     return (
-        f"{progress.rows_in:,} rows in · {progress.rows_out:,} rows out · heartbeat {heartbeat}"
+        f"{counted(progress.rows_in, 'row')} in · {counted(progress.rows_out, 'row')} out · heartbeat {heartbeat}"
         f" · {progress.rows_per_second:,.0f} rows/s"
         + (f" · {waiting / 1e6:,.1f} MB waiting" if waiting >= 50_000 else "")
     )
@@ -81,10 +82,12 @@ class Watcher:
         self.console.print(_queries(progress))
         for name, counts in progress.sources.items():
             if counts.late:
-                self._warn(f"{counts.late:,} rows of {name} came late and are in no result. {_advice(counts)}")
+                self._warn(
+                    f"{counted(counts.late, 'row')} of {name} came late and came into no result. {_advice(counts)}"
+                )
             if counts.malformed:
                 reasons = "; ".join(f"{count:,} x {reason}" for reason, count in counts.reasons.items())
-                self._warn(f"{counts.malformed:,} rows of {name} are malformed" + (f": {reasons}" if reasons else ""))
+                self._warn(malformed_rows(counts.malformed, name) + (f": {reasons}" if reasons else ""))
         if any(counts.late or counts.malformed for counts in progress.sources.values()):
             self.say(f"dead letters: {dead_letters}")
 

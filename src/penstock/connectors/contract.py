@@ -85,6 +85,8 @@ class SourceConnector(ABC):
     #: Rows for which this is not true are read by no query; None where all are. Over the declared columns. What `read`
     #: gives may leave such rows out where it tells them as `PassedOver`; a record that is malformed is never left out.
     wanted: Expression | None = None
+    #: Whether what was read can be read again when its rounds are long over; else `keep_in` holds what still can.
+    rereadable: bool = True
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -141,6 +143,8 @@ class LogConnector(SourceConnector):
     `discover` and `splits` serve those who read a bounded one whole. `read` says with the last `Parsed` how far it got.
     """
 
+    rereadable = False
+
     @abstractmethod
     def plan(
         self, state: dict[str, Any] | None, positions: Mapping[str, int] | None, limit: int | None = None
@@ -169,6 +173,11 @@ class Sink(ABC):
         """Commit one finished batch, whole or not at all: columns as `output_names`, `ts` in its domain's type, rows in
         ts order. Batches come in the order of their numbers, and the last one may come again: it then changes nothing.
         Raises PenstockError P0502; then nothing of it is visible."""
+
+    def write_pieces(self, batch: int, pieces: Iterator[pa.Table]) -> None:
+        """`write`, of a table that comes in pieces, at least one, each made as it is asked for. A sink that can take
+        them up one after the other need not hold all of the batch."""
+        self.write(batch, pa.concat_tables(pieces))
 
     def close(self) -> None:  # noqa: B027 - a sink that holds nothing open needs none
         """Release what is open."""

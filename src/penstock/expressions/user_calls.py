@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, counted
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction
 from penstock.types import type_name
 
@@ -49,9 +49,9 @@ def _call(user: UserFunction, arguments: Sequence[pa.Array], rows: int) -> pa.Ar
     if isinstance(given, pa.ChunkedArray):
         given = given.combine_chunks()
     if isinstance(given, (str, bytes, pa.Scalar)) or not hasattr(given, "__len__"):
-        raise _Misfit(f"it gave back one {type(given).__name__}, not an array of {rows} values")
+        raise _Misfit(f"it gave back one {type(given).__name__}, not an array of {counted(rows, 'value')}")
     if len(given) != rows:
-        raise _Misfit(f"it gave back {len(given)} values for {rows} rows")
+        raise _Misfit(f"it gave back {counted(len(given), 'value')} for {counted(rows, 'row')}")
     return _typed(given, user)
 
 

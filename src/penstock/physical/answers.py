@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.algebra.query import Query
 from penstock.physical.elements import Elements, concat, empty
@@ -14,6 +16,108 @@ from penstock.physical.operators.changes import in_order
 
 #: Rows of a stretch of one instant, on average, that are worth copying together.
 _STRETCH = 64
+
+#: Rows of a piece of an answer, and of one whose rows may be long.
+ROWS, LONG_ROWS = 2**20, 2**16
+
+
+class Piece(Protocol):
+    """Elements that need not be in memory yet. low: the least of their timestamps; rows: how many there are."""
+
+    @property
+    def low(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def take(self) -> Callable[[], Elements]:
+        """Gives them."""
+
+
+def answer_tables(query: Query, pieces: Sequence[Piece]) -> Iterator[pa.Table]:
+    """`answer_table` of all `pieces` in tables of so many rows, at least one; how the pieces were cut does not show.
+    Pieces are taken up only when their time has come, and let go when they have been told."""
+    rows = LONG_ROWS if any(_may_be_long(f.type) for f in query.output_schema) else ROWS
+    waiting: list[pa.Table] = []
+    held = 0
+    for table in _by_time(query, pieces, rows):
+        waiting.append(table)
+        held += table.num_rows
+        if held > rows:
+            whole = pa.concat_tables(waiting)
+            # The last one stays until it is known whether more comes.
+            starts = range(0, held - rows, rows)
+            yield from (whole.slice(start, rows) for start in starts)
+            waiting = [whole.slice(starts[-1] + rows)]
+            held = waiting[0].num_rows
+    yield pa.concat_tables(waiting) if waiting else answer_table(query, [])
+
+
+def _by_time(query: Query, pieces: Sequence[Piece], rows: int) -> Iterator[pa.Table]:
+    """Tables that follow each other in time, of about so many rows."""
+    order = sorted(range(len(pieces)), key=lambda i: pieces[i].low)
+    open_: dict[int, Elements] = {}
+    held, enough = 0, rows
+    for k, number in enumerate(order):
+        open_[number] = pieces[number].take()
+        held += pieces[number].rows
+        last = k + 1 == len(order)
+        if held < enough and not last:
+            continue
+        # What lies before all that has not been taken up; rows of one instant stay together.
+        due = open_ if last else {i: _before(e, pieces[order[k + 1]].low) for i, e in open_.items()}
+        if any(len(e) for e in due.values()):
+            yield answer_table(query, [due[i] for i in sorted(due) if len(due[i])])
+        if not last:
+            open_ = {i: _from(e, pieces[order[k + 1]].low) for i, e in open_.items()}
+            open_ = {i: e for i, e in open_.items() if len(e)}
+            held = sum(map(len, open_.values()))
+            # Where pieces lie over each other in time, they are not looked through for each that comes.
+            enough = max(rows, 2 * held)
+
+
+def _before(elements: Elements, tick: int) -> Elements:
+    if in_time(elements.ts):
+        return elements.slice(0, int(np.searchsorted(elements.ts, tick)))
+    return elements.filter(elements.ts < tick)
+
+
+def _from(elements: Elements, tick: int) -> Elements:
+    if in_time(elements.ts):
+        return elements.slice(int(np.searchsorted(elements.ts, tick)), len(elements))
+    return elements.filter(elements.ts >= tick)
+
+
+def _may_be_long(type_: pa.DataType) -> bool:
+    """Whether a value of it may take any number of bytes."""
+    return _width(type_) is None
+
+
+def _width(type_: pa.DataType) -> int | None:
+    """Bits of a value, None where they differ."""
+    try:
+        return int(type_.bit_width)
+    except ValueError:
+        return None
+
+
+def content_bytes(table: pa.Table) -> int:
+    """What the values of `table` take, however they lie in memory and are cut into chunks."""
+    return sum(_content_bytes(chunk) for column in table.columns for chunk in column.chunks)
+
+
+def _content_bytes(array: pa.Array) -> int:
+    width = _width(array.type)
+    if width is not None:
+        return len(array) * width // 8
+    if pa.types.is_null(array.type):
+        return 0
+    if pa.types.is_struct(array.type):
+        return sum(map(_content_bytes, array.flatten()))
+    if pa.types.is_list(array.type):
+        return 4 * len(array) + _content_bytes(array.flatten())
+    return 4 * len(array) + int(pc.sum(pc.binary_length(array)).as_py() or 0)
 
 
 def answer_table(query: Query, parts: Sequence[Elements]) -> pa.Table:

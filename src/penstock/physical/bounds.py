@@ -47,6 +47,9 @@ from penstock.tree import walk
 TEXT, TIMES, SIGN = 16, 16, 8
 #: Bytes of a slot beside its lanes and columns (the key's fingerprint), of a node of a tree of values, of a skyline's.
 SLOT, TREE, SKYLINE = 16, 64, 64
+#: Bytes of a row of a join in the index from its key (chains, and runs by a range about as much); of a row whose end is
+#: found by an index.
+INDEX, DUE = 40, 16
 #: What a pickled Python object takes at the least.
 OBJECT = 200
 
@@ -159,13 +162,12 @@ def _ahead(step: Step, inputs: Sequence[Given], plan: Plan) -> Part:
     """Elements that wait until the heartbeat has passed them: those within the slack of their source."""
     sources = [plan.sources[name] for name in sorted(step.sources) if plan.sources[name].slack]
     waits = max((seconds(s.slack, s.domain) for s in sources if s.domain), default=0.0)
-    rows = waits * sum(one.expected.rate for one in inputs)
+    each = [(waits * one.expected.rate, _width(one.types) + TIMES) for one in inputs]
     names = ", ".join(source.name for source in sources)
-    width = max((_width(one.types) for one in inputs), default=0) + TIMES
     return Part(
         "elements ahead of the heartbeat",
-        rows,
-        rows * width,
+        sum(rows for rows, _ in each),
+        sum(rows * width for rows, width in each),
         Content(Grade.BOUNDED, f"ORDER WITHIN of {names}", length=waits),
     )
 
@@ -254,12 +256,12 @@ def _ends(one: Given, what: str = "rows that will end") -> Iterable[Part]:
     return [_rows(one, what)] if carries_ends(one.node) else ()
 
 
-def _slots(one: Given, lanes: int, what: str) -> Part:
-    """A table with one slot for every different row."""
+def _slots(one: Given, lanes: int, what: str, beside: int = 0) -> Part:
+    """A table with one slot for every different row. beside: bytes of a row beside lanes and columns."""
     every = tuple(range(len(one.types)))
     rows = one.values(every)
     bound = by_keys(one.node, tuple(range(len(one.node.schema))), one.content, "different rows")
-    return Part(what, rows, rows * (SLOT + 8 * lanes + _width(one.types)), bound)
+    return Part(what, rows, rows * (SLOT + 8 * lanes + _width(one.types) + beside), bound)
 
 
 @held.register
@@ -405,7 +407,7 @@ def _user_aggregate(spec: UserAggregateSpec, inputs: tuple[Given, ...], made: Gi
 
 @held.register
 def _distinct(spec: specs.DistinctSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
-    yield _slots(inputs[0], 2, "different rows")
+    yield _slots(inputs[0], 3, "different rows", 0 if spec.strict else DUE)
     if spec.strict:
         yield from _ends(inputs[0])
     elif spec.listed:
@@ -414,7 +416,7 @@ def _distinct(spec: specs.DistinctSpec, inputs: tuple[Given, ...], made: Given) 
 
 @held.register
 def _distinct_changes(spec: specs.DistinctChangesSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
-    return [_slots(inputs[0], 2, "different rows")]
+    return [_slots(inputs[0], 2, "different rows", DUE)]
 
 
 @held.register
@@ -434,13 +436,13 @@ def _top(spec: specs.TopKSpec, inputs: tuple[Given, ...], made: Given) -> Iterab
 @held.register
 def _join(spec: specs.JoinSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
     for one, side, strict in zip(inputs, ("left", "right"), spec.strict, strict=True):
-        yield _rows(one, f"rows of the {side} side", TIMES + (SIGN if strict else 0))
+        yield _rows(one, f"rows of the {side} side", TIMES + INDEX + (SIGN if strict else 0))
 
 
 @held.register
 def _multi_join(spec: specs.MultiJoinSpec, inputs: tuple[Given, ...], made: Given) -> Iterable[Part]:
     for one, name, strict in zip(inputs, spec.names, spec.strict, strict=True):
-        yield _rows(one, f"rows of {name}", TIMES + (SIGN if strict else 0))
+        yield _rows(one, f"rows of {name}", TIMES + INDEX + (SIGN if strict else 0))
 
 
 @held.register

@@ -21,6 +21,8 @@ from penstock.types import BEGIN, END
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Ticks = TypeVar("Ticks", int, Int64s)
+#: Bytes below which a buffer may grow: that costs less than looking how large it will be.
+_SMALL = 2**18
 
 
 @dataclass(frozen=True)
@@ -143,9 +145,13 @@ def encode(batches: Sequence[pa.RecordBatch]) -> bytes:
 
 def encoded(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
     """`encode`, without a copy."""
+    if sum(batch.nbytes for batch in batches) < _SMALL:
+        small = pa.BufferOutputStream()
+        _write(small, batches)
+        return small.getvalue()
     size = pa.MockOutputStream()
     _write(size, batches)
-    # A buffer that grows would be copied as often as it is doubled.
+    # A large buffer that grows would be copied as often as it is doubled.
     made = pa.allocate_buffer(size.size())
     _write(pa.FixedSizeBufferWriter(made), batches)
     return made

@@ -1,17 +1,18 @@
 """One stage of a plan in one shard: state + batches + heartbeat in, batches out.
 
 The executor runs the stage's operators in topological order: each gets everything its inputs gave in this round, then
-is told how far time is known. What leaves the stage is either the answer of a query or bound for a later stage. The
-same executor runs in Spark's workers and in the local runtime.
+is told how far time is known. What leaves the stage is either the answer of a query or bound for a later stage. An
+operator may hand out what it says piece by piece; rows go on through selections and projections, and out of the stage
+as an answer, before the next piece is made, so that an answer need never be in memory as a whole. The same executor
+runs in Spark's workers and in the local runtime.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from penstock.errors import PenstockError
@@ -21,12 +22,14 @@ from penstock.physical.identity import step_keys
 from penstock.physical.kernels import cut_by_shard
 from penstock.physical.meter import Meter, StateGauge
 from penstock.physical.operators import Moment, Operator, Rejection, Tables, make_operator
-from penstock.physical.plan import Exchange, Input, OutputSpec, Plan, ScanSpec, Step
+from penstock.physical.plan import Exchange, FilterSpec, Input, OutputSpec, Plan, ProjectSpec, ScanSpec, Step
 from penstock.physical.progress import Progress, SourceProgress, first_instant, query_heartbeat, timed_sources
 from penstock.physical.synopses.contract import Synopsis
 
 #: Where elements go: (step, port).
 Port = tuple[int, int]
+#: Takes rows of a query's answer as they come.
+Taker = Callable[[str, Elements], None]
 
 
 @dataclass
@@ -45,19 +48,35 @@ class _Graph:
 
     def __init__(self, plan: Plan, steps: Sequence[Step]) -> None:
         self.steps = list(steps)
-        chosen = {step.id for step in self.steps}
+        self.by_id = {step.id: step for step in self.steps}
+        chosen = self.by_id.keys()
         self.edges: dict[int, list[tuple[Port, Input, bool]]] = {step.id: [] for step in self.steps}
         for consumer in plan.steps:
             for port, edge in enumerate(consumer.inputs):
                 if edge.step in chosen:
                     self.edges[edge.step].append(((consumer.id, port), edge, consumer.id in chosen))
+        self.direct = {step.id: self._at_once(step) for step in self.steps}
+        through = {consumer for direct in self.direct.values() for consumer in direct}
+        #: Those that have a turn in every round; the others hear of rows as these come.
+        self.turns = [step for step in self.steps if step.id not in through]
 
-    def send(self, step: Step, made: list[Elements], inbox: dict[Port, list[Elements]], result: Result) -> None:
+    def _at_once(self, step: Step) -> dict[int, Step]:
+        """The consumers of `step` in this stage that keep nothing and hear of nobody else: rows go on through them as
+        they come."""
+        found = (self.by_id[port[0]] for port, edge, inside in self.edges[step.id] if inside and edge.exchange is None)
+        plain = (FilterSpec, ProjectSpec, OutputSpec)
+        return {s.id: s for s in found if len(s.inputs) == 1 and isinstance(s.spec, plain)}
+
+    def send(
+        self, step: Step, made: list[Elements], inbox: dict[Port, list[Elements]], result: Result,
+        but: Container[int] = (),
+    ) -> None:  # fmt: skip
+        """Put what `step` made where it goes, `but` for these consumers; answers are no concern of it."""
         if not made:
             return
-        if isinstance(step.spec, OutputSpec):
-            result.answers.setdefault(step.spec.query, []).extend(made)
         for port, edge, inside in self.edges[step.id]:
+            if port[0] in but:
+                continue
             if inside and edge.exchange is None:
                 inbox.setdefault(port, []).extend(made)
             elif edge.exchange is not None:
@@ -77,18 +96,14 @@ def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter 
     return {i: operator if i in scans else meter.watch(i, operator) for i, operator in made.items()}
 
 
-@contextmanager
-def _told(step: Step) -> Iterator[None]:
+def _said(step: Step, error: PenstockError) -> PenstockError:
     """An error of user-defined code, or of a value that is not one, tells which queries it stops."""
-    try:
-        yield
-    except PenstockError as error:
-        queries = ", ".join(sorted(filter(None, step.queries)))
-        if error.code in ("P0612", "P0621") and queries:
-            first, *rest = error.message.split("\n")
-            message = "\n".join([f"query {queries}: {first}", *rest])
-            raise PenstockError(error.code, message, hint=error.hint, cause=error.cause) from error.cause
-        raise
+    queries = ", ".join(sorted(filter(None, step.queries)))
+    if error.code not in ("P0612", "P0621") or not queries:
+        return error
+    first, *rest = error.message.split("\n")
+    message = "\n".join([f"query {queries}: {first}", *rest])
+    return PenstockError(error.code, message, hint=error.hint, cause=error.cause)
 
 
 class IngestExecutor:
@@ -114,10 +129,12 @@ class IngestExecutor:
             if isinstance(step.spec, ScanSpec):
                 places = [self.columns.index(c) for c in step.spec.columns]
                 made = [stamped.with_columns([stamped.columns[p] for p in places])] if len(stamped) else []
-            with _told(step):
+            try:
                 for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):
                         made += operator.process(port, elements)
+            except PenstockError as error:
+                raise _said(step, error) from error.cause
             self._graph.send(step, made, inbox, result)
         return result
 
@@ -126,6 +143,56 @@ def needed_columns(plan: Plan, source: str) -> tuple[int, ...]:
     """The declared columns of `source` that some query of the plan reads."""
     scans = (s.spec for s in plan.steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source)
     return tuple(sorted({c for spec in scans for c in spec.columns}))
+
+
+class _Flow:
+    """The rows of one round on their way through a stage. spent: what each step has taken, in seconds, without those
+    that its rows went on to."""
+
+    def __init__(
+        self, graph: _Graph, operators: Mapping[int, Operator], inbox: dict[Port, list[Elements]], result: Result,
+        answer: Taker,
+    ) -> None:  # fmt: skip
+        self._graph = graph
+        self._operators = operators
+        self._inbox = inbox
+        self._result = result
+        self._answer = answer
+        self.spent: dict[int, float] = dict.fromkeys(operators, 0.0)
+
+    def turn(self, step: Step, moment: Moment) -> None:
+        """Give `step` all that came for it, and the time; what it says goes on piece by piece."""
+        operator = self._operators[step.id]
+        for port in range(len(step.inputs)):
+            for elements in self._inbox.pop((step.id, port), ()):
+                if len(elements):
+                    self._go_on(step, partial(operator.process, port, elements))
+        self._go_on(step, partial(operator.advance, moment))
+
+    def _go_on(self, step: Step, work: Callable[[], Iterable[Elements]]) -> None:
+        """Send on what `work` of `step` makes."""
+        began = time.perf_counter()
+        pieces: Iterator[Elements] | None = None
+        while True:
+            try:
+                pieces = iter(work()) if pieces is None else pieces
+                made = next(pieces, None)
+            except PenstockError as error:
+                raise _said(step, error) from error.cause
+            self.spent[step.id] += time.perf_counter() - began
+            if made is None:
+                return
+            if len(made):
+                self._send(step, made)
+            began = time.perf_counter()
+
+    def _send(self, step: Step, made: Elements) -> None:
+        direct = self._graph.direct[step.id]
+        if isinstance(step.spec, OutputSpec):
+            self._answer(step.spec.query, made)
+        self._graph.send(step, [made], self._inbox, self._result, direct)
+        for consumer in direct.values():
+            self._go_on(consumer, partial(self._operators[consumer.id].process, 0, made))
 
 
 class StageExecutor:
@@ -153,32 +220,32 @@ class StageExecutor:
     def _keys(self) -> dict[int, str]:
         return step_keys(self._plan)
 
-    def run(self, inputs: Mapping[Port, Sequence[Elements]], progress: Progress) -> Result:
-        """One round: the elements that came for this shard, and what the whole job has now seen of each source."""
+    def run(self, inputs: Mapping[Port, Sequence[Elements]], progress: Progress, take: Taker | None = None) -> Result:
+        """One round: the elements that came for this shard, and what the whole job has now seen of each source. take:
+        is given the answers as they are made, which the result then does not hold."""
         for name, seen in progress.items():
             self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
             for firsts in self._firsts.values():
                 firsts[name] = firsts.get(name, SourceProgress()).merge(SourceProgress(seen.first))
         heartbeats = self.heartbeats()
         result = Result()
+
+        def keep(query: str, elements: Elements) -> None:
+            result.answers.setdefault(query, []).append(elements)
+
+        def answer(query: str, elements: Elements) -> None:
+            # A step shared with a query that ends later has gone further than this one may.
+            final = elements.filter(elements.ts <= heartbeats[query])
+            if len(final):
+                (take or keep)(query, final)
+
         inbox: dict[Port, list[Elements]] = {port: list(batches) for port, batches in inputs.items()}
-        for step in self._graph.steps:
-            began = time.perf_counter()
-            operator = self._operators[step.id]
-            made: list[Elements] = []
-            heartbeat = max(heartbeats[query] for query in step.queries)
-            moment = Moment(heartbeat, self._start(step), self._shard)
-            with _told(step):
-                for port in range(len(step.inputs)):
-                    for elements in inbox.pop((step.id, port), ()):
-                        if len(elements):
-                            made += operator.process(port, elements)
-                made += operator.advance(moment)
-            result.rejected += operator.rejections()
-            self._graph.send(step, [e for e in made if len(e)], inbox, result)
-            self.spent[step.id] = time.perf_counter() - began
-        for query, answers in result.answers.items():
-            result.answers[query] = self._final(answers, heartbeats[query])
+        flow = _Flow(self._graph, self._operators, inbox, result, answer)
+        for step in self._graph.turns:
+            moment = Moment(max(heartbeats[query] for query in step.queries), self._start(step), self._shard)
+            flow.turn(step, moment)
+            result.rejected += self._operators[step.id].rejections()
+        self.spent = flow.spent
         return result
 
     def _start(self, step: Step) -> int | None:
@@ -197,11 +264,6 @@ class StageExecutor:
         return {
             n: p.heartbeat(self._plan.sources[n].slack) for n, p in self.progress.items() if n in self._plan.sources
         }
-
-    def _final(self, answers: list[Elements], heartbeat: int) -> list[Elements]:
-        # A step shared with a query that ends later has gone further than this one may.
-        kept = (e.filter(e.ts <= heartbeat) for e in answers)
-        return [e for e in kept if len(e)]
 
     # -- state -------------------------------------------------------------------------------------------------
 

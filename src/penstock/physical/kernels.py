@@ -1,4 +1,4 @@
-"""Compiled loops that have no vector form in NumPy or Arrow: grouping, sorting by small keys, cutting by shard.
+"""Compiled loops that have no vector form in NumPy or Arrow: grouping, sorting by small keys, cutting by shard, room.
 
 Every function here is a pure function of arrays. Compiled code is cached on disk by numba.
 """
@@ -64,42 +64,61 @@ def with_time(first, second, ts):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
-def _runs(ts, exp, runs):  # type: ignore[no-untyped-def]
-    """Number the runs of equal (ts, exp); -1 where they do not come in order. Returns how many there are."""
+def _runs(ts, exp, bounds):  # type: ignore[no-untyped-def]
+    """Where runs of equal (ts, exp) begin, and the last one ends; returns how many there are, -1 where they do not come
+    in order."""
     count = 0
     for i in range(ts.shape[0]):
-        if i > 0 and (ts[i] != ts[i - 1] or exp[i] != exp[i - 1]):
-            if ts[i] < ts[i - 1] or (ts[i] == ts[i - 1] and exp[i] < exp[i - 1]):
+        if i == 0 or ts[i] != ts[i - 1] or exp[i] != exp[i - 1]:
+            if i > 0 and (ts[i] < ts[i - 1] or (ts[i] == ts[i - 1] and exp[i] < exp[i - 1])):
                 return -1
+            bounds[count] = i
             count += 1
-        runs[i] = count
-    return count + 1
-
-
-@nb.njit(cache=True)
-def _dense(keys, width, runs, table, codes, firsts):  # type: ignore[no-untyped-def]
-    count = 0
-    for i in range(runs.shape[0]):
-        place = runs[i] * width + keys[i]
-        if table[place] < 0:
-            table[place] = count
-            firsts[count] = i
-            count += 1
-        codes[i] = table[place]
+    bounds[count] = ts.shape[0]
     return count
 
 
-def pane_codes(first: UInt64s, second: UInt64s, ts: Int64s, exp: Int64s) -> tuple[Int64s, Int64s]:
-    """`group_codes` of (fingerprint, ts, exp). Rows in order of time with few fingerprints need no second hash."""
+@nb.njit(cache=True)
+def _group_runs(first, second, bounds, table, codes, firsts):  # type: ignore[no-untyped-def]
+    mask = np.uint64(table.shape[0] - 1)
+    count = 0
+    for run in range(bounds.shape[0] - 1):
+        before = count
+        for i in range(bounds[run], bounds[run + 1]):
+            place = (first[i] * _GOLDEN >> np.uint64(20)) & mask
+            while True:
+                code = table[place]
+                if code < before:  # empty, or left by a run before
+                    table[place] = count
+                    firsts[count] = i
+                    codes[i] = count
+                    count += 1
+                    break
+                j = firsts[code]
+                if first[j] == first[i] and second[j] == second[i]:
+                    codes[i] = code
+                    break
+                place = (place + np.uint64(1)) & mask
+    return count
+
+
+def group_runs(first: UInt64s, second: UInt64s, bounds: Int64s) -> tuple[Int64s, Int64s]:
+    """`group_codes` of (fingerprint, run), where run k is the rows from bounds[k] to bounds[k + 1]. The table is as
+    large as the longest run asks for, and so in cache where runs are short."""
     length = len(first)
-    runs = np.empty(length, np.int64)
-    count = int(_runs(ts, exp, runs))
-    if count > 0:
-        keys, heads = group_codes(first, second)
-        if count * len(heads) <= 4 * length + 64:
-            codes, firsts = np.empty(length, np.int64), np.empty(length, np.int64)
-            found = _dense(keys, len(heads), runs, np.full(count * len(heads), -1, np.int64), codes, firsts)
-            return codes, firsts[:found]
+    longest = int((bounds[1:] - bounds[:-1]).max()) if length else 0
+    size = 1 << max(4, (longest * 2).bit_length())
+    codes, firsts = np.empty(length, np.int64), np.empty(length, np.int64)
+    count = _group_runs(first, second, bounds, np.full(size, -1, np.int32), codes, firsts)
+    return codes, firsts[:count]
+
+
+def pane_codes(first: UInt64s, second: UInt64s, ts: Int64s, exp: Int64s) -> tuple[Int64s, Int64s]:
+    """`group_codes` of (fingerprint, ts, exp), a run at a time where rows are in order of time."""
+    bounds = np.empty(len(first) + 1, np.int64)
+    runs = int(_runs(ts, exp, bounds))
+    if runs >= 0:
+        return group_runs(first, second, bounds[: runs + 1])
     return group_codes(*with_time(*with_time(first, second, ts), exp))
 
 
@@ -177,12 +196,24 @@ def argsort_code_time(codes: Int64s, ts: Int64s) -> Int64s:
     return by_time[argsort_uint64(codes[by_time].astype(np.uint64))]
 
 
+@nb.njit(cache=True)
+def _by_shard(first, shards, shard, order, bounds):  # type: ignore[no-untyped-def]
+    for i in range(first.shape[0]):
+        shard[i] = (first[i] >> np.uint64(32)) % shards
+        bounds[shard[i] + 1] += 1
+    for k in range(bounds.shape[0] - 1):
+        bounds[k + 1] += bounds[k]
+    place = bounds[:-1].copy()
+    for i in range(first.shape[0]):
+        order[place[shard[i]]] = i
+        place[shard[i]] += 1
+
+
 def cut_by_shard(first: UInt64s, shards: int) -> tuple[Int64s, Int64s]:
     """(order, bounds): rows of shard k are order[bounds[k]:bounds[k+1]], in their old order."""
     # The upper half decides, so that the hash tables inside a shard still see all values of the lower bits.
-    shard = ((first >> np.uint64(32)) % np.uint64(shards)).astype(np.uint64)
-    order = argsort_uint64(shard)
-    bounds = np.concatenate([[0], np.cumsum(np.bincount(shard.astype(np.int64), minlength=shards))]).astype(np.int64)
+    order, bounds = np.empty(len(first), np.int64), np.zeros(shards + 1, np.int64)
+    _by_shard(first, np.uint64(shards), np.empty(len(first), np.int32), order, bounds)
     return order, bounds
 
 
@@ -191,3 +222,15 @@ def repeat(counts: Int64s) -> tuple[Int64s, Int64s]:
     counts = np.maximum(counts, 0)
     rows = np.repeat(np.arange(len(counts)), counts)
     return rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+@nb.njit(cache=True)
+def with_room(lanes, used, needed):  # type: ignore[no-untyped-def]
+    """`lanes`, (lanes, places) of which `used` places are taken, with room for `needed`."""
+    if needed <= lanes.shape[1]:
+        return lanes
+    made = np.empty((lanes.shape[0], max(needed, 2 * lanes.shape[1])), lanes.dtype)
+    for lane in range(lanes.shape[0]):
+        for place in range(used):
+            made[lane, place] = lanes[lane, place]
+    return made

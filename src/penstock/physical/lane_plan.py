@@ -101,6 +101,18 @@ class LanePlan:
         return sum(a.float_lanes for a in self.arguments)
 
     @property
+    def carried(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The integer and float lanes that travel in lane rows. Those of DISTINCT arguments follow from values."""
+        kept = [a for a in self.arguments if a.kind is Kind.SUMS]
+        integers = [lane for a in kept for lane in range(a.integers, a.integers + a.integer_lanes)]
+        return (0, *integers), tuple(lane for a in kept for lane in range(a.floats, a.floats + a.float_lanes))
+
+    @property
+    def values_at(self) -> int:
+        """The column of lane rows with which their values begin."""
+        return len(self.group) + sum(map(len, self.carried))
+
+    @property
     def extremes(self) -> tuple[int, ...]:
         """Positions of the arguments of MIN and MAX that are kept as such."""
         return self._of(Kind.LEAST, Kind.GREATEST)

@@ -4,13 +4,16 @@ A `LanePlan` (`lane_plan.py`) says which lanes the aggregates of one GROUP BY ne
 of rows. Sums of doubles are kept as pairs of doubles (hi, lo) with error-free additions, so that what expires leaves
 nothing behind even after values of very different size; sums of decimals as four 32-bit limbs. NaN and infinities are
 counted in lanes of their own, since they could never be subtracted again. What is not additive travels as value columns
-beside the lanes.
+beside the lanes. The lanes of a DISTINCT argument, which move when a value comes or goes, are made of its values where
+that is known.
 
 Layout of a lane row: key columns | integer lanes | float lanes (hi and lo of each) | values of MIN/MAX | values of
 DISTINCT | values of bags.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numba as nb
 import numpy as np
@@ -29,11 +32,15 @@ Float64s = npt.NDArray[np.float64]
 
 _MASK32 = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
+#: Rows of which a sample tells whether panes are worth making: those whose fingerprint has these bits 0.
+_SAMPLED = 1 << 14
+_SAMPLE = np.uint64(31)
+#: Panes are worth making where this part of the rows is left at the most.
+_MOST_LEFT = 0.7
 
 
 def to_lanes(plan: LanePlan, elements: Elements) -> Elements:
     """Lane rows of `elements`: one each, signs multiplied into the lanes."""
-    length = len(elements)
     signs = elements.signs
     integers: list[Int64s] = [signs]
     floats: list[Float64s] = []
@@ -45,11 +52,6 @@ def to_lanes(plan: LanePlan, elements: Elements) -> Elements:
             integers += more_integers
             floats += more_floats
         else:
-            if argument.kind is Kind.DISTINCT:
-                # These move when a value comes or goes, however many rows have it.
-                once_integers, once_floats = value_lanes(argument, column, np.ones(length, np.int64))
-                integers += once_integers
-                floats += once_floats
             values[number] = column
     columns = [elements.columns[i] for i in plan.group]
     columns += [pa.array(lane) for lane in integers] + [pa.array(lane) for lane in floats]
@@ -82,6 +84,30 @@ def value_lanes(argument: Argument, column: pa.Array, signs: Int64s) -> tuple[li
             floats += _squares(values, weights)
         return [counts, *specials], floats
     return [counts], []
+
+
+def all_lanes(
+    plan: LanePlan, carried: Sequence[pa.Array], values: Sequence[pa.Array]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """(rows, lanes) of lane rows, integers and floats, those of DISTINCT arguments as if each value were new. carried:
+    the lanes that came; values: by `plan.valued`."""
+    width, pairs = plan.carried
+    length = len(carried[0])
+    integers, floats = np.empty((length, plan.integers), np.int64), np.empty((length, plan.floats), np.float64)
+    for lane, column in zip(width, carried[: len(width)], strict=True):
+        integers[:, lane] = int64s(column)
+    for lane, column in zip(pairs, carried[len(width) :], strict=True):
+        floats[:, lane] = column.to_numpy(zero_copy_only=True)
+    for argument, column in zip(plan.valued, values, strict=True):
+        one = plan.arguments[argument]
+        if one.kind is not Kind.DISTINCT:
+            continue
+        made, pair = value_lanes(one, column, np.ones(length, np.int64))
+        for lane, numbers in enumerate(made, one.integers):
+            integers[:, lane] = numbers
+        for lane, halves in enumerate(pair, one.floats):
+            floats[:, lane] = halves
+    return integers, floats
 
 
 def _argument_column(argument: Argument, elements: Elements) -> pa.Array:
@@ -167,7 +193,8 @@ def add_pair(high, low, more_high, more_low):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
-def _sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
+def sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
+    """Sums of pairs of doubles per code in [0, count), as (hi, lo)."""
     sums = np.zeros(count)
     rests = np.zeros(count)
     for i in range(codes.shape[0]):
@@ -176,35 +203,44 @@ def _sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
     return sums, rests
 
 
-def _summed(start: int, lanes: int, left_out: list[tuple[int, int]]) -> list[int]:
-    """The columns of `lanes` lanes from `start` on, without those of (first lane, number of lanes)."""
-    out = {lane for first, number in left_out for lane in range(first, first + number)}
-    return [start + lane for lane in range(lanes) if lane not in out]
-
-
 def pre_aggregate(plan: LanePlan, lanes: Elements) -> Elements:
     """One lane row for all rows with equal (key, values but those of MIN/MAX, ts, exp): a pane (Golab).
     Signs must all have been positive where the plan has extremes."""
-    keys = len(plan.group)
-    first_extreme = keys + plan.integers + plan.floats
-    first_distinct = first_extreme + len(plan.extremes)
-    grouping = [*lanes.columns[:keys], *lanes.columns[first_distinct:]]
-    first, second = fingerprints(grouping, len(lanes))
-    codes, firsts = pane_codes(first, second, lanes.ts, lanes.exp)
+    values = plan.values_at + len(plan.extremes)
+    first, second = fingerprints([*lanes.columns[: len(plan.group)], *lanes.columns[values:]], len(lanes))
+    return added_up(plan, lanes, *pane_codes(first, second, lanes.ts, lanes.exp))
+
+
+def pre_aggregate_where_it_pays(plan: LanePlan, lanes: Elements) -> Elements:
+    """The same, or `lanes` as they are: where hardly two of a sample are of one pane, to look at all of them costs more
+    than what they are spared afterwards."""
+    values = plan.values_at + len(plan.extremes)
+    first, second = fingerprints([*lanes.columns[: len(plan.group)], *lanes.columns[values:]], len(lanes))
+    if len(lanes) >= _SAMPLED:
+        # All rows of a pane are in the sample, or none.
+        drawn = np.flatnonzero((first & _SAMPLE) == 0)
+        _, heads = pane_codes(first[drawn], second[drawn], lanes.ts[drawn], lanes.exp[drawn])
+        if len(heads) > _MOST_LEFT * len(drawn):
+            return lanes
+    return added_up(plan, lanes, *pane_codes(first, second, lanes.ts, lanes.exp))
+
+
+def added_up(plan: LanePlan, lanes: Elements, codes: Int64s, firsts: Int64s) -> Elements:
+    """One lane row for all rows of one code, of which firsts[code] is the first."""
     count = len(firsts)
     if count == len(lanes):
         return lanes
     base = lanes.take(firsts)
     columns = list(base.columns)
-    # Rows with one value share its lanes: they do not add up.
-    once = [plan.arguments[i] for i in plan.distincts]
-    for i in _summed(keys, plan.integers, [(a.integers, a.integer_lanes) for a in once]):
+    integers, floats = (len(carried) for carried in plan.carried)
+    start = len(plan.group)
+    for i in range(start, start + integers):
         columns[i] = pa.array(sum_by_code(codes, int64s(lanes.columns[i]), count))
-    for i in _summed(keys + plan.integers, plan.floats, [(a.floats, a.float_lanes) for a in once])[::2]:
+    for i in range(start + integers, start + integers + floats, 2):
         high, low = (lanes.columns[j].to_numpy(zero_copy_only=True) for j in (i, i + 1))
-        sums, rests = _sum_pairs(codes, high, low, count)
+        sums, rests = sum_pairs(codes, high, low, count)
         columns[i], columns[i + 1] = pa.array(sums), pa.array(rests)
-    for i, argument in zip(range(first_extreme, first_distinct), plan.extremes, strict=True):
+    for i, argument in enumerate(plan.extremes, plan.values_at):
         least = plan.arguments[argument].kind is Kind.LEAST
         columns[i] = extreme_by_code(least, codes, count, lanes.columns[i])
     return base.with_columns(columns)

@@ -7,7 +7,7 @@ costs. Rows and time are sums over rounds and shards; state is looked at by `sam
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,19 +97,21 @@ class _Metered(Operator):
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._measured.rows_in += len(elements)
-        began = time.process_time_ns()
-        made = self._inner.process(port, elements)
-        return self._done(began, made)
+        return list(self._done(lambda: self._inner.process(port, elements)))
 
-    def advance(self, moment: Moment) -> list[Elements]:
-        began = time.process_time_ns()
-        made = self._inner.advance(moment)
-        return self._done(began, made)
+    def advance(self, moment: Moment) -> Iterable[Elements]:
+        return self._done(lambda: self._inner.advance(moment))
 
-    def _done(self, began: int, made: list[Elements]) -> list[Elements]:
+    def _done(self, work: Callable[[], Iterable[Elements]]) -> Iterator[Elements]:
+        """What `work` makes; what is done with a piece before the next one is asked for is no work of it."""
+        began = time.process_time_ns()
+        pieces = iter(work())
+        while (made := next(pieces, None)) is not None:
+            self._measured.nanoseconds += time.process_time_ns() - began
+            self._measured.rows_out += len(made)
+            yield made
+            began = time.process_time_ns()
         self._measured.nanoseconds += time.process_time_ns() - began
-        self._measured.rows_out += sum(len(elements) for elements in made)
-        return made
 
     def rejections(self) -> list[Rejection]:
         return self._inner.rejections()

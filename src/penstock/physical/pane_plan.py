@@ -61,11 +61,13 @@ class WindowSumsSpec(Spec):
 
 @dataclass(frozen=True)
 class BoundarySumsSpec(Spec):
-    """As `BoundaryAggregateSpec`, of sums alone over windows that count elements and of which few overlap: each
-    boundary is added up anew. The numbers of elements are time, so there is none before the first."""
+    """As `BoundaryAggregateSpec`, over windows of which few overlap: each boundary is computed anew. timed: of windows
+    in time; else the numbers of elements are time, so there is none before the first."""
 
     plan: LanePlan
     slide: int
+    align: int
+    timed: bool
 
     def describe(self) -> dict[str, str]:
         return {"slide": str(self.slide), "state": "panes of boundaries to come"}

@@ -13,6 +13,7 @@ from penstock.algebra.optimizer import optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan
 from penstock.algebra.statistics import SourceStatistics, Statistics
+from penstock.errors import counted
 from penstock.physical.bounds import StepState, state_of
 from penstock.physical.plan import Plan
 from penstock.physical.planner import planned
@@ -68,7 +69,7 @@ class QueryState:
         lines = [self.verdict, *([f"  hint: {self.bound.hint}"] if self.bound.hint else [])]
         for step in self.steps:
             for part in step.parts:
-                size = f"{_count(part.rows)} rows, {size_text(part.nbytes)}"
+                size = f"{counted(part.rows, 'row')}, {size_text(part.nbytes)}"
                 lines.append(f"  {step.name}: {part.what}, {size}; {_GRADES[part.bound.grade]}: {part.bound.by}")
         return "".join(f"{line}\n" for line in lines)
 
@@ -144,7 +145,3 @@ def size_text(nbytes: float) -> str:
             return f"{nbytes:.0f} {unit}" if unit == "bytes" else f"{nbytes:.3g} {unit}"
         nbytes /= 1000
     return f"{nbytes:,.1f} TB"
-
-
-def _count(rows: float) -> str:
-    return f"{rows:,.0f}"

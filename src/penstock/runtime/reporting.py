@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, counted, malformed_rows
 from penstock.events import logger_of, tell
 from penstock.runtime.growth import GrowthDetector
 from penstock.runtime.metrics import RunMetrics
@@ -50,17 +50,19 @@ class Wanted:
 
 
 class Reporter:
-    """Tells of one run. now: gives the metrics of this moment, for the endpoint; clock: seconds since 1970."""
+    """Tells of one run. now: gives the metrics of this moment, for the endpoint; clock: seconds since 1970; before:
+    what an earlier process has told."""
 
     def __init__(
-        self, recorder: Recorder, wanted: Wanted, now: Callable[[], RunMetrics], clock: Callable[[], float] = time.time
-    ) -> None:
+        self, recorder: Recorder, wanted: Wanted, now: Callable[[], RunMetrics], clock: Callable[[], float] = time.time,
+        before: RunMetrics | None = None,
+    ) -> None:  # fmt: skip
         self.recorder = recorder
         self._wanted = wanted
         self._clock = clock
         self._growth = GrowthDetector(wanted.horizons)
         self._over = False
-        self._before: RunMetrics | None = None
+        self._before = before
         self._lines: TextIO | None = None
         self._endpoint: Endpoint | None = None
         if wanted.metrics_file is not None:
@@ -123,12 +125,12 @@ class Reporter:
             )
             if late > _BURST * max(1, rows):
                 tell(
-                    LOG, logging.WARNING, "late", f"{late:,} of {rows:,} rows of {name} came late",
+                    LOG, logging.WARNING, "late", f"{late:,} of {counted(rows, 'row')} of {name} came late",
                     source=name, late=late, rows=rows,
                 )  # fmt: skip
             if malformed:
                 tell(
-                    LOG, logging.WARNING, "dead_letters", f"{malformed:,} rows of {name} are malformed",
+                    LOG, logging.WARNING, "dead_letters", malformed_rows(malformed, name),
                     source=name, malformed=malformed,
                 )  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 All values are whole numbers, so that any column may be compared with any other. The text is SQL; with `plain` what
 DuckDB reads otherwise (rows of values under IN) is written out. lateral: queries in FROM read what stands before them
-also inside of subqueries, where DuckDB has NULL for a COUNT of no rows, and may be set operations, where it has no row
-for an aggregate of none.
+also inside of subqueries, where DuckDB has NULL for a COUNT of no rows, and may be set operations; set operations
+have aggregates of all rows, of which DuckDB has no row where there are none.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ class Subqueries:
         """A query of one column."""
         if self.choices.chance(15):
             operator = self.choices.pick(("UNION", "EXCEPT", "INTERSECT", "UNION ALL", "EXCEPT ALL", "INTERSECT ALL"))
-            # DuckDB loses the one row of an aggregate left of EXCEPT.
-            left = self._select(scopes, depth, whole=operator not in ("EXCEPT", "EXCEPT ALL"))
-            return f"{left} {operator} {self._select(scopes, depth)}"
+            # DuckDB loses the one row of an aggregate of no rows under a set operation.
+            left = self._select(scopes, depth, whole=self.lateral and operator not in ("EXCEPT", "EXCEPT ALL"))
+            return f"{left} {operator} {self._select(scopes, depth, whole=self.lateral)}"
         if self.choices.chance(12):
             return (
                 f"SELECT g.c FROM ({self._select(scopes, depth)}) AS g(c) WHERE {self._comparison([('g.c',), *scopes])}"

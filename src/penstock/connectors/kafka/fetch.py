@@ -194,5 +194,6 @@ def lost_records(owner: str, topic: str, partition: str) -> PenstockError:
     return PenstockError(
         "P0413",
         f"{owner}: Kafka no longer has the records that come next in partition {partition} of topic {topic}",
-        hint="its retention was shorter than the run's pause: on_data_loss 'earliest' goes on with what is left",
+        hint="its retention was shorter than the run's pause, the topic was made anew, or starting lies behind "
+        "its end: on_data_loss 'earliest' goes on with what is there",
     )

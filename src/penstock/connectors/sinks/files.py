@@ -11,8 +11,9 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -93,12 +94,17 @@ class FilesSink(Sink):
             raise self._failed(self._folder, error) from error
 
     def write(self, batch: int, table: pa.Table) -> None:
+        self.write_pieces(batch, iter([table]))
+
+    def write_pieces(self, batch: int, pieces: Iterator[pa.Table]) -> None:
         name = f"part-{batch:08d}.{self._format}"
         try:
-            if not table.num_rows:
+            first = next(pieces)
+            if not first.num_rows:
                 (self._folder / name).unlink(missing_ok=True)
                 return
-            self._place(name, lambda path: _WRITERS[self._format](self._typed(table), path))
+            typed = (self._typed(table) for table in chain([first], pieces))
+            self._place(name, lambda path: _WRITERS[self._format](typed, path))
         except (OSError, pa.ArrowException) as error:
             raise self._failed(self._folder / name, error) from error
 
@@ -197,16 +203,23 @@ def read_result(path: str) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _write_text(text: Callable[[pa.Table], pa.Buffer]) -> Callable[[pa.Table, Path], None]:
-    def write(table: pa.Table, path: Path) -> None:
+def _write_text(text: Callable[[pa.Table, bool], pa.Buffer]) -> Callable[[Iterator[pa.Table], Path], None]:
+    """text: of a piece, and whether it is the first."""
+
+    def write(pieces: Iterator[pa.Table], path: Path) -> None:
         with path.open("wb") as file:
-            file.write(text(table))
+            for number, piece in enumerate(pieces):
+                file.write(text(piece, number == 0))
 
     return write
 
 
-def _write_parquet(table: pa.Table, path: Path) -> None:
-    pq.write_table(table, str(path), compression="zstd", use_dictionary=_repetitive(table))
+def _write_parquet(pieces: Iterator[pa.Table], path: Path) -> None:
+    """A row group for each piece."""
+    first = next(pieces)
+    with pq.ParquetWriter(str(path), first.schema, compression="zstd", use_dictionary=_repetitive(first)) as writer:
+        for piece in chain([first], pieces):
+            writer.write_table(piece)
 
 
 def _repetitive(table: pa.Table) -> list[str]:
@@ -225,7 +238,7 @@ def _is_repetitive(values: pa.ChunkedArray) -> bool:
     return 2 * len(values.unique()) <= len(values)
 
 
-_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+_WRITERS: dict[str, Callable[[Iterator[pa.Table], Path], None]] = {
     "csv": _write_text(csv_text),
     "json": _write_text(json_text),
     "parquet": _write_parquet,

@@ -23,16 +23,16 @@ _PLAIN_LENGTH = 19
 _UNSAFE = r'[",\r\n]|^$'
 
 
-def csv_text(table: pa.Table) -> pa.Buffer:
-    """`table` with a header line."""
+def csv_text(table: pa.Table, head: bool = True) -> pa.Buffer:
+    """`table` with a header line where it is the `head` of a file."""
     names = [pa.array([name.encode()], _BYTES) for name in table.column_names]
     header = _joined([_quoted(name) for name in names], b",", b"")
     rows = [_joined([_csv_cell(c) for c in batch.columns], b",", b"") for batch in table.to_batches()]
-    return _lines([header, *rows])
+    return _lines([header, *rows] if head else rows)
 
 
-def json_text(table: pa.Table) -> pa.Buffer:
-    """`table` as json lines."""
+def json_text(table: pa.Table, head: bool = True) -> pa.Buffer:
+    """`table` as json lines, which are alike wherever they stand."""
     keys = _keys(table.column_names)
     return _lines([_json_rows(batch, keys) for batch in table.to_batches()])
 

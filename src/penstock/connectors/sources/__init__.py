@@ -6,7 +6,7 @@ A connector is loaded when it is named: its libraries cost nothing to those who 
 from __future__ import annotations
 
 from penstock.algebra.scans import Source
-from penstock.connectors.contract import LogConnector, SourceConnector
+from penstock.connectors.contract import SourceConnector
 from penstock.connectors.loading import load
 from penstock.errors import PenstockError, nearest
 from penstock.expressions.nodes import Expression
@@ -33,9 +33,10 @@ def open_source(source: Source, wanted: Expression | None = None) -> SourceConne
     return connector
 
 
-def is_log(source: Source) -> bool:
-    """Whether a declaration is read by positions, not by splits that are noted."""
-    return issubclass(load(SOURCES[source.connector.upper()]), LogConnector)
+def is_rereadable(source: Source) -> bool:
+    """Whether what a run has read of a declaration can be read again at any later time."""
+    connector: type[SourceConnector] = load(SOURCES[source.connector.upper()])
+    return connector.rereadable
 
 
-__all__ = ["SOURCES", "is_log", "open_source"]
+__all__ = ["SOURCES", "is_rereadable", "open_source"]

@@ -19,7 +19,7 @@ from penstock.connectors.contract import Parsed, SourceConnector, Split
 from penstock.connectors.options import Options
 from penstock.connectors.sources.formats import FORMATS, FileFormat, casts, cells, format_of
 from penstock.connectors.sources.formats.base import DAMAGE, one_line
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, counted
 from penstock.types import type_name
 
 
@@ -137,4 +137,6 @@ def _misfit(source: Source, index: int, value: Any) -> PenstockError:
 
 def _wrong_width(source: Source, found: int) -> PenstockError:
     names = ", ".join(source.columns.names)
-    return PenstockError("P0305", f"{source.name} has {len(source.columns)} columns, a row has {found}", hint=names)
+    return PenstockError(
+        "P0305", f"{source.name} has {counted(len(source.columns), 'column')}, a row has {found}", hint=names
+    )

@@ -40,6 +40,7 @@ from penstock.connectors.postgres import (
     sql,
 )
 from penstock.connectors.postgres_where import Asked, where_of
+from penstock.connectors.seals import checksum, damaged, sealed, unsealed
 from penstock.connectors.sources.formats import casts
 from penstock.connectors.sources.formats.base import TextOptions
 from penstock.connectors.sources.formats.csv import CsvFormat
@@ -48,6 +49,7 @@ from penstock.types import type_name
 
 _KNOWN = (*SERVER_OPTIONS, "table", "query", "version", "poll", "settle", "deleted")
 _POLL = re.compile(r"^poll-(\d{8})\.json$")
+_POLLED = re.compile(r"/poll-(\d{8})\.csv$")
 #: A csv line of one NULL is an empty line, which is no record; another cell makes it one.
 _FILLER = "penstock_row"
 
@@ -63,6 +65,8 @@ class Stored:
 
 
 class PostgresSource(SourceConnector):
+    rereadable = False
+
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         options = Options(f"POSTGRES of {source.name}", source.options)
@@ -114,6 +118,9 @@ class PostgresSource(SourceConnector):
 
     def discover(self, known: frozenset[str]) -> list[str]:
         polls = self._polls()
+        told = max((int(m[1]) for m in map(_POLLED.search, known) if m), default=0)
+        if told > max(polls, default=0):
+            raise damaged(self._json(told), FileNotFoundError("it is gone"))
         unread = [str(place) for place in map(self._csv, polls) if str(place) not in known and place.exists()]
         if unread or (self.bounded and polls) or time.monotonic() < self._next_poll:
             return unread
@@ -152,7 +159,7 @@ class PostgresSource(SourceConnector):
     def _poll(self, cursor: Any, polls: Sequence[int]) -> tuple[Path | None, int | None]:
         """Ask once: the file with what came, None where nothing did, and up to which tick all has come."""
         columns = self._columns(cursor)
-        last = json.loads(self._json(polls[-1]).read_text())["version"] if polls else None
+        last = self._noted(polls[-1])["version"] if polls else None
         where: list[Any] = []
         upto = reached = None
         if self._version:
@@ -190,8 +197,16 @@ class PostgresSource(SourceConnector):
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(place)
-        _write(self._json(number), json.dumps({"version": upto}))
+        _write(self._json(number), sealed(json.dumps({"version": upto, "checksum": checksum(place)})))
         return place, reached
+
+    def _noted(self, number: int) -> dict[str, Any]:
+        """What stands beside a poll. Raises PenstockError P0605."""
+        try:
+            found: dict[str, Any] = json.loads(unsealed(self._json(number).read_bytes()))
+        except (OSError, ValueError) as error:
+            raise damaged(self._json(number), error) from error
+        return found
 
     def _tick(self, version: Any) -> Any:
         """SQL for the tick up to which all has come: by the clock of the server, or the highest version."""
@@ -304,6 +319,7 @@ class PostgresSource(SourceConnector):
         return [Split(path, bytes=Path(path).stat().st_size)]
 
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+        self._unchanged(Path(split.path))
         raw = [i for i, c in enumerate(columns) if pa.types.is_binary(self.source.columns[c].type)]
         for parsed in CsvFormat(self.source, TextOptions()).read(split, columns):
             batch = parsed.batch
@@ -311,6 +327,15 @@ class PostgresSource(SourceConnector):
                 batch = batch.set_column(i, batch.schema.field(i), _from_hex(batch.column(i)))
             rejected = tuple(replace(r, path=f"PostgreSQL, {self._shown}", line=None) for r in parsed.rejected)
             yield Parsed(batch, rejected)
+
+    def _unchanged(self, place: Path) -> None:
+        """Raises PenstockError P0605 unless `place` holds what the server said."""
+        noted = self._noted(int(place.stem.removeprefix("poll-")))
+        try:
+            if checksum(place) != noted["checksum"]:
+                raise ValueError("it is not what was written")
+        except (OSError, ValueError) as error:
+            raise damaged(place, error) from error
 
 
 def _stored(column: Any, cursor: Any) -> Stored:
@@ -338,10 +363,10 @@ def _from_hex(values: pa.Array) -> pa.Array:
     return made.take(pa.array(np.arange(size), mask=~np.asarray(values.is_valid()))) if values.null_count else made
 
 
-def _write(place: Path, text: str) -> None:
+def _write(place: Path, data: bytes) -> None:
     temporary = place.with_name(f".{place.name}.tmp")
-    with temporary.open("w") as file:
-        file.write(text)
+    with temporary.open("wb") as file:
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(place)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from penstock.algebra import OnError, Source
-from penstock.errors import PenstockError, nearest
+from penstock.errors import PenstockError, counted, nearest
 from penstock.expressions.evaluate import constant, evaluate
 from penstock.expressions.functions import build_cast
 from penstock.expressions.nodes import Call, Column, Expression, Literal
@@ -220,7 +220,10 @@ def _fits(row: tuple[exp.Expr, ...], span: Span, source: Source, context: Contex
     """Whether the row has as many values as the source has columns; P0305 is noted where not."""
     width = len(source.columns)
     if len(row) != width:
-        context.note(PenstockError("P0305", f"{len(row)} values for the {width} columns of {source.name}"), span)
+        context.note(
+            PenstockError("P0305", f"{counted(len(row), 'value')} for the {counted(width, 'column')} of {source.name}"),
+            span,
+        )
     return len(row) == width
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from penstock.algebra.query import Query, SinkSpec
-from penstock.errors import PenstockError, nearest
+from penstock.errors import PenstockError, counted, nearest
 from penstock.expressions.user import REGISTERED, signature
 from penstock.language.binder.connectors import bind_connector
 from penstock.language.binder.context import Context, Refused
@@ -176,7 +176,9 @@ class ScriptBinder:
             distinct_names(statement.columns, context)
             if len(statement.columns) != len(names):
                 span = statement.columns[0].span.to(statement.columns[-1].span)
-                context.fail("P0305", f"{len(statement.columns)} names for {len(names)} columns", span)
+                context.fail(
+                    "P0305", f"{counted(len(statement.columns), 'name')} for {counted(len(names), 'column')}", span
+                )
             names = tuple(c.text for c in statement.columns)
         check_volatile(root, statement.query.span, context)
         if declare and not context.errors:

@@ -13,6 +13,7 @@ from penstock.algebra import Algebra, Distinct, Project, Window, WindowKind
 from penstock.algebra import Select as AlgebraSelect
 from penstock.algebra.frequency import answers, on_the_line
 from penstock.algebra.internal import reaches_internal
+from penstock.errors import counted
 from penstock.expressions.coercion import cast_to
 from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
 from penstock.language.binder.calls import called_aggregate
@@ -115,7 +116,11 @@ class QueryBinder:
             root, names = found, found.schema.names
             if local.columns:
                 if len(local.columns) != len(names):
-                    self.context.fail("P0305", f"{len(local.columns)} names for {len(names)} columns", local.name.span)
+                    self.context.fail(
+                        "P0305",
+                        f"{counted(len(local.columns), 'name')} for {counted(len(names), 'column')}",
+                        local.name.span,
+                    )
                 names = tuple(c.text for c in local.columns)
             views[local.name.key] = View(local.name.text, root, names, "")
         node = replace(self, context=context, views=views).bind(tree.query)

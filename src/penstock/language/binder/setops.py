@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.algebra import Algebra, Distinct, Except, Intersect, Project, UnionAll, Window, WindowKind
 from penstock.algebra.internal import reaches_internal
 from penstock.algebra.nodes import common_domain
+from penstock.errors import counted
 from penstock.expressions.coercion import cast_to, common_type
 from penstock.expressions.nodes import Column
 from penstock.language.binder.context import Context
@@ -62,7 +63,7 @@ def _alike(word: str, parts: list[QueryTree], nodes: list[Algebra], context: Con
     first = nodes[0]
     for part, node in zip(parts[1:], nodes[1:], strict=True):
         if len(node.schema) != len(first.schema):
-            message = f"{word} of {len(first.schema)} and {len(node.schema)} columns"
+            message = f"{word} of {len(first.schema)} and {counted(len(node.schema), 'column')}"
             context.fail("P0305", message, part.span)
         context.guard(part.span, lambda node=node: common_domain((first, node)))  # type: ignore[misc]
     types = [

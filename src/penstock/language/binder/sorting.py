@@ -14,6 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from penstock.algebra import Algebra, Project, SortKey, TopK
+from penstock.errors import counted
 from penstock.expressions.coercion import cast_to
 from penstock.expressions.fold import fold
 from penstock.expressions.nodes import Column, Expression, Literal
@@ -78,7 +79,7 @@ def bind_keys(
             if not complete:
                 binder.context.fail_silently()
             if not 1 <= position <= len(outputs):
-                message = f"ORDER BY {position}: there are {len(outputs)} columns"
+                message = f"ORDER BY {position}: the result has {counted(len(outputs), 'column')}"
                 binder.context.fail("P0304", message, span_of(node))
             bound = outputs[position - 1][1]
         else:

@@ -13,7 +13,7 @@ from typing import NoReturn
 from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan, unjoined
 from penstock.algebra.pattern import Pattern
 from penstock.algebra.timestamps import timestamp_column
-from penstock.errors import PenstockError, nearest
+from penstock.errors import PenstockError, counted, nearest
 from penstock.language.binder.context import Context
 from penstock.language.binder.frequency import answer_stream
 from penstock.language.binder.from_joins import Around, join_sources
@@ -94,7 +94,7 @@ class SourceBinder:
         rows, names = self.nested(source.query, levels + self.enclosing, right)
         if source.columns:
             if len(source.columns) != len(names):
-                message = f"{len(source.columns)} names for {len(names)} columns"
+                message = f"{counted(len(source.columns), 'name')} for {counted(len(names), 'column')}"
                 self.context.fail("P0305", message, source.columns[0].span.to(source.columns[-1].span))
             names = tuple(c.text for c in source.columns)
         qualifier = source.alias.text if source.alias else None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.physical.kernels import with_room
 from penstock.physical.lanes import add_pair
 
 #: Places for rows made at first, at the most.
@@ -79,18 +80,6 @@ def _apply(  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
-def _room(lanes, used, needed):  # type: ignore[no-untyped-def]
-    """`lanes`, (lanes, places) of which `used` places are taken, with room for `needed`."""
-    if needed <= lanes.shape[1]:
-        return lanes
-    made = np.empty((lanes.shape[0], max(needed, 2 * lanes.shape[1])), lanes.dtype)
-    for lane in range(lanes.shape[0]):
-        for place in range(used):
-            made[lane, place] = lanes[lane, place]
-    return made
-
-
-@nb.njit(cache=True)
 def tell(  # type: ignore[no-untyped-def]
     slots, steps, rows, signs, integers, floats, state_integers, state_floats, guards, ranks, by_rank, count,
 ):  # fmt: skip
@@ -121,9 +110,9 @@ def tell(  # type: ignore[no-untyped-def]
         if new:
             active = _merged(active, np.sort(fresh[:new]))
         needed = total + active.shape[0]
-        told = _room(told, total, needed)
-        out_integers = _room(out_integers, total, needed)
-        out_floats = _room(out_floats, total, needed)
+        told = with_room(told, total, needed)
+        out_integers = with_room(out_integers, total, needed)
+        out_floats = with_room(out_floats, total, needed)
         kept = 0
         for i in range(active.shape[0]):
             rank = active[i]

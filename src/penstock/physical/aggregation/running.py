@@ -10,6 +10,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.physical.kernels import with_room
 from penstock.physical.lanes import add_pair
 
 #: Of all places, how many new ones are worth looking through all for.
@@ -107,17 +108,6 @@ def _with_new(active, count, new, fresh, shown):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
-def _wider(lanes, used, needed):  # type: ignore[no-untyped-def]
-    """`lanes`, (lanes, rows) of which `used` rows are taken, with room for `needed`."""
-    if needed <= lanes.shape[1]:
-        return lanes
-    made = np.empty((lanes.shape[0], max(needed, 2 * lanes.shape[1])), lanes.dtype)
-    for lane in range(lanes.shape[0]):
-        made[lane, :used] = lanes[lane, :used]
-    return made
-
-
-@nb.njit(cache=True)
 def carry(  # type: ignore[no-untyped-def]
     slots, integers, floats, place, lows, highs, anew, quiet, sums, pairs, guards, shown, active, count, low, high,
     size,
@@ -152,9 +142,9 @@ def carry(  # type: ignore[no-untyped-def]
             count = _with_new(active, count, new, fresh, shown)
         if b < quiet:
             continue
-        told = _wider(told, total, total + count)
-        out_integers = _wider(out_integers, total, total + count)
-        out_floats = _wider(out_floats, total, total + count)
+        told = with_room(told, total, total + count)
+        out_integers = with_room(out_integers, total, total + count)
+        out_floats = with_room(out_floats, total, total + count)
         kept = 0
         before = total
         for i in range(count):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,9 @@ from penstock.physical.synopses.slots import Float64s
 
 #: More boundaries than this are not looked at one by one: most lie in a stretch where the window is empty.
 _MOST = 100_000
-#: Places for rows told that are made at first, at the most.
-_FIRST_ROOM = 2**24
+#: Rows of a piece of what is told, about: few enough that one piece's memory serves the next, while it is in the near
+#: caches. A piece has one boundary at least.
+PIECE = 2**17
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,11 @@ class WindowReader:
         """The last boundary before `boundary` at which the sums were begun."""
         return (boundary - 1) // self._period * self._period
 
-    def tell(self, first: int, stop: int) -> Told | None:
-        """The rows at the boundaries from `first` until before `stop`; None for none. They follow on those told."""
+    def tell(self, first: int, stop: int) -> Iterator[Told]:
+        """The rows at the boundaries from `first` until before `stop`, some boundaries at a time. They follow on those
+        told."""
+        if first >= stop:
+            return
         log = self._log
         asked = self._filled(first, stop)
         if self._cold:
@@ -100,27 +105,30 @@ class WindowReader:
         else:
             before = np.empty(0, np.int64)
         # The last one always: what has left the window must be taken away before it leaves the log.
-        last = np.array([stop - 1] if first < stop and (not len(asked) or asked[-1] < stop - 1) else [], np.int64)
+        last = np.array([stop - 1] if not len(asked) or asked[-1] < stop - 1 else [], np.int64)
         numbers = np.concatenate([before, asked, last])
-        if not len(numbers):
-            return None
         ticks = self._align + self._slide * numbers
         lows, highs = self._rows(ticks)
         guards = np.array([log.lanes[lane] for lane in self._guards], np.int64)
         # A lane that is 0 in every pane has no terms to guard.
         guards = np.where(guards == ZERO, 0, guards)
-        places, integers, floats, lengths, self._count = carry(
-            log.slots, log.integers, log.floats, log.place, lows, highs, numbers % self._period == 0, len(before),
-            self._sums, self._pairs, guards, self._shown, self._active, self._count, self._low - log.base,
-            self._high - log.base, min(len(asked) * log.groups, _FIRST_ROOM),
-        )  # fmt: skip
-        self._low, self._high = int(lows[-1]) + log.base, int(highs[-1]) + log.base
-        if not len(places):
-            return None
-        zeros, no_rest = np.broadcast_to(np.int64(0), len(places)), np.broadcast_to(-0.0, len(places))
-        lanes = [zeros if kept == ZERO else integers[kept] for kept in log.lanes]
-        pairs = [half for value in floats for half in (value, no_rest)]
-        return Told(np.repeat(ticks[len(before) :], lengths), places, lanes, pairs)
+        anew = numbers % self._period == 0
+        width = max(1, PIECE // max(1, log.groups))
+        for start in range(0, len(numbers), width):
+            part = slice(start, start + width)
+            quiet = min(max(0, len(before) - start), len(numbers[part]))
+            places, integers, floats, lengths, self._count = carry(
+                log.slots, log.integers, log.floats, log.place, lows[part], highs[part], anew[part], quiet,
+                self._sums, self._pairs, guards, self._shown, self._active, self._count, self._low - log.base,
+                self._high - log.base, (len(lows[part]) - quiet) * log.groups,
+            )  # fmt: skip
+            self._low, self._high = int(lows[part][-1]) + log.base, int(highs[part][-1]) + log.base
+            if not len(places):
+                continue
+            zeros, no_rest = np.broadcast_to(np.int64(0), len(places)), np.broadcast_to(-0.0, len(places))
+            lanes = [zeros if kept == ZERO else integers[kept] for kept in log.lanes]
+            pairs = [half for value in floats for half in (value, no_rest)]
+            yield Told(np.repeat(ticks[part][quiet:], lengths), places, lanes, pairs)
 
     def _rows(self, ticks: Int64s) -> tuple[Int64s, Int64s]:
         """Where in the log what a window at each tick holds begins and ends."""

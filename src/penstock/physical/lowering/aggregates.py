@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.algebra import Aggregate, Arrivals, Distinct, Pattern, Project, RelationToStream, Window
-from penstock.physical.lane_plan import Kind, plan_lanes
+from penstock.physical.lane_plan import plan_lanes
 from penstock.physical.lowering.builder import Builder, Lowered, lower
 from penstock.physical.lowering.lanes import lower_lanes, lower_store
 from penstock.physical.lowering.panes import paned_window
@@ -30,7 +30,7 @@ def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
     return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)
 
 
-#: Windows that count elements and overlap at most so often are added up at each boundary; others are carried on.
+#: Windows that overlap at most so often are computed anew at each boundary; others are carried on.
 _FEW = 4
 
 
@@ -41,13 +41,22 @@ def can_tell_rows(node: Aggregate) -> bool:
 
 
 def hardly_overlaps(node: Aggregate) -> bool:
-    """Whether `node` has sums alone, over a window that counts elements and shows each at few boundaries."""
+    """Whether `node` is better computed anew at each boundary: over a window that shows a row at few of them, with no
+    values to be kept in order. Plain sums in time are as cheap to carry on."""
     window = paned_window(node)
-    if window is None or not isinstance(window.input, Arrivals) or window.slide is None or window.lifetime is None:
+    if window is None or window.slide is None or window.lifetime is None:
         return False
     plan = plan_lanes(node.group, node.aggregates, strict=False)
-    sums = all(argument.kind is Kind.SUMS for argument in plan.arguments)
-    return sums and window.lifetime <= _FEW * window.slide
+    if plan.bags or not (plan.distincts or plan.extremes or _counts_elements(node)):
+        return False
+    # The skyline of an extreme is cheaper to carry than a row to look at twice.
+    often = 1 if plan.extremes and not plan.distincts else _FEW
+    return window.lifetime <= often * window.slide
+
+
+def _counts_elements(node: Aggregate) -> bool:
+    window = paned_window(node)
+    return window is not None and isinstance(window.input, Arrivals)
 
 
 def _never_empty(node: Aggregate) -> bool:
@@ -72,7 +81,7 @@ def lower_at_boundaries(
             return Lowered(builder.add(spec, [store.edge], store.stage, node), store.stage, store.partitions)
     lanes = lower_lanes(aggregate, builder)
     if hardly_overlaps(aggregate):
-        spec = BoundarySumsSpec(lanes.plan, slide)
+        spec = BoundarySumsSpec(lanes.plan, slide, align, not _counts_elements(aggregate))
     else:
         fifo = aggregate.input.pattern <= Pattern.WEAKEST
         spec = BoundaryAggregateSpec(lanes.plan, fifo, lanes.types, slide, align)

@@ -116,7 +116,8 @@ def lower_store(node: Aggregate, builder: Builder) -> Lanes | None:
 def lane_types(node: Aggregate, plan: LanePlan) -> tuple[pa.DataType, ...]:
     keys = [node.input.schema[i].type for i in node.group]
     values = [plan.arguments[i].type for i in plan.valued]
-    return (*keys, *[pa.int64()] * plan.integers, *[pa.float64()] * plan.floats, *values)
+    integers, floats = plan.carried
+    return (*keys, *[pa.int64()] * len(integers), *[pa.float64()] * len(floats), *values)
 
 
 def _names(node: Aggregate, types: Sequence[pa.DataType]) -> list[str]:

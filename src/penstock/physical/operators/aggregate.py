@@ -20,7 +20,7 @@ from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.fingerprints import fingerprints
 from penstock.physical.finish import finish
 from penstock.physical.kernels import argsort_code_time, distinct_slots, group_codes
-from penstock.physical.lanes import Float64s
+from penstock.physical.lanes import Float64s, all_lanes
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.pending import Early
 from penstock.physical.pane_plan import BoundaryAggregateSpec
@@ -44,7 +44,7 @@ class Aggregation(Operator):
         self._groups = SlotTable(plan.integers, plan.floats, spec.input_types[: self._keys])
         self._early = Early()
         self._live = make_queue(spec.fifo, spec.listed)
-        self._value_types = spec.input_types[self._keys + plan.integers + plan.floats :]
+        self._value_types = spec.input_types[plan.values_at :]
         self._values = Values(plan, self._groups, self._value_types)
         self._guards = np.array([a.integers for a in plan.arguments for _ in range(a.float_lanes // 2)], np.int64)
         self._factor_of = np.zeros(plan.integers, np.int64)
@@ -97,7 +97,8 @@ class Aggregation(Operator):
         keys = arrived.columns[: self._keys]
         placed = self._groups.place(keys, len(arrived))
         slots = placed.slots
-        lanes, values = self._lanes(arrived.columns[self._keys :])
+        values = tuple(arrived.columns[self._plan.values_at :])
+        lanes = all_lanes(self._plan, arrived.columns[self._keys : self._plan.values_at], values)
         every = np.arange(len(arrived))
         gone = np.flatnonzero(arrived.exp <= heartbeat)
         parts = [
@@ -118,7 +119,7 @@ class Aggregation(Operator):
         """Keep the rows that will go after `heartbeat`."""
         later = (arrived.exp > heartbeat) & (arrived.exp < END)
         if later.any():
-            kept = [True] * (self._plan.integers + self._plan.floats) + list(self._values.lasting)
+            kept = [True] * (self._plan.values_at - self._keys) + list(self._values.lasting)
             columns = [c for c, k in zip(arrived.columns[self._keys :], kept, strict=True) if k]
             head = [pa.array(a) for a in (arrived.exp, placed.first.view(np.int64), placed.second.view(np.int64))]
             rows = unnamed(head + columns)
@@ -134,25 +135,15 @@ class Aggregation(Operator):
             batch, slots = batch.filter(pa.array(known)), slots[known]
         arrays = batch.columns
         size = len(slots)
-        lanes, lasting = self._lanes(arrays[3:])
-        told = iter(lasting)
+        carried = arrays[3 : 3 + self._plan.values_at - self._keys]
+        told = iter(arrays[3 + len(carried) :])
         values = tuple(
             next(told) if kept else pa.nulls(size, type_)
             for kept, type_ in zip(self._values.lasting, self._value_types, strict=True)
         )
         due = int64s(arrays[0])
+        lanes = all_lanes(self._plan, carried, values)
         return Events(slots, due, np.arange(size), np.full(size, -1, np.int64), *lanes, values, due)
-
-    def _lanes(self, columns: Any) -> tuple[tuple[Any, Any], tuple[pa.Array, ...]]:
-        plan = self._plan
-        width, length = plan.integers, len(columns[0])
-        integers = np.empty((length, width), np.int64)
-        for i in range(width):
-            integers[:, i] = int64s(columns[i])
-        floats = np.empty((length, plan.floats), np.float64)
-        for i in range(plan.floats):
-            floats[:, i] = columns[width + i].to_numpy(zero_copy_only=True)
-        return (integers, floats), tuple(columns[width + plan.floats :])
 
     # -- the sweep ---------------------------------------------------------------------------------------------
 

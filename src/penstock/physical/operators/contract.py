@@ -8,7 +8,7 @@ order keeps them until it comes. After `advance(moment)`, no element with ts ≤
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +43,9 @@ class Operator:
         """Take `elements`; return what can be said already."""
         return []
 
-    def advance(self, moment: Moment) -> list[Elements]:
-        """Time has come to `moment.heartbeat`; return what follows."""
+    def advance(self, moment: Moment) -> Iterable[Elements]:
+        """Time has come to `moment.heartbeat`; return what follows. What is long may be told in pieces that are made as
+        they are taken; all are taken before anything else is asked of the operator."""
         return []
 
     def attach(self, inputs: Sequence[Operator]) -> None:

@@ -6,7 +6,7 @@ boundaries (LANGUAGE 4.3): a basic interval synopsis that windows of different l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,16 +74,14 @@ class WindowSums(Operator):
         assert self._reader is not None
         return self._reader
 
-    def advance(self, moment: Moment) -> list[Elements]:
+    def advance(self, moment: Moment) -> Iterator[Elements]:
         reader = self._read
         since, until = moment.start if reader.done is None else reader.done + 1, moment.heartbeat + 1
         if since is None or since >= until:
-            return []  # no instant of this round has been told of yet
-        told = reader.tell(reader.boundary(since), reader.boundary(until))
+            return  # no instant of this round has been told of yet
+        for told in reader.tell(reader.boundary(since), reader.boundary(until)):
+            chosen = pa.array(told.places)
+            keys = [key.take(chosen) for key in self._log.keys]
+            columns = (*keys, *finish(self._spec.plan, told.integers, told.floats, {}))
+            yield Elements(columns, told.ticks, np.full(len(told.ticks), END))
         reader.done = moment.heartbeat
-        if told is None:
-            return []
-        chosen = pa.array(told.places)
-        keys = [key.take(chosen) for key in self._log.keys]
-        columns = (*keys, *finish(self._spec.plan, told.integers, told.floats, {}))
-        return [Elements(columns, told.ticks, np.full(len(told.ticks), END))]

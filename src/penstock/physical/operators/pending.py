@@ -31,6 +31,11 @@ class Early:
 
     def until(self, heartbeat: int) -> Elements | None:
         """The elements with ts ≤ heartbeat that were not given yet, or None."""
+        due = self.parts_until(heartbeat)
+        return concat(due) if due else None
+
+    def parts_until(self, heartbeat: int) -> list[Elements]:
+        """The same as they come, none of them empty."""
         due = [_unpack(batch) for batch in self.queue.pop_until(heartbeat)]
         for elements in self._fresh:
             ready = elements.ts <= heartbeat
@@ -41,7 +46,7 @@ class Early:
             if ready.any():
                 due.append(elements.filter(ready))
         self._fresh = []
-        return concat(due) if due else None
+        return due
 
 
 class InOrder(Early):

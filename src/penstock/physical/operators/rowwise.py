@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.expressions.evaluate import evaluate_all, mask
 from penstock.physical.elements import Elements, concat, round_up
-from penstock.physical.lanes import pre_aggregate, to_lanes
+from penstock.physical.lanes import pre_aggregate, pre_aggregate_where_it_pays, to_lanes
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.pane_plan import PanesSpec
 from penstock.physical.plan import FilterSpec, LanesSpec, ProjectSpec, WindowSpec
@@ -78,14 +78,14 @@ class TimeWindow(Operator):
 
 
 class Lanes(Operator):
-    """Rows into lane rows; with `pre_aggregate`, one per pane (key, ts, exp) of each batch."""
+    """Rows into lane rows; with `pre_aggregate`, one per pane (key, ts, exp) of each batch, where that leaves fewer."""
 
     def __init__(self, spec: LanesSpec) -> None:
         self._spec = spec
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         lanes = to_lanes(self._spec.plan, elements)
-        return [pre_aggregate(self._spec.plan, lanes) if self._spec.pre_aggregate else lanes]
+        return [pre_aggregate_where_it_pays(self._spec.plan, lanes) if self._spec.pre_aggregate else lanes]
 
 
 class Panes(Operator):

@@ -34,6 +34,8 @@ _MERGED = 4
 _FEWEST_NEGATIVE = 16
 #: What is found for a few probes is given in one piece of this size.
 _FOUND = 1 << 12
+#: Bytes of an entry.
+_ENTRY = 4 * 8
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -286,7 +288,8 @@ class Chains(Synopsis):
 
     @property
     def nbytes(self) -> int:
-        return sum(chunk.nbytes for chunk in self._chunks)
+        index = self._size * _ENTRY + self._heads.nbytes if self._chunks else 0
+        return index + sum(chunk.nbytes for chunk in self._chunks)
 
     def snapshot(self) -> tuple[dict[str, Any], Chunks]:
         chunks: dict[int, pa.RecordBatch] = {chunk.number: chunk.batch for chunk in self._chunks}

@@ -21,6 +21,7 @@ class Due:
         self._table, self._lane = table, lane
         self._queue: CalendarQueue | None = None
         table.followers.append(self._moved)
+        table.beside.append(lambda: 0 if self._queue is None else self._queue.nbytes)
 
     def put(self, slots: Int64s) -> None:
         """Slots (each once) that have come to life."""

@@ -41,6 +41,10 @@ class RangeRun(Run):
     period: int
     longest: int
 
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + self.low.nbytes + self.high.nbytes + self.top.nbytes
+
     @staticmethod
     def of(number: int, elements: Elements, key: Sequence[int], span: Span) -> RangeRun:
         length = len(elements)

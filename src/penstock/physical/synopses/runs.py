@@ -49,6 +49,11 @@ class Run:
         middle = len(self.elements) // 2
         return int(np.partition(self.elements.exp, middle)[middle])
 
+    @property
+    def nbytes(self) -> int:
+        index = self.first.nbytes + self.second.nbytes + self.bounds.nbytes + self.table.nbytes
+        return self.elements.nbytes + index
+
     @staticmethod
     def build(number: int, elements: Elements, key: Sequence[int]) -> Run:
         length = len(elements)
@@ -233,7 +238,7 @@ class Runs(Synopsis):
 
     @property
     def nbytes(self) -> int:
-        return sum(run.elements.nbytes for run in self._runs)
+        return sum(run.nbytes for run in self._runs)
 
     def snapshot(self) -> tuple[dict[str, Any], Chunks]:
         chunks: dict[int, pa.RecordBatch] = {run.number: run.elements.to_batch() for run in self._runs}

@@ -118,6 +118,8 @@ class SlotTable(Synopsis):
         self._types = tuple(columns)
         self.count = 0
         self.followers: list[Callable[[Int64s], None]] = []
+        # How many bytes lie in indexes beside the table.
+        self.beside: list[Callable[[], int]] = []
         # 32 bits: what a look-up touches first should lie in cache for as long as it can.
         self._table = np.full(64, -1, np.int32)
         self._first = np.empty(16, np.uint64)
@@ -208,7 +210,7 @@ class SlotTable(Synopsis):
     @property
     def nbytes(self) -> int:
         lanes = self.count * 8 * (2 + len(self.integers) + len(self.floats))
-        return lanes + self._columns.nbytes
+        return lanes + self._columns.nbytes + sum(nbytes() for nbytes in self.beside)
 
     def snapshot(self) -> tuple[dict[str, Any], Chunks]:
         self.shrink()

@@ -21,6 +21,9 @@ from penstock.runtime.spark.folder import Folder
 from penstock.types import END
 
 _MARK = "totals"
+#: So many reasons of malformed records are counted apart, by source.
+MOST_REASONS = 100
+OTHER_REASONS = "other reasons"
 
 
 class Accounts:
@@ -84,7 +87,10 @@ class Accounts:
         """The totals of `source`, with so many malformed records more."""
         total: dict[str, Any] = self._totals["sources"].setdefault(source, _untouched())
         for reason, count in reasons.items():
-            total["malformed"][reason] = total["malformed"].get(reason, 0) + count
+            found = total["malformed"]
+            # Reasons may hold numbers: what is told of them must not grow with the input.
+            kind = reason if reason in found or len(found) < MOST_REASONS else OTHER_REASONS
+            found[kind] = found.get(kind, 0) + count
         return total
 
     def totals(self, backlog: Mapping[str, Backlog], waiting: Mapping[str, int], batch_bytes: int) -> Totals:

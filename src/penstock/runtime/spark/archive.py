@@ -12,12 +12,11 @@ off.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-
-import pyspark
 
 #: A file that is still being written is not looked at for so many seconds; nobody else writes one meanwhile.
 _WRITING = 300
@@ -64,9 +63,17 @@ def _options(archive: Path, now: float) -> list[str]:
     return [f"-XX:ArchiveClassesAtExit={fresh}", "-Xlog:disable", "-Xlog:all=error:stderr"]
 
 
+def spark_home() -> Path:
+    """Of the Spark that SPARK_HOME names, or that pyspark brings, which is not imported for it."""
+    if told := os.environ.get("SPARK_HOME"):
+        return Path(told)
+    found = importlib.util.find_spec("pyspark")
+    return Path(((found and found.submodule_search_locations) or [""])[0])
+
+
 def _name(java_home: Path) -> str:
     """Of what the archive depends on: Java, and Spark's jars."""
     java = (java_home / "bin" / "java").resolve()
-    jars = Path(pyspark.__file__).parent / "jars"
+    jars = spark_home() / "jars"
     told = f"{java} {java.stat().st_mtime_ns} {jars} {jars.stat().st_mtime_ns if jars.exists() else ''}"
-    return hashlib.blake2b(f"{told} {pyspark.__version__}".encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()

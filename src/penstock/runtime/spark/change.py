@@ -18,7 +18,8 @@ from penstock.algebra.optimizer import Planning, optimize
 from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.statistics import Statistics
-from penstock.connectors.sources import is_log
+from penstock.connectors.seals import damaged
+from penstock.connectors.sources import is_rereadable
 from penstock.errors import PenstockError
 from penstock.physical.identity import query_fingerprint, source_fingerprint, step_keys
 from penstock.physical.plan import Plan
@@ -38,7 +39,7 @@ from penstock.runtime.spark.epochs import (
     statistics_as_json,
 )
 from penstock.runtime.spark.feed import Offset, highs_after
-from penstock.runtime.spark.folder import Folder, damaged, round_name
+from penstock.runtime.spark.folder import Folder, round_name
 
 
 class Kind(enum.Enum):
@@ -53,7 +54,7 @@ class Kind(enum.Enum):
 class Given:
     """What a start brings: its queries, as they were written; sources: those they read; rows: by MEMORY source, what
     tells its rows apart from others; statistics: what is known of the sources; frames: the sources that Spark reads;
-    shards: how many are asked for, 0 for any; known: what `optimized` has found, by query."""
+    shards: how many are asked for, 0 for any; known: what `optimized` has found, by the fingerprint of a query."""
 
     queries: tuple[Query, ...]
     sources: Mapping[str, Source]
@@ -65,11 +66,11 @@ class Given:
     frames: frozenset[str]
     shards: int
     backfill: bool = False
-    known: dict[int, list[tuple[Planning, Algebra]]] = field(default_factory=dict, compare=False, repr=False)
+    known: dict[str, list[tuple[Planning, Algebra]]] = field(default_factory=dict, compare=False, repr=False)
 
     def optimized(self, query: Query, planning: Planning) -> Query:
         """`query`, one of these, as it is planned. A start asks for it several times over."""
-        found = self.known.setdefault(id(query.root), [])
+        found = self.known.setdefault(query.root.fingerprint, [])
         root = next((root for p, root in found if p == planning), None)
         if root is None:
             root = optimize(query.root, planning=planning)
@@ -199,7 +200,7 @@ def _changed(given: Given, folder: Folder, before: Epoch, number: int) -> Decisi
     epoch, plan = _epoch(given, before, number, base, before.shards, births)
     backfill = list(fresh) if given.backfill else []
     for name in backfill:
-        _can_backfill(next(q for q in given.queries if q.name == name))
+        can_backfill(next(q for q in given.queries if q.name == name))
     epoch = replace(epoch, offset=carried(folder, before, epoch, plan), backfill=backfill)
     sinks = {q.name: sink_identity(q) for q in given.queries}
     kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
@@ -293,7 +294,8 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
     )  # fmt: skip
 
 
-def _can_backfill(query: Query) -> None:
+def can_backfill(query: Query) -> None:
+    """Raises PenstockError P0607 where the past of a source cannot be read."""
     clocked = [s.source.name for s in leaves(query.root) if isinstance(s, Scan) and s.source.system_time]
     if clocked:
         raise PenstockError(
@@ -301,10 +303,13 @@ def _can_backfill(query: Query) -> None:
             "and when its elements came is not kept",
             hint="start without --backfill: the query begins from here on",
         )  # fmt: skip
-    logs = [s.source.name for s in leaves(query.root) if isinstance(s, Scan) and is_log(s.source)]
-    if logs:
+    passing = [
+        s.source.name for s in leaves(query.root)
+        if isinstance(s, Scan) and not s.source.is_static and not is_rereadable(s.source)
+    ]  # fmt: skip
+    if passing:
         raise PenstockError(
-            "P0607", f"query {query.name} cannot read its past: what has been read of the log {logs[0]} is not noted",
+            "P0607", f"query {query.name} cannot read its past: what has been read of {passing[0]} is not kept",
             hint="start without --backfill: the query begins from here on",
         )  # fmt: skip
 

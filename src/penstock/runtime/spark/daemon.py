@@ -1,29 +1,50 @@
 """Spark's Python daemon with Penstock's operators loaded: workers are forked from it and need not load them again.
 
-Spark runs `python -m penstock.runtime.spark.daemon pyspark.worker` in sessions of our own (`session.py`).
+Spark runs `python -m penstock.runtime.spark.daemon pyspark.worker` in sessions of our own (`session.py`), when the
+first task is to run. Loading the operators takes seconds, so the driver starts the same module earlier (`jvm.py`) with
+`--ahead SOCKET`: that process loads them at once and waits. What Spark starts then finds it by the socket, hands it its
+standard streams, its environment and its arguments, and stays only because Spark watches it. Where there is nobody to
+hand over to, it is the daemon itself.
+
+Contract: needs the standard library alone until it is to be the daemon.
 """
 
 from __future__ import annotations
 
 import gc
+import json
+import os
+import select
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-from pyspark.daemon import manager
-
-import penstock.runtime.spark.ingest
-import penstock.runtime.spark.stage
-import penstock.runtime.spark.state_files
-import penstock.runtime.spark.tasks  # noqa: F401 - loaded before workers are forked
-from penstock.algebra import Aggregate, Source, StreamScan, Window, WindowKind
-from penstock.algebra.query import Query, SinkSpec
-from penstock.connectors.sources import open_source
-from penstock.expressions.nodes import AggregateCall, Column
-from penstock.runtime.local import run_local
-from penstock.types import Field, Schema, TimeDomain, Unit
+MODULE = "penstock.runtime.spark.daemon"
+#: The variable that names the socket of a daemon that was started ahead.
+AHEAD = "PENSTOCK_DAEMON"
+_STREAMS = (0, 1, 2)
+_LENGTH = 8
+#: The connection that tells Spark's process, by its end, that the daemon has ended.
+_STAYS: list[socket.socket] = []
 
 
 def warm() -> None:
-    """Answer a query, so that the compiled loops it takes are in memory too."""
+    """Load what workers run, and answer a query, so that the compiled loops it takes are in memory too."""
+    import pyarrow as pa
+
+    import penstock.runtime.spark.ingest
+    import penstock.runtime.spark.stage
+    import penstock.runtime.spark.state_files
+    import penstock.runtime.spark.tasks  # noqa: F401 - loaded before workers are forked
+    from penstock.algebra import Aggregate, Source, StreamScan, Window, WindowKind
+    from penstock.algebra.query import Query, SinkSpec
+    from penstock.connectors.sources import open_source
+    from penstock.expressions.nodes import AggregateCall, Column
+    from penstock.runtime.local import run_local
+    from penstock.types import Field, Schema, TimeDomain, Unit
+
     number = pa.int64()
     columns = Schema(tuple(Field(name, number) for name in ("ts", "k", "x")))
     source = Source("warm", True, columns, "MEMORY", (), 0, TimeDomain(Unit.SECOND, False))
@@ -36,9 +57,92 @@ def warm() -> None:
     run_local([Query("warm", groups, SinkSpec("MEMORY"))], {"warm": rows}, shards=2, batch_rows=1)
 
 
-if __name__ == "__main__":
-    warm()
+def _manage() -> None:
+    """Be the daemon, with everything loaded."""
+    from pyspark.daemon import manager
+
+    from penstock.runtime.allocation import give_back
+
+    give_back()
     # What is loaded stays: workers need not look through it after every task, nor own copies of its pages.
     gc.collect()
     gc.freeze()
     manager()
+
+
+def hand_over(place: str) -> bool:
+    """Give what Spark told this process to the daemon that listens at `place`, and wait until it has ended. False where
+    there is none."""
+    told = {"argv": sys.argv, "path": sys.path, "folder": str(Path.cwd()), "environ": dict(os.environ)}
+    text = json.dumps(told).encode()
+    with socket.socket(socket.AF_UNIX) as daemon:
+        try:
+            daemon.connect(place)
+            socket.send_fds(daemon, [len(text).to_bytes(_LENGTH, "big")], list(_STREAMS))
+            daemon.sendall(text)
+            if not daemon.recv(1):
+                return False
+        except OSError:
+            return False
+        # Ctrl-C is the driver's.
+        os.setpgid(0, 0)
+        # Spark's end of the pipes is the daemon's alone now, or it would not see them close.
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in _STREAMS:
+            os.dup2(nothing, stream)
+        with suppress(OSError):
+            daemon.recv(1)
+    return True
+
+
+def wait_ahead(place: str) -> bool:
+    """Load everything, then take over from the process that Spark starts. False when the driver ended before."""
+    # Ctrl-C is the driver's.
+    os.setpgid(0, 0)
+    with socket.socket(socket.AF_UNIX) as listener:
+        # Who finds it can connect.
+        listener.bind(f"{place}.new")
+        listener.listen(1)
+        Path(f"{place}.new").rename(place)
+        warm()
+        ready, _, _ = select.select([0, listener.fileno()], [], [])
+        Path(place).unlink(missing_ok=True)
+        if listener.fileno() not in ready:
+            return False
+        connection, _ = listener.accept()
+    length, streams, _, _ = socket.recv_fds(connection, _LENGTH, len(_STREAMS))
+    told = _read(connection, int.from_bytes(length, "big"))
+    for stream, given in zip(_STREAMS, streams, strict=True):
+        os.dup2(given, stream)
+        os.close(given)
+    os.environ.clear()
+    os.environ.update(told["environ"])
+    os.chdir(told["folder"])
+    sys.argv[:] = told["argv"]
+    sys.path[:] = told["path"]
+    # Whoever handed over waits for this end to close; workers must not keep it open.
+    os.register_at_fork(after_in_child=connection.close)
+    connection.sendall(b"+")
+    _STAYS.append(connection)
+    return True
+
+
+def _read(connection: socket.socket, length: int) -> dict[str, Any]:
+    with connection.makefile("rb") as file:
+        told: dict[str, Any] = json.loads(file.read(length))
+    return told
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--ahead"]:
+        if wait_ahead(sys.argv[2]):
+            _manage()
+        return
+    place = os.environ.pop(AHEAD, None)
+    if place is None or not hand_over(place):
+        warm()
+        _manage()
+
+
+if __name__ == "__main__":
+    main()

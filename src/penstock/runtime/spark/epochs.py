@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.algebra.statistics import SourceStatistics, Statistics
+from penstock.connectors.seals import damaged
 from penstock.errors import PenstockError
-from penstock.runtime.spark.folder import Folder, Job, damaged, write_whole
+from penstock.runtime.spark.folder import Folder, Job, write_whole
 
 #: The layout of these files.
 FORMAT = 1
@@ -152,6 +153,15 @@ def is_committed(folder: Folder, epoch: Epoch) -> bool:
 def spark_place(checkpoint: Path, epoch: int) -> Path:
     """Spark's own checkpoint of an epoch: its log fits one set of inputs."""
     return checkpoint / ("spark" if not epoch else f"spark-{epoch}")
+
+
+def check_log(folder: Folder, log: Path, base: int) -> None:
+    """Raises PenstockError P0605 where Spark's `log` of an epoch that begins with batch `base` does not tell the batch
+    that was delivered last: Spark would begin anew."""
+    due = delivered(folder)["batch"] - base
+    told = max((int(p.name) for p in (log / "offsets").glob("*") if p.name.isdigit()), default=-1)
+    if told < due:
+        raise damaged(log, FileNotFoundError(f"it does not tell of batch {base + due}, which was delivered"))
 
 
 def offset_mark(epoch: int) -> str:

@@ -82,7 +82,7 @@ class Feed:
         self._known = {source.name: _Known(source, open_source(source)) for source in intake.sources}
         self._clock = clock
         self._look_again = 0.0
-        #: Of each log, how many records waited when it was last looked at.
+        #: Of each log, how many records waited when it was last looked at, and are in no round yet.
         self.waiting: dict[str, int] = {}
         self._delivered: deque[Offset] = deque()
         self._forgotten: dict[str, int] = {}
@@ -106,12 +106,12 @@ class Feed:
         waiting = {name: known.splits[offset["done"].get(name, 0) :] for name, known in self._known.items()}
         return {name: (len(splits), sum(s.bytes for s in splits)) for name, splits in waiting.items()}
 
-    def next(self, start: Offset, seconds: float | None = None) -> Offset:
+    def next(self, start: Offset, seconds: float | None = None, answers: int | None = None) -> Offset:
         """The offset after the next round; `start` itself when there is nothing to do. seconds: what the round of
-        `start` took, where that is known."""
+        `start` took, answers: the bytes that it told, where that is known."""
         self._forget(start)
         seen = self._folder.read_seen(round_name(start["round"]))
-        limit = self._next_limit(start, seconds)
+        limit = self._next_limit(start, seconds, answers)
         stretches = self._discover(start, seen, limit)
         high = highs_after(start, seen)
         done = self._choose(start["done"], high, limit, stretches)
@@ -144,10 +144,10 @@ class Feed:
                 told[name] = max(reached, told.get(name, BEGIN))
         return told
 
-    def _next_limit(self, start: Offset, seconds: float | None) -> int:
+    def _next_limit(self, start: Offset, seconds: float | None, answers: int | None) -> int:
         if start["round"] == 0:
             return self._intake.pace.first
-        return self._intake.pace.next_limit(self.limit(start), int(start.get("read", 0)), seconds)
+        return self._intake.pace.next_limit(self.limit(start), int(start.get("read", 0)), seconds, answers)
 
     def _bytes(self, name: str, first: int, last: int) -> int:
         return sum(split.bytes for split in self._known[name].splits[first:last])
@@ -232,9 +232,10 @@ class Feed:
         """Of each log where it stands, and its split of the round."""
         found: dict[str, Any] = dict(start.get("logs", {}))
         for name, stretch in stretches.items():
-            taken = stretch.split is not None and done[name] > start["done"].get(name, 0)
-            split = asdict(stretch.split) if taken and stretch.split is not None else None
-            found[name] = {"state": stretch.state, "split": split}
+            taken = stretch.split if done[name] > start["done"].get(name, 0) else None
+            if taken is not None:
+                self.waiting[name] = max(0, stretch.lag - (taken.rows or 0))
+            found[name] = {"state": stretch.state, "split": asdict(taken) if taken is not None else None}
         return found
 
     def _discover_files(self, start: Offset) -> None:

@@ -31,6 +31,7 @@ from pyspark import cloudpickle
 
 from penstock.algebra.scans import Source
 from penstock.connectors.contract import Split
+from penstock.connectors.seals import damaged, sealed, unsealed
 from penstock.errors import PenstockError
 from penstock.runtime.spark.pace import Pace
 
@@ -255,28 +256,6 @@ def unwritable(path: Path, error: OSError) -> PenstockError:
         "P0601", f"the checkpoint cannot be written: {path}: {error.strerror or error}", cause=error,
         hint="free space on that disk, or allow writing there, and start again with the same --checkpoint",
     )  # fmt: skip
-
-
-def damaged(path: Path, error: BaseException) -> PenstockError:
-    """A file of the checkpoint does not hold what was written."""
-    return PenstockError(
-        "P0605", f"{path} in the checkpoint is damaged: {error}", cause=error,
-        hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
-    )  # fmt: skip
-
-
-def sealed(text: str) -> bytes:
-    """A text with its checksum in a last line, so that a change in any byte shows."""
-    data = text.encode()
-    return data + b"\n%08x\n" % zlib.crc32(data)
-
-
-def unsealed(data: bytes) -> str:
-    """The inverse of `sealed`. Raises ValueError."""
-    text, _, seal = data.rstrip(b"\n").rpartition(b"\n")
-    if len(seal) != 8 or b"%08x" % zlib.crc32(text) != seal:
-        raise ValueError("it is not what was written")
-    return text.decode()
 
 
 def chunks_of(items: Sequence[Any], parts: int) -> Iterator[Sequence[Any]]:

@@ -24,8 +24,7 @@ from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.events import tell
-from penstock.physical.answers import answer_table
-from penstock.physical.elements import Elements
+from penstock.physical.answers import answer_tables
 from penstock.physical.operators import Rejection
 from penstock.runtime.metrics import RunMetrics
 from penstock.runtime.progress import RunProgress
@@ -33,13 +32,14 @@ from penstock.runtime.recorder import Backlog, Recorder, Totals
 from penstock.runtime.reporting import LOG, Reporter, Wanted
 from penstock.runtime.spark import source_log
 from penstock.runtime.spark.accounts import Accounts
-from penstock.runtime.spark.epochs import forget_older, spark_place
+from penstock.runtime.spark.claim import Claim
+from penstock.runtime.spark.epochs import check_log, forget_older, spark_place
 from penstock.runtime.spark.failures import translate
 from penstock.runtime.spark.feed import Offset
 from penstock.runtime.spark.folder import Folder, Job, load_job
 from penstock.runtime.spark.handing import hand_over
-from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_elements, read_rejected
-from penstock.runtime.spark.parcels import forget, forget_all, unpacked
+from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_rejected
+from penstock.runtime.spark.parcels import forget, forget_all
 from penstock.runtime.spark.processor import KeyedStage
 from penstock.runtime.spark.rejections import write_rejections
 from penstock.runtime.spark.rounds import Rounds
@@ -47,6 +47,7 @@ from penstock.runtime.spark.session import job_session
 from penstock.runtime.spark.source import PenstockSource
 from penstock.runtime.spark.state_files import sweep
 from penstock.runtime.spark.tasks import batch_number, ingest_frame, ingest_pieces, keyed_stage, task_number
+from penstock.runtime.spark.telling import Told, told
 
 #: Batches from one shortening of Spark's log of files to the next.
 _SHORTEN_EVERY = 100
@@ -94,14 +95,14 @@ def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, sc
         found = job.plan.queries[query]
         rejected: list[Rejection] = []
         for batch in batches:
-            parts: list[Elements] = []
+            parts: list[Told] = []
             for kind, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
                 if kind == REJECTED:
                     rejected += read_rejected(blob.as_py())
                 if kind == f"answer:{query}":
-                    parts += read_elements(blob.as_py())
-            if parts:
-                yield from answer_table(found, parts).to_batches()
+                    parts += told(blob.as_buffer())
+            for table in answer_tables(found, parts) if parts else ():
+                yield from table.to_batches()
         letters = DeadLetters(Folder(root).dead_letters)
         write_rejections(rejected, job.plan.sources, letters, batch_number(), task_number())
 
@@ -109,18 +110,19 @@ def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, sc
 
 
 class SparkRun:
-    """A started job. Sinks are opened by the caller. offset: where the epoch of the job begins."""
+    """A started job. Sinks are opened by the caller. offset: where the epoch of the job begins; claimed: the
+    checkpoint, let go of at the end; None for one that goes with the run."""
 
     def __init__(
         self, spark: SparkSession, checkpoint: Path, job: Job, digest: str, offset: Offset | None,
-        sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], ephemeral: bool, wanted: Wanted,
+        sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], claimed: Claim | None, wanted: Wanted,
         notices: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self._folder = Folder(checkpoint / "penstock")
         self._checkpoint = checkpoint
         self._job = job
         self._sinks = sinks
-        self._ephemeral = ephemeral
+        self._claimed = claimed
         #: What the user must know of a script that is another one than the checkpoint's.
         self.notices = notices
         self._epochs_behind = job.epoch > 0
@@ -133,23 +135,45 @@ class SparkRun:
         self._closed = False
         self._letters = self._folder.dead_letters
         recorder = Recorder(job.plan, _all_sources(job))
-        recorder.resumed(self._counted())
+        counted = self._counted()
+        recorder.resumed(counted)
         self._done = time.monotonic()
-        self._reporter = Reporter(recorder, wanted, self.metrics)
+        self._reporter = Reporter(recorder, wanted, self.metrics, before=recorder.metrics(counted))
         resumed = self._accounts.batches > 0
         self._tell("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
+        self._query: StreamingQuery | None = None
+        if claimed is not None:
+            claimed.over = lambda: self._query is None or not self._query.isActive
         if (self._folder.read_mark("finished") or {}).get("epoch") == job.epoch:
-            self._query: StreamingQuery | None = None
             return
+        try:
+            self._query = self._started(spark, digest, offset, frames)
+        except PenstockError as error:
+            self._failure = error
+            self.close()
+            raise
+        except Exception as failure:
+            self._failure = translate(failure, self._log)
+            self.close()
+            raise self._failure from failure
+
+    def _started(
+        self, spark: SparkSession, digest: str, offset: Offset | None, frames: Mapping[str, DataFrame]
+    ) -> StreamingQuery:
         sweep(self._folder.root)
         forget_all(str(self._folder.root))
-        self._rounds = Rounds(self._folder, job.intake, epoch=job.epoch, carried=offset)
-        packets = assemble(spark, self._folder, job, digest, frames, self._rounds.place)
+        if self._job.state_store == "files" and not frames:
+            check_log(self._folder, self._log, self._job.base)
+        self._rounds = Rounds(self._folder, self._job.intake, epoch=self._job.epoch, carried=offset)
+        packets = assemble(spark, self._folder, self._job, digest, frames, self._rounds.place)
         writer = packets.writeStream.foreachBatch(self._deliver).outputMode("append")
-        writer = writer.option("checkpointLocation", str(spark_place(checkpoint, job.epoch))).queryName(
-            f"penstock-{checkpoint.name}"
-        )
-        self._query = writer.start()
+        writer = writer.option("checkpointLocation", str(self._log)).queryName(f"penstock-{self._checkpoint.name}")
+        return writer.start()
+
+    @property
+    def _log(self) -> Path:
+        """Spark's own."""
+        return spark_place(self._checkpoint, self._job.epoch)
 
     # -- delivering --------------------------------------------------------------------------------------------
 
@@ -159,7 +183,7 @@ class SparkRun:
             began = time.monotonic()
             table = packets.toArrow()
             computed = time.monotonic()
-            ended, round_ = self._write(table, batch)
+            ended, round_, answers = self._write(table, batch)
             forget(str(self._folder.root), batch)
             done = time.monotonic()
             self._accounts.close_batch()
@@ -170,8 +194,8 @@ class SparkRun:
             self._reporter.batch(batch, done - began, done - computed, self._job.intake.parallelism, self._counted())
             if round_ is not None and self._rounds is not None:
                 if number % _SHORTEN_EVERY == 0:
-                    source_log.shorten(spark_place(self._checkpoint, self._job.epoch) / "sources" / "0")
-                self._rounds.delivered(round_, done - began, batch)
+                    source_log.shorten(self._log / "sources" / "0")
+                self._rounds.delivered(round_, done - began, batch, answers)
             if number > 0 and self._epochs_behind:
                 self._epochs_behind = False
                 forget_older(self._folder, self._checkpoint, self._job, _all_sources(self._job))
@@ -182,17 +206,18 @@ class SparkRun:
             self._failure = error
             raise
 
-    def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None]:
-        """Hand every query's rows to its sink; returns whether all sources have ended, and the round it was."""
-        answers: dict[str, list[tuple[int, list[Elements]]]] = {}
+    def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None, int]:
+        """Hand every query's rows to its sink; returns whether all sources have ended, the round it was, and the bytes
+        of all answers."""
+        answers: dict[str, list[tuple[int, list[Told]]]] = {}
         rejected: list[Rejection] = []
         ended, round_ = False, None
         shards, kinds = table.column("shard").to_pylist(), table.column("kind").to_pylist()
         for shard, kind, blob in zip(shards, kinds, table.column("blob"), strict=True):
             if kind == "heartbeats":
-                told = json.loads(blob.as_py())
-                ended = told["ended"]
-                self._accounts.heard(told["heartbeats"], told["sources"])
+                known = json.loads(blob.as_py())
+                ended = known["ended"]
+                self._accounts.heard(known["heartbeats"], known["sources"])
             elif kind == REJECTED:
                 rejected += read_rejected(blob.as_py())
             elif kind == TIMINGS:
@@ -200,13 +225,13 @@ class SparkRun:
             elif kind == "round":
                 round_ = int(blob.as_py())
             else:
-                answers.setdefault(kind.removeprefix("answer:"), []).append((shard, unpacked(blob.as_buffer())))
+                answers.setdefault(kind.removeprefix("answer:"), []).append((shard, told(blob.as_buffer())))
         counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
         # A start that broke off may have written the first batch of an epoch with other rows, or with any.
-        told = self._job.plan.queries if batch == self._job.base and batch else answers
-        rows = hand_over(self._job, self._sinks, told, answers, batch)
-        self._accounts.delivered(batch, rows, counts)
-        return ended, round_
+        names = self._job.plan.queries if batch == self._job.base and batch else answers
+        handed = hand_over(self._job, self._sinks, names, answers, batch)
+        self._accounts.delivered(batch, {name: one.rows for name, one in handed.items()}, counts)
+        return ended, round_, sum(one.bytes for one in handed.values())
 
     # -- what the caller sees ----------------------------------------------------------------------------------
 
@@ -218,7 +243,7 @@ class SparkRun:
         if self._failure is None and self._query is not None:
             failure = self._query.exception()
             if failure is not None:
-                self._failure = translate(failure)
+                self._failure = translate(failure, self._log)
         return self._failure
 
     @property
@@ -265,7 +290,7 @@ class SparkRun:
         try:
             self._query.processAllAvailable()
         except StreamingQueryException as failure:
-            error = self.error or translate(failure)
+            error = self.error or translate(failure, self._log)
             self.close()
             raise error from None
         self._folder.write_mark("end", True)
@@ -288,7 +313,9 @@ class SparkRun:
             self._query.stop()
         for sink in self._sinks.values():
             sink.close()
-        if self._ephemeral:
+        if self._claimed is not None:
+            self._claimed.release()
+        else:
             # The checkpoint of a run that cannot be resumed goes; its dead letters are the user's.
             letters = Path(self._letters)
             if letters.exists():

@@ -13,7 +13,8 @@ import logging
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from penstock.algebra.query import Query
 from penstock.algebra.scans import Scan, Source
 from penstock.algebra.statistics import known_statistics
 from penstock.connectors.contract import Sink
+from penstock.connectors.seals import checksum, damaged, sealed, unsealed
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
@@ -38,8 +40,18 @@ from penstock.runtime.reporting import LOG, Wanted
 from penstock.runtime.spark.accounts import forget_totals
 from penstock.runtime.spark.backfill import backfill
 from penstock.runtime.spark.change import Decision, Given, Kind, decide, other_script
+from penstock.runtime.spark.claim import Claim, claim
 from penstock.runtime.spark.epochs import forget_all, latest_epoch, write_epoch
-from penstock.runtime.spark.folder import STATICS, Folder, Intake, Job, Seen, round_name
+from penstock.runtime.spark.folder import (
+    STATICS,
+    Folder,
+    Intake,
+    Job,
+    Seen,
+    round_name,
+    unwritable,
+    write_whole,
+)
 from penstock.runtime.spark.frames import spark_schema, write_frame
 from penstock.runtime.spark.job import SparkRun, answers_only, assemble
 from penstock.runtime.spark.pace import Pace
@@ -86,14 +98,20 @@ class Work:
 
 def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
     """Start `work` as one job. checkpoint: a folder to resume from; without one the run is ephemeral. Raises
-    PenstockError for what cannot start: P0401, P0402, P0404, P0501, P0602, P0603, P0605, P0606, P0607."""
-    ephemeral = checkpoint is None
-    place = Path(tempfile.mkdtemp(prefix="penstock-")) if checkpoint is None else Path(checkpoint).absolute()
-    try:
-        return _launch(work, place, overwrite, ephemeral)
-    except BaseException:
-        if ephemeral:
+    PenstockError for what cannot start: P0401, P0402, P0404, P0501, P0602, P0603, P0605, P0606, P0607, P0609."""
+    if checkpoint is None:
+        place = Path(tempfile.mkdtemp(prefix="penstock-"))
+        try:
+            return _launch(work, place, overwrite, None)
+        except BaseException:
             shutil.rmtree(place, ignore_errors=True)
+            raise
+    place = Path(checkpoint).absolute()
+    claimed = claim(place)
+    try:
+        return _launch(work, place, overwrite, claimed)
+    except BaseException:
+        claimed.release()
         raise
 
 
@@ -121,22 +139,35 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
     run = folder.read_mark("run") or uuid.uuid4().hex
     folder.write_mark("run", run)
     sinks = {query.name: open_sink(query) for query in work.queries}
-    for name, sink in sinks.items():
-        sink.run = run
-        sink.open(name in decision.kept_sinks, overwrite)
-    job, digest = prepare(work, brought, decision, folder, parallelism())
-    backfill(folder, job, decision.epoch, sinks)
+    with _closed_on_failure(sinks):
+        for name, sink in sinks.items():
+            sink.run = run
+            sink.open(name in decision.kept_sinks, overwrite)
+        job, digest = prepare(work, brought, decision, folder, parallelism())
+        backfill(folder, job, decision.epoch, sinks)
     return Begun(decision, sinks, job, digest)
 
 
-def _launch(work: Work, place: Path, overwrite: bool, ephemeral: bool) -> SparkRun:
+@contextmanager
+def _closed_on_failure(sinks: Mapping[str, Sink]) -> Iterator[None]:
+    """A start that fails leaves no connection open."""
+    try:
+        yield
+    except BaseException:
+        for sink in sinks.values():
+            sink.close()
+        raise
+
+
+def _launch(work: Work, place: Path, overwrite: bool, claimed: Claim | None) -> SparkRun:
     folder = Folder(place / "penstock")
     begun = begin(work, folder, overwrite, lambda: work.spark().sparkContext.defaultParallelism)
-    wanted = Wanted.of(work.settings, folder.read_mark("horizons"))
-    return SparkRun(
-        work.spark(), place, begun.job, begun.digest, begun.decision.epoch.offset, begun.sinks, work.streaming,
-        ephemeral, wanted, begun.decision.notices,
-    )  # fmt: skip
+    with _closed_on_failure(begun.sinks):
+        wanted = Wanted.of(work.settings, folder.read_mark("horizons"))
+        return SparkRun(
+            work.spark(), place, begun.job, begun.digest, begun.decision.epoch.offset, begun.sinks, work.streaming,
+            claimed, wanted, begun.decision.notices,
+        )  # fmt: skip
 
 
 def _forget_what_began(folder: Folder, decision: Decision) -> None:
@@ -203,7 +234,7 @@ def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, para
     own = tuple(source for name, source in plan.sources.items() if name not in streaming)
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
     peers = peers_of(q.root for q in plan.queries.values())
-    pace = Pace.of(work.settings)
+    pace = Pace.of(work.settings, len(work.queries))
     intake = Intake(own, frozenset(streaming), parallelism, frames, peers, epoch.births, pace)
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
@@ -242,14 +273,38 @@ def _spool_place(work: Work, source: Source, root: Path) -> Path:
 def _spool(work: Work, source: Source, root: Path) -> None:
     """Have the rows of a source in files beside the checkpoint that every worker can read."""
     place = _spool_place(work, source, root)
-    if place.exists():
+    if place.exists() and _is_spooled(place):
         return
     frame = work.frames.get(source.name)
-    if isinstance(frame, DataFrame):
-        timestamp = None if source.timestamp is None else source.columns[source.timestamp].name
-        write_frame(frame, str(place), timestamp)
-        return
-    spool(source, frame if isinstance(frame, pa.Table) else list(work.rows.get(source.name.lower(), ())), str(place))
+    try:
+        if isinstance(frame, DataFrame):
+            timestamp = None if source.timestamp is None else source.columns[source.timestamp].name
+            write_frame(frame, str(place), timestamp)
+        else:
+            rows = frame if isinstance(frame, pa.Table) else list(work.rows.get(source.name.lower(), ()))
+            spool(source, rows, str(place))
+        write_whole(_spool_mark(place), sealed(str(checksum(place))))
+    except OSError as error:
+        raise unwritable(place, error) from error
+
+
+def _spool_mark(place: Path) -> Path:
+    """The file that tells the checksum of what was spooled; it comes last."""
+    return place.with_name(f".{place.name}.crc")
+
+
+def _is_spooled(place: Path) -> bool:
+    """Whether rows lie there whole; a start that broke off leaves them unmarked. Raises PenstockError P0605 for those
+    that are not as they were written."""
+    mark = _spool_mark(place)
+    if not mark.exists():
+        return False
+    try:
+        if int(unsealed(mark.read_bytes())) != checksum(place):
+            raise ValueError("it is not what was written")
+    except (OSError, ValueError) as error:
+        raise damaged(place, error) from error
+    return True
 
 
 def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:

@@ -20,6 +20,7 @@ from penstock.physical.elements import Elements, decode, encoded
 from penstock.physical.executor import Port
 from penstock.physical.operators import Rejection
 from penstock.physical.progress import Progress, SourceProgress
+from penstock.physical.squeezed import squeezed, widened
 
 SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string()), pa.field("blob", pa.binary())])
 SPARK_SCHEMA = "shard int, kind string, blob binary"
@@ -29,6 +30,8 @@ TIMINGS = "timings"
 
 #: Elements are sent in blobs of about this many bytes at the most; Arrow's offsets end at 2 GiB.
 _LARGEST = 64 * 2**20
+#: Packets of so many bytes in all travel as one record batch.
+_TOGETHER = 2**20
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ def _element_packets(shard: int, kind: str, batches: Sequence[Elements], ends: b
     size = 0
     for elements in batches:
         batch = elements.to_batch(ends)
+        if ends:
+            batch = squeezed(batch)
         # One stream has one schema; signs come and go from batch to batch.
         if waiting and (size > _LARGEST or batch.schema != waiting[0].schema):
             yield Packet(shard, kind, encoded(waiting))
@@ -93,7 +98,12 @@ def read_progress(blob: bytes | pa.Buffer) -> dict[str, SourceProgress]:
 
 
 def read_elements(blob: bytes | pa.Buffer) -> list[Elements]:
-    return [Elements.from_batch(batch) for batch in decode(blob)]
+    return as_elements(decode(blob))
+
+
+def as_elements(batches: Iterable[pa.RecordBatch]) -> list[Elements]:
+    """The elements of what was sent as `batches`."""
+    return [Elements.from_batch(widened(batch)) for batch in batches]
 
 
 def read_port(kind: str) -> Port:
@@ -108,12 +118,25 @@ def read_place(kind: str) -> tuple[int, int]:
 
 
 def as_batches(packets: Iterable[Packet], keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Packets as record batches of `SCHEMA`, one each, so that no batch outgrows Arrow's offsets. keys: what stands
-    for each shard in the `shard` column."""
+    """Packets as record batches of `SCHEMA`: small ones together, a large one alone, so that no batch outgrows Arrow's
+    offsets. keys: what stands for each shard in the `shard` column."""
+    waiting: list[Packet] = []
+    size = 0
     for packet in packets:
-        key = pa.array([keys[packet.shard]], pa.int32())
-        arrays = [key, pa.array([packet.kind]), _one_blob(packet.blob)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+        if waiting and size + len(packet.blob) > _TOGETHER:
+            yield _batch(waiting, keys)
+            waiting, size = [], 0
+        waiting.append(packet)
+        size += len(packet.blob)
+    if waiting:
+        yield _batch(waiting, keys)
+
+
+def _batch(packets: Sequence[Packet], keys: Sequence[int]) -> pa.RecordBatch:
+    blobs = [packet.blob for packet in packets]
+    blob = _one_blob(blobs[0]) if len(blobs) == 1 else pa.array(map(bytes, blobs), pa.binary())
+    arrays = [pa.array([keys[p.shard] for p in packets], pa.int32()), pa.array([p.kind for p in packets]), blob]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _one_blob(blob: bytes | pa.Buffer) -> pa.Array:

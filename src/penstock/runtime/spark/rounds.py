@@ -20,11 +20,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from penstock.connectors.contract import Split
+from penstock.connectors.seals import damaged, sealed, unsealed
 from penstock.errors import PenstockError
 from penstock.runtime.spark import source_log
 from penstock.runtime.spark.epochs import delivered, offset_mark, rounds_place
 from penstock.runtime.spark.feed import Feed, Offset, Piece
-from penstock.runtime.spark.folder import Folder, Intake, damaged, round_name, sealed, unsealed, unwritable
+from penstock.runtime.spark.folder import Folder, Intake, round_name, unwritable
 
 #: Seconds between two looks of an idle run for something new to read.
 _LOOK_EVERY = 0.05
@@ -48,6 +49,9 @@ class Rounds:
         self._began: dict[int, float] = {}
         self._earliest = clock()
         self._took: float | None = None
+        #: Bytes of answers of the round delivered last. They follow from the answers alone and are written down with
+        #: it, so the next round is planned as it would have been without a crash.
+        self._told: int | None = delivered(folder).get("answers")
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         #: Why no more rounds are planned, when something failed while nothing was outstanding.
@@ -67,14 +71,17 @@ class Rounds:
         self._thread = threading.Thread(target=self._poll, name="penstock-rounds", daemon=True)
         self._thread.start()
 
-    def delivered(self, number: int, seconds: float | None = None, batch: int | None = None) -> None:
-        """The answers of round `number` are with the sinks, `seconds` after it began: plan what comes after it. batch:
-        what they came as; None where every round has been one."""
+    def delivered(
+        self, number: int, seconds: float | None = None, batch: int | None = None, answers: int | None = None
+    ) -> None:
+        """The answers of round `number`, so many bytes, are with the sinks, `seconds` after it began: plan what comes
+        after it. batch: what they came as; None where every round has been one."""
         with self._lock:
             if number > self._delivered:
                 self._delivered = number
-                self._took = seconds
-                self._folder.write_mark("delivered", {"round": number, "batch": number - 1 if batch is None else batch})
+                self._took, self._told = seconds, answers
+                mark = {"round": number, "batch": number - 1 if batch is None else batch}
+                self._folder.write_mark("delivered", mark if answers is None else mark | {"answers": answers})
         self._advance()
         shutil.rmtree(self._folder_of(number - _KEPT), ignore_errors=True)
 
@@ -105,7 +112,7 @@ class Rounds:
             if self._offset["round"] > self._delivered or self._clock() < self._earliest:
                 return
             before = {k: v for k, v in self._offset.items() if k not in ("before", "tasks")}
-            after = self._feed.next(before, self._took)
+            after = self._feed.next(before, self._took, self._told)
             if after == before:
                 return
             self._took = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
 from penstock.runtime.java import require_java
-from penstock.runtime.spark.archive import archive_options, cache_folder
+from penstock.runtime.spark.jvm import OWN, asked_for, jvm_settings, start_daemon, taken
 from penstock.runtime.spark.tasks import wake
 
 _JOB = {
@@ -39,35 +38,6 @@ _JOB = {
     "spark.sql.session.timeZone": "UTC",
 }
 
-#: What a session of our own is started with. Tasks are tried four times, also in one process: a worker that is killed
-#: must not fail the run.
-_OWN = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.log.level": "ERROR",
-    "spark.driver.memory": "2g",
-    "spark.python.daemon.module": "penstock.runtime.spark.daemon",
-    # What Spark keeps of the jobs that are done, for pages that nobody is shown: by default of the last thousand.
-    "spark.ui.retainedJobs": "20",
-    "spark.ui.retainedStages": "40",
-    "spark.ui.retainedTasks": "400",
-    "spark.sql.ui.retainedExecutions": "20",
-}
-
-
-def _conf(java_home: Path, settings: Mapping[str, str]) -> SparkConf:
-    """What the JVM itself must be told when it starts."""
-    conf = SparkConf(loadDefaults=False)
-    for key, value in settings.items():
-        conf.set(key, value)
-    # The JVM moves bytes and starts often; its second compiler costs seconds at every start and gains nothing here.
-    options = ["-XX:TieredStopAtLevel=1", *archive_options(java_home, cache_folder())]
-    conf.set(
-        "spark.driver.extraJavaOptions", " ".join([*options, settings.get("spark.driver.extraJavaOptions", "")]).strip()
-    )
-    return conf
-
 
 def local_master() -> str:
     """All cores of this machine, four tries a task."""
@@ -79,18 +49,15 @@ def start_spark(
 ) -> SparkSession:
     """A Spark session of our own. log: a file that takes what the JVM prints; settings: Spark's own, over those that
     Penstock chooses. Raises PenstockError P0603, P0601."""
-    chosen = {**_OWN, **(settings or {})}
-    java_home = require_java()
-    os.environ["JAVA_HOME"] = str(java_home)
-    # The data source's workers read the variable, the state operator's the setting: both before the JVM starts.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    coming = asked_for(master, settings or {}) if log is None else None
+    return coming.result() if coming is not None else start_now(master, log, settings or {})
+
+
+def start_now(master: str | None, log: Path | None, settings: Mapping[str, str]) -> SparkSession:
+    """As `start_spark`, whatever was started ahead."""
+    chosen = {**OWN, **settings}
     if SparkContext._gateway is None and SparkContext._active_spark_context is None:
-        place = log or Path(tempfile.gettempdir()) / f"penstock-spark-{os.getpid()}.log"
-        with place.open("ab") as output:
-            SparkContext._gateway = launch_gateway(
-                _conf(java_home, chosen), popen_kwargs={"stdout": output, "stderr": output}
-            )
-            SparkContext._jvm = SparkContext._gateway.jvm
+        _launch(chosen, log, master or local_master())
     builder = SparkSession.builder.master(master or local_master()).appName("Penstock")
     builder = builder.config("spark.pyspark.python", sys.executable)
     for key, value in chosen.items():
@@ -101,6 +68,26 @@ def start_spark(
         raise PenstockError("P0601", f"Spark does not start: {first_line(error)}", cause=error) from error
     threading.Thread(target=_wake, args=(spark,), name="penstock-wake", daemon=True).start()
     return spark
+
+
+def _launch(settings: Mapping[str, str], log: Path | None, master: str) -> None:
+    """Have a JVM, and the daemon of its workers on the way."""
+    jvm = taken(settings, log)
+    told: dict[str, str] = {}
+    conf = SparkConf(loadDefaults=False)
+    if jvm is None:
+        conf.setAll(list(jvm_settings(settings, require_java()).items()))
+    else:
+        start_daemon(jvm, master)
+        port, secret = jvm.reached()
+        told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(told)
+    try:
+        SparkContext._gateway = launch_gateway(conf)
+    finally:
+        for name in told:
+            del os.environ[name]
+    SparkContext._jvm = SparkContext._gateway.jvm
 
 
 def _wake(spark: SparkSession) -> None:

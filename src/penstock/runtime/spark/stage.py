@@ -23,7 +23,6 @@ from penstock.physical.progress import SourceProgress
 from penstock.runtime.spark.folder import Job
 from penstock.runtime.spark.packets import (
     Packet,
-    answer_packets,
     port_packets,
     progress_packet,
     read_place,
@@ -32,7 +31,8 @@ from penstock.runtime.spark.packets import (
     rejected_packet,
     timings_packet,
 )
-from penstock.runtime.spark.parcels import unpacked
+from penstock.runtime.spark.parcels import Parcels, unpacked
+from penstock.runtime.spark.telling import Telling
 from penstock.runtime.stopwatch import Stopwatch
 
 
@@ -67,11 +67,12 @@ class ShardState(Protocol):
 
 class ShardRound:
     """A round of one shard of stage `stage` of `job`, which lives in the folder `root`. past: the state of queries that
-    have read their past, where this is their first batch among the others."""
+    have read their past, where this is their first batch among the others; parcels: where answers go as they are made,
+    where large ones do not go in packets."""
 
     def __init__(
         self, root: str, job: Job, tables: dict[str, Elements], stage: int, state: ShardState,
-        past: ShardState | None = None,
+        past: ShardState | None = None, parcels: Parcels | None = None,
     ) -> None:  # fmt: skip
         self._root = root
         self._job = job
@@ -79,6 +80,7 @@ class ShardRound:
         self._stage = stage
         self._state = state
         self._past = past
+        self._telling = Telling(parcels)
         self._watch = Stopwatch()
 
     def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
@@ -107,7 +109,7 @@ class ShardRound:
         with self._watch.phase("state"):
             executor, stored = self._executor(shard)
         with self._watch.phase("operators"):
-            result = executor.run(inputs, progress)
+            result = executor.run(inputs, progress, self._telling.take)
         with self._watch.phase("state"):
             self._save(shard, executor, stored)
             sizes = executor.state_sizes()
@@ -125,8 +127,7 @@ class ShardRound:
         self, job: Job, executor: StageExecutor, shard: int, result: Result, passing: list[Packet]
     ) -> Iterator[Packet]:
         yield from passing
-        for query, answers in result.answers.items():
-            yield from answer_packets(shard, query, answers)
+        yield from self._telling.packets(shard)
         if result.rejected:
             yield rejected_packet(shard, result.rejected)
         outbox: dict[tuple[int, Port], list[Elements]] = {}

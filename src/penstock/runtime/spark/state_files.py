@@ -22,15 +22,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.connectors.seals import damaged, sealed, unsealed
 from penstock.errors import PenstockError
 from penstock.physical.elements import decode, encode
 from penstock.runtime.spark.epochs import Epoch, delivered
-from penstock.runtime.spark.folder import Folder, Job, damaged, sealed, unsealed, unwritable
+from penstock.runtime.spark.folder import Folder, Job, unwritable
 
 #: The layout of manifests and data files. A state of another number is refused, never guessed at. 1 named chunks by
 #: the number of their step, 2 named them by its key (`physical/identity.py`) and sealed manifests, 3 has the tick up to
 #: which a row window has told its content, 4 has the ends of tuples with partners as every count of tuples has them, 5
-#: keeps an aggregate that is only looked up with the rows that ask.
+#: keeps an aggregate that is looked up, or computed at each boundary from its rows alone, as these rows.
 FORMAT = 5
 #: Behind every batch.
 LAST = 10**9 - 1

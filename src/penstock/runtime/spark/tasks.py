@@ -117,7 +117,7 @@ def keyed_stage(root: str, digest: str, stage: int) -> Task:
         with Parcels(root, number) as parcels:
             for shard, mine in sorted(packets.items()):
                 state, past = open_state(root, job, stage, shard, number)
-                made = ShardRound(root, job, tables, stage, state, past).run(shard, mine)
+                made = ShardRound(root, job, tables, stage, state, past, parcels).run(shard, mine)
                 yield from as_batches(parcels.lightened(made), job.keys)
 
     return settled(run)

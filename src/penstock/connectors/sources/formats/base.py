@@ -107,6 +107,8 @@ class FileFormat(ABC):
         except Unfit as unfit:
             message = f"source {self.source.name}: {path}: {unfit.reason}"
             raise PenstockError("P0402", message, hint=unfit.hint) from None
+        except BrokenOff as broken:
+            raise OSError(broken.reason) from None
 
     def splits(self, path: str) -> list[Split]:
         """The pieces of `path`. A file that cannot be opened as this format is one split, whose `read` says why."""

@@ -24,6 +24,7 @@ from penstock.connectors.sources.formats import cells
 from penstock.connectors.sources.formats.base import Chunk, FileFormat, Unfit, rejection, without
 from penstock.connectors.sources.formats.lines import Block, blocks, count_lines
 from penstock.connectors.sources.formats.quoting import Quoting, Records
+from penstock.errors import counted
 
 #: Records of a file without a header that are looked at to tell how many columns it has.
 _SAMPLE = 100
@@ -100,7 +101,7 @@ class CsvFormat(FileFormat):
         sample = list(self.quoting.first(block.data, _SAMPLE))
         widths = [len(self._cells(record)) for record in sample]
         if sample and width not in widths:
-            reason = f"the file has {widths[0]} columns, {width} are declared"
+            reason = f"the file has {counted(widths[0], 'column')}, {width} {'is' if width == 1 else 'are'} declared"
             hint = "a file without a header has exactly the declared columns, in their order; see header, delimiter"
             raise Unfit(reason, hint, block.line, sample[0].decode("utf-8", "backslashreplace"))
 
