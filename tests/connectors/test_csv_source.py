@@ -201,7 +201,7 @@ def test_a_compressed_file_that_breaks_off_keeps_what_was_read(tmp_path: Path) -
     assert [(r.line, r.reason.split(":")[0]) for r in rejected] == [(rows + 2, "the rest of the file cannot be read")]
 
 
-@pytest.mark.parametrize("data", [b"not packed at all", gzip.compress(b"n\n1\n")[:12]])
+@pytest.mark.parametrize("data", [b"not packed at all", gzip.compress(b"n\n1\n")[:12]], ids=["no gzip", "broken off"])
 def test_a_packed_file_that_cannot_be_unpacked_at_all(tmp_path: Path, data: bytes) -> None:
     """It is one rejected record, and hinders no start unless that is asked for."""
     (tmp_path / "in.csv.gz").write_bytes(data)
