@@ -52,7 +52,6 @@ AT_ONCE = {
     "synopses.queues._WORTH": 1,
     "aggregation.at_once._WAVE": 2,
     "aggregation.at_once._STRETCH": 2,
-    "operators.probe._AT_ONCE": 2,
 }
 
 
