@@ -105,14 +105,12 @@ class SumsProbe(Probe):
         found = self._changes(arrived, placed, self._live.pop_until(heartbeat))
         if arrived is not None and placed is not None:
             self._keep(arrived, placed, heartbeat)
-        slots = self._none if asking is None else self._slots_of(asking)
-        if (
-            asking is not None
-            and arrived is not None
-            and placed is not None
-            and self._ask_of_themselves(asking, arrived)
-        ):
+        if asking is None:
+            slots = self._none
+        elif arrived is not None and placed is not None and self._ask_of_themselves(asking, arrived):
             slots = placed.slots
+        else:
+            slots = self._slots_of(asking)
         rows, columns = self._answers(found, heartbeat, self._none if asking is None else asking.ts, slots)
         self._groups.touch(distinct_slots(found.slots[found.slots >= 0], self._groups.count))
         return (rows, []) if asking is None else (rows, [*self._keys_at(asking, rows, slots), *columns])
