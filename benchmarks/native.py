@@ -105,7 +105,9 @@ def joined_three(stream: DataFrame) -> DataFrame:
             f"AND {other}_t < {one}_t + INTERVAL 5 SECONDS"
         )
 
-    both = a.join(b, F.expr(near("a", "b"))).join(c, F.expr(f"{near('b', 'c')} AND {near('a', 'c')}"))
+    # Spark takes one event time a stream: of the pairs it is that of a, and b is compared by its plain timestamp.
+    pairs = a.join(b, F.expr(near("a", "b"))).drop("b_t")
+    both = pairs.join(c, F.expr(f"{near('a', 'c')} AND c_ts > b_ts - 5000 AND c_ts < b_ts + 5000"))
     return both.select("a_ts", "b_ts", "c_ts", F.col("a_dst").alias("dst"))
 
 
