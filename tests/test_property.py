@@ -40,6 +40,7 @@ SHRINK_SECONDS = 30
 #: The sizes below which state puts off what it does when it is large, or what is to be done together is not cut, and
 #: what they are here: random cases are small.
 AT_ONCE = {
+    "operators.probe._AT_ONCE": 2,
     "synopses.slots._FEWEST_SLOTS": 1,
     "synopses.chains._FEWEST_NEGATIVE": 1,
     "synopses.runs._FEWEST_NEGATIVE": 1,
