@@ -121,11 +121,11 @@ def test_refuses_another_script_where_spark_keeps_the_state(spark: Any, folder: 
 def test_a_sink_that_fails_commits_nothing(spark: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from penstock.connectors.sinks.files import FilesSink
 
-    def full(self: Any, batch: int, table: Any) -> None:
+    def full(self: Any, batch: int, pieces: Any) -> None:
         raise PenstockError("P0502", "the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(FilesSink, "write", full)
+        patched.setattr(FilesSink, "write_pieces", full)
         run = _start(spark, _script(folder), checkpoint=str(folder / "checkpoint"))
         with pytest.raises(PenstockError) as failure:
             run.wait(200)

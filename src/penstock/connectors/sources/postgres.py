@@ -159,7 +159,7 @@ class PostgresSource(SourceConnector):
     def _poll(self, cursor: Any, polls: Sequence[int]) -> tuple[Path | None, int | None]:
         """Ask once: the file with what came, None where nothing did, and up to which tick all has come."""
         columns = self._columns(cursor)
-        last = self._noted(polls[-1])["version"] if polls else None
+        last = _noted(self._json(polls[-1]))["version"] if polls else None
         where: list[Any] = []
         upto = reached = None
         if self._version:
@@ -199,14 +199,6 @@ class PostgresSource(SourceConnector):
         temporary.replace(place)
         _write(self._json(number), sealed(json.dumps({"version": upto, "checksum": checksum(place)})))
         return place, reached
-
-    def _noted(self, number: int) -> dict[str, Any]:
-        """What stands beside a poll. Raises PenstockError P0605."""
-        try:
-            found: dict[str, Any] = json.loads(unsealed(self._json(number).read_bytes()))
-        except (OSError, ValueError) as error:
-            raise damaged(self._json(number), error) from error
-        return found
 
     def _tick(self, version: Any) -> Any:
         """SQL for the tick up to which all has come: by the clock of the server, or the highest version."""
@@ -330,12 +322,21 @@ class PostgresSource(SourceConnector):
 
     def _unchanged(self, place: Path) -> None:
         """Raises PenstockError P0605 unless `place` holds what the server said."""
-        noted = self._noted(int(place.stem.removeprefix("poll-")))
+        noted = _noted(place.with_suffix(".json"))
         try:
             if checksum(place) != noted["checksum"]:
                 raise ValueError("it is not what was written")
         except (OSError, ValueError) as error:
             raise damaged(place, error) from error
+
+
+def _noted(note: Path) -> dict[str, Any]:
+    """What stands beside a poll. Raises PenstockError P0605."""
+    try:
+        found: dict[str, Any] = json.loads(unsealed(note.read_bytes()))
+    except (OSError, ValueError) as error:
+        raise damaged(note, error) from error
+    return found
 
 
 def _stored(column: Any, cursor: Any) -> Stored:
