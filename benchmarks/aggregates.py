@@ -21,15 +21,15 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra.optimizer import optimize
+from penstock.algebra.optimizer.optimizer import optimize
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
-from penstock.physical.executor import IngestExecutor
+from penstock.physical.execution.executor import IngestExecutor
 from penstock.physical.operators import make_operator
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.plan import AggregateSpec
-from penstock.physical.planner import plan_queries
-from penstock.physical.strategies import Strategy
+from penstock.physical.plan.plan import AggregateSpec
+from penstock.physical.planning.planner import plan_queries
+from penstock.physical.planning.strategies import Strategy
 from penstock.types import END
 
 RATE = 200

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
-from benchmarks.local_harness import Measured, markdown, measure, write_table
+from benchmarks.csql_queries import GROUPED, PLAIN, counted, grid, script, stream
+from benchmarks.local_harness import Measured, measure, write_table
 from benchmarks.window_ids import by_window_ids
 
 ROOT = Path(__file__).parent.parent
@@ -34,13 +34,11 @@ PICTURES = ROOT / "docs" / "pictures"
 FREQUENCIES = (100, 300, 1_000, 3_000, 10_000)
 #: Lengths of windows, in per cent of the frequency.
 PERCENTS = (10, 50, 100, 150, 200, 300)
-GROUPS = 10
 #: Of figure 5. Tuples come at one a millisecond.
 SECONDS = (1, 3, 10, 30)
 MILLISECONDS = (100, 300, 1_000, 3_000, 10_000)
 TUPLES = (100, 1_000, 10_000)
 
-PLAIN, GROUPED = "AVG", "AVG with GROUP BY"
 RATIO = "### Figures 3 and 4, {kind}: the frequency operator's time by that of window identifiers"
 BY_TUPLES = "### Figure 5: a window in time, evaluated at every F-th tuple (ms by answer)"
 BY_TIME = "### Figure 5, the converse: a window of tuples, evaluated at every T (ms by answer)"
@@ -60,32 +58,6 @@ class Cell:
     @property
     def text(self) -> str:
         return f"{self.ratio:.2f} ({self.ours:.3f} / {self.theirs:.3f})"
-
-
-def stream(rows: int, groups: int = GROUPS) -> pa.Table:
-    """One tuple a tick; values are whole, so that every order of adding them gives the same sum."""
-    draw = np.random.default_rng(2006)
-    return pa.table({
-        "ts": pa.array(np.arange(rows)),
-        "k": pa.array(draw.integers(0, groups, rows), pa.int32()),
-        "v": pa.array(np.floor(draw.normal(100.0, 15.0, rows))),
-    })  # fmt: skip
-
-
-DECLARED = "CREATE STREAM S (ts BIGINT, k INT, v DOUBLE) FROM {source} TIMESTAMP BY ts UNIT MILLISECOND;"
-
-
-def select(window: str, grouped: bool) -> str:
-    columns, group = ("k, AVG(v) AS a", " GROUP BY k") if grouped else ("AVG(v) AS a", "")
-    return f"SELECT {columns} FROM S [{window}]{group}"
-
-
-def script(window: str, grouped: bool = False) -> str:
-    return f"{DECLARED.format(source='MEMORY ()')}\nCREATE QUERY q AS {select(window, grouped)};"
-
-
-def counted(rows: int, every: int) -> str:
-    return f"RANGE {rows} TUPLES, FREQUENCY {every} TUPLES"
 
 
 def compare(table: pa.Table, every: int, percent: int, grouped: bool, given: argparse.Namespace) -> Cell:
@@ -113,13 +85,6 @@ def mixed(table: pa.Table, window: str, given: argparse.Namespace) -> float:
     )
     assert found.results > 0, window
     return found.seconds / found.results * 1e3
-
-
-def grid(across: Sequence[int], name: Callable[[int], str], of: Mapping[tuple[int, int], str], corner: str) -> str:
-    """A table: the frequencies down, `across` to the right."""
-    down = sorted({key[0] for key in of})
-    rows = [[f"{one:,}", *(of[one, other] for other in across)] for one in down]
-    return markdown([corner, *map(name, across)], rows)
 
 
 def figures_3_and_4(given: argparse.Namespace) -> dict[str, dict[tuple[int, int], Cell]]:

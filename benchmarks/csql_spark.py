@@ -23,9 +23,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everyone gives it
 
-from benchmarks import csql
+from benchmarks import csql_queries
+from benchmarks.local_harness import markdown
 from benchmarks.spark import batch_seconds, own_settings, warmed
-from penstock.runtime.spark.session import start_spark
+from penstock.runtime.spark.startup.session import start_spark
 from penstock.session import Session
 
 FILES = 4
@@ -51,9 +52,9 @@ def tables(rows: int, quick: bool) -> Iterator[tuple[str, str]]:
             bench = _Bench(spark, data, folder, rows)
             bench.compare(100, 100, True)  # both sides pay for their start here
             few = 1 if quick else None
-            for kind, grouped in ((csql.PLAIN, False), (csql.GROUPED, True)):
+            for kind, grouped in ((csql_queries.PLAIN, False), (csql_queries.GROUPED, True)):
                 cells = {(f, p): bench.compare(f, p, grouped) for f in FREQUENCIES[:few] for p in PERCENTS[:few]}
-                made = csql.grid(PERCENTS[:few], lambda p: f"W = {p} % of F", cells, "F, tuples")
+                made = csql_queries.grid(PERCENTS[:few], lambda p: f"W = {p} % of F", cells, "F, tuples")
                 yield RATIO.format(kind=kind), made
             yield MIXED, bench.mixed_table(quick)
         finally:
@@ -62,7 +63,7 @@ def tables(rows: int, quick: bool) -> Iterator[tuple[str, str]]:
 
 def _data(rows: int, folder: Path) -> Path:
     folder.mkdir()
-    table = csql.stream(rows)
+    table = csql_queries.stream(rows)
     size = -(-rows // FILES)
     for number in range(FILES):
         pq.write_table(table.slice(number * size, size), folder / f"part-{number}.parquet")
@@ -75,7 +76,7 @@ class _Bench:
 
     def compare(self, every: int, percent: int, grouped: bool) -> str:
         rows = every * percent // 100
-        ours, told = self._penstock(csql.counted(rows, every), grouped)
+        ours, told = self._penstock(csql_queries.counted(rows, every), grouped)
         theirs, expected = self._native(rows, every, grouped)
         last = self._rows - every
         mine, other = (_in_order(t, last, grouped) for t in (told, expected))
@@ -94,7 +95,7 @@ class _Bench:
             seconds, told = self._penstock(f"{window}, {frequency}", False)
             assert told.num_rows > 0
             lines.append([f"`{window}, {frequency}`", f"{told.num_rows:,}", f"{seconds / told.num_rows * 1e3:.3f}"])
-        return csql.markdown(["window", "answers", "ms by answer"], lines)
+        return markdown(["window", "answers", "ms by answer"], lines)
 
     def _penstock(self, window: str, grouped: bool) -> tuple[float, pa.Table]:
         with self._fresh() as scratch:
@@ -102,7 +103,9 @@ class _Bench:
             source = f"FILES (path '{self._data}/*.parquet', format 'parquet')"
             sink = f"CREATE QUERY q INTO FILES (path '{out}', format 'parquet') AS "
             session = Session(self._spark)
-            session.execute(f"{csql.DECLARED.format(source=source)}\n{sink}{csql.select(window, grouped)};")
+            session.execute(
+                f"{csql_queries.DECLARED.format(source=source)}\n{sink}{csql_queries.select(window, grouped)};"
+            )
             running = session.start(checkpoint=str(scratch / "checkpoint"))
             running.wait()
             return running.progress().batch_seconds, _read(out)

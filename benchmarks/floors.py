@@ -88,7 +88,7 @@ LENGTHS = {name: slope.OPERATORS[name] for name in ("window as changes", "DISTIN
 def batch_seconds(batches: int) -> dict[str, list[float]]:
     """By kind of queries, how long each batch took, after those that warm up."""
     from benchmarks.spark import own_settings, warmed
-    from penstock.runtime.spark.session import start_spark
+    from penstock.runtime.spark.startup.session import start_spark
     from penstock.session import Session
 
     os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from benchmarks.local_harness import Measured, markdown, measure, write_table
 from benchmarks.traces import COLUMNS, link
-from penstock.physical.strategies import Strategy
+from penstock.physical.planning.strategies import Strategy
 
 
 @dataclass(frozen=True)

@@ -15,20 +15,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra.optimizer import Planning, optimize
-from penstock.algebra.query import Query
-from penstock.algebra.statistics import observe
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.optimizer.optimizer import Planning, optimize
+from penstock.algebra.optimizer.statistics import observe
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
-from penstock.physical.fingerprints import fingerprints
-from penstock.physical.ingest import read_columns, stamp
-from penstock.physical.kernels import group_codes
-from penstock.physical.plan import Plan
-from penstock.physical.planner import plan_queries
-from penstock.physical.progress import SourceProgress, timed_sources
-from penstock.physical.strategies import Strategy
-from penstock.physical.synopses.slots import SlotTable
-from penstock.runtime.local import LocalJob, compute_statics
+from penstock.physical.execution.ingest import read_columns, stamp
+from penstock.physical.execution.progress import SourceProgress, timed_sources
+from penstock.physical.kernels.compiled import group_codes
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.planner import plan_queries
+from penstock.physical.planning.strategies import Strategy
+from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.runtime.local.runtime import LocalJob, compute_statics
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def measure(
     tuples = results = digest = 0
     seconds = 0.0
     held: list[tuple[int, int]] = []
-    kept = SlotTable(1, 0, query.root.schema.types) if view else None
+    kept = KeyedTable(1, 0, query.root.schema.types) if view else None
     gc.collect()
     if ready is not None:
         ready()
@@ -131,7 +131,7 @@ class _Feed:
         return stamp(self._source, chosen, self._columns, self._ingest.columns, SourceProgress()).elements
 
 
-def _keep(view: SlotTable, part: Elements) -> None:
+def _keep(view: KeyedTable, part: Elements) -> None:
     """Bring the result up to date with changes."""
     first, second = fingerprints(part.columns, len(part))
     codes, heads = group_codes(first, second)

@@ -19,29 +19,29 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra.join_order import (
+from penstock.algebra.optimizer.join_order import (
     JoinGraph,
-    Member,
+    JoinInput,
     Order,
     all_orders,
     choose_order,
     cost,
     probing_order,
 )
-from penstock.algebra.optimizer import optimize
+from penstock.algebra.optimizer.optimizer import optimize
 from penstock.language import bind_script
 from penstock.physical.elements import Elements, Int64s
-from penstock.physical.executor import IngestExecutor
-from penstock.physical.fingerprints import UInt64s
-from penstock.physical.ingest import read_columns, stamp
-from penstock.physical.operators import multi_join
+from penstock.physical.execution.executor import IngestExecutor
+from penstock.physical.execution.ingest import read_columns, stamp
+from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.kernels.fingerprints import UInt64s
 from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.multi_join import MultiJoin
-from penstock.physical.plan import MultiJoinSpec, Plan
-from penstock.physical.planner import plan_queries
-from penstock.physical.progress import SourceProgress
-from penstock.physical.synopses.runs import Run, probe_pieces
-from penstock.runtime.local import LocalJob
+from penstock.physical.operators.joins import multi_join
+from penstock.physical.operators.joins.multi_join import MultiJoin
+from penstock.physical.plan.plan import MultiJoinSpec, Plan
+from penstock.physical.planning.planner import plan_queries
+from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun, probe_pieces
+from penstock.runtime.local.runtime import LocalJob
 
 REPORT = Path(__file__).parent.parent / "docs" / "decisions" / "multijoin.md"
 BEGIN, FINISH = "<!-- table -->\n", "<!-- end -->\n"
@@ -71,7 +71,7 @@ class Measured:
 def graph(name: str, indexed: bool) -> JoinGraph:
     """The cost model's view of a set: windows that are scanned, or indexed by the join value as the engine's are."""
     buckets = None if indexed else 1.0
-    return JoinGraph(tuple(Member(r, t, (v,), buckets) for r, t, v in PARAMETERS[name]))
+    return JoinGraph(tuple(JoinInput(r, t, (v,), buckets) for r, t, v in PARAMETERS[name]))
 
 
 def plan(name: str) -> Plan:
@@ -120,7 +120,7 @@ class _Watch:
         self.found, self.seconds = 0, 0.0
 
     def _probe(
-        self, run_: Run, elements: Elements, first: UInt64s, second: UInt64s, limit: int | None
+        self, run_: SortedRun, elements: Elements, first: UInt64s, second: UInt64s, limit: int | None
     ) -> Iterator[tuple[Int64s, Int64s]]:
         for probe, found in probe_pieces(run_, elements, first, second, limit):
             self.found += len(probe)

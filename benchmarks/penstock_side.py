@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.queries import QUERIES
 from benchmarks.spark import own_settings, report_side, side_parser, warmed
-from penstock.runtime.spark.session import start_spark
+from penstock.runtime.spark.startup.session import start_spark
 from penstock.session import Session
 
 

@@ -120,7 +120,7 @@ def measure(count: int, side: str, rows: int, given: argparse.Namespace) -> Figu
 
 
 def penstock_side(count: int, rows: int, memory: str, scratch: Path) -> None:
-    from penstock.runtime.spark.session import start_spark
+    from penstock.runtime.spark.startup.session import start_spark
     from penstock.session import Session
 
     os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)

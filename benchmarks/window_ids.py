@@ -17,21 +17,21 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra import Aggregate, FrequencyWindow, Project
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.query import Query
 from penstock.expressions.evaluate import evaluate_all
 from penstock.expressions.nodes import Column, Expression
 from penstock.physical.elements import Elements, concat, int64s
-from penstock.physical.finish import finish
-from penstock.physical.kernels import repeat
-from penstock.physical.lane_plan import LanePlan, plan_lanes
-from penstock.physical.lanes import pre_aggregate, to_lanes
+from penstock.physical.kernels.compiled import repeat
 from penstock.physical.operators import OPERATORS
+from penstock.physical.operators.aggregates.accumulators import pre_aggregate, to_lanes
+from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.operators.contract import Moment
-from penstock.physical.operators.pending import EarlyOperator, InOrder
-from penstock.physical.plan import Plan, Spec
-from penstock.physical.sequence_plan import NumberedSpec
+from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
+from penstock.physical.plan.plan import Plan, Spec
+from penstock.physical.plan.sequence import CountTimeSpec
+from penstock.physical.planning.aggregate_layout import AggregateLayout, plan_lanes
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.held import Held
+from penstock.physical.synopses.tables.materialized import MaterializedElements
 from penstock.tree import walk
 from penstock.types import END
 
@@ -44,17 +44,17 @@ class WindowIdsSpec(Spec):
     rows: int
     every: int
     read: tuple[Expression, ...]
-    lanes: LanePlan
+    lanes: AggregateLayout
     arrival: bool
 
 
-class WindowIds(EarlyOperator):
+class WindowIds(ReorderingOperator):
     """State: by window that is open and group the partial sums; elements ahead of the heartbeat."""
 
     def __init__(self, spec: WindowIdsSpec) -> None:
-        super().__init__(InOrder(spec.arrival))
+        super().__init__(ArrivalOrderBuffer(spec.arrival))
         self._spec = spec
-        self._open = Held()
+        self._open = MaterializedElements()
         self._count = 0
 
     def synopses(self) -> Mapping[str, Synopsis]:
@@ -97,7 +97,7 @@ class WindowIds(EarlyOperator):
         return (*sums.columns[: len(plan.group)], *finish(plan, integers, floats, {}))
 
 
-OPERATORS[WindowIdsSpec] = lambda spec, tables, shards: WindowIds(spec)
+OPERATORS[WindowIdsSpec] = lambda spec, context: WindowIds(spec)
 
 
 def by_window_ids(plan: Plan, query: Query) -> Plan:
@@ -114,7 +114,7 @@ def by_window_ids(plan: Plan, query: Query) -> Plan:
         read = tuple(Column(field.type, i, field.name) for i, field in enumerate(window.schema))
     steps = [
         replace(step, spec=WindowIdsSpec(window.rows, window.every, read, lanes, step.spec.arrival))
-        if isinstance(step.spec, NumberedSpec) else step
+        if isinstance(step.spec, CountTimeSpec) else step
         for step in plan.steps
     ]  # fmt: skip
     return replace(plan, steps=tuple(steps))

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.language import bind_script
-from penstock.runtime.local import run_local
+from penstock.runtime.local.runtime import run_local
 
 LENGTHS = (10, 1_000, 100_000)
 PARTITIONS = 100

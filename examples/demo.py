@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.query import Query
 from penstock.cli.running import run_script
 from penstock.errors import PenstockError
 from penstock.language import bind_script

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.language import bind_script
-from penstock.physical.fingerprints import fingerprints
-from penstock.physical.synopses.slots import SlotTable
-from penstock.testing.cases import Run
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.testing.cases import CaseRun
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
 
@@ -33,7 +33,7 @@ CREATE RELATION S (ts INT, op STRING, k INT, v INT, x DOUBLE, s STRING) FROM MEM
 CREATE QUERY q AS SELECT {ITEMS} FROM S GROUP BY k;
 CREATE QUERY p AS SELECT MAX(x) AS most, MIN(s) AS least FROM S;
 """
-RUNS = (Run(batch_rows=40, reload=True), Run(2, batch_rows=97), Run(3, seed=5, reload=True))
+RUNS = (CaseRun(batch_rows=40, reload=True), CaseRun(2, batch_rows=97), CaseRun(3, seed=5, reload=True))
 
 
 def rows(count: int, updates: bool) -> pa.Table:
@@ -76,7 +76,7 @@ def test_state_that_turns_over(updates: bool) -> None:
 
 def test_a_restored_table_numbers_its_slots_as_it_did() -> None:
     """The order of rows within an instant follows the slots, and a restart must not change a byte of it."""
-    table = SlotTable(1, 0, [pa.int64()])
+    table = KeyedTable(1, 0, [pa.int64()])
 
     def put(keys: list[int], count: int) -> None:
         column = pa.array(keys, pa.int64())
@@ -94,7 +94,7 @@ def test_a_restored_table_numbers_its_slots_as_it_did() -> None:
         put([10, 11, 12, 13, 14], 3)
     table.snapshot()
     put([3, 1, 5], 1)
-    again = SlotTable(1, 0, [pa.int64()])
+    again = KeyedTable(1, 0, [pa.int64()])
     again.restore(*table.snapshot())
     live = table.live()
     assert table.key_columns(live)[0].to_pylist() == again.key_columns(again.live())[0].to_pylist()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -20,13 +22,15 @@ LAYERS = (
     ("redaction",),
     ("events",),
     ("errors",),
-    ("types", "settings", "tree", "explain"),
+    ("storage",),
+    ("types", "settings", "deep", "tree", "explain", "modules"),
     ("expressions",),
     ("algebra",),
     ("language",),
     ("physical",),
     ("connectors",),
     ("runtime",),
+    ("handles",),
     ("session",),
     ("cli",),
 )
@@ -34,7 +38,18 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 #: Narrower than their rank: folder or module -> all it may import of the project.
 ONLY = {
-    "connectors": {"connectors", "redaction", "errors", "types", "settings", "tree", "expressions", "algebra"},
+    "connectors": {
+        "connectors",
+        "redaction",
+        "events",
+        "errors",
+        "storage",
+        "types",
+        "settings",
+        "tree",
+        "expressions",
+        "algebra",
+    },
     "runtime.java": {"errors"},
 }
 
@@ -48,14 +63,14 @@ OWNERS = {
     "pyspark": {"runtime.spark"},
     "py4j": {"runtime.spark"},
     "typer": {"cli"},
-    "prometheus_client": {"runtime.prometheus"},
+    "prometheus_client": {"runtime.watching.prometheus"},
 }
 
 FORBIDDEN = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b|/(?:work|tmp|root|home/\w+)/")
 
 
 def module_name(path: Path) -> str:
-    """`penstock/algebra/join.py` -> `algebra.join`; the package's own `__init__` -> ``."""
+    """`penstock/algebra/nodes/join.py` -> `algebra.join`; the package's own `__init__` -> ``."""
     parts = path.relative_to(ROOT / "src" / "penstock").with_suffix("").parts
     return ".".join(part for part in parts if part != "__init__")
 
@@ -130,16 +145,16 @@ def test_every_folder_has_a_layer() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("algebra.join", "from penstock.language import binder"),
-        ("algebra.join", "from penstock import session"),
-        ("algebra.join", "from ..physical import planner"),
-        ("algebra.join", "def late():\n    import penstock.runtime.local"),
-        ("algebra.join", "import importlib\nimportlib.import_module('penstock.cli')"),
+        ("algebra.nodes.join", "from penstock.language import binder"),
+        ("algebra.nodes.join", "from penstock import session"),
+        ("algebra.nodes.join", "from ...physical import planner"),
+        ("algebra.nodes.join", "def late():\n    import penstock.runtime.local.runtime"),
+        ("algebra.nodes.join", "import importlib\nimportlib.import_module('penstock.cli')"),
         ("connectors.files", "from penstock.physical import batch"),
         ("physical.window", "import sqlglot.expressions as exp"),
         ("language.binder", "from pyspark.sql import SparkSession"),
-        ("runtime.local", "from pyspark.sql import SparkSession"),
-        ("algebra.join", "if TYPE_CHECKING:\n    from penstock.session import Session"),
+        ("runtime.local.runtime", "from pyspark.sql import SparkSession"),
+        ("algebra.nodes.join", "if TYPE_CHECKING:\n    from penstock.session import Session"),
     ],
 )
 def test_the_rule_notices_a_breach(module: str, source: str) -> None:
@@ -149,11 +164,11 @@ def test_the_rule_notices_a_breach(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("physical.window", "from penstock.algebra.windows import Window\nfrom .batch import Batch"),
+        ("physical.window", "from penstock.algebra.nodes.windows import Window\nfrom .batch import Batch"),
         ("language.dialect", "import sqlglot"),
         ("runtime.spark.job", "from pyspark.sql import SparkSession"),
         ("session", "if TYPE_CHECKING:\n    from pyspark.sql import SparkSession"),
-        ("testing.generators", "from penstock.physical.executor import Executor"),
+        ("testing.random.worlds", "from penstock.physical.execution.executor import Executor"),
         ("cli.main", "from penstock import __version__"),
     ],
 )
@@ -184,6 +199,60 @@ def test_a_file_stays_small_and_clean(path: Path) -> None:
     assert [f"{number}: {line}" for number, line in enumerate(lines, 1) if FORBIDDEN.search(line)] == []
 
 
+#: Folders of like things, a file each, that may be longer than others.
+REGISTRIES = {"algebra/nodes", "algebra/optimizer/rules", "physical/planning/lowering"}
+
+
+def _structure() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("structure", ROOT / "scripts" / "structure.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_no_modules_import_each_other() -> None:
+    """Also lazily, by a string, or for the type checker alone; in `src` and `benchmarks`."""
+    structure = _structure()
+    graph = structure.import_graph(structure.modules())
+    assert graph["penstock.cli.main"] and graph["benchmarks.csql"]
+    assert structure.circles(graph) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from penstock import b",
+        "def f():\n    import penstock.b",
+        "if TYPE_CHECKING:\n    from .b import B",
+        "import importlib\nimportlib.import_module('penstock.b')",
+    ],
+)
+def test_a_circle_is_noticed(source: str, tmp_path: Path) -> None:
+    structure = _structure()
+    texts = {"penstock.a": source, "penstock.b": "from penstock.c import C", "penstock.c": "from penstock.a import A"}
+    found = {name: tmp_path / f"{name.removeprefix('penstock.')}.py" for name in texts}
+    for name, text in texts.items():
+        found[name].write_text(text, encoding="utf-8")
+    assert structure.circles(structure.import_graph(found)) == [sorted(texts)]
+
+
+def test_no_folder_has_more_than_fifteen_files() -> None:
+    """Sub-folders and `__init__.py` not counted, registries aside."""
+    structure = _structure()
+    sizes = structure.folders(structure.modules())
+    allowed = {f"src/penstock/{folder}" for folder in REGISTRIES}
+    assert allowed <= set(sizes)
+    long = {folder for folder, n in sizes.items() if n > 15 and folder.startswith("src/")}
+    assert long - allowed == set()
+
+
+def test_no_class_name_stands_for_two_things() -> None:
+    """An operator of the algebra and the physical one that carries it out may share theirs."""
+    structure = _structure()
+    assert structure.repeated_classes(structure.modules()) == {}
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_every_error_code_is_tested_and_documented(code: str) -> None:
     this = Path(__file__).resolve()
@@ -211,3 +280,27 @@ def test_the_lock_is_exact_hashed_and_names_no_host() -> None:
     assert text.count("--hash=sha256:") >= len(entries)
     assert "://" not in text
     assert not re.search(r"^sqlglotc?\[|^sqlglotc", text, re.MULTILINE)
+
+
+#: What may touch files by itself: the JVM's start, which needs the standard library alone, a cache of the user's, and
+#: files that the user names for the metrics.
+UNSTORED = {
+    "runtime.spark.startup.jvm",
+    "runtime.spark.startup.temporary",
+    "runtime.spark.startup.daemon",
+    "runtime.spark.startup.class_data_archive",
+    "runtime.watching.reporting",
+}
+TOUCHES = re.compile(
+    r"\.(?:write_text|write_bytes|unlink|mkdir|rmdir|touch)\(|rmtree\(|OSFile\([^)]*[\"']w"
+    r"|os\.(?:replace|rename|fsync|open|remove)\(|open\(\s*[\"'][wax]|NamedTemporary|mkstemp"
+)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: module_name(path) or "penstock")
+def test_files_of_a_run_are_written_by_the_storage_alone(path: Path) -> None:
+    module = module_name(path)
+    if not module.startswith(("connectors", "runtime", "session")) or module in UNSTORED:
+        return
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [f"{number}: {line}" for number, line in enumerate(lines, 1) if TOUCHES.search(line)] == []

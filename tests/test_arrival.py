@@ -9,15 +9,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.algebra.arrival import in_arrival_order
-from penstock.algebra.windows import RowWindow
+from penstock.algebra.nodes.windows import RowWindow
+from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.language import bind_script
 from penstock.physical.elements import Elements, as_python
-from penstock.physical.plan import RowWindowSpec
-from penstock.physical.planner import plan_queries
-from penstock.physical.progress import SourceProgress
-from penstock.runtime.spark.packets import answer_packets, port_packets, progress_packet, read_elements, read_place
-from penstock.runtime.spark.stage import ShardRound
+from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.plan.plan import RowWindowSpec
+from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.spark.worker.packets import (
+    answer_packets,
+    port_packets,
+    progress_packet,
+    read_elements,
+    read_place,
+)
+from penstock.runtime.spark.worker.stage import ShardRound
 from penstock.tree import walk
 from penstock.types import END
 

@@ -9,13 +9,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import answers, data, pictures, records, run, standing
+from benchmarks import answers, data, latency, pictures, records, run, standing
 from benchmarks.queries import QUERIES, STREAM
 from penstock.language import bind_script
-from penstock.runtime.local import run_local
+from penstock.runtime.local.runtime import run_local
 
 RUNS = {
     "golab": "--windows 200 --measured 400 --step 200 --queries 2a",
@@ -99,3 +101,37 @@ def test_standing_sums_agree_with_their_reference(rows: Path, tmp_path: Path) ->
     found = answers.result_checksum(tmp_path, standing.PROBE, last)
     assert found.rows > 0
     assert found == standing.reference(rows, queries, last)
+
+
+@pytest.mark.parametrize("case", latency.CASES, ids=lambda case: case.name)
+def test_the_bench_of_latency_checks_its_answers(case: latency.Case, tmp_path: Path) -> None:
+    for name in case.streams:
+        (tmp_path / name).mkdir()
+    rows = {name: [latency.drawn(n, 100, seed) for n in range(60)] for seed, name in enumerate(case.streams)}
+    (query,) = bind_script(latency.script(case, tmp_path)).queries
+    inputs = {}
+    for name, parts in rows.items():
+        every = np.concatenate(parts)
+        ts = pa.array(every[:, 0]).cast(pa.timestamp("us", "UTC"))
+        columns = [
+            ts,
+            *(pa.array(every[:, i], type_) for i, type_ in ((1, pa.int64()), (2, pa.int32()), (3, pa.int32()))),
+        ]
+        inputs[name] = pa.table(dict(zip(("ts", "id", "k", "v"), columns, strict=True)))
+    result = run_local([query], inputs).tables[query.name]
+    # The watched streams have not ended: sums at the newest instant wait, and a pair with what only `b` has come to.
+    newest = pa.scalar(inputs["a"]["ts"][-1].as_py(), result["ts"].type)
+    within = pc.less if case.name == "sums as changes" else pc.less_equal
+    result = result.filter(within(result["ts"], newest))
+    assert case.check(rows, result)
+    assert not case.check(rows, result.slice(0, result.num_rows - 1))
+
+
+def test_a_latency_ends_with_the_first_file_of_results_that_rows_are_seen_in(tmp_path: Path) -> None:
+    (tmp_path / "q").mkdir()
+    for number, ts in enumerate(("2020-09-13T12:26:40.1Z", "2020-09-13T12:26:40.6Z")):
+        (tmp_path / "q" / f"part-{number:08d}.csv").write_text(f"ts,id\n2020-09-13T12:26:40Z,0\n{ts},1\n")
+    named = [part.stat().st_ctime for part in sorted((tmp_path / "q").glob("part-*"))]
+    found = latency.latencies(tmp_path, [named[0] - 1, named[1] - 3, named[1] - 2, named[1]])
+    assert found[:3] == pytest.approx([1, 3, 2], abs=1e-3)
+    assert found[3] == float("inf")

@@ -16,7 +16,7 @@ import pytest
 from stream_suite import SUITE, read_script
 
 from penstock.language import bind_script
-from penstock.runtime.local import run_local
+from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import parse_value
 from penstock.testing.compare import assert_same, check_shape, events_of
 from penstock.testing.values import Event

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.language import bind_script
-from penstock.testing.choices import Choices, seeded_choices
 from penstock.testing.oracle import run_oracle
-from penstock.testing.random_subqueries import Names, Subqueries
+from penstock.testing.random.choices import Choices, seeded_choices
+from penstock.testing.random.subqueries import Names, RandomSubqueries
 from penstock.testing.values import Row, key_of
 from tests.test_second_opinion import assert_bags
 
@@ -46,7 +46,7 @@ def random_query(choices: Choices, plain: bool, tau: int | None) -> str:
             text = f"(SELECT * FROM {name} WHERE {shown})" if plain else f"{name} [RANGE {length} SECOND]"
         return tuple(f"{alias}.{c}" for c in COLUMNS[name]), f"{text} AS {alias}"
 
-    made = Subqueries(choices, source, plain, lateral=False)
+    made = RandomSubqueries(choices, source, plain, lateral=False)
     scope, text = source("S" if timed else "P")
     if choices.chance(35):
         scope, text = made.beside(scope, text, [], choices.pick((1, 2)))

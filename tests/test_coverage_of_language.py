@@ -23,7 +23,7 @@ import penstock.session  # noqa: F401 - loads every operator
 from penstock.algebra import Algebra
 from penstock.language import queries, statements
 from penstock.language.unsupported import CARRIED_OUT, REFUSED
-from penstock.physical.planner import lowered_types
+from penstock.physical.planning.planner import lowered_types
 from penstock.testing.denotation import denote
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.language import bind_script
-from penstock.runtime.local import run_local
+from penstock.runtime.local.runtime import run_local
 
 ROOT = Path(__file__).resolve().parents[1]
 

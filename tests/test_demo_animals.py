@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from penstock.language import bind_script
-from penstock.runtime.local import run_local
+from penstock.runtime.local.runtime import run_local
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 MINUTE = 60_000_000

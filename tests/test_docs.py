@@ -1,7 +1,8 @@
 """The examples of the README and of docs/ are true: every block of CQL is bound, the queries over rows that it INSERTs
 are answered by the local runtime, and where a ```result block follows, the answer to the last one is compared with it.
 
-The blocks of a page build on each other. A block after the word `refused` (```cql refused) must be refused.
+The blocks of a page build on each other. A block after the word `refused` (```cql refused) must be refused; one after
+`drain` is answered as with --drain.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import pytest
 from penstock.algebra import Scan
 from penstock.connectors.sinks.text import csv_text
 from penstock.errors import PenstockError
-from penstock.language import Bound, Catalog, bind_script
-from penstock.runtime.local import run_local
+from penstock.language import BoundScript, Catalog, bind_script
+from penstock.runtime.local.runtime import run_local
 from penstock.tree import walk
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,6 +35,7 @@ class Example:
     line: int
     text: str
     refused: bool
+    drain: bool
     result: str | None
 
 
@@ -46,11 +48,12 @@ def examples(page: str) -> list[Example]:
             continue
         adjacent = following is not None and following["kind"].strip() == "result"
         result = following["text"] if adjacent and following is not None else None
-        found.append(Example(page.count("\n", 0, block.start()) + 1, block["text"], "refused" in words, result))
+        line = page.count("\n", 0, block.start()) + 1
+        found.append(Example(line, block["text"], "refused" in words, "drain" in words, result))
     return found
 
 
-def answers(bound: Bound) -> dict[str, str]:
+def answers(bound: BoundScript, drain: bool) -> dict[str, str]:
     """The answers of the queries that read only rows INSERTed by the page, as csv."""
     inputs = {}
     for key, source in bound.catalog.sources.items():
@@ -61,7 +64,7 @@ def answers(bound: Bound) -> dict[str, str]:
         rows = [dict(zip(names, row, strict=True)) for row in bound.catalog.memory.get(key, ())]
         inputs[source.name] = pa.Table.from_pylist(rows, schema)
     queries = [q for q in bound.queries if {s.source.name for s in walk(q.root) if isinstance(s, Scan)} <= set(inputs)]
-    tables = run_local(queries, inputs).tables if queries else {}
+    tables = run_local(queries, inputs, drain=drain).tables if queries else {}
     return {name: csv_text(table).to_pybytes().decode() for name, table in tables.items()}
 
 
@@ -76,13 +79,18 @@ def test_the_examples_of_a_page(path: Path) -> None:
             continue
         bound = bind_script(example.text, catalog, file=place)
         catalog = bound.catalog
-        found = answers(bound)
+        found = answers(bound, example.drain)
         if example.result is not None:
             assert found[bound.queries[-1].name] == example.result, place
 
 
 def test_the_readme_shows_a_result() -> None:
     assert any(example.result for example in examples(PAGES[0].read_text(encoding="utf-8")))
+
+
+def test_every_recipe_shows_its_answer() -> None:
+    recipes = examples((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"))
+    assert len(recipes) >= 20 and all(example.result for example in recipes)
 
 
 def test_the_script_over_tables_of_others_is_correct() -> None:

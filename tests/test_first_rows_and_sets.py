@@ -17,7 +17,7 @@ import pytest
 from penstock.algebra import SortKey
 from penstock.physical.elements import Elements, as_python
 from penstock.physical.operators import Moment, Operator, make_operator
-from penstock.physical.plan import DistinctSpec, Keep, MatchSpec, SetKind, SetOperationSpec, TopKSpec
+from penstock.physical.plan.plan import CopyRule, DistinctSpec, Keep, PartnerCountsSpec, SetOperationSpec, TopKSpec
 from penstock.types import END
 
 TYPES = (pa.string(), pa.int64())
@@ -93,14 +93,14 @@ def test_the_first_rows(order: tuple[SortKey, ...], values: int) -> None:
 
 
 @pytest.mark.parametrize("values", [7, 400])
-@pytest.mark.parametrize("kind", list(SetKind))
-def test_set_operations(kind: SetKind, values: int) -> None:
+@pytest.mark.parametrize("kind", list(CopyRule))
+def test_set_operations(kind: CopyRule, values: int) -> None:
     left, right = pieces(random.Random(values), values), pieces(random.Random(-values), values)
     meaning = {
-        SetKind.EXCEPT_ALL: lambda a, b: a - b,
-        SetKind.INTERSECT_ALL: lambda a, b: a & b,
-        SetKind.EXCEPT: lambda a, b: Counter(a.keys() - b.keys()),
-        SetKind.INTERSECT: lambda a, b: Counter(a.keys() & b.keys()),
+        CopyRule.EXCEPT_ALL: lambda a, b: a - b,
+        CopyRule.INTERSECT_ALL: lambda a, b: a & b,
+        CopyRule.EXCEPT: lambda a, b: Counter(a.keys() - b.keys()),
+        CopyRule.INTERSECT: lambda a, b: Counter(a.keys() & b.keys()),
     }
     operator = make_operator(SetOperationSpec(kind, TYPES), {}, 1)
     for tau, told in answers(operator, [left, right]):
@@ -117,9 +117,11 @@ def test_duplicates(values: int) -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    [DistinctSpec(TYPES, True), TopKSpec((SortKey(1), SortKey(0)), 300, 0, TYPES), MatchSpec(TYPES, Keep.LONE)],
+    [DistinctSpec(TYPES, True), TopKSpec((SortKey(1), SortKey(0)), 300, 0, TYPES), PartnerCountsSpec(TYPES, Keep.LONE)],
 )
-def test_ends_of_what_was_taken_back_and_forgotten_are_no_news(spec: DistinctSpec | TopKSpec | MatchSpec) -> None:
+def test_ends_of_what_was_taken_back_and_forgotten_are_no_news(
+    spec: DistinctSpec | TopKSpec | PartnerCountsSpec,
+) -> None:
     operator = make_operator(spec, {}, 1)
     came: list[Piece] = [(1, 100, 1, ("a", number)) for number in range(200)]
     operator.process(0, elements(came + [(5, 100, -1, row) for _, _, _, row in came]))

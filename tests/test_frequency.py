@@ -11,24 +11,25 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import Sequenced
-from penstock.algebra.optimizer import optimize
-from penstock.algebra.rules import RULES
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.optimizer.rules import RULES
 from penstock.explain import to_json, to_text
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
+from penstock.physical.execution.executor import NestedPlan
 from penstock.physical.operators import Moment
-from penstock.physical.operators.numbered import Numbered
-from penstock.physical.operators.sequence import Line
-from penstock.physical.operators.sequence_relations import LineWithRelations
-from penstock.physical.plan import Plan
-from penstock.physical.planner import plan_queries
-from penstock.physical.render import render_plan
-from penstock.physical.sequence_plan import NumberedSpec, PickSpec, SequenceSpec
-from penstock.runtime.local import run_local
-from penstock.testing.cases import Run, case_inputs, parse_case, run_case
+from penstock.physical.operators.sequence.count_time import CountTime
+from penstock.physical.operators.sequence.relations import SequenceModelWithRelations
+from penstock.physical.operators.sequence.sequence_model import SequenceModel
+from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.render import render_plan
+from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
+from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.local.runtime import run_local
+from penstock.testing.cases import CaseRun, case_inputs, parse_case, run_case
 from penstock.testing.compare import assert_same, first_difference
-from penstock.testing.generators import FLAVOURS, random_case, seeded_choices
 from penstock.testing.oracle import run_oracle
+from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 from penstock.tree import walk
 from penstock.types import END
 
@@ -46,8 +47,8 @@ def plan_of(query: str) -> Plan:
     return plan_queries([bound])
 
 
-def spec_of(query: str) -> SequenceSpec:
-    (found,) = (step.spec for step in plan_of(query).steps if isinstance(step.spec, SequenceSpec))
+def spec_of(query: str) -> SequenceModelSpec:
+    (found,) = (step.spec for step in plan_of(query).steps if isinstance(step.spec, SequenceModelSpec))
     return found
 
 
@@ -73,7 +74,7 @@ def test_each_law_on_and_off(law: str, case_count: int | None, case_seed: int | 
 
 def test_the_paper_word_for_word() -> None:
     """Its four queries with its own frequencies; the inputs are too long to be fed row by row, as text cases are."""
-    run_case(Path(__file__).with_name("csql_paper.cqltest"), [Run(), Run(shards=3, seed=7, reload=True)])
+    run_case(Path(__file__).with_name("csql_paper.cqltest"), [CaseRun(), CaseRun(shards=3, seed=7, reload=True)])
 
 
 # --- what is stored
@@ -85,7 +86,7 @@ def rows(count: int, keys: int = 3, step: int = 1) -> list[Row]:
     return [(i * step, i % keys, i) for i in range(count)]
 
 
-def feed(line: Line | Numbered, given: list[Row]) -> int:
+def feed(line: SequenceModel | CountTime, given: list[Row]) -> int:
     """The largest number of elements that the windows of `line` held after a round of one element."""
     most = 0
     for row in given:
@@ -93,7 +94,7 @@ def feed(line: Line | Numbered, given: list[Row]) -> int:
             pa.array([value], kind) for value, kind in zip(row, (pa.int64(), pa.int32(), pa.int32()), strict=True)
         )
         line.process(0, Elements(columns, np.array([row[0]]), np.array([END])))
-        line.advance(Moment(row[0], given[0][0]))
+        list(line.advance(Moment(row[0], given[0][0])))
         held = [s for name, s in line.synopses().items() if name.startswith("window")]
         most = max(most, sum(s.rows for s in held))
     return most
@@ -116,12 +117,12 @@ def feed(line: Line | Numbered, given: list[Row]) -> int:
 def test_a_window_stores_what_an_evaluation_needs(window: str, most: int) -> None:
     """What it holds since the last evaluation, and what it may show at the next: never the elements between."""
     spec = spec_of(f"SELECT ISTREAM(k, v) FROM S [{window}]")
-    assert feed(Line(spec, {}), rows(180)) <= most
+    assert feed(SequenceModel(spec, {}, NestedPlan), rows(180)) <= most
 
 
 def test_elements_that_no_evaluation_needs_are_not_stored_at_all() -> None:
     """Not for a round either: a window of 2 of every 100."""
-    line = Line(spec_of("SELECT ISTREAM(k, v) FROM S [RANGE 2 TUPLES, FREQUENCY 100 TUPLES]"), {})
+    line = SequenceModel(spec_of("SELECT ISTREAM(k, v) FROM S [RANGE 2 TUPLES, FREQUENCY 100 TUPLES]"), {}, NestedPlan)
     assert feed(line, rows(98)) == 0
     chunks = [s.snapshot()[1] for name, s in line.synopses().items() if name.startswith("window")]
     assert chunks == [{}]
@@ -132,9 +133,9 @@ def test_counted_windows_are_windows_in_the_time_of_numbers(answer: str) -> None
     """And store nothing of what lies between two of them."""
     group = " GROUP BY k" if "AVG" in answer else ""
     plan = plan_of(f"SELECT {answer} FROM S [RANGE 2 TUPLES, FREQUENCY 100 TUPLES]{group}")
-    (spec,) = (step.spec for step in plan.steps if isinstance(step.spec, NumberedSpec))
+    (spec,) = (step.spec for step in plan.steps if isinstance(step.spec, CountTimeSpec))
     assert (spec.rows, spec.every, spec.asked) == (2, 100, ((100, 0, 0),))
-    numbered = Numbered(spec, {})
+    numbered = CountTime(spec, {}, NestedPlan)
 
     def held() -> int:
         return sum(s.rows for s in numbered.synopses().values())
@@ -171,14 +172,14 @@ def test_of_a_non_retroactive_relation_only_what_waits_can_ask_for_is_kept() -> 
         " CREATE NON RETROACTIVE RELATION N (ts BIGINT, v INT, PRIMARY KEY (v)) FROM MEMORY () TIMESTAMP BY ts;"
         " CREATE QUERY q AS SELECT S.k FROM S [RANGE 5 TUPLES, FREQUENCY 10 TUPLES], N WHERE S.k >= N.v;"
     ).queries
-    (spec,) = (step.spec for step in plan_queries([bound]).steps if isinstance(step.spec, SequenceSpec))
-    line = LineWithRelations(spec, {})
+    (spec,) = (step.spec for step in plan_queries([bound]).steps if isinstance(step.spec, SequenceModelSpec))
+    line = SequenceModelWithRelations(spec, {}, NestedPlan)
     held = []
     for ts, k, v in rows(200):
         columns = (pa.array([ts]), pa.array([k], pa.int32()), pa.array([v], pa.int32()))
         line.process(0, Elements(columns, np.array([ts]), np.array([END])))
         line.process(1, Elements((columns[0], pa.array([0], pa.int32())), np.array([ts]), np.array([ts + 1])))
-        line.advance(Moment(ts, 0))
+        list(line.advance(Moment(ts, 0)))
         held.append(sum(s.rows for name, s in line.synopses().items() if name.endswith("relation")))
     assert 0 < max(held) <= 10
 
@@ -238,7 +239,7 @@ def test_a_frequency_that_is_the_answer_is_cut_over_shards() -> None:
     def exchange(query: str) -> list[object]:
         (bound,) = bind_script(f"{STREAM} CREATE QUERY q AS {query};").queries
         plan = plan_queries([type(bound)(bound.name, optimize(bound.root), bound.sink)])
-        (step,) = (step for step in plan.steps if isinstance(step.spec, PickSpec))
+        (step,) = (step for step in plan.steps if isinstance(step.spec, FrequencySpec))
         return [edge.exchange.key for edge in step.inputs if edge.exchange is not None]
 
     assert exchange("SELECT k, v [FREQUENCY 2 TUPLES PARTITIONED BY k] FROM S") == [(0,)]

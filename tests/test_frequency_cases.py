@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
 from penstock.language.parse import parse_script
-from penstock.language.queries import Count, DerivedSource, Duration, Extent, Frequency, Select, WindowSpec
+from penstock.language.queries import Count, DerivedSource, Duration, Extent, FrequencyClause, SelectQuery, WindowClause
 from penstock.language.statements import CreateQuery, CreateView
-from penstock.testing.generators import FLAVOURS, random_case, seeded_choices
+from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 
 FLAVOUR = next(flavour for flavour in FLAVOURS if flavour.name == "frequency")
 #: Each combination comes some twenty times and more in 2,000 cases, which is what the soak tries.
@@ -30,19 +30,19 @@ def unit(length: Duration | Count | None) -> str:
 
 def combinations(node: object, nested: str = "outermost") -> Iterator[Combination]:
     """Of each FREQUENCY in a parsed query where it stands, in what it counts, how, and in which query."""
-    if isinstance(node, Select) and node.frequency is not None:
+    if isinstance(node, SelectQuery) and node.frequency is not None:
         yield "answer", *counted(node.frequency), nested
-    if isinstance(node, WindowSpec) and node.frequency is not None:
+    if isinstance(node, WindowClause) and node.frequency is not None:
         place = "base" if node.extent is None else f"RANGE in {unit(node.length)}"
         if node.extent in (None, Extent.RANGE, Extent.ROWS):
             every, how = counted(node.frequency)
             yield place, every, "partitioned" if node.partition else how, nested
     for child in children(node):
-        inside = isinstance(node, DerivedSource) and not isinstance(child, WindowSpec)
+        inside = isinstance(node, DerivedSource) and not isinstance(child, WindowClause)
         yield from combinations(child, "nested" if inside else nested)
 
 
-def counted(frequency: Frequency) -> tuple[str, str]:
+def counted(frequency: FrequencyClause) -> tuple[str, str]:
     return unit(frequency.every), "partitioned" if frequency.partition else "whole"
 
 

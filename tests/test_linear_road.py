@@ -13,9 +13,9 @@ import pytest
 from expressway import expressway
 from stream_suite import SUITE, Script, read_script
 
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.query import Query
 from penstock.language import bind_script
-from penstock.runtime.local import run_local
+from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import Answer, run_oracle
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.language import bind_script
-from penstock.physical.operators import multi_join
-from penstock.physical.synopses import runs
-from penstock.runtime.local import run_local
+from penstock.physical.operators.joins import multi_join
+from penstock.physical.synopses.join_indexes import sorted_runs as runs
+from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle

@@ -7,10 +7,10 @@ import time
 import pyarrow as pa
 import pytest
 
-from penstock.language import Bound, bind_script
-from penstock.physical.plan import ScanSpec
-from penstock.physical.planner import plan_queries
-from penstock.runtime.local import run_local
+from penstock.language import BoundScript, bind_script
+from penstock.physical.plan.plan import ScanSpec
+from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
 
@@ -34,7 +34,7 @@ def network() -> str:
 
 
 @pytest.fixture(scope="module")
-def bound() -> Bound:
+def bound() -> BoundScript:
     return bind_script(network())
 
 
@@ -44,7 +44,7 @@ def rows() -> dict[str, pa.Table]:
     return {"base": pa.table({name: pa.array(values, pa.int32()) for name, values in columns.items()})}
 
 
-def test_it_is_one_job(bound: Bound) -> None:
+def test_it_is_one_job(bound: BoundScript) -> None:
     assert len(bound.queries) + len(bound.catalog.views) == 4 * LAYERS
     began = time.perf_counter()
     plan = plan_queries(bound.queries)
@@ -54,7 +54,7 @@ def test_it_is_one_job(bound: Bound) -> None:
     assert len(plan.steps) < 25 * LAYERS
 
 
-def test_every_query_answers_as_alone(bound: Bound, rows: dict[str, pa.Table]) -> None:
+def test_every_query_answers_as_alone(bound: BoundScript, rows: dict[str, pa.Table]) -> None:
     together = run_local(bound.queries, rows, shards=2, seed=3)
     for query in bound.queries:
         assert_same(query, together.tables[query.name], run_oracle(query, rows))

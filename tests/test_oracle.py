@@ -1,4 +1,4 @@
-"""The oracle is right: by hand on small cases, against LANGUAGE 4.1's own formula, and against DuckDB."""
+"""The oracle is right: by hand on small cases, against [semantics 4.1]'s own formula, and against DuckDB."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from penstock.algebra import (
     Window,
     WindowKind,
 )  # fmt: skip
-from penstock.algebra.query import Query, SinkSpec
-from penstock.algebra.scans import Scan
+from penstock.algebra.nodes.query import Query, SinkSpec
+from penstock.algebra.nodes.scans import Scan
 from penstock.expressions.nodes import AggregateCall, Call, Column, Literal
 from penstock.testing.aggregates import aggregate
 from penstock.testing.denotation import denote, validity

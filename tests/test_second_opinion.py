@@ -1,4 +1,4 @@
-"""The oracle against DuckDB: at every instant, plain SQL over the snapshots of the inputs (the law of LANGUAGE 2)."""
+"""The oracle against DuckDB: at every instant, plain SQL over the snapshots of the inputs (the law, [semantics 2])."""
 
 from __future__ import annotations
 

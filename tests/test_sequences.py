@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.physical.synopses import chunk_log, sequences
-from penstock.physical.synopses.sequences import Rows, Sequences
+from penstock.physical.synopses.queues import chunk_log
+from penstock.physical.synopses.windows import row_window as sequences
+from penstock.physical.synopses.windows.row_window import RowWindowBuffer, WindowRows
 from penstock.types import END
 
 TYPES = (pa.int64(), pa.string())
@@ -18,7 +19,7 @@ TYPES = (pa.int64(), pa.string())
 WINDOWS = [(1, 1, None), (3, 1, None), (3, 1, 5), (2, 3, None), (4, 3, 6), (1, 5, None), (50, 1, None), (50, 7, 40)]
 
 
-def shown(rows: Rows) -> list[tuple[Any, ...]]:
+def shown(rows: WindowRows) -> list[tuple[Any, ...]]:
     values = zip(*(c.to_pylist() for c in rows.columns), strict=True)
     return sorted(zip(values, rows.ts.tolist(), rows.start.tolist(), rows.end.tolist(), strict=True), key=repr)
 
@@ -62,7 +63,7 @@ def test_like_the_naive_one(
     monkeypatch.setattr(chunk_log, "LARGEST", 64)
     draw = random.Random(rows * 100 + step)
     key = (0,) if partitioned else ()
-    held, naive, tick, number = Sequences(TYPES, key, rows, step, length), Naive(rows, step), 0, 0
+    held, naive, tick, number = RowWindowBuffer(TYPES, key, rows, step, length), Naive(rows, step), 0, 0
     for _ in range(150):
         size = draw.choice([1, 1, 2, 5, 30])
         given = [(draw.choice([1, 2, 3, None]) if number % 7 else number, f"r{number + i}") for i in range(size)]
@@ -83,7 +84,7 @@ def test_like_the_naive_one(
         held.expire(tick)
         tick += 1
         if draw.random() < 0.3:
-            fresh = Sequences(TYPES, key, rows, step, length)
+            fresh = RowWindowBuffer(TYPES, key, rows, step, length)
             fresh.restore(*held.snapshot())
             assert fresh.rows == held.rows
             held = fresh
@@ -92,7 +93,7 @@ def test_like_the_naive_one(
 
 
 def test_a_snapshot_keeps_what_was_written() -> None:
-    held = Sequences(TYPES, (0,), 1000)
+    held = RowWindowBuffer(TYPES, (0,), 1000)
     before: dict[int, pa.RecordBatch] = {}
     written = 0
     for number in range(200):
@@ -108,7 +109,7 @@ def test_a_snapshot_keeps_what_was_written() -> None:
 
 def test_state_does_not_grow_with_partitions_that_are_over() -> None:
     """With a RANGE, partitions that are seen once only leave nothing behind."""
-    held = Sequences(TYPES, (0,), 5, 1, 10)
+    held = RowWindowBuffer(TYPES, (0,), 5, 1, 10)
     for tick in range(300):
         ids = np.arange(100) + tick * 100
         held.arrive([pa.array(ids), pa.array(["x"] * 100)], np.full(100, tick, np.int64))

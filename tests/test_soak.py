@@ -12,7 +12,7 @@ from benchmarks.soak import answers, records, script, watch
 from benchmarks.soak.course import KINDS, schedule
 from penstock.connectors.deadletters import DeadLetter, DeadLetters
 from penstock.language import bind_script
-from penstock.runtime.local import run_local
+from penstock.runtime.local.runtime import run_local
 
 RATE, COUNT = 100, 5_000
 

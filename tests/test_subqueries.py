@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import OuterJoin
-from penstock.algebra.optimizer import optimize
+from penstock.algebra.optimizer.optimizer import optimize
 from penstock.errors import PenstockError
 from penstock.language import bind_script
-from penstock.physical.plan import Plan
-from penstock.physical.planner import plan_queries
-from penstock.runtime.local import run_local
+from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.local.runtime import run_local
 from penstock.testing.oracle import run_oracle
 from penstock.tree import walk
 
@@ -97,15 +97,15 @@ def test_a_value_of_the_whole_goes_to_every_shard_and_the_stream_stays_cut() -> 
     [
         ("SELECT a FROM S [NOW] WHERE k IN (SELECT k FROM T [NOW])", {"Distinct", "Join"}),
         ("SELECT a FROM S [NOW] WHERE EXISTS (SELECT 1 FROM T [NOW] WHERE b < a)", {"Distinct", "Join"}),
-        ("SELECT a FROM S [NOW] WHERE NOT EXISTS (SELECT 1 FROM T [NOW] WHERE b < a)", {"Join", "Match"}),
-        ("SELECT a FROM S [NOW] WHERE k NOT IN (SELECT k FROM R)", {"LookupMatch"}),
-        ("SELECT a FROM S [NOW] LEFT JOIN R ON S.k = R.k", {"LookupMatch"}),
+        ("SELECT a FROM S [NOW] WHERE NOT EXISTS (SELECT 1 FROM T [NOW] WHERE b < a)", {"Join", "PartnerCounts"}),
+        ("SELECT a FROM S [NOW] WHERE k NOT IN (SELECT k FROM R)", {"StaticPartnerCounts"}),
+        ("SELECT a FROM S [NOW] LEFT JOIN R ON S.k = R.k", {"StaticPartnerCounts"}),
         ("SELECT a FROM S [NOW] LEFT JOIN T [NOW] ON S.k = T.k WHERE b > 1", {"Join"}),
     ],
 )
 def test_partners_are_counted_only_where_lone_tuples_matter(query: str, titles: set[str]) -> None:
     found = {step.spec.title for step in planned(query).steps}
-    assert found & {"Distinct", "Join", "Match", "Lookup", "LookupMatch"} == titles
+    assert found & {"Distinct", "Join", "PartnerCounts", "Lookup", "StaticPartnerCounts"} == titles
 
 
 @pytest.mark.parametrize("row", ["k, b", "k + 1, b + S.a", "MIN(k), MAX(b)"])

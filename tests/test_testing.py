@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import Source, StreamScan, Window, WindowKind
-from penstock.algebra.query import Query, SinkSpec
+from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.testing.cases import check_case, parse_case
 from penstock.testing.compare import assert_same, check_shape, first_difference
-from penstock.testing.generators import FLAVOURS, random_case, seeded_choices
+from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 from penstock.testing.values import Event
 from penstock.types import Field, Schema, TimeDomain, Unit
 

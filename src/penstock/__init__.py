@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.errors import PenstockError
     from penstock.expressions.user import aggregate, function
+    from penstock.session import Session
+    from penstock.settings import Settings
 
 __version__ = "0.1.0"
-__all__ = ["aggregate", "function"]
+__all__ = ["PenstockError", "Session", "Settings", "aggregate", "function"]
+
+_PLACES = {
+    "PenstockError": "penstock.errors", "Session": "penstock.session", "Settings": "penstock.settings",
+    "aggregate": "penstock.expressions.user", "function": "penstock.expressions.user",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when asked for: what looks for a Java imports this package before anything else is installed.
-    if name in __all__:
-        from penstock.expressions import user
-
-        return getattr(user, name)
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,13 +1,14 @@
 """The one error class of Penstock, its codes, and positions in a script.
 
 Contract: whatever goes wrong because of a user's text, data or machine reaches the user as a
-`PenstockError` with a stable code (LANGUAGE 7). Codes are never reused; `CODES` is the catalogue that
+`PenstockError` with a stable code [semantics 7]. Codes are never reused; `CODES` is the catalogue that
 `docs/errors.md` prints and that a test walks, so a code without a test or a line in the docs fails the build.
 """
 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ CODES: dict[str, str] = {
     "P0102": "a window or interval is malformed",
     "P0103": "a clause stands twice or in the wrong place",
     "P0104": "an unknown setting, or a value it cannot take",
+    "P0105": "a script, a statement or a query that is larger than its limit",
     "P0201": "unknown stream, relation, view or query",
     "P0202": "unknown column",
     "P0203": "types do not fit",
@@ -57,9 +59,12 @@ CODES: dict[str, str] = {
     "P0413": "records that Kafka no longer has",
     "P0501": "a result that exists already",
     "P0502": "a result that cannot be written",
+    "P0503": "a result of which parts are gone",
+    "P0504": "a result in a place that another query writes to, or that the script reads",
     "P0601": "the run failed",
     "P0602": "a checkpoint that does not fit the script",
     "P0603": "no Java that Spark can use",
+    "P0604": "a Python of Spark's workers that cannot run Penstock",
     "P0605": "a state that is damaged, or of another format",
     "P0606": "a setting that the state of a checkpoint does not fit",
     "P0607": "a query that cannot read its past",
@@ -67,7 +72,7 @@ CODES: dict[str, str] = {
     "P0609": "a checkpoint that another run uses",
     "P0612": "a scalar subquery with more than one row",
     "P0621": "a user-defined function or aggregate failed",
-    "P0622": "EXPLAIN ANALYZE of inputs without an end",
+    "P0622": "an input without an end where all of it is to be read",
     "P0631": "metrics that cannot be served or written",
     "P0632": "more state than state_limit allows",
     "P0901": "described by the language, not supported yet",
@@ -75,7 +80,9 @@ CODES: dict[str, str] = {
 
 
 def counted(count: float, noun: str) -> str:
-    """`1 row`, `1,200 rows`: a whole number of what `noun` names."""
+    """`1 row`, `1,200 rows`: a whole number of what `noun` names; `countless rows` where it is infinite."""
+    if not math.isfinite(count):
+        return f"countless {noun}s"
     return f"{count:,.0f} {noun}" + ("" if round(count) == 1 else "s")
 
 
@@ -164,6 +171,25 @@ class PenstockError(Exception):
 
     def __str__(self) -> str:
         return self.render()
+
+
+@dataclass(frozen=True)
+class ScriptWarning:
+    """What a script may say, and probably does not mean. Shown before it runs; nothing is stopped by it."""
+
+    message: str
+    position: Position
+    hint: str | None = None
+
+    def render(self) -> str:
+        """As `PenstockError.render`."""
+        place = f"{self.position.file or 'line '}{':' if self.position.file else ''}"
+        lines = [f"{place}{self.position.line}:{self.position.column}: warning: {redacted_text(self.message)}"]
+        if self.position.text:
+            lines += ["  " + part for part in self.position.render().split("\n")]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
 
 
 class ScriptErrors(PenstockError):

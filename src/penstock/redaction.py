@@ -29,7 +29,8 @@ _QUOTED = re.compile(
 )
 #: `password=text` of an address or a connection string.
 _PARAMETER = re.compile(rf"(?<![\w.\-])(?P<key>{_WORDS})=(?P<one>[^\s&;,'\"<>()]+)", re.IGNORECASE)
-_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.\-]*://[^\s/:@'\"]*:(?P<one>[^\s/'\"]+)@", re.IGNORECASE)
+#: Of the scheme its last letter alone: a search for all of it, from every word on, is quadratic in a dotted text.
+_ADDRESS = re.compile(r"(?<=[a-z0-9+.\-])://[^\s/:@'\"]*:(?P<one>[^\s/'\"]+)@", re.IGNORECASE)
 _BEARER = re.compile(r"\b(?:bearer|basic)\s+(?P<one>[A-Za-z0-9+/._~\-]{8,}=*)", re.IGNORECASE)
 
 

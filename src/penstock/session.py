@@ -15,30 +15,34 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.algebra.nodes import leaves
-from penstock.algebra.optimizer import TraceStep, optimize
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.base import leaves
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.optimizer.optimizer import TraceStep, optimize
+from penstock.algebra.optimizer.statistics import Statistics, known_statistics
 from penstock.algebra.render import render
-from penstock.algebra.scans import Scan, Source
-from penstock.algebra.statistics import Statistics, known_statistics
 from penstock.connectors.sinks.memory import collected
-from penstock.errors import PenstockError, nearest
+from penstock.connectors.sources import open_source
+from penstock.connectors.sources.memory import spool
+from penstock.connectors.targets import collisions
+from penstock.deep import deep
+from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, nearest
 from penstock.explain import to_json, to_mermaid_side_by_side, to_text
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
-from penstock.language import Bound, Catalog, Explain, bind_query, bind_script
-from penstock.physical.planner import plan_queries
-from penstock.physical.render import render_plan
-from penstock.physical.said_of_state import QueryState, query_state
-from penstock.physical.strategies import Strategy
+from penstock.handles import Rows, Run, SourceHandle, query_html, query_text
+from penstock.language import BoundScript, Catalog, Explain, bind_query, bind_script
+from penstock.physical.plan.render import render_plan
+from penstock.physical.planning.planner import plan_queries
+from penstock.physical.planning.state_size.summary import QueryState, query_state
+from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted_text
 from penstock.settings import Settings
-from penstock.types import CALENDAR, Interval, Schema, TimeDomain, Unit
+from penstock.types import CALENDAR, LONGEST_TICKS, Interval, Schema, TimeDomain, Unit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.runtime.analyze import Analysis
-    from penstock.runtime.spark.job import SparkRun
+    from penstock.runtime.local.analyze import Analysis
     from penstock.runtime.spark.launch import Work
 
 FORMATS = ("text", "json", "mermaid")
@@ -53,7 +57,7 @@ class Execution:
 
 
 class Session:
-    """Declared streams, relations, views and queries, and the runs of them.
+    """Declared streams, relations, views and queries, and the runs of them. warnings: of the script read last.
 
     spark: a SparkSession to live in; without one, the first run starts its own. master: for a session of our own.
     """
@@ -64,37 +68,76 @@ class Session:
         self.catalog = Catalog()
         self.settings = settings or Settings()
         self._spark = spark
+        #: A Spark session of someone else's, whose workers nobody has looked at yet.
+        self._unseen = spark
         self._master = master
         self._frames: dict[str, Any] = {}
+        self.warnings: tuple[ScriptWarning, ...] = ()
+
+    def __repr__(self) -> str:
+        known = self.catalog
+        streams = sum(source.is_stream for source in known.sources.values())
+        counts = {
+            "stream": streams, "relation": len(known.sources) - streams, "view": len(known.views),
+            "query": len(known.queries),
+        }  # fmt: skip
+        plural = {"query": "queries"}
+        told = (f"{n} {word if n == 1 else plural.get(word, word + 's')}" for word, n in counts.items() if n)
+        return f"Session({', '.join(told) or 'nothing declared'})"
+
+    @property
+    def sources(self) -> dict[str, SourceHandle]:
+        """The declared streams and relations, by name."""
+        return {source.name: self._source(source) for source in self.catalog.sources.values()}
+
+    @property
+    def queries(self) -> dict[str, QueryHandle]:
+        """The declared queries, by name."""
+        return {query.name: QueryHandle(self, query) for query in self.catalog.queries.values()}
 
     # -- declaring ---------------------------------------------------------------------------------------------
 
     def execute(self, script: str, file: str | None = None) -> Execution:
         """Read and bind a whole script and declare what it says; nothing runs yet. Raises ScriptErrors, and then
         nothing has been declared."""
-        bound = bind_script(script, self.catalog, self.settings, file)
+        bound = self._bound(script, file)
         texts = [self._answer(action, bound) for action in bound.actions]
         self.catalog, self.settings = bound.catalog, bound.settings
         return Execution(tuple(q.name for q in bound.queries), tuple(texts))
 
     def declare(self, script: str, file: str | None = None) -> tuple[str, ...]:
         """As `execute`, but its EXPLAIN and SHOW are not answered; returns the names of the queries."""
-        bound = bind_script(script, self.catalog, self.settings, file)
+        bound = self._bound(script, file)
         self.catalog, self.settings = bound.catalog, bound.settings
         return tuple(q.name for q in bound.queries)
 
-    def stream(self, name: str, df: Any, timestamp: str, unit: str = "SECOND", order_within: str | None = None) -> None:
+    def _bound(self, script: str, file: str | None) -> BoundScript:
+        """The bound script, with its results in places of their own; `warnings` are those of this script then."""
+        bound = bind_script(script, self.catalog, self.settings, file)
+        found = list(collisions(bound.catalog.queries.values(), bound.catalog.sources.values(), bound.places))
+        errors = [one for one in found if isinstance(one, PenstockError)]
+        if errors:
+            raise ScriptErrors(errors)
+        self.warnings = (*bound.warnings, *(one for one in found if isinstance(one, ScriptWarning)))
+        return bound
+
+    def stream(
+        self, name: str, df: Any, timestamp: str, unit: str = "SECOND", order_within: str | None = None,
+        advance_at_most: str | None = None,
+    ) -> SourceHandle:  # fmt: skip
         """Declare a DataFrame (streaming or static) or an Arrow table as a stream. timestamp: its timestamp column;
-        unit: what an integer timestamp counts; order_within: its slack, such as '5 SECONDS'."""
+        unit: what an integer timestamp counts; order_within: its slack, such as '5 SECONDS'; advance_at_most: how far
+        an element may lie beyond the largest timestamp before it."""
         columns = self._columns(name, df)
         position, domain = _timestamp(name, columns, timestamp, unit)
-        slack = domain.ticks(_interval(order_within)) if order_within else 0
-        self._declare(Source(name, True, columns, "DATAFRAME", (), position, domain, slack), df)
+        slack = _ticks(order_within, domain) or 0
+        source = Source(name, True, columns, "DATAFRAME", (), position, domain, slack)
+        return self._declare(replace(source, ahead=_ticks(advance_at_most, domain)), df)
 
     def relation(
         self, name: str, df: Any, timestamp: str | None = None, operation: str | None = None, unit: str = "SECOND",
         primary_key: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> SourceHandle:  # fmt: skip
         """Declare a static DataFrame or Arrow table as a relation, or with `timestamp` any DataFrame as its updates;
         operation: the column that holds `+` or `-`; primary_key: the columns that no two rows share."""
         columns = self._columns(name, df)
@@ -104,14 +147,13 @@ class Session:
                 raise PenstockError(
                     "P0209", f"relation {name}: a streaming DataFrame needs timestamp=... for its updates"
                 )
-            self._declare(Source(name, False, columns, "DATAFRAME", primary_key=key), df)
-            return
+            return self._declare(Source(name, False, columns, "DATAFRAME", primary_key=key), df)
         position, domain = _timestamp(name, columns, timestamp, unit)
         op = None if operation is None else _position(name, columns, operation)
         if {position, op} & set(key):
             raise PenstockError("P0210", f"{name}: the timestamp and the operation are no part of a primary key")
         source = Source(name, False, columns, "DATAFRAME", (), position, domain, operation=op, primary_key=key)
-        self._declare(source, df)
+        return self._declare(source, df)
 
     def function(
         self, returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None,
@@ -145,23 +187,52 @@ class Session:
             raise PenstockError("P0206", f"{user.name} is declared already", hint=f"DROP {user.kind} {user.name} first")
         self.catalog = self.catalog.with_function(user)
 
-    def _declare(self, source: Source, df: Any) -> None:
+    def _declare(self, source: Source, df: Any) -> SourceHandle:
         if source.name in self.catalog:
             raise PenstockError("P0206", f"{source.name} is declared already")
         if isinstance(df, pa.Table):
-            from penstock.runtime.spark.frames import plain_table
+            from penstock.runtime.spark.input.dataframes import plain_table
 
             df = plain_table(df, source.columns)
         self.catalog = self.catalog.with_source(source)
         self._frames[source.name] = df
+        return self._source(source)
+
+    def _source(self, source: Source) -> SourceHandle:
+        return SourceHandle(source, lambda: self._rows_of(source))
+
+    def _rows_of(self, source: Source) -> tuple[pa.Table, int]:
+        """The rows that a source has now, and how many are malformed. Raises PenstockError P0622, P0401 to P0404."""
+        from penstock.runtime.local.statics import read_relation
+
+        frame = self._frames.get(source.name)
+        if isinstance(frame, pa.Table):
+            return frame, 0
+        if frame is not None and not _streams(frame):
+            return frame.toArrow(), 0
+        if source.connector == "MEMORY":
+            with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+                place = str(Path(folder) / "rows.arrow")
+                spool(source, list(self.catalog.memory.get(source.name.lower(), ())), place)
+                table, rejected, _ = read_relation(replace(source, options=(("spool", place),)))
+                return pa.concat_tables([table]).combine_chunks(), len(rejected)
+        if frame is not None or not open_source(source).bounded:
+            raise PenstockError(
+                "P0622", f"{source.name} has no end, so its rows cannot be had all at once",
+                hint="a query INTO MEMORY collects what comes while it runs",
+            )  # fmt: skip
+        open_source(source).check()
+        table, rejected, _ = read_relation(source)
+        return table, len(rejected)
 
     def _columns(self, name: str, df: Any) -> Schema:
-        from penstock.runtime.spark import frames
+        from penstock.runtime.spark.input import dataframes as frames
 
         if isinstance(df, pa.Table):
             return frames.arrow_columns(name, df.schema)
         if frames.is_frame(df):
-            self._spark = self._spark or df.sparkSession
+            if self._spark is None:
+                self._spark = self._unseen = df.sparkSession
             return frames.frame_schema(name, df)
         kind = f"{type(df).__module__}.{type(df).__name__}".removeprefix("builtins.")
         hint = "pyarrow.Table.from_pandas(df) makes one" if kind.startswith("pandas.") else None
@@ -178,7 +249,7 @@ class Session:
         return explain(found, format, known, ran, Strategy.of(self.settings))
 
     def _analyzed(self, query: Query, rows: Mapping[str, Any], settings: Settings, known: Statistics) -> Analysis:
-        from penstock.runtime.analyze import analyze
+        from penstock.runtime.local.analyze import analyze
 
         shards = settings.get_int("shards") or 1
         return analyze([query], rows, self._frames, shards, known, Strategy.of(settings))
@@ -205,7 +276,7 @@ class Session:
         sources = {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
         return known_statistics(sources, catalog.memory, self._frames, settings["statistics"])
 
-    def _answer(self, action: Any, bound: Bound) -> str:
+    def _answer(self, action: Any, bound: BoundScript) -> str:
         if isinstance(action, Explain):
             known = self.statistics(action.query, bound.catalog, bound.settings)
             ran = self._analyzed(action.query, action.memory, action.settings, known) if action.analyze else None
@@ -218,39 +289,71 @@ class Session:
     def spark(self) -> SparkSession:
         """The SparkSession; started now if there is none."""
         if self._spark is None:
-            from penstock.runtime.spark.session import start_spark
+            from penstock.runtime.spark.startup.session import start_spark
 
             self._spark = start_spark(self._master, settings=self.settings.spark)
         return self._spark
 
     def start(
         self, checkpoint: str | None = None, drain: bool = False, overwrite: bool = False,
-        queries: Sequence[str] | None = None, backfill: bool = False,
-    ) -> SparkRun:  # fmt: skip
+        queries: Sequence[str] | None = None, backfill: bool = False, accept_missing_results: bool = False,
+    ) -> Run:  # fmt: skip
         """Start the declared queries (or those named) as one job. checkpoint: a folder to resume from; without one the
         run is ephemeral and refuses to write into a result that exists, unless `overwrite`. backfill: queries that the
         checkpoint does not know, or not like this, read the past of their sources before they join the others; without
-        it they begin here, and the run's `notices` say so."""
+        it they begin here, and the run's `notices` say so. accept_missing_results: go on though parts of results that
+        were delivered are gone.
+        The run has the results of queries INTO MEMORY, by name."""
         known = self.catalog.queries
         chosen = [known[n.lower()] for n in queries] if queries is not None else list(known.values())
         if not chosen:
             raise PenstockError("P0201", "the script creates no query", hint="CREATE QUERY name INTO ... AS SELECT ...")
         from penstock.runtime.spark.launch import launch
 
-        return launch(replace(self._work(chosen, drain), backfill=backfill), checkpoint, overwrite)
+        work = replace(self._work(chosen, drain), backfill=backfill, accept_missing=accept_missing_results)
+        job = launch(work, checkpoint, overwrite)
+        return Run(job, chosen, job.sinks)
 
     def _work(self, queries: Sequence[Query], drain: bool) -> Work:
         from penstock.runtime.spark.launch import Work
 
+        if self._unseen is not None:
+            from penstock.runtime.spark.startup.workers import check_workers
+
+            check_workers(self._unseen)
+            self._unseen = None
         return Work(tuple(queries), self.catalog.memory, self._frames, self.settings, drain, lambda: self.spark)
 
 
-class QueryHandle:
+class QueryHandle(Rows):
     """One query over a session's declarations."""
 
     def __init__(self, session: Session, query: Query) -> None:
         self._session = session
         self._query = query
+
+    @property
+    def name(self) -> str:
+        return self._query.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the answer."""
+        return self._query.output_schema
+
+    @property
+    def _title(self) -> str:
+        return self._query.name
+
+    def __repr__(self) -> str:
+        return query_text(self._query)
+
+    def _repr_html_(self) -> str:
+        return query_html(self._query)
+
+    def to_arrow(self) -> pa.Table:
+        """The whole answer over bounded inputs: as `collect`, computed anew at every call."""
+        return self.collect()
 
     def explain(self, format: str = "text") -> str:  # noqa: A002 - the door's word
         """The logical and the physical plan. format: text, json or mermaid."""
@@ -278,6 +381,7 @@ class QueryHandle:
         return answer_frame(self._session._work([self._query], False), place)
 
 
+@deep
 def explain(
     query: Query, format: str = "text", statistics: Statistics | None = None,  # noqa: A002 - the door's word
     ran: Analysis | None = None, strategy: Strategy = Strategy.PATTERN,
@@ -349,6 +453,16 @@ def _timestamp(name: str, columns: Schema, column: str, unit: str) -> tuple[int,
             hint="a TIMESTAMP, or an integer with unit SECOND, MILLISECOND or MICROSECOND",
         )  # fmt: skip
     return position, TimeDomain(known, False)
+
+
+def _ticks(text: str | None, domain: TimeDomain) -> int | None:
+    """A length of time in ticks. Raises PenstockError P0102 or P0303."""
+    if text is None:
+        return None
+    found = domain.ticks(_interval(text))
+    if not 0 <= found < LONGEST_TICKS:
+        raise PenstockError("P0102", f"{text!r} is less than nothing, or longer than time lasts")
+    return found
 
 
 def _interval(text: str) -> Interval:

@@ -1,12 +1,14 @@
-"""Settings as a typed table: what `SET key = value` and `--set key=value` may say.
+"""Settings as a typed table: the names and values that `SET key = value` and `--set key=value` accept.
 
-One row a setting: name, default, how a text becomes a value, and one line of help that the docs print. Beside the
-table, a name that begins with `spark.` is Spark's own: it goes as it is to the session that Penstock starts.
+One row per setting: name, default, how a text becomes a value, and one line of help. Beside the table, a name that
+begins with `spark.` is a setting of Spark: it is passed unchanged to the session that Penstock starts.
+`python -m penstock.settings > docs/settings.md` renews the page that is printed from the table.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,17 +25,30 @@ def _boolean(text: str) -> bool:
     raise ValueError("true or false")
 
 
-def _count(minimum: int) -> Callable[[str], int]:
+#: Each shard costs every round a task and files of its own: far more than any cluster has cores for one job.
+MOST_SHARDS = 10_000
+#: What an int64 holds: limits on counts and bytes are compared with these.
+_MOST = 2**63 - 1
+#: Seconds: about 30 years.
+_LONGEST = 10**9
+
+
+def _count(minimum: int, most: int = _MOST) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             value = minimum - 1
-        if value < minimum:
-            raise ValueError(f"a whole number, {minimum} or more")
+        if not minimum <= value <= most:
+            limited = most < _MOST or value > most
+            raise ValueError(f"a whole number from {minimum:,} to {most:,}" if limited else _at_least(minimum))
         return value
 
     return parse
+
+
+def _at_least(minimum: int) -> str:
+    return f"a whole number, {minimum} or more"
 
 
 _SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
@@ -54,10 +69,12 @@ def _bytes(text: str) -> int:
     digits = folded.rstrip("bkmg")
     try:
         size = int(float(digits) * _SIZES[folded[len(digits) :].strip()])
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, OverflowError):
         raise ValueError("a size such as 64MB") from None
     if size < 1:
         raise ValueError("a size of at least one byte")
+    if size > _MOST:
+        raise ValueError("a size below 2^63 bytes")
     return size
 
 
@@ -88,7 +105,10 @@ def _length(text: str) -> float:
     match = _LENGTH.fullmatch(text.lower())
     if match is None or match[2] not in _LENGTHS or float(match[1]) <= 0:
         raise ValueError("a length of time such as '500 ms' or '2 seconds', or 0")
-    return float(match[1]) * _LENGTHS[match[2]]
+    seconds = float(match[1]) * _LENGTHS[match[2]]
+    if seconds > _LONGEST:
+        raise ValueError(f"a length of at most {_LONGEST:,} seconds")
+    return seconds
 
 
 #: What a hint says of a source: its name, tuples per second (None: nothing said), and (column, distinct values).
@@ -115,18 +135,49 @@ def _statistics(text: str) -> tuple[SourceHint, ...]:
 
 @dataclass(frozen=True)
 class Setting:
-    """`parse` raises ValueError whose text says what a value looks like."""
+    """One setting.
+
+    `parse` turns a text into a value; the text of the ValueError that it raises describes the values that are accepted.
+    `shown` is the default as it is written in a script.
+    """
 
     name: str
     default: Any
     parse: Callable[[str], Any]
     help: str
 
+    @property
+    def shown(self) -> str:
+        """Return the default as it is written in a script."""
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        if isinstance(self.default, int) and self.default and self.default % 2**20 == 0:
+            return f"{self.default // 2**30} GB" if self.default % 2**30 == 0 else f"{self.default // 2**20} MB"
+        if self.default is None:
+            return "none"
+        if isinstance(self.default, float):
+            return f"{self.default:g}"
+        return str(self.default) if self.default != () else ""
+
+    @property
+    def values(self) -> str:
+        """Return the values that are accepted, in words."""
+        try:
+            self.parse("\0")
+        except ValueError as error:
+            return str(error)
+        return "any text"
+
 
 TABLE: tuple[Setting, ...] = (
     Setting("integer_division", False, _boolean, "`/` between integers truncates, as in STREAM"),
-    Setting("seed", 0, _count(0), "seed of everything that draws at random"),
-    Setting("shards", 0, _count(0), "shards of a keyed stage; 0: as many as Spark's default parallelism"),
+    Setting("seed", 0, _count(0), "seed of all random choices, such as `SAMPLE`"),
+    Setting(
+        "shards",
+        0,
+        _count(0, MOST_SHARDS),
+        f"shards of a keyed stage, at most {MOST_SHARDS:,}; 0: as many as Spark's default parallelism",
+    ),
     Setting(
         "state_store",
         "files",
@@ -137,34 +188,32 @@ TABLE: tuple[Setting, ...] = (
         "state_strategy",
         "pattern",
         _one_of("pattern", "direct", "negative"),
-        "how state follows expirations: by update pattern, or as one of Golab's baselines",
+        "how state handles expirations: by update pattern, or as one of the baselines of `[golab 3]`",
     ),
     Setting(
         "state_cache_bytes",
         2**30,
         _bytes,
-        "bytes of state that a worker process keeps in memory between batches; the rest is read back from its files",
+        "bytes of state that a worker process keeps in memory between batches; the rest is read from its files",
     ),
     Setting(
         "statistics",
         (),
         _statistics,
-        "what is known of sources, for choices by cost: 'S(rate 10, k 50), T(rate 0.5)' (tuples a second, distinct "
+        "statistics of sources, for choices by cost: 'S(rate 10, k 50), T(rate 0.5)' (tuples a second, distinct "
         "values of columns)",
     ),
-    Setting(
-        "max_batch_bytes", 256 * 2**20, _bytes, "bytes of input (as stored) that one micro-batch takes at the most"
-    ),
+    Setting("max_batch_bytes", 256 * 2**20, _bytes, "bytes of input, as stored, that one micro-batch reads at most"),
     Setting(
         "max_batch_answers",
         2 * 2**30,
         _bytes,
-        "bytes of answers that one micro-batch should tell at the most, over all queries: batches read less after one "
-        "that told more",
+        "bytes of answers that one micro-batch should emit at most, over all queries; after a batch that emitted more, "
+        "batches read less",
     ),
-    Setting("max_batch_rows", 0, _count(0), "rows of input that one micro-batch takes at the most; 0: no such limit"),
+    Setting("max_batch_rows", 0, _count(0), "rows of input that one micro-batch reads at most; 0: no limit"),
     Setting(
-        "trigger", 0.0, _length, "least time between the starts of two micro-batches, such as '2 seconds'; 0: none"
+        "trigger", 0.0, _length, "minimum time between the starts of two micro-batches, such as '2 seconds'; 0: none"
     ),
     Setting(
         "target_latency",
@@ -174,10 +223,18 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("state_limit", 0, _no_bytes_or, "bytes of state that a run may hold, such as '1 GB'; 0: no limit"),
     Setting(
-        "state_limit_action", "warn", _one_of("warn", "fail"), "what a run does beyond state_limit: say so, or end"
+        "state_limit_action",
+        "warn",
+        _one_of("warn", "fail"),
+        "what a run does above `state_limit`: log a warning, or fail",
     ),
-    Setting("metrics_file", "", str, "a file that takes the metrics of every micro-batch as a line of JSON"),
-    Setting("metrics_port", None, _port, "the port of the Prometheus endpoint; 0: any that is free; none: no endpoint"),
+    Setting(
+        "metrics_file",
+        "",
+        str,
+        "a file to which the metrics of every micro-batch are appended as a line of JSON; empty: none",
+    ),
+    Setting("metrics_port", None, _port, "the port of the Prometheus endpoint; 0: any free port; none: no endpoint"),
     Setting(
         "metrics_address", "127.0.0.1", str, "the address that the endpoint listens on; default: this machine only"
     ),
@@ -221,3 +278,31 @@ class Settings:
 
     def get_bool(self, name: str) -> bool:
         return bool(self[name])
+
+
+_HEAD = """# Settings
+
+Printed from the table in `src/penstock/settings.py` by `python -m penstock.settings`; a test keeps it current.
+
+A script sets them by `SET name = value`, the command line by `--set name=value`, a Python session by
+`session.execute("SET name = value")`. An unknown name or a value that is not accepted is refused with `P0104`. A name
+that begins with `spark.` is a setting of Spark and is passed to the session that Penstock starts. Settings that must
+stay the same over restarts are described in [operations.md](operations.md).
+
+| setting | default | values | meaning |
+|---|---|---|---|
+"""
+
+
+def settings_page() -> str:
+    """Return the page docs/settings.md, Markdown."""
+    return _HEAD + "".join(f"| {' | '.join(_cells(setting))} |\n" for setting in TABLE)
+
+
+def _cells(setting: Setting) -> tuple[str, ...]:
+    default = f"`{setting.shown}`" if setting.shown else ""
+    return f"`{setting.name}`", default, setting.values, setting.help.replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(settings_page())

@@ -25,14 +25,23 @@ class Node:
 
     @property
     def children(self) -> tuple[Node, ...]:
-        known = self.__dict__.get("_children")
+        known: tuple[Node, ...] | None = self.__dict__.get("_children")
         if known is None:
             found: list[Node] = []
             for name, _ in _fields(type(self)):
                 _collect(getattr(self, name), found)
             known = tuple(found)
             object.__setattr__(self, "_children", known)
-        return cast("tuple[Node, ...]", known)
+        return known
+
+    @property
+    def height(self) -> int:
+        """The levels of the tree, 1 for a node without children."""
+        known = self.__dict__.get("_height")
+        if known is None:
+            known = 1 + max((child.height for child in self.children), default=0)
+            object.__setattr__(self, "_height", known)
+        return cast(int, known)
 
     def with_children(self: N, children: tuple[Node, ...]) -> N:
         """The same node over other children, in the order of `children`; itself when they are the same objects."""
@@ -45,7 +54,7 @@ class Node:
     @property
     def fingerprint(self) -> str:
         """A hex digest of the whole tree's content; equal for equal trees in every process."""
-        known = self.__dict__.get("_fingerprint")
+        known: str | None = self.__dict__.get("_fingerprint")
         if known is None:
             digest = hashlib.blake2b(type(self).__name__.encode(), digest_size=16)
             for name, counts in _fields(type(self)):
@@ -54,7 +63,7 @@ class Node:
                     digest.update(_token(getattr(self, name)).encode())
             known = digest.hexdigest()
             object.__setattr__(self, "_fingerprint", known)
-        return cast(str, known)
+        return known
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

@@ -1,7 +1,7 @@
 """Column types, schemas, time domains and intervals.
 
 A column type is a `pyarrow.DataType`, because Arrow is the one physical format. A `TimeDomain` says what one tick of
-a query's time is (LANGUAGE 1): microseconds for a TIMESTAMP column, the declared unit for an integer column.
+a query's time is [semantics 1]: microseconds for a TIMESTAMP column, the declared unit for an integer column.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 #: END (∞) is the `exp` of what never expires or whose end is not known yet. Sums with window lengths must not overflow.
 BEGIN = -(2**62)
 END = 2**62
+#: A timestamp lies between this many ticks before and after zero: so far from BEGIN and END that a window has room.
+MOST_TICKS = 2**61
+#: A length of time is shorter than this, in ticks: a timestamp and two lengths are an int64.
+LONGEST_TICKS = 2**60
 
 
 class Unit(enum.Enum):
@@ -50,6 +54,23 @@ _UNIT_WORDS |= {
 }  # fmt: skip
 
 
+#: Characters, and the exponent, of a number that a length of time or a count of rows may need.
+_MOST_DIGITS, _MOST_EXPONENT = 60, 60
+_EXPONENT = re.compile(r"e([+-]?[0-9_]+)$", re.IGNORECASE)
+
+
+def exact(text: str) -> Fraction:
+    """The number that a text writes, as it is. Raises ValueError for what is none, and for one with so many digits that
+    to write them all would take for ever, as `1e999999999`."""
+    exponent = _EXPONENT.search(text)
+    if len(text) > _MOST_DIGITS or (exponent is not None and abs(int(exponent[1])) > _MOST_EXPONENT):
+        raise ValueError("a number of too many digits")
+    try:
+        return Fraction(text)
+    except ZeroDivisionError as error:
+        raise ValueError(str(error)) from error
+
+
 @dataclass(frozen=True)
 class Interval:
     """A length of time as written: `amount` of `unit`. Shown as `10 SECOND`."""
@@ -63,8 +84,8 @@ class Interval:
         words = text.split()
         unit = Unit.parse(words[1]) if len(words) == 2 else None
         try:
-            return None if unit is None else Interval(Fraction(words[0]), unit)
-        except (ValueError, ZeroDivisionError):
+            return None if unit is None else Interval(exact(words[0]), unit)
+        except ValueError:
             return None
 
     def __str__(self) -> str:
@@ -164,6 +185,8 @@ _TYPE_NAMES: dict[str, pa.DataType] = {
     "DATE": pa.date32(), "TIMESTAMP": TIMESTAMP, "BINARY": pa.binary(),
     "DECIMAL": pa.decimal128(10, 0), "NUMERIC": pa.decimal128(10, 0), "DEC": pa.decimal128(10, 0),
 }  # fmt: skip
+#: The type of a length of time, which expressions and results have and columns of sources have not.
+INTERVAL_NAME = "INTERVAL DAY TO SECOND"
 _DECIMAL = re.compile(r"^(?:DECIMAL|NUMERIC|DEC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)$")
 _SIZED = re.compile(r"^(VARCHAR|CHAR|STRING)\s*\(\s*\d+\s*\)$")
 
@@ -184,12 +207,20 @@ def parse_type(text: str) -> pa.DataType:
 
 
 def unknown_type_hint(text: str) -> str | None:
+    if text.strip().upper().startswith("INTERVAL"):
+        return (
+            "an interval is the difference of two times, or written INTERVAL 10 SECOND; columns hold numbers or times"
+        )
+    if text.upper().startswith(("ARRAY", "MAP", "STRUCT")):
+        return "columns hold single values: declare it STRING, and the text of the array or object is kept"
     return nearest(text, _TYPE_NAMES)
 
 
 def parse_result_type(text: str) -> pa.DataType:
-    """As `parse_type`, and the types that only results have: ARRAY<type> and STRUCT<name: type, ...>."""
+    """As `parse_type`, and the types that only results have: intervals, ARRAY<type> and STRUCT<name: type, ...>."""
     name = text.strip()
+    if name == INTERVAL_NAME:
+        return pa.duration("us")
     if name.startswith("ARRAY<"):
         return pa.list_(parse_result_type(name.removeprefix("ARRAY<").removesuffix(">")))
     if name.startswith("STRUCT<"):
@@ -220,6 +251,8 @@ def type_name(type_: pa.DataType) -> str:
             return name
     if pa.types.is_timestamp(type_):
         return "TIMESTAMP"
+    if pa.types.is_duration(type_):
+        return INTERVAL_NAME
     if pa.types.is_null(type_):
         return "NULL"
     return str(type_).upper()

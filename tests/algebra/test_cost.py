@@ -8,12 +8,12 @@ import math
 import pytest
 
 from penstock.algebra import Algebra, Join, Scan, SemiJoin, leaves
-from penstock.algebra.cost import cost, plan_cost
-from penstock.algebra.estimates import estimate
-from penstock.algebra.optimizer import Planning, TraceStep, optimize
-from penstock.algebra.statistics import HORIZON, SourceStatistics, Statistics, known_statistics
+from penstock.algebra.optimizer.cost import cost, plan_cost
+from penstock.algebra.optimizer.estimates import estimate
+from penstock.algebra.optimizer.optimizer import Planning, TraceStep, optimize
+from penstock.algebra.optimizer.statistics import HORIZON, SourceStatistics, Statistics, known_statistics
 from penstock.language import bind_script
-from penstock.physical.strategies import Strategy
+from penstock.physical.planning.strategies import Strategy
 from penstock.session import Session
 from penstock.tree import walk
 

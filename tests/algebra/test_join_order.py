@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.algebra.join_order import (
+from penstock.algebra.optimizer.join_order import (
     JoinGraph,
-    Member,
+    JoinInput,
     Order,
     all_orders,
     arrivals_cost,
@@ -24,7 +24,7 @@ from penstock.algebra.join_order import (
 
 
 def graph(*members: tuple[float, float, float]) -> JoinGraph:
-    return JoinGraph(tuple(Member(rate, length, (distinct,)) for rate, length, distinct in members))
+    return JoinGraph(tuple(JoinInput(rate, length, (distinct,)) for rate, length, distinct in members))
 
 
 TABLE_5_3 = graph((10, 100, 500), (1, 100, 50), (1, 200, 40), (3, 100, 5))
@@ -87,20 +87,20 @@ def test_the_heuristic_chooses_what_the_thesis_chooses(streams: JoinGraph, initi
 
 
 def test_hash_buckets_divide_what_is_scanned() -> None:
-    plain = Member(1, 100, (10,))
-    hashed = Member(1, 100, (10,), buckets=10)
+    plain = JoinInput(1, 100, (10,))
+    hashed = JoinInput(1, 100, (10,), buckets=10)
     assert cost(JoinGraph((plain, plain)), (0, 1)) == pytest.approx(200)
     assert cost(JoinGraph((hashed, hashed)), (0, 1)) == pytest.approx(20)
 
 
 def test_an_index_looks_at_what_it_finds() -> None:
-    indexed = Member(1, 100, (10,), buckets=None)
+    indexed = JoinInput(1, 100, (10,), buckets=None)
     assert cost(JoinGraph((indexed, indexed)), (0, 1)) == pytest.approx(2 * (1 + 10))
 
 
 def chain() -> JoinGraph:
     """a.x = b.x AND b.y = c.y"""
-    ends = [Member(1, 10, (10, None), None), Member(1, 10, (10, 10), None), Member(1, 10, (None, 10), None)]
+    ends = [JoinInput(1, 10, (10, None), None), JoinInput(1, 10, (10, 10), None), JoinInput(1, 10, (None, 10), None)]
     return JoinGraph(tuple(ends))
 
 
@@ -110,12 +110,12 @@ def test_probes_of_a_chain_go_along_it() -> None:
 
 
 def test_a_chain_costs_less_than_every_pair() -> None:
-    apart = JoinGraph(tuple(Member(1, 10, (), None) for _ in range(3)))
+    apart = JoinGraph(tuple(JoinInput(1, 10, (), None) for _ in range(3)))
     assert cost(chain(), (0, 1, 2)) < cost(apart, (0, 1, 2))
 
 
 def test_conditions_thin_the_pipeline_where_they_are_known() -> None:
-    members = tuple(Member(1, 10, (), None) for _ in range(3))
+    members = tuple(JoinInput(1, 10, (), None) for _ in range(3))
     banded = JoinGraph(members, ((frozenset({0, 2}), 0.1),))
     assert result_size(banded, (0, 2)) == pytest.approx(10)
     assert result_size(banded, (0, 1)) == pytest.approx(100)
@@ -124,5 +124,5 @@ def test_conditions_thin_the_pipeline_where_they_are_known() -> None:
 
 def test_shards_make_a_tree_cheaper() -> None:
     assert tree_cost(chain(), (0, 1, 2), 4) == pytest.approx(tree_cost(chain(), (0, 1, 2), 1) / 4)
-    apart = JoinGraph(tuple(Member(1, 10, (), None) for _ in range(3)))
+    apart = JoinGraph(tuple(JoinInput(1, 10, (), None) for _ in range(3)))
     assert tree_cost(apart, (0, 1, 2), 4) == pytest.approx(tree_cost(apart, (0, 1, 2), 1))

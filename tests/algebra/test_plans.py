@@ -10,14 +10,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.algebra import Algebra, Project, Select
-from penstock.algebra.optimizer import TraceStep, UnsoundRule, optimize
+from penstock.algebra import Algebra, Project, Select, Window
+from penstock.algebra.optimizer.optimizer import TraceStep, UnsoundRule, optimize
+from penstock.algebra.optimizer.rules import RULES, Rule
+from penstock.algebra.optimizer.rules.support import is_volatile
 from penstock.algebra.render import render
-from penstock.algebra.rules import RULES, Rule
-from penstock.algebra.rules.support import VOLATILE
 from penstock.explain import WIDTH, to_json, to_mermaid, to_text
+from penstock.expressions import functions
+from penstock.expressions.fold import fold
 from penstock.expressions.library import TABLE
 from penstock.expressions.nodes import Call, Column, Literal
+from penstock.expressions.registry import Function, takes
+from penstock.expressions.value_ranges import UNKNOWN, may_pass
 from penstock.tree import walk
 from penstock.types import Field
 
@@ -130,8 +134,22 @@ def test_rules_that_undo_each_other_do_not_hang(bind: Bind) -> None:
     assert optimize(plan, rules=(Rule("flip", flip),)).schema == plan.schema
 
 
+@pytest.fixture
+def with_rand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No volatile function is in the table; this one makes sure that rules are ready for the first."""
+    drawn = Function("RAND", "", takes(pa.float64()), lambda a, t: pa.array([0.5]), "a number at random", volatile=True)
+    monkeypatch.setattr(functions, "TABLE", {**TABLE, "RAND": drawn})
+
+
+@pytest.mark.usefixtures("with_rand")
+def test_a_volatile_function_is_not_folded() -> None:
+    draw = Call(pa.float64(), "RAND", ())
+    assert fold(Call(pa.float64(), "ADD", (draw, draw))) == Call(pa.float64(), "ADD", (draw, draw))
+    assert may_pass(Call(pa.bool_(), "GT", (draw, Literal(pa.float64(), 2.0))), lambda index: UNKNOWN)
+
+
+@pytest.mark.usefixtures("with_rand")
 def test_volatile_expressions_neither_move_nor_multiply(bind: Bind) -> None:
-    """No built-in one is registered yet; the rules are ready for the first."""
     draw = Call(pa.float64(), "RAND", ())
     drawn = Call(pa.bool_(), "LT", (draw, Literal(pa.float64(), 0.5)))
     window = bind("SELECT src FROM conn [RANGE 1 MINUTE]").inputs[0]
@@ -157,7 +175,25 @@ def _draws(plan: Algebra) -> int:
     return sum(isinstance(node, Call) and node.function == "RAND" for node in walk(plan))
 
 
-def test_functions_are_deterministic_unless_the_rules_know_them() -> None:
-    """Every registered function gives the same value twice; one that does not belongs into `support.VOLATILE`."""
-    suspicious = {name for name in TABLE if name.startswith(("RAND", "UUID", "CURRENT_", "NOW", "SHUFFLE"))}
-    assert suspicious <= VOLATILE
+def test_functions_are_deterministic_unless_their_row_says_otherwise() -> None:
+    drawing = {name for name in TABLE if name.startswith(("RAND", "UUID", "CURRENT_", "NOW", "SHUFFLE"))}
+    assert all(TABLE[name].volatile for name in drawing)
+
+
+def test_selections_on_unix_timestamp_move_like_others(bind: Bind) -> None:
+    """It was on a list of volatile functions once."""
+    at = Call(pa.int64(), "UNIX_TIMESTAMP", (Column(pa.string(), 0, "at"),))
+    assert not is_volatile(at)
+    plan = bind("SELECT src FROM conn [RANGE 1 MINUTE] WHERE UNIX_TIMESTAMP(proto) > 5")
+    assert isinstance(plan.inputs[0], Select)
+    moved = next(node for node in walk(optimize(plan, check=True)) if isinstance(node, Select))
+    assert not any(isinstance(node, Window) for node in walk(moved))
+
+
+def test_functions_that_are_never_null_and_comparisons_say_so() -> None:
+    assert {n for n, row in TABLE.items() if row.never_null and n == row.name} == {
+        "IS_NULL", "IS_NOT_NULL", "IS_NAN", "EQ_NULL_SAFE",
+    }  # fmt: skip
+    assert {n for n, row in TABLE.items() if row.compares and n == row.name} == {
+        "EQ", "NE", "LT", "LE", "GT", "GE", "EQ_NULL_SAFE", "IN", "IS_NULL", "IS_NOT_NULL", "IS_NAN",
+    }  # fmt: skip

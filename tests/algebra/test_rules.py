@@ -23,10 +23,10 @@ from pathlib import Path
 import pytest
 
 from penstock.algebra import Algebra
-from penstock.algebra.optimizer import Planning, TraceStep, optimize
+from penstock.algebra.optimizer.optimizer import Planning, TraceStep, optimize
+from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind
+from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.render import render
-from penstock.algebra.rules import RULES, Kind, Rule
-from penstock.algebra.statistics import Statistics
 from penstock.explain import RenderNode, to_text
 from penstock.language import bind_script
 from penstock.settings import Settings
@@ -132,7 +132,7 @@ def test_a_rule_that_had_nothing_to_do_is_not_asked_again_of_the_same_plan() -> 
             kept.append(root)  # so that no other plan gets its place in memory
             return rule.function(root)  # type: ignore[return-value]
 
-        return replace(rule, function=function) if rule.kind is Kind.PLAN else rule
+        return replace(rule, function=function) if rule.kind is RuleKind.PLAN else rule
 
     assert len({rule.name for rule in RULES}) == len(RULES)
     text = "SELECT RSTREAM(k, v + 1 AS w) FROM S [RANGE 9 SECONDS SLIDE 3 SECONDS] WHERE k > 1 + 1;"

@@ -18,6 +18,7 @@ from penstock.algebra import (
     Algebra,
     Distinct,
     Except,
+    IndividualResults,
     Intersect,
     Join,
     NRRJoin,
@@ -26,7 +27,6 @@ from penstock.algebra import (
     Project,
     RelationScan,
     RelationToStream,
-    Results,
     RowWindow,
     Sample,
     Select,
@@ -41,11 +41,11 @@ from penstock.algebra import (
     Window,
     WindowKind,
 )
-from penstock.algebra.optimizer import Planning, TraceStep, apply, optimize
-from penstock.algebra.query import Query, SinkSpec
+from penstock.algebra.nodes.query import Query, SinkSpec
+from penstock.algebra.nodes.results import has_lives
+from penstock.algebra.optimizer.optimizer import Planning, TraceStep, apply, optimize
+from penstock.algebra.optimizer.rules import RULES
 from penstock.algebra.render import render
-from penstock.algebra.results import has_lives
-from penstock.algebra.rules import RULES
 from penstock.explain import to_text
 from penstock.expressions.nodes import AggregateCall, Call, Cast, Column, Expression, Literal
 from penstock.testing.cases import made_up
@@ -77,7 +77,7 @@ class Maker:
 
     def stream(self, depth: int) -> Algebra:
         if depth > 1 and self.draw.random() < 0.08 and has_lives(relation := self.relation(depth - 1)):
-            return Results(relation)
+            return IndividualResults(relation)
         if depth > 1 and self.draw.random() < 0.2:
             return RelationToStream(
                 self.relation(depth - 1), self.draw.choice([StreamKind.ISTREAM, StreamKind.DSTREAM])

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import Scan, leaves
-from penstock.algebra.estimates import estimate
-from penstock.algebra.optimizer import optimize
-from penstock.algebra.statistics import SourceStatistics, Statistics, known_statistics, observe
+from penstock.algebra.optimizer.estimates import estimate
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics, known_statistics, observe
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.session import Session

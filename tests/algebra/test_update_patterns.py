@@ -1,4 +1,4 @@
-"""The update pattern of every operator: the table of LANGUAGE 5, and the order of the patterns."""
+"""The update pattern of every operator: the table of [semantics 5], and the order of the patterns."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.algebra import (
     Algebra,
     Distinct,
     Except,
+    IndividualResults,
     Internal,
     Intersect,
     Join,
@@ -24,7 +25,6 @@ from penstock.algebra import (
     RelationScan,
     RelationToStream,
     Restored,
-    Results,
     RowWindow,
     Sample,
     Select,
@@ -38,7 +38,7 @@ from penstock.algebra import (
     Window,
     WindowKind,
 )  # fmt: skip
-from penstock.algebra.pattern import worst
+from penstock.algebra.properties.update_pattern import worst
 from penstock.expressions.nodes import AggregateCall, Call, Column, Literal
 from penstock.types import CALENDAR, Field, Schema
 
@@ -175,8 +175,8 @@ TABLE = [
     ("internal join", Internal(join(WKS, ROWS), False), "MON"),
     ("internal grouping", Internal(STR, False), "MON"),
     ("istream of STR", RelationToStream(STR, StreamKind.ISTREAM), "MON"),
-    ("results of WKS", Results(WKS), "MON"),
-    ("window over results", Window(Results(join(WKS, WKS)), WindowKind.RANGE, 5), "WKS"),
+    ("results of WKS", IndividualResults(WKS), "MON"),
+    ("window over results", Window(IndividualResults(join(WKS, WKS)), WindowKind.RANGE, 5), "WKS"),
     ("restored", Restored(RelationToStream(SLIDING, StreamKind.RSTREAM), WKS, 5, 0, True), "MON"),
     ("window over a derived stream", Window(RelationToStream(STR, StreamKind.ISTREAM), WindowKind.RANGE, 5), "WKS"),
 ]

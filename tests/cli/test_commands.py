@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,7 +31,7 @@ CREATE QUERY r AS SELECT price FROM Order [RANGE 1 MINUTE];
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     """What would have been started while the script is read."""
     starts: list[tuple[object, ...]] = []
-    monkeypatch.setattr("penstock.runtime.spark.jvm.start_session_ahead", lambda *given: starts.append(given))
+    monkeypatch.setattr("penstock.runtime.spark.startup.ahead.start_session_ahead", lambda *given: starts.append(given))
     return starts
 
 
@@ -58,7 +61,7 @@ def test_check_says_that_a_script_is_correct(script: Path) -> None:
     first, dear, counts = out.splitlines()
     assert first == f"{script}: correct, 2 queries"
     assert dear == "dear: state none"
-    said = r"counts: state bounded by RANGE 1 MINUTE of Orders; about [0-9.]+ kB \(Orders with 1 rows/s, the default\)"
+    said = r"counts: state bounded by RANGE 1 MINUTE of Orders; about [0-9.]+ kB \(Orders with 1 row/s, the default\)"
     assert re.fullmatch(said, counts)
 
 
@@ -119,7 +122,28 @@ def test_a_script_that_is_not_there(tmp_path: Path) -> None:
 def test_a_script_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.cql").write_bytes(b"\xff\xfe\x00")
     code, _, err = call("check", tmp_path / "a.cql")
-    assert (code, err.endswith("it is not UTF-8 text\n")) == (2, True)
+    assert (code, err.endswith("hint: save it as UTF-8\n")) == (2, True)
+    (tmp_path / "a.cql").write_bytes(b"SHOW STREAMS;\nSHOW VIEWS -- caf\xe9")
+    code, _, err = call("check", tmp_path / "a.cql")
+    assert (code, err.endswith("it is not UTF-8 text in line 2\n")) == (2, True)
+
+
+def test_a_script_with_a_byte_order_mark(tmp_path: Path) -> None:
+    text = "CREATE STREAM s (a INT, at TIMESTAMP) FROM MEMORY () TIMESTAMP BY at;\r\nCREATE QUERY q AS SELECT a FROM s;"
+    (tmp_path / "a.cql").write_text(text, encoding="utf-8-sig")
+    code, out, _ = call("check", tmp_path / "a.cql")
+    assert (code, "correct, 1 query" in out) == (0, True)
+
+
+def test_warnings_of_check(tmp_path: Path) -> None:
+    text = (
+        'CREATE STREAM s (a INT, ts TIMESTAMP) FROM MEMORY () TIMESTAMP BY ts; CREATE QUERY q AS SELECT ts, "a" FROM s;'
+    )
+    (tmp_path / "a.cql").write_text(text)
+    code, out, _ = call("check", tmp_path / "a.cql")
+    assert code == 0
+    assert 'warning: "a" is a text, not the column a' in out
+    assert "warning: ts is called ts_1 in the result of q, where the name is taken" in out
 
 
 @pytest.mark.parametrize(
@@ -138,6 +162,47 @@ def test_a_wrong_setting(script: Path, pair: str, told: str) -> None:
 )
 def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     assert call(*arguments)[0] == 2
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "run", "state"])
+@pytest.mark.parametrize("mistake", ["missing", "other kind", "no text", "option", "no argument", "argument"])
+def test_a_mistake_is_one_line(command: str, mistake: str, tmp_path: Path, script: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "latin.cql").write_bytes(b"CREATE \xff")
+    given: dict[str, list[object]] = {
+        "missing": [tmp_path / "none"],
+        "other kind": [tmp_path / "folder"] if command != "state" else [script],
+        "no text": [tmp_path / "latin.cql"],
+        "option": [script, "--nonsense"],
+        "no argument": [],
+        "argument": [script, "another"],
+    }
+    code, out, err = call(command, *given[mistake])
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    first, *rest = err.splitlines()
+    assert first.startswith("error") and (not rest or rest[0].startswith("  hint: "))
+    words = {"missing": "none", "option": "No such option: --nonsense", "no argument": "Missing argument"}
+    assert words.get(mistake, "") in first
+    if mistake in ("option", "no argument", "argument"):
+        assert f'{command} --help" lists what there is' in first and not rest
+
+
+def test_standard_input_that_is_no_text() -> None:
+    result = CliRunner().invoke(app, ["check", "-"], input=b"CREATE \xff")
+    assert result.exit_code == 2
+    assert result.stderr == "error P0401: cannot read the script <stdin>: it is not UTF-8 text in line 1\n"
+
+
+def test_a_checkpoint_that_is_a_file(script: Path, started: list[object]) -> None:
+    code, _, err = call("run", script, "--checkpoint", script)
+    assert (code, err) == (2, f"error P0608: {script} is a file\n  hint: --checkpoint names a folder\n")
+    assert not started
+
+
+def test_without_a_command_there_is_help_once() -> None:
+    code, out, err = call()
+    assert code == 2 and (out + err).count("Commands") == 1
 
 
 def test_version() -> None:
@@ -192,3 +257,45 @@ def test_run_refuses_a_script_without_a_query(tmp_path: Path, started: list[obje
     assert "CREATE STREAM S" in out
     assert "no query to run" in err
     assert not started
+
+
+#: A thread that is inside Arrow all the time, as one that reads from Spark is.
+READING = """
+import sys, threading, time
+import pyarrow as pa
+
+schema = pa.schema([("a", pa.int64())])
+
+def batches():
+    while True:
+        time.sleep(0.0005)
+        yield pa.record_batch([pa.array([1])], schema)
+
+def read():
+    pa.RecordBatchReader.from_batches(schema, batches()).read_all()
+
+threading.Thread(target=read, daemon=True).start()
+time.sleep(0.2)
+from penstock.cli.main import main
+sys.argv = ["penstock", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--version"], 0), (["check", "nowhere.cql"], 2)])
+def test_threads_that_still_read_do_not_change_the_exit_code(arguments: list[str], code: int) -> None:
+    """With Python's own end such a thread aborts the process: exit code 134."""
+    call = [sys.executable, "-c", READING, *arguments]
+    process = subprocess.run(call, capture_output=True, text=True, timeout=120, check=False)
+    assert process.returncode == code, process.stderr
+    assert "penstock" in process.stdout if not code else "nowhere.cql" in process.stderr
+    assert "Fatal" not in process.stderr
+
+
+def test_a_reader_that_has_gone_gets_no_traceback(script: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    call = [sys.executable, "-m", "penstock", "explain", str(script)]
+    found = subprocess.run(call, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (found.returncode, found.stderr) == (141, b"")

@@ -90,6 +90,42 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(folder: Path) -> None
     assert after == whole[: len(after)]
 
 
+def test_two_ctrl_c_end_with_the_code_of_the_signal(folder: Path) -> None:
+    process = command(folder, "--checkpoint", "state", options=", watch 'true'")
+    _wait_for(lambda: len(result(folder)) >= 2, process)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+    assert result(folder) == ["2,rum,50", "5,ale,12", "6,mead,11"]
+
+
+def test_a_jvm_that_is_killed_is_said_to_be(folder: Path) -> None:
+    process = command(folder, "--checkpoint", "state", options=", watch 'true'")
+    _wait_for(lambda: len(result(folder)) >= 2, process)
+    (java,) = _jvms_of(process.pid)
+    os.kill(java, signal.SIGKILL)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 1, told
+    assert "error P0601: the run failed: Spark's JVM was killed by SIGKILL" in told
+    assert "Traceback" not in told and "py4j" not in told
+    # The same command goes on.
+    (folder / "in" / "2.csv").write_text("ts,item,price\n7,port,60\n")
+    process = command(folder, "--checkpoint", "state", options=", watch 'true'")
+    _wait_for(lambda: len(result(folder)) >= 4, process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert result(folder) == ["2,rum,50", "5,ale,12", "6,mead,11", "7,port,60"]
+
+
+def _jvms_of(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    found = [int(child) for path in children for child in path.read_text().split()]
+    return [child for child in found if Path(f"/proc/{child}/comm").read_text().strip() == "java"]
+
+
 def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 240
     while not condition():

@@ -13,13 +13,14 @@ from rich.console import Console
 from penstock.cli.running import watch
 from penstock.cli.watching import Watcher, progress_line
 from penstock.errors import PenstockError
-from penstock.runtime.progress import QueryCounts, RunProgress, SourceCounts
+from penstock.runtime.watching.progress import QueryCounts, RunProgress, SourceCounts
 
 PROGRESS = RunProgress(
     rows_in=12_345,
     rows_out=678,
     heartbeat="2013-01-01T05:00:00Z",
     rows_per_second=4_321.4,
+    batches=7,
     sources={"flights": SourceCounts(12_345)},
     queries={"delays": QueryCounts(678, "2013-01-01T05:00:00Z", "results/delays")},
 )
@@ -92,6 +93,18 @@ def test_on_a_terminal_the_line_stays_in_place() -> None:
     assert "12,345 rows in" in shown(InventedRun(PROGRESS, looks=5), terminal=True)[1]
 
 
+def test_the_line_in_place_is_away_while_results_are_written() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True)
+    with Watcher(console) as watcher:
+        live = watcher._status._live  # type: ignore[union-attr]
+        assert live.is_started
+        with watcher.paused():
+            assert not live.is_started
+        assert live.is_started
+    with watcher.paused():
+        assert not live.is_started
+
+
 def test_late_and_malformed_rows_are_told_loudly() -> None:
     counts = SourceCounts(100, late=7, malformed=2, needed_slack="5 MINUTE", reasons={"no number: [x]": 2})
     code, text = shown(InventedRun(RunProgress(sources={"flights": counts})))
@@ -109,15 +122,35 @@ def test_a_run_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "error P0601: the disk is full\n  hint: free space\n"
 
 
+def test_rows_of_a_backfill_are_told_apart() -> None:
+    queries = {"old": QueryCounts(7, place="o/old"), "new": QueryCounts(1_006, place="o/new", backfilled=1_005)}
+    lines = [line.split() for line in shown(InventedRun(RunProgress(queries=queries)))[1].splitlines()]
+    assert ["query", "rows", "backfilled", "final", "to", "result"] in lines
+    assert ["old", "7", "0", "o/old"] in lines and ["new", "1,006", "1,005", "o/new"] in lines
+    assert "backfilled" not in shown(InventedRun(PROGRESS))[1]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_cleanly_with_a_summary(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
     run = InventedRun(PROGRESS, looks=1_000, signal_number=number)
     try:
         code, text = shown(run)
     finally:
-        signal.signal(number, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
     assert code == 128 + number
     assert run.stopped
     assert run.looked == 2
     assert "delays" in text
+
+
+def test_before_the_first_rows_it_is_said_once_what_is_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.cli.watching._LINE_EVERY_SECONDS", 0.0)
+    out = io.StringIO()
+    watcher = Watcher(Console(file=out, width=100, color_system=None))
+    watcher.phase("starting Spark")
+    watcher.phase("starting Spark")
+    for batches in (0, 0, 0, 1):
+        watcher.show(replace(PROGRESS, batches=batches))
+    assert out.getvalue().splitlines() == ["starting Spark", "first batch", progress_line(PROGRESS)]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.algebra.query import Query, SinkSpec
-from penstock.algebra.scans import OnError, Source, StreamScan
+from penstock.algebra.nodes.query import Query, SinkSpec
+from penstock.algebra.nodes.scans import OnError, Source, StreamScan
 from penstock.connectors.contract import Rejected, SourceConnector
 from penstock.connectors.sources import open_source
 from penstock.types import CALENDAR, TIMESTAMP, Field, Schema, TimeDomain, Unit, parse_type

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +14,15 @@ import pytest
 from connector_kit import EVERY_TYPE, declare, read, schema_of
 from pyarrow import feather
 
-from penstock.algebra.scans import OnError
+from penstock.algebra.nodes.scans import OnError
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.formats import FORMATS, arrow, parquet
-from penstock.connectors.sources.formats.columnar import columns_of
+from penstock.connectors.sources.formats.columnar import check_buffers, columns_of
+from penstock.connectors.sources.formats.footer import Footer
 from penstock.connectors.sources.formats.row_groups import RowGroups
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Call, Column, Literal
-from penstock.expressions.value_ranges import Values, plain
+from penstock.expressions.value_ranges import ValueRange, plain
 from penstock.types import parse_type
 
 NOON = dt.datetime(2013, 1, 1, 12)
@@ -188,7 +191,7 @@ def test_statistics_bound_values_as_the_language_orders_them(tmp_path: Path) -> 
     told: set[str] = set()
     with pq.ParquetFile(place) as file:
         columns = columns_of(FORMATS["parquet"](source), str(place), file.schema_arrow)
-        groups = RowGroups(file, source, columns, {})
+        groups = RowGroups(file, Footer(str(place), file, columns.names), source, columns, {})
         for group in range(2):
             for position, column in enumerate(EVERY_TYPE.columns):
                 values = groups.of(group, position)
@@ -211,9 +214,9 @@ def test_statistics_of_timestamps_are_in_ticks(tmp_path: Path, unit: str) -> Non
     source = declare(place, "a TIMESTAMP", 0)
     with pq.ParquetFile(place) as file:
         columns = columns_of(FORMATS["parquet"](source), str(place), file.schema_arrow)
-        groups = RowGroups(file, source, columns, {})
+        groups = RowGroups(file, Footer(str(place), file, columns.names), source, columns, {})
         first = 1_357_041_600_000_000
-        assert groups.of(0, 0) == Values(first, first + 1_000_000, nulls=True)
+        assert groups.of(0, 0) == ValueRange(first, first + 1_000_000, nulls=True)
         # One of them has no timestamp, so not all are bounded.
         assert (groups.ticks(0), groups.all_ticks(0)) == ((first, first + 1_000_000), (None, None))
 
@@ -253,3 +256,135 @@ def test_only_columns_that_are_read_are_decoded(
     )
     table, _ = read(declare(tmp_path / "in.feather", "a BIGINT, b STRING, c BIGINT"), asked)
     assert (found, table.num_rows, table.column_names) == ([decoded], 2, ["abc"[c] for c in asked])
+
+
+LAST = 2**63 - 1
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize(
+    ("unit", "value", "fits"),
+    [
+        ("s", LAST // 1_000, False), ("s", LAST // 1_000_000 + 1, False), ("s", LAST // 1_000_000, True),
+        ("ms", LAST, False), ("ms", -LAST, False), ("ms", LAST // 1_000, True), ("ms", -LAST - 1, False),
+        ("us", LAST, True), ("us", -LAST - 1, True),
+        ("ns", LAST, True), ("ns", -LAST, True), ("ns", -LAST - 1, True),
+    ],
+)  # fmt: skip
+def test_a_timestamp_at_the_limits_costs_its_record_at_most(
+    tmp_path: Path, suffix: str, zone: str | None, unit: str, value: int, fits: bool
+) -> None:
+    table = pa.table(
+        {"a": pa.array([1, 2, 3], pa.int32()), "at": pa.array([1000, value, 3000], pa.timestamp(unit, zone))}
+    )
+    place = tmp_path / f"x.{suffix}"
+    pq.write_table(table, place) if suffix == "parquet" else feather.write_feather(table, place)
+    source = declare(place, "a INT, at TIMESTAMP", timestamp=1)
+    found, rejected = read(source)
+    assert found.column("a").to_pylist() == ([1, 2, 3] if fits else [1, 3])
+    assert [str(value) in r.record and "bad timestamp" in r.reason for r in rejected] == [True] * (not fits)
+    for split in open_source(source).splits(str(place)):
+        assert all(bound is None or -LAST - 1 <= bound <= LAST for bound in (split.low, split.high))
+    ticks = found.column("at").cast(pa.int64()).to_pylist()
+    scale = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}[unit]
+    assert not fits or ticks[1] == value * scale[0] // scale[1]
+
+
+@pytest.mark.parametrize("days", [2**31 - 1, -(2**31), 106_751_991 + 1])
+def test_a_date_that_is_no_timestamp_costs_its_record(tmp_path: Path, days: int) -> None:
+    table = pa.table({"a": [1, 2], "at": pa.array([0, days], pa.int32()).cast(pa.date32())})
+    pq.write_table(table, tmp_path / "x.parquet")
+    found, rejected = read(declare(tmp_path / "x.parquet", "a BIGINT, at TIMESTAMP", timestamp=1))
+    assert found.num_rows == 1 and [str(days) in r.record for r in rejected] == [True]
+    dates, none = read(declare(tmp_path / "x.parquet", "a BIGINT, at DATE"))
+    assert (dates.column("at").cast(pa.int32()).to_pylist(), none) == ([0, days], [])
+
+
+def test_statistics_of_far_dates_are_not_used(tmp_path: Path) -> None:
+    table = pa.table({"at": pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32())})
+    pq.write_table(table, tmp_path / "x.parquet")
+    source = declare(tmp_path / "x.parquet", "at DATE")
+    format_ = FORMATS["parquet"](source)
+    with pq.ParquetFile(tmp_path / "x.parquet") as file:
+        columns = columns_of(format_, str(tmp_path), file.schema_arrow)
+        footer = Footer(str(tmp_path / "x.parquet"), file, columns.names)
+        assert footer.place(0, "at") == 0
+        groups = RowGroups(file, footer, source, columns, {})
+        assert groups.of(0, 0).low is None
+
+
+def test_a_name_of_a_column_that_is_no_text_rejects_its_file(tmp_path: Path) -> None:
+    place = tmp_path / "x.arrow"
+    ipc(pa.table({"näme": [1]}), place)
+    place.write_bytes(place.read_bytes().replace("ä".encode(), b"\xff\xfe"))
+    found, rejected = read(declare(place, "a INT"))
+    assert found.num_rows == 0 and len(rejected) == 1
+
+
+def test_a_damaged_footer_ends_no_process(tmp_path: Path) -> None:
+    """Arrow raises past Python where bounds are shorter than their type, or another type stands there than the schema
+    says: then nothing is known of the values, and the rows are read."""
+    place = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"at": pa.array([77_000_000, 78_000_000], pa.timestamp("us"))}), place)
+    sound = place.read_bytes()
+    source = declare(place, "at TIMESTAMP", 0)
+    (split,) = FORMATS["parquet"](source).ranges(str(place))
+    assert (split.low, split.high) == (77_000_000, 78_000_000)
+    low = (77_000_000).to_bytes(8, "little")
+    footer = len(sound) - 8 - int.from_bytes(sound[-8:-4], "little")
+    at = sound.index(b"\x08" + low, footer)
+    # A bound of seven bytes, in a footer that is shorter by one.
+    length = (len(sound) - 9 - footer).to_bytes(4, "little")
+    place.write_bytes(sound[:at] + b"\x07" + low[1:] + sound[at + 9 : -8] + length + sound[-4:])
+    with pq.ParquetFile(tmp_path / "x.parquet") as file:
+        assert Footer(str(place), file, ["at"]).place(0, "at") is None
+    for position in range(footer, len(sound) - 8):
+        place.write_bytes(sound[:position] + bytes([(sound[position] + 1) % 256]) + sound[position + 1 :])
+        try:
+            FORMATS["parquet"](source).splits(str(place))
+        except PenstockError:
+            continue
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int8(), pa.string())])
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_arrow_batch_whose_values_lie_outside_of_it_ends_no_process(
+    tmp_path: Path, type_: pa.DataType, stream: bool
+) -> None:
+    """Offsets, and indices into a dictionary, of which one in the middle is damaged: Arrow reads such a batch."""
+    texts = [f"value {i}" for i in range(50)]
+    if pa.types.is_dictionary(type_):
+        indices = np.arange(50, dtype=np.int8)
+        indices[20] = 117
+        column = pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(texts), safe=False)
+    else:
+        whole = pa.array(texts, type_)
+        offsets = np.frombuffer(whole.buffers()[1], np.int64 if pa.types.is_large_string(type_) else np.int32).copy()
+        offsets[20] = 2**30
+        column = pa.Array.from_buffers(type_, 50, [None, pa.py_buffer(offsets.tobytes()), whole.buffers()[2]])
+    batch = pa.record_batch([pa.array(range(50), pa.int64()), column], ["at", "s"])
+    place = tmp_path / "damaged.arrow"
+    write = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with write(str(place), batch.schema) as writer:
+        writer.write_batch(batch)
+    script = f"""CREATE STREAM S (at BIGINT, s STRING) FROM FILES (path '{place}', format 'arrow') TIMESTAMP BY at;
+        CREATE QUERY q INTO MEMORY () AS SELECT at, s FROM S;"""
+    code = f"""
+from penstock.runtime.inprocess import answer_here
+from penstock.session import Session
+session = Session()
+session.declare({script!r})
+answer = answer_here(list(session.catalog.queries.values()))
+print(answer.tables["q"].num_rows, answer.rejected, answer.unusable)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("0 ") and "'S'" in found.stdout
+
+
+def test_texts_of_any_bytes_are_judged_one_by_one(tmp_path: Path) -> None:
+    bad = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 3], np.int32).tobytes()), pa.py_buffer(b"a\xff\xfe")]
+    )
+    check_buffers(pa.record_batch([bad], ["s"]))

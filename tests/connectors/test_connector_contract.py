@@ -14,8 +14,8 @@ import pytest
 from connector_kit import EVERY_TYPE, declare, query_over, read, schema_of, with_ts
 from deltalake import DeltaTable, write_deltalake
 
-from penstock.algebra.query import Query
-from penstock.algebra.scans import Source
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sinks import SINKS, open_sink
 from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sinks.memory import collected

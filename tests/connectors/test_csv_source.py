@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,11 +14,10 @@ from connector_kit import declare, read, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.algebra.scans import OnError
+from penstock.algebra.nodes.scans import OnError
 from penstock.connectors.sources import open_source
-from penstock.connectors.sources.formats import lines
-from penstock.connectors.sources.formats.csv import CsvFormat
-from penstock.connectors.sources.formats.lines import Block
+from penstock.connectors.sources.formats import lines, packed, quoting
+from penstock.connectors.sources.formats.csv import CsvFormat, FileLayout
 from penstock.errors import PenstockError
 
 COLUMNS = "at TIMESTAMP, name STRING, bytes INT"
@@ -191,14 +193,15 @@ def test_columns_that_do_not_fit_are_refused_before_the_start(
     assert [(r.line, message in r.reason) for r in rejected] == [(1, True)]
 
 
-def test_a_compressed_file_that_breaks_off_keeps_what_was_read(tmp_path: Path) -> None:
+def test_a_compressed_file_that_breaks_off_gives_no_row(tmp_path: Path) -> None:
     whole = "n\n" + "".join(f"{i}\n" for i in range(300_000))
     packed = gzip.compress(whole.encode())
     (tmp_path / "in.csv.gz").write_bytes(packed[: len(packed) // 2])
     table, rejected = read(declare(tmp_path / "in.csv.gz", "n INT"))
-    rows = table.num_rows
-    assert rows > 100_000 and table.column(0).to_pylist() == list(range(rows))
-    assert [(r.line, r.reason.split(":")[0]) for r in rejected] == [(rows + 2, "the rest of the file cannot be read")]
+    assert table.num_rows == 0
+    assert [(r.line, r.reason.split(":")[0]) for r in rejected] == [
+        (None, "the compressed file is damaged, nothing of it is read")
+    ]
 
 
 @pytest.mark.parametrize("data", [b"not packed at all", gzip.compress(b"n\n1\n")[:12]], ids=["no gzip", "broken off"])
@@ -206,9 +209,9 @@ def test_a_packed_file_that_cannot_be_unpacked_at_all(tmp_path: Path, data: byte
     """It is one rejected record, and hinders no start unless that is asked for."""
     (tmp_path / "in.csv.gz").write_bytes(data)
     table, rejected = read(declare(tmp_path / "in.csv.gz", "n INT"))
-    assert table.num_rows == 0 and ["the rest of the file cannot be read" in r.reason for r in rejected] == [True]
+    assert table.num_rows == 0 and ["is damaged, nothing of it is read" in r.reason for r in rejected] == [True]
     open_source(declare(tmp_path / "in.csv.gz", "n INT")).check()
-    with pytest.raises(PenstockError, match="the rest of the file cannot be read") as error:
+    with pytest.raises(PenstockError, match="is damaged, nothing of it is read") as error:
         open_source(declare(tmp_path / "in.csv.gz", "n INT", on_error=OnError.FAIL)).check()
     assert error.value.code == "P0403"
 
@@ -225,9 +228,8 @@ def test_a_quote_never_closed_in_a_big_file_does_not_swallow_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "BLOCK_BYTES", 100)
-    monkeypatch.setattr(lines, "RECORD_BYTES", 400)
     text = "name,bytes\n" + "".join(f"{chr(34) if i == 10 else ''}n{i},{i}\n" for i in range(500))
-    rows, rejected = rows_of(tmp_path, text, "name STRING, bytes INT")
+    rows, rejected = rows_of(tmp_path, text, "name STRING, bytes INT", max_record_bytes="400")
     assert len(rows) == 499 and rejected == [(12, '"n10,10', "a quoted cell that is not closed")]
 
 
@@ -273,18 +275,164 @@ def test_the_careful_path_agrees_with_the_fast_one(pieces: list[str]) -> None:
     """Whatever the text: where the fast path takes a block the careful one gives the same, and no record is lost."""
     data = "".join(pieces).encode()
     format_ = CsvFormat(declare("x.csv", "name STRING, bytes STRING"))
-    shape = format_._open("x.csv", Block(b"name,bytes", 1))[0]
+    shape = FileLayout(2, {0: 0, 1: 1})
     if not data.strip(b"\r\n"):
         return
-    fast = format_._fast(Block(data, 1), shape)
-    careful, rest = format_._repair("x.csv", Block(data, 1), shape)
+    end = format_.quoting.end(data, ended=True)
+    assert end in (0, len(data))
+    fast = format_._fast(data, shape) if end else None
+    records = format_.quoting.records(data, 2, 10_000, ended=True)
+    careful = format_._careful("x.csv", 1, records, shape)
+    assert records.taken == len(data) and careful.rows + len(careful.rejected) == len(records)
     if fast is not None:
-        assert rest is None and careful.rejected == ()
+        assert careful.rejected == ()
         assert {p: v.to_pylist() for p, v in fast.columns.items()} == {
             p: v.to_pylist() for p, v in careful.columns.items()
         }
-    elif rest is None:
-        records = format_.quoting.records(data, 1)
-        assert careful.rows + len(careful.rejected) == len(records)
-    end = format_.quoting.end(data)
-    assert 0 <= end <= len(data) and (end == 0 or data[end - 1 : end] in (b"\n", b"\r"))
+    cut = format_.quoting.end(data)
+    assert 0 <= cut <= len(data) and (cut == 0 or data[cut - 1 : cut] in (b"\n", b"\r"))
+
+
+def test_a_ragged_record_that_is_no_utf8_costs_only_itself(tmp_path: Path) -> None:
+    rows, rejected = rows_of(tmp_path, b"a,s,at\n1,x,1\n\xff\n2,y,2\n", "a INT, s STRING, at BIGINT")
+    assert rows == [[1, "x", 1], [2, "y", 2]]
+    assert rejected == [(3, "\\xff", "1 cells, 3 expected")]
+
+
+def test_a_byte_order_mark_within_a_file_is_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a block begins with it."""
+    for block in (1, 2**20):
+        monkeypatch.setattr(lines, "BLOCK_BYTES", block)
+        rows, _ = rows_of(tmp_path, "\ufeffname,bytes\na,1\n\ufeffb,2\n\n\ufeffc,3\n", "name STRING, bytes INT")
+        assert [row[0] for row in rows] == ["a", "\ufeffb", "\ufeffc"]
+
+
+def test_a_record_of_many_blocks_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 1000)
+    rows, rejected = rows_of(tmp_path, "name,bytes\n" + "x" * 99_999 + ",1\nb,2\n", "name STRING, bytes INT")
+    assert rows == [["x" * 99_999, 1], ["b", 2]] and rejected == []
+
+
+@pytest.mark.parametrize("record", ["x" * 5_000 + ",1", '"' + "x" * 5_000 + '",1', '"' + "x\n" * 2_500 + '",1'])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_record_beyond_the_limit_is_one_dead_letter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: str, end: str
+) -> None:
+    """A quoted cell over several lines that is too long is a quote that nobody closed: its lines are records."""
+    text = end.join(["name,bytes", "a,1", record, "b,2", ""])
+    for block in (50, 4_000, 2**20):
+        monkeypatch.setattr(lines, "BLOCK_BYTES", block)
+        rows, rejected = rows_of(tmp_path, text, "name STRING, bytes INT", max_record_bytes="2000")
+        assert rows == [["a", 1], ["b", 2]]
+        if "\n" in record:
+            assert len(rejected) == 2_501 and rejected[0] == (3, '"x', "a quoted cell that is not closed")
+        else:
+            assert rejected == [(3, record[:1_000], "longer than 2000 bytes, the max_record_bytes of this source")]
+        again, _ = rows_of(tmp_path, text, "name STRING, bytes INT", max_record_bytes="5100")
+        assert len(again) == 3
+
+
+@pytest.mark.parametrize("line", ['1,"b,1', 'x",y,"z', 'a"b,"c', '"', '"x""', '1,"b",1'])
+def test_quotes_on_every_line_cost_time_in_proportion_to_the_lines(tmp_path: Path, line: str) -> None:
+    """Counted in lines that are looked at, which a clock would not show as surely."""
+    looked = Counter[str]()
+    step = quoting._Scan._step
+
+    def counting(scan: quoting._Scan, opened: quoting._Open, number: int) -> None:
+        looked["lines"] += 1
+        step(scan, opened, number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quoting._Scan, "_step", counting)
+        _, rejected = rows_of(tmp_path, "a,s,at\n" + f"{line}\n" * 5_001, "a INT, s STRING, at INT")
+    assert looked["lines"] <= 2 * 5_001
+    assert line == '1,"b",1' or len(rejected) == 5_001
+
+
+def test_whole_numbers_out_of_range_are_told_from_others_at_once(tmp_path: Path) -> None:
+    texts = [
+        "127",
+        "128",
+        "-128",
+        "-129",
+        "+0127",
+        "000",
+        "-0",
+        "00128",
+        "99999999999999999999999",
+        "-1e3",
+        "0x1F",
+        "x",
+    ]
+    rows, rejected = rows_of(tmp_path, "n\n" + "\n".join(texts) + "\n", "n TINYINT")
+    assert [row[0] for row in rows] == [127, -128, 127, 0, 0, 31]
+    assert [record for _, record, _ in rejected] == ["128", "-129", "00128", "9" * 23, "-1e3", "x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "hint"),
+    [
+        ("name;bytes\na;1\n", {}, "write delimiter ';'"),
+        ("name\tbytes\na\t1\n", {}, "write delimiter 'tab'"),
+        ("anna,1\nb,2\n", {}, "write header 'false'"),
+        ("a;1\nb;2\n", {"header": "false"}, "with delimiter ';'"),
+        ("name,size\na,1\n", {}, "the file's columns: name, size"),
+    ],
+)
+def test_a_wrong_delimiter_and_a_missing_header_are_told(
+    tmp_path: Path, text: str, options: dict[str, str], hint: str
+) -> None:
+    (tmp_path / "in.csv").write_text(text)
+    with pytest.raises(PenstockError) as error:
+        open_source(declare(tmp_path / "in.csv", "name STRING, bytes INT", **options)).check()
+    assert error.value.code == "P0402" and hint in (error.value.hint or "")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16le", "utf-16be", "utf-32"])
+@pytest.mark.parametrize("name", ["in.csv", "in.json"])
+def test_text_that_is_not_utf8_is_named(tmp_path: Path, encoding: str, name: str) -> None:
+    text = "name,bytes\na,1\n" if name == "in.csv" else '{"name":"a","bytes":1}\n'
+    (tmp_path / name).write_bytes(text.encode(encoding))
+    source = declare(tmp_path / name, "name STRING, bytes INT")
+    with pytest.raises(PenstockError, match=f"the file is {encoding.upper()}") as error:
+        open_source(source).check()
+    assert error.value.code == "P0402" and "iconv" in (error.value.hint or "")
+    table, rejected = read(source)
+    assert table.num_rows == 0 and len(rejected) == 1
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "many", "99999999999"])
+def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: str) -> None:
+    with pytest.raises(PenstockError) as error:
+        open_source(declare(tmp_path / "in.csv", "n INT", max_record_bytes=limit))
+    assert error.value.code == "P0208"
+
+
+PACKERS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".GZ": gzip.compress}
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+@pytest.mark.parametrize("held", [0, 2**24])
+def test_a_compressed_file_is_read_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, held: int
+) -> None:
+    monkeypatch.setattr(packed, "HELD_BYTES", held)
+    pack = PACKERS[suffix]
+    text = b"".join(b"%d,abc%d\n" % (i, i * 7919 % 100_003) for i in range(20_000))
+    place = tmp_path / f"in.csv{suffix}"
+    sound = pack(b"at,s\n") + pack(text)
+    place.write_bytes(sound)
+    whole, rejected = read(declare(place, "at BIGINT, s STRING"))
+    assert (whole.num_rows, rejected) == (20_000, [])
+    for damage in (sound[:-1], sound[: len(sound) // 2], sound + b"more", flipped(sound, 2), flipped(sound, 3)):
+        place.write_bytes(damage)
+        table, rejected = read(declare(place, "at BIGINT, s STRING"))
+        assert table.num_rows == 0
+        assert [r.reason.partition(":")[0] for r in rejected] == [
+            "the compressed file is damaged, nothing of it is read"
+        ]
+
+
+def flipped(data: bytes, part: int) -> bytes:
+    place = len(data) // part
+    return data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :]

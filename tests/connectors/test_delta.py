@@ -13,15 +13,15 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from penstock.algebra.optimizer import optimize
+from penstock.algebra.optimizer.optimizer import optimize
 from penstock.connectors.contract import SourceConnector
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
 from penstock.language import bind_script
-from penstock.physical.planner import plan_queries
+from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.inprocess import answer_here
-from penstock.runtime.passed_over import count_rows
+from penstock.runtime.skipped_records import count_rows
 from penstock.session import Session
 
 SCHEMA = pa.schema([("at", pa.int64()), ("k", pa.int32()), ("v", pa.string())])

@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from connector_kit import EVERY_TYPE, SECONDS, query_over, schema_of, with_ts
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from penstock.algebra.query import Query, SinkSpec
-from penstock.algebra.scans import RelationScan, Source
+from penstock.algebra.nodes.query import Query, SinkSpec
+from penstock.algebra.nodes.scans import RelationScan, Source
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sinks.files import FilesSink, read_result
-from penstock.connectors.sinks.text import csv_text, json_text
+from penstock.connectors.sinks.text import csv_text, far_day, json_text
 from penstock.errors import PenstockError
 from penstock.types import TIMESTAMP
 
@@ -230,3 +232,23 @@ def test_a_dictionary_is_made_of_what_is_repeated(tmp_path: Path) -> None:
     found = {group.column(i).path_in_schema for i in range(5) if group.column(i).has_dictionary_page}
     assert found == {"ts", "few", "text"}
     assert read_result(str(tmp_path / "out")).drop_columns("ts").equals(table.drop_columns("ts"))
+
+
+def test_dates_and_timestamps_of_any_year_are_written() -> None:
+    """Arrow writes the years -32767 to 32767 alone."""
+    limits = [2**63 - 1, -(2**63), 0, None, 11_248_738 * 86_400_000_000, -12_687_428 * 86_400_000_000 - 1]
+    moments = pa.table({"at": pa.array(limits, pa.int64()).cast(TIMESTAMP)})
+    assert csv_text(moments).to_pybytes().decode().split("\n")[1:-1] == [
+        "294247-01-10T04:00:54.775807Z", "-290308-12-21T19:59:05.224192Z", "1970-01-01T00:00:00Z", "",
+        "32768-01-01T00:00:00Z", "-32768-12-31T23:59:59.999999Z",
+    ]  # fmt: skip
+    days = pa.table({"d": pa.array([2**31 - 1, -(2**31), 11_248_737, None], pa.int32()).cast(pa.date32())})
+    assert json_text(days).to_pybytes().decode().split("\n")[:-1] == [
+        '{"d":"5881580-07-11"}', '{"d":"-5877641-06-23"}', '{"d":"32767-12-31"}', '{"d":null}',
+    ]  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(st.integers(-12_687_428, 11_248_737))
+def test_days_are_those_of_arrow(days: int) -> None:
+    assert far_day(days) == pa.scalar(days, pa.int32()).cast(pa.date32()).cast(pa.string()).as_py()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from connector_kit import declare, read
 
-from penstock.algebra.scans import OnError
+from penstock.algebra.nodes.scans import OnError
 from penstock.connectors.deadletters import as_error
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
@@ -170,3 +170,49 @@ def test_an_empty_first_file_does_not_hide_the_next(tmp_path: Path) -> None:
     (tmp_path / "a.csv").touch()
     (tmp_path / "b.csv").write_text("m\n1\n")
     assert refusal(tmp_path).code == "P0402"
+
+
+def test_links_to_folders_above_end(tmp_path: Path) -> None:
+    put(tmp_path, "a.csv", "d/b.csv")
+    for link in ("l1", "l2", "d/up"):
+        (tmp_path / link).symlink_to(tmp_path)
+    assert names(tmp_path) == ["a.csv", "d/b.csv"]
+    assert names(tmp_path, "**/*.csv") == ["a.csv", "d/b.csv"]
+
+
+def test_a_folder_is_listed_once_under_its_own_name(tmp_path: Path) -> None:
+    put(tmp_path, "z/a.csv", "y.csv")
+    put(tmp_path.with_name(f"{tmp_path.name}-outside"), "far.csv")
+    (tmp_path / "b").symlink_to(tmp_path / "z")
+    (tmp_path / "c").symlink_to(tmp_path.with_name(f"{tmp_path.name}-outside"))
+    (tmp_path / "d").symlink_to(tmp_path / "c")
+    assert names(tmp_path) == ["c/far.csv", "y.csv", "z/a.csv"]
+
+
+def test_a_dangling_link_is_passed_over_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    put(tmp_path, "a.csv")
+    (tmp_path / "b.csv").symlink_to(tmp_path / "later.csv")
+    source = open_source(declare(tmp_path, "n INT", watch="true"))
+    source.check()
+    assert source.discover(frozenset()) == [str(tmp_path / "a.csv")]
+    warnings = [record.message for record in caplog.records]
+    assert len(warnings) == 1 and str(tmp_path / "b.csv") in warnings[0]
+    put(tmp_path, "later.csv")
+    known = frozenset([str(tmp_path / "a.csv"), str(tmp_path / "later.csv")])
+    assert source.discover(known) == [str(tmp_path / "b.csv")]
+
+
+def test_files_that_came_after_the_first_start_are_told(tmp_path: Path) -> None:
+    put(tmp_path, "a.csv")
+    known = frozenset([str(tmp_path / "a.csv")])
+    source = open_source(declare(tmp_path, "n INT"))
+    assert source.ignored(known) is None
+    put(tmp_path, "b.csv", "c.csv")
+    told = source.ignored(known)
+    assert told is not None and "2 files" in told and str(tmp_path) in told and "watch 'true'" in told
+    assert open_source(declare(tmp_path, "n INT", watch="true")).ignored(known) is None
+
+
+def test_a_limit_of_records_is_for_text(tmp_path: Path) -> None:
+    put(tmp_path, "x.parquet")
+    assert refusal(tmp_path, format="parquet", max_record_bytes="9").code == "P0208"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from connector_kit import declare, query_over, read, with_ts
 
-from penstock.algebra.scans import Source
+from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import DeadLetter, DeadLetters
 from penstock.connectors.sinks import open_sink

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.algebra.optimizer import optimize
+from penstock.algebra.optimizer.optimizer import optimize
 from penstock.connectors.contract import SourceConnector, Split
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
@@ -23,9 +23,9 @@ from penstock.errors import PenstockError
 from penstock.expressions.evaluate import mask
 from penstock.expressions.nodes import Expression
 from penstock.language import bind_script
-from penstock.physical.planner import plan_queries
+from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.inprocess import answer_here
-from penstock.runtime.statics import read_relation
+from penstock.runtime.local.statics import read_relation
 from penstock.session import Session
 from tests.servers.postgres import PASSWORD, Server, Unavailable, server
 

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.physical.executor import StageExecutor
+from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.operators.rowwise import Projection
-from penstock.physical.planner import plan_queries
-from penstock.runtime.local import run_local
+from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.local.runtime import run_local
 from penstock.session import Session
 
 DECLARED = """

@@ -19,7 +19,7 @@ def test_sorted_ranges_and_cells_are_told() -> None:
     (join,) = (n["parameters"] for n in nodes if n["label"] == "Join")
     assert join["state"] == "runs by (key, range)"
     assert join["sorted by"] == "[at, at] overlaps [at - 5000000, at + 60000000]"
-    assert [n["parameters"]["width"] for n in nodes if n["label"] == "Cells"] == ["65000000"] * 2
+    assert [n["parameters"]["width"] for n in nodes if n["label"] == "BandPartitioner"] == ["65000000"] * 2
     nodes = json.loads(session.explain("less", "json"))["physical"]["nodes"]
     (join,) = (n["parameters"] for n in nodes if n["label"] == "Join")
     assert join["sorted by"] == "[x + 1, ...] overlaps [..., y]"

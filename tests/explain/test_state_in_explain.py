@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.physical.said_of_state import size_text
-from penstock.runtime.spark.change import decide
-from penstock.runtime.spark.folder import Folder
+from penstock.physical.planning.state_size.summary import size_text
+from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.checkpoint.restart_decision import decide
 from penstock.runtime.spark.launch import given, prepare
 from penstock.session import Session
 
@@ -31,7 +31,7 @@ def session() -> Session:
 def test_text(session: Session) -> None:
     said = session.explain("counts").split("-- counts: state\n")[1].splitlines()
     assert said[0].startswith("bounded by RANGE 10 SECOND of S; about ")
-    assert said[0].endswith("(S with 1 rows/s, the default)")
+    assert said[0].endswith("(S with 1 row/s, the default)")
     assert "Aggregate: groups, 10 rows, " in said[1]
     assert said[1].endswith("bounded: RANGE 10 SECOND of S")
 

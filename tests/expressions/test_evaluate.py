@@ -17,12 +17,12 @@ from test_casts import TYPES
 
 from penstock.errors import PenstockError
 from penstock.expressions import evaluate as module
-from penstock.expressions.casts import converter
-from penstock.expressions.datum import to_array
 from penstock.expressions.evaluate import evaluate, evaluate_all, mask
 from penstock.expressions.functions import build_aggregate, build_call, build_cast, function
 from penstock.expressions.nodes import Column, Expression, Literal
 from penstock.expressions.text_equality import equals_text
+from penstock.expressions.values.casts import converter
+from penstock.expressions.values.datum import to_array
 
 A, S = Column(INT, 0, "a"), Column(STRING, 1, "s")
 COLUMNS = [pa.array([1, 2, None], INT), pa.array(["x", None, "y"])]

@@ -100,7 +100,7 @@ def test_comparison_casts_the_narrower_side_only() -> None:
         ("DATE_FORMAT", ("TIMESTAMP", lit("yyyy-bb")), "letter b"),
         ("RLIKE", ("STRING", lit("(")), "malformed"),
         ("TO_DATE", ("INT",), "number"),
-        ("UPPER", (lit(timedelta(1)),), "DURATION"),
+        ("UPPER", (lit(timedelta(1)),), "INTERVAL DAY TO SECOND"),
     ],
 )  # fmt: skip
 def test_types_that_do_not_fit(name: str, types: tuple[object, ...], words: str) -> None:

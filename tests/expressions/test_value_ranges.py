@@ -15,7 +15,7 @@ from penstock.algebra import Select
 from penstock.expressions.evaluate import evaluate
 from penstock.expressions.fold import fold
 from penstock.expressions.nodes import Expression
-from penstock.expressions.value_ranges import Values, may_be, may_pass, only, plain
+from penstock.expressions.value_ranges import ValueRange, may_be, may_pass, only, plain
 from penstock.language import bind_script
 from penstock.tree import walk
 from penstock.types import TIMESTAMP
@@ -52,13 +52,13 @@ def condition(text: str) -> Expression:
 CONDITIONS = [condition(part) for part in PARTS]
 
 
-def known(values: pa.Array, kind: pa.DataType) -> Values:
+def known(values: pa.Array, kind: pa.DataType) -> ValueRange:
     """What a writer's statistics say, at their sharpest."""
     there = [plain(value, kind) for value in values.to_pylist() if value is not None]
     nulls = values.null_count > 0
     if not there or None in there:
-        return Values(nulls=nulls, some=bool(there))
-    return Values(min(there), max(there), nulls)
+        return ValueRange(nulls=nulls, some=bool(there))
+    return ValueRange(min(there), max(there), nulls)
 
 
 rows = st.fixed_dictionaries(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -158,7 +159,7 @@ def test_a_module_beside_the_script_is_found_in_another_process(tmp_path: Path) 
 
 
 def test_a_failure_on_spark_keeps_its_lines() -> None:
-    from penstock.runtime.spark.failures import translate
+    from penstock.runtime.spark.output.failures import translate
 
     error = failure(declared("checked") + "CREATE QUERY fine AS SELECT f(a) FROM S;")
     told = (
@@ -179,3 +180,67 @@ def test_a_module_beside_the_script_can_be_named(tmp_path: Path) -> None:
     )
     checked = [sys.executable, "-m", "penstock", "check", str(script)]
     assert b"correct, 1 query" in subprocess.run(checked, check=True, capture_output=True, cwd="/").stdout
+
+
+DECLARES = (
+    "CREATE STREAM S (ts INT, a INT) FROM MEMORY () TIMESTAMP BY ts;\n"
+    "CREATE FUNCTION f RETURNS STRING AS '{name}';\n"
+    "INSERT INTO S VALUES (1, 1);\n"
+    "CREATE QUERY q AS SELECT f(a) AS said FROM S;\n"
+)
+
+
+def explained(folder: Path, name: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """What `penstock check` says of a script in `folder` whose function is `name`."""
+    script = folder / "script.cql"
+    script.write_text(DECLARES.format(name=name))
+    call = [sys.executable, "-m", "penstock", "check", str(script)]
+    return subprocess.run(call, capture_output=True, cwd="/", env=os.environ | environ, text=True, check=False)
+
+
+def test_the_script_s_folder_comes_before_python_s_path(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "elsewhere" / "words.py").write_text("raise RuntimeError('the wrong one')\n")
+    (tmp_path / "beside" / "words.py").write_text("def said(numbers): return ['beside'] * len(numbers)\n")
+    environ = {"PYTHONPATH": str(tmp_path / "elsewhere")}
+    found = explained(tmp_path / "beside", "words:said", environ)
+    assert found.returncode == 0, found.stderr
+    (tmp_path / "beside" / "words.py").unlink()
+    assert "the wrong one" in explained(tmp_path / "beside", "words:said", environ).stderr
+
+
+def test_a_worker_takes_the_module_that_the_driver_took(tmp_path: Path) -> None:
+    for place in ("elsewhere", "beside"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "words.py").write_text(f"def said(numbers): return '{place}'\n")
+    ship = (
+        "import sys, pickle; from penstock import modules; modules.look_beside(sys.argv[1])\n"
+        "from penstock.expressions.user import *\n"
+        "f = make(UserFunction, load('words:said'), 'STRING', 'f', reference='words:said')\n"
+        "sys.stdout.buffer.write(pickle.dumps(f))\n"
+    )
+    call = [sys.executable, "-c", ship, str(tmp_path / "beside")]
+    blob = subprocess.run(call, check=True, capture_output=True).stdout
+    there = "import sys, pickle; print(pickle.loads(sys.stdin.buffer.read())(1))"
+    environ = os.environ | {"PYTHONPATH": str(tmp_path / "elsewhere")}
+    said = subprocess.run(
+        [sys.executable, "-c", there], input=blob, check=True, capture_output=True, env=environ
+    ).stdout
+    assert said == b"beside\n"
+
+
+def test_a_module_called_like_one_of_python_s_own(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("def said(numbers): return numbers\n")
+    found = explained(tmp_path, "json:said", {})
+    assert found.returncode == 2
+    assert "error P0221: module json has no said" in found.stderr
+    assert "hint: json.py beside the script is called like a module that Python has already: rename it" in found.stderr
+
+
+def test_a_module_that_lacks_another(tmp_path: Path) -> None:
+    (tmp_path / "words.py").write_text("import not_installed_anywhere\n")
+    told = explained(tmp_path, "words:said", {}).stderr
+    assert "hint: words was found, but not the module not_installed_anywhere that it imports" in told
+    told = explained(tmp_path, "wards:said", {}).stderr
+    assert "hint: put wards.py beside the script or its folder into PYTHONPATH" in told

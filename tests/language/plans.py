@@ -7,6 +7,14 @@ from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.text import to_sql
 from penstock.language import Catalog, bind_query, bind_script
 
+DECLARATIONS = """
+CREATE STREAM s (a INT, b STRING, x DOUBLE, ts TIMESTAMP) FROM MEMORY () TIMESTAMP BY ts;
+CREATE STREAM t (a BIGINT, y DECIMAL(10,2), ts TIMESTAMP) FROM MEMORY () TIMESTAMP BY ts;
+CREATE STREAM n (a INT, tick INT) FROM MEMORY () TIMESTAMP BY tick UNIT SECOND;
+CREATE RELATION r (a INT, name STRING) FROM MEMORY ();
+CREATE RELATION u (a INT, op STRING, ts TIMESTAMP) FROM MEMORY () TIMESTAMP BY ts OPERATION BY op;
+"""
+
 
 def shown(node: Algebra, depth: int = 0) -> str:
     described = ", ".join(node.describe().values())

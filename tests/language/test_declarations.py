@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import OnError, Source
-from penstock.algebra.query import SinkSpec
-from penstock.language import Bound, Catalog, Explain, Show, bind_query, bind_script
+from penstock.algebra.nodes.query import SinkSpec
+from penstock.language import BoundScript, Catalog, Explain, Show, bind_query, bind_script
 from penstock.types import CALENDAR, TIMESTAMP, Field, Schema, TimeDomain, Unit
 
 
@@ -111,7 +111,7 @@ def test_drop(catalog: Catalog) -> None:
 
 
 def test_a_script_builds_on_a_catalog_and_settings(catalog: Catalog) -> None:
-    first: Bound = bind_script("SET seed = 7; CREATE VIEW v AS SELECT a FROM s", catalog)
+    first: BoundScript = bind_script("SET seed = 7; CREATE VIEW v AS SELECT a FROM s", catalog)
     second = bind_script("SELECT a FROM v", first.catalog, first.settings)
     assert second.settings.get_int("seed") == 7 and len(second.queries) == 1
 

@@ -1,4 +1,4 @@
-"""Everything LANGUAGE 3, 4 and 6 describes can be read."""
+"""Everything [semantics 3, 4 and 6] describes can be read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from penstock.errors import ScriptErrors
 from penstock.language import parse_script, print_statement
 from penstock.language.dialect import Cql
-from penstock.language.queries import Extent, NamedSource, Select, WindowSpec
+from penstock.language.queries import Extent, NamedSource, SelectQuery, WindowClause
 from penstock.language.statements import BareQuery, Statement
 from penstock.types import Interval, Unit
 
-#: One statement a line: every clause of LANGUAGE 3, 4 and 6.
+#: One statement a line: every clause of [semantics 3, 4 and 6].
 STATEMENTS = (Path(__file__).parent / "statements.txt").read_text().splitlines()
 
 
@@ -47,9 +47,9 @@ def test_no_word_is_swallowed(text: str) -> None:
         assert rest != whole or token.text.upper() in NOISE, token.text
 
 
-def _window(text: str) -> WindowSpec:
+def _window(text: str) -> WindowClause:
     statement = _one(f"SELECT * FROM s {text}")
-    assert isinstance(statement, BareQuery) and isinstance(statement.query, Select)
+    assert isinstance(statement, BareQuery) and isinstance(statement.query, SelectQuery)
     assert isinstance(statement.query.source, NamedSource) and statement.query.source.window is not None
     return statement.query.source.window
 

@@ -1,4 +1,4 @@
-"""What LANGUAGE describes and Penstock does not carry out yet is refused by name, at its place; nothing is ignored."""
+"""Constructs that Penstock does not carry out yet are refused by name, at their place; nothing is ignored."""
 
 from __future__ import annotations
 

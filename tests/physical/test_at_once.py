@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.language import bind_script
-from penstock.physical import lanes
-from penstock.physical.aggregation import at_once
-from penstock.physical.lowering import aggregates, streams
-from penstock.physical.pane_plan import BoundaryAggregateSpec, BoundarySumsSpec
-from penstock.physical.planner import plan_queries
-from penstock.runtime.local import run_local
+from penstock.physical.operators.aggregates import accumulators as lanes
+from penstock.physical.operators.aggregates import recomputed as at_once
+from penstock.physical.plan.panes import IncrementalSlideSpec, RecomputedSlideSpec
+from penstock.physical.plan.plan import AccumulatorRowsSpec
+from penstock.physical.planning.lowering import aggregates, streams
+from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
 
@@ -84,7 +85,7 @@ def test_they_tell_what_those_tell_that_are_carried_on(monkeypatch: pytest.Monke
     new = run_local(bind_script(text).queries, {"S": rows(3)}, 2, drain=True)
     for module in (aggregates, streams):
         monkeypatch.setattr(module, "hardly_overlaps", lambda node: False, raising=False)
-    assert BoundarySumsSpec not in specs(text)
+    assert RecomputedSlideSpec not in specs(text)
     old = run_local(bind_script(text).queries, {"S": rows(3)}, 2, drain=True)
     for name, table in old.tables.items():
         assert new.tables[name].equals(table)
@@ -92,15 +93,15 @@ def test_they_tell_what_those_tell_that_are_carried_on(monkeypatch: pytest.Monke
 
 def test_what_is_computed_anew() -> None:
     def one(window: tuple[int, int], item: str) -> type:
-        (spec,) = {BoundaryAggregateSpec, BoundarySumsSpec} & set(specs(script([window], [item])))
+        (spec,) = {IncrementalSlideSpec, RecomputedSlideSpec} & set(specs(script([window], [item])))
         return spec
 
-    assert {one(window, item) for window in WINDOWS for item in ITEMS[:4]} == {BoundarySumsSpec}
-    assert one((6, 6), ITEMS[4]) is one((4, 6), ITEMS[4]) is BoundarySumsSpec
-    assert one((9, 3), ITEMS[4]) is BoundaryAggregateSpec
-    assert one((15, 3), "COUNT(DISTINCT v) AS a") is BoundaryAggregateSpec  # each row would be looked at five times
-    assert one((6, 6), "MODE(v) AS a, COUNT(DISTINCT v) AS b") is BoundaryAggregateSpec
-    assert one((6, 6), "SUM(x) AS a") is BoundaryAggregateSpec
+    assert {one(window, item) for window in WINDOWS for item in ITEMS[:4]} == {RecomputedSlideSpec}
+    assert one((6, 6), ITEMS[4]) is one((4, 6), ITEMS[4]) is RecomputedSlideSpec
+    assert one((9, 3), ITEMS[4]) is IncrementalSlideSpec
+    assert one((15, 3), "COUNT(DISTINCT v) AS a") is IncrementalSlideSpec  # each row would be looked at five times
+    assert one((6, 6), "MODE(v) AS a, COUNT(DISTINCT v) AS b") is IncrementalSlideSpec
+    assert one((6, 6), "SUM(x) AS a") is IncrementalSlideSpec
 
 
 def test_rows_that_share_no_pane_go_as_they_are() -> None:
@@ -111,7 +112,7 @@ def test_rows_that_share_no_pane_go_as_they_are() -> None:
     def left(distinct: int) -> int:
         query = script([(6, 6)], ["COUNT(DISTINCT v) AS a"])
         (spec,) = (
-            s.spec for s in plan_queries(bind_script(query).queries).steps if type(s.spec).__name__ == "LanesSpec"
+            s.spec for s in plan_queries(bind_script(query).queries).steps if isinstance(s.spec, AccumulatorRowsSpec)
         )
         values = pa.array(np.arange(size) % distinct, pa.int32())
         made = lanes.Elements(

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.language import bind_script
-from penstock.physical import planner
-from penstock.physical.lane_plan import LanePlan
-from penstock.physical.operators import boundaries
-from penstock.physical.pane_plan import BoundaryAggregateSpec, PaneStoreSpec
-from penstock.physical.planner import plan_queries
-from penstock.runtime.local import LocalResult, run_local
+from penstock.physical.operators.aggregates import slide_incremental as boundaries
+from penstock.physical.plan.panes import IncrementalSlideSpec, PaneStoreSpec
+from penstock.physical.planning import planner
+from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.local.runtime import LocalResult, run_local
 
 SCRIPT = """
 CREATE STREAM S (ts INT, k INT, v INT, x DOUBLE) FROM MEMORY () TIMESTAMP BY ts ORDER WITHIN 3 SECONDS;
@@ -62,7 +62,7 @@ def test_both_ways_give_the_same_bits(seed: int, shards: int, batch: int, reload
     with mock.patch.object(boundaries, "tell", wraps=boundaries.tell) as told:
         new = answer(seed, shards, batch, reload)
     assert told.call_count >= 4 * shards
-    with mock.patch.object(LanePlan, "plain_sums", False):
+    with mock.patch.object(AggregateLayout, "plain_sums", False):
         old = answer(seed, shards, batch, reload)
     for name, table in old.tables.items():
         assert table.num_rows > 500
@@ -70,11 +70,11 @@ def test_both_ways_give_the_same_bits(seed: int, shards: int, batch: int, reload
 
 
 def test_what_is_no_plain_sum_goes_the_other_way() -> None:
-    def plan(items: str) -> LanePlan:
+    def plan(items: str) -> AggregateLayout:
         query = f"SELECT RSTREAM(k, {items}) FROM S [RANGE 30 SECONDS SLIDE 3 SECONDS] GROUP BY k"
         text = SCRIPT.split("CREATE QUERY")[0] + f"CREATE QUERY q AS {query};"
         steps = plan_queries(bind_script(text).queries).steps
-        (spec,) = (s.spec for s in steps if isinstance(s.spec, BoundaryAggregateSpec))
+        (spec,) = (s.spec for s in steps if isinstance(s.spec, IncrementalSlideSpec))
         return spec.plan
 
     assert [plan(items).plain_sums for items in (*SUMS, *OTHERS)] == [True] * 2 + [False] * 4

@@ -8,17 +8,18 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from penstock.algebra.content import Grade, together
-from penstock.algebra.optimizer import optimize
-from penstock.algebra.statistics import Statistics, observe
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.optimizer.statistics import Statistics, observe
+from penstock.algebra.properties.boundedness import Grade, together
 from penstock.language import bind_script
-from penstock.physical.bounds import StepState, held, state_of
-from penstock.physical.meter import StateGauge
+from penstock.physical.execution.meter import StateGauge
+from penstock.physical.execution.progress import timed_sources
 from penstock.physical.operators import OPERATORS
-from penstock.physical.planner import planned
-from penstock.physical.progress import timed_sources
-from penstock.runtime.local import run_local
-from penstock.runtime.metrics import RunMetrics
+from penstock.physical.planning.planner import planned
+from penstock.physical.planning.state_size.estimate import held, state_of
+from penstock.physical.planning.state_size.parts import StepState
+from penstock.runtime.local.runtime import run_local
+from penstock.runtime.watching.metrics import RunMetrics
 
 SCRIPT = """CREATE STREAM S (ts BIGINT, k INT, v BIGINT, w STRING) FROM MEMORY () TIMESTAMP BY ts UNIT MILLISECOND;
 CREATE STREAM T (ts BIGINT, k INT, x DOUBLE) FROM MEMORY () TIMESTAMP BY ts UNIT MILLISECOND;
@@ -86,9 +87,9 @@ def test_a_stateless_query_keeps_nothing() -> None:
     [
         ("SELECT k, COUNT(*) FROM U [RANGE 1 SECOND] GROUP BY k", "Aggregate"),
         ("SELECT DISTINCT k FROM U [RANGE 1 SECOND]", "DistinctChanges"),
-        ("SELECT k FROM U [FREQUENCY 3 TUPLES]", "Pick"),
-        ("SELECT k FROM U [RANGE 10 TUPLES, FREQUENCY 3 TUPLES]", "Numbered"),
-        ("SELECT k FROM U [RANGE 10 SECONDS, FREQUENCY 3 TUPLES]", "Sequence"),
+        ("SELECT k FROM U [FREQUENCY 3 TUPLES]", "Frequency"),
+        ("SELECT k FROM U [RANGE 10 TUPLES, FREQUENCY 3 TUPLES]", "CountTime"),
+        ("SELECT k FROM U [RANGE 10 SECONDS, FREQUENCY 3 TUPLES]", "SequenceModel"),
     ],
 )
 def test_slack_makes_elements_wait(query: str, operator: str) -> None:

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.physical.elements import Elements
-from penstock.physical.fingerprints import fingerprints
-from penstock.physical.synopses import pieces as pieces_module
-from penstock.physical.synopses.chains import Chains
-from penstock.physical.synopses.due import Due
-from penstock.physical.synopses.pieces import Pieces
-from penstock.physical.synopses.queues import CalendarQueue, FifoQueue
-from penstock.physical.synopses.slots import SlotTable
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
+from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
+from penstock.physical.synopses.queues.expiration_queue import CalendarQueue, FifoQueue
+from penstock.physical.synopses.tables import appendable_columns as pieces_module
+from penstock.physical.synopses.tables.appendable_columns import AppendableColumns
+from penstock.physical.synopses.tables.keyed_table import KeyedTable
 
 Row = tuple[int, int, int, int, int]  # key, value, ts, exp, sign
 
@@ -37,7 +37,7 @@ def standing(rows: list[Row], key: int, low: int, high: int) -> Counter[tuple[in
     return Counter({k: n for k, n in found.items() if n})
 
 
-def met(chains: Chains, probes: list[Row], limit: int) -> list[Counter[tuple[int, str]]]:
+def met(chains: HashJoinIndex, probes: list[Row], limit: int) -> list[Counter[tuple[int, str]]]:
     asking = elements(probes)
     first, second = fingerprints(asking.columns[:1], len(asking))
     found: list[Counter[tuple[int, str]]] = [Counter() for _ in probes]
@@ -57,7 +57,7 @@ def met(chains: Chains, probes: list[Row], limit: int) -> list[Counter[tuple[int
 @pytest.mark.parametrize("seed", range(6))
 def test_chains_find_what_overlaps(kind: str, seed: int) -> None:
     draw = random.Random(seed)
-    chains = Chains((0,), kind == "strict", kind == "listed")
+    chains = HashJoinIndex((0,), kind == "strict", kind == "listed")
     every: list[Row] = []
     open_ones: list[Row] = []
     now = 0
@@ -87,14 +87,14 @@ def test_chains_find_what_overlaps(kind: str, seed: int) -> None:
             assert live <= chains.rows <= (live if kind == "listed" else 4 * live + 100)
         if draw.random() < 0.1:
             manifest, chunks = chains.snapshot()
-            chains = Chains((0,), kind == "strict", kind == "listed")
+            chains = HashJoinIndex((0,), kind == "strict", kind == "listed")
             chains.restore(manifest, chunks)
     chains.expire(now + 100)
     assert chains.rows == 0
 
 
 def test_negative_tuples_leave_nothing_behind() -> None:
-    chains = Chains((0,), strict=True)
+    chains = HashJoinIndex((0,), strict=True)
     for tick in range(0, 2000, 2):
         chains.add(elements([(tick % 7, 0, tick, 10**9, 1)] + ([((tick - 2) % 7, 0, tick, 10**9, -1)] if tick else [])))
         chains.expire(tick)
@@ -135,7 +135,7 @@ def test_queues_give_what_is_due(fifo: bool, seed: int) -> None:
 def test_pieces_are_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces_module, "_SHORT", 16)
     draw = random.Random(3)
-    pieces, values = Pieces([pa.int32(), pa.string()]), []
+    pieces, values = AppendableColumns([pa.int32(), pa.string()]), []
     for _ in range(300):
         fresh = [draw.randint(0, 99) for _ in range(draw.choice([1, 1, 7, 200]))]
         values += fresh
@@ -151,8 +151,8 @@ def test_pieces_are_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_tables_know_their_live_slots_and_their_ends(seed: int) -> None:
     draw = np.random.default_rng(seed)
-    table = SlotTable(2, 0, [pa.int64()])
-    due, until = Due(table, 1), dict[int, int]()
+    table = KeyedTable(2, 0, [pa.int64()])
+    due, until = ExpirationIndex(table, 1), dict[int, int]()
     for now in range(0, 400, 5):
         keys = pa.array(np.unique(draw.integers(0, 600, draw.choice([1, 60]))))
         slots = table.slots(*fingerprints([keys], len(keys)), [keys])
@@ -174,7 +174,7 @@ def test_tables_know_their_live_slots_and_their_ends(seed: int) -> None:
         assert table.count <= max(64, 2 * len(until))
         if draw.random() < 0.1:
             manifest, chunks = table.snapshot()
-            table = SlotTable(2, 0, [pa.int64()])
+            table = KeyedTable(2, 0, [pa.int64()])
             table.restore(manifest, chunks)
-            due = Due(table, 1)
+            due = ExpirationIndex(table, 1)
     assert table.count > 0

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 
 from penstock.language import bind_script
-from penstock.physical import planner
 from penstock.physical.elements import Elements
-from penstock.physical.executor import StageExecutor
-from penstock.physical.identity import step_keys
-from penstock.physical.operators.pane_store import PaneStore
-from penstock.physical.pane_plan import PaneStoreSpec, WindowSumsSpec
-from penstock.physical.plan import Plan
-from penstock.physical.planner import part_of, plan_queries
-from penstock.physical.progress import SourceProgress
-from penstock.runtime.local import LocalJob, LocalResult, run_local
+from penstock.physical.execution.executor import StageExecutor
+from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.operators.aggregates.pane_store import PaneStore
+from penstock.physical.plan.identity import step_keys
+from penstock.physical.plan.panes import PaneStoreSpec, WindowSumsSpec
+from penstock.physical.plan.plan import Plan
+from penstock.physical.planning import planner
+from penstock.physical.planning.planner import part_of, plan_queries
+from penstock.runtime.local.runtime import LocalJob, LocalResult, run_local
 
 STREAM = "CREATE STREAM S (ts INT, k INT, v INT, x DOUBLE) FROM MEMORY () TIMESTAMP BY ts ORDER WITHIN 3 SECONDS;\n"
 ITEMS = "k, COUNT(*) AS n, SUM(v) AS s, AVG(x) AS m, SUM(x) FILTER (WHERE v > 2) AS f, SUM(x) AS x"

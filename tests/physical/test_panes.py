@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.algebra.optimizer import optimize
-from penstock.algebra.statistics import SourceStatistics, Statistics
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.language import bind_script
-from penstock.physical.lowering.panes import shared_grains
-from penstock.physical.operators.boundaries import _spread
-from penstock.physical.pane_plan import BoundaryAggregateSpec, PanesSpec, PaneStoreSpec, WindowSumsSpec
-from penstock.physical.plan import LanesSpec
-from penstock.physical.planner import plan_queries
-from penstock.runtime.local import run_local
+from penstock.physical.operators.aggregates.slide_incremental import _spread
+from penstock.physical.plan.panes import IncrementalSlideSpec, PanesSpec, PaneStoreSpec, WindowSumsSpec
+from penstock.physical.plan.plan import AccumulatorRowsSpec
+from penstock.physical.planning.lowering.panes import shared_grains
+from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import run_oracle
 
@@ -95,7 +95,7 @@ def test_windows_that_differ_alone_share_panes() -> None:
     )
     plan = plan_queries(bind_script(text).queries)
     specs = [type(step.spec) for step in plan.steps]
-    assert specs.count(LanesSpec) == 1
+    assert specs.count(AccumulatorRowsSpec) == 1
     assert specs.count(PaneStoreSpec) == 1
     assert specs.count(WindowSumsSpec) == 3
     assert sum(edge.exchange is not None for step in plan.steps for edge in step.inputs) == 1
@@ -105,8 +105,8 @@ def test_what_is_more_than_sums_shares_panes_and_keeps_its_own_state() -> None:
     windows = ("RANGE 60 SECOND SLIDE 4 SECOND", "RANGE 30 SECOND SLIDE 6 SECOND", "RANGE 10 SECOND SLIDE 2 SECOND")
     plan = plan_queries(bind_script(_aggregates(*windows, item="MAX(v)")).queries)
     specs = [type(step.spec) for step in plan.steps]
-    assert specs.count(LanesSpec) == 1
-    assert specs.count(BoundaryAggregateSpec) == 3
+    assert specs.count(AccumulatorRowsSpec) == 1
+    assert specs.count(IncrementalSlideSpec) == 3
     assert specs.count(PanesSpec) == 2  # the last window is panes of two seconds itself
 
 

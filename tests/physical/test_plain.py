@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.physical.plain import pack, unpack
+from penstock.physical.kernels.value_codec import pack, unpack
 
 _ATOMS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary() | st.dates()

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from penstock.algebra.optimizer import optimize
-from penstock.algebra.statistics import Statistics
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.optimizer.statistics import Statistics
 from penstock.language import bind_script
-from penstock.physical.plan import AggregateSpec, JoinSpec, MultiJoinSpec, Plan
-from penstock.physical.planner import plan_queries
-from penstock.physical.probe_plan import ProbeSpec
-from penstock.physical.strategies import Strategy
-from penstock.runtime.local import run_local
+from penstock.physical.plan.aggregate_lookup import AggregateLookupSpec
+from penstock.physical.plan.plan import AggregateSpec, JoinSpec, MultiJoinSpec, Plan
+from penstock.physical.planning.planner import plan_queries
+from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.local.runtime import run_local
 from penstock.testing.samples import STATEMENTS
 
 SCRIPT = """
@@ -49,17 +49,17 @@ def _plan(query: str, strategy: Strategy = Strategy.PATTERN) -> Plan:
 @pytest.mark.parametrize("query", LOOKED_UP)
 def test_nothing_is_told_where_groups_are_looked_up(query: str) -> None:
     kinds = [type(step.spec) for step in _plan(query).steps]
-    assert ProbeSpec in kinds and not {AggregateSpec, JoinSpec, MultiJoinSpec} & set(kinds)
+    assert AggregateLookupSpec in kinds and not {AggregateSpec, JoinSpec, MultiJoinSpec} & set(kinds)
 
 
 @pytest.mark.parametrize("query", JOINED)
 def test_other_joins_hear_of_every_change(query: str) -> None:
-    assert ProbeSpec not in [type(step.spec) for step in _plan(query).steps]
+    assert AggregateLookupSpec not in [type(step.spec) for step in _plan(query).steps]
 
 
 @pytest.mark.parametrize("strategy", [Strategy.DIRECT, Strategy.NEGATIVE])
 def test_the_baselines_join(strategy: Strategy) -> None:
-    assert ProbeSpec not in [type(step.spec) for step in _plan(LOOKED_UP[0], strategy).steps]
+    assert AggregateLookupSpec not in [type(step.spec) for step in _plan(LOOKED_UP[0], strategy).steps]
 
 
 def test_neither_negative_tuples_nor_a_second_exchange_for_an_rstream() -> None:

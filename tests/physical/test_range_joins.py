@@ -9,20 +9,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.algebra.optimizer import optimize
-from penstock.algebra.statistics import Statistics
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.optimizer.statistics import Statistics
 from penstock.expressions.nodes import Call, Column, Literal
 from penstock.expressions.text import to_sql
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
-from penstock.physical.fingerprints import fingerprints
-from penstock.physical.plan import JoinSpec, Plan, ProjectSpec
-from penstock.physical.planner import plan_queries
-from penstock.physical.range_plan import CellsSpec
-from penstock.physical.ranges import Span, cells, span_keys
-from penstock.physical.synopses import ranges as synopsis
-from penstock.physical.synopses.ranges import RangeRuns, probe_ranges
-from penstock.testing.cases import Run
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.plan.bands import BandPartitionerSpec
+from penstock.physical.plan.plan import JoinSpec, Plan, ProjectSpec
+from penstock.physical.planning.planner import plan_queries
+from penstock.physical.planning.ranges import RangeSpan, cells, span_keys
+from penstock.physical.synopses.join_indexes import interval_runs as synopsis
+from penstock.physical.synopses.join_indexes.interval_runs import IntervalRuns, probe_ranges
+from penstock.testing.cases import CaseRun
+from penstock.testing.compare import assert_same
+from penstock.testing.oracle import run_oracle
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (ts INT, k INT, x INT, w STRING) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;\n"
@@ -46,14 +48,14 @@ def random_elements(seed: int, size: int, lengths: tuple[int, ...]) -> Elements:
 @pytest.mark.parametrize("key", [(), (0,)])
 def test_a_probe_finds_what_overlaps_in_key_span_and_time(lengths: tuple[int, ...], key: tuple[int, ...]) -> None:
     x = Column(pa.int64(), 1)
-    wide = Span(Call(pa.int64(), "SUB", (x, Literal(pa.int64(), 7))), Call(pa.int64(), "ADD", (x, x)))
+    wide = RangeSpan(Call(pa.int64(), "SUB", (x, Literal(pa.int64(), 7))), Call(pa.int64(), "ADD", (x, x)))
     held, asking = random_elements(1, 3000, lengths), random_elements(2, 400, lengths)
-    runs = RangeRuns(key, wide, strict=False)
+    runs = IntervalRuns(key, wide, strict=False)
     for start, stop in ((0, 2500), (2500, 2900), (2900, 2990), (2990, 3000)):
         runs.add(held.slice(start, stop))
     assert len(list(runs)) > 1
     found = set()
-    ends = span_keys(Span(x, x), asking)
+    ends = span_keys(RangeSpan(x, x), asking)
     prints = fingerprints([asking.columns[i] for i in key], len(asking))
     for run in runs:
         for probe, rows in probe_ranges(run, asking, *prints, *ends, limit=100):
@@ -72,7 +74,7 @@ def test_a_probe_finds_what_overlaps_in_key_span_and_time(lengths: tuple[int, ..
 
 def test_long_runs_are_cut_into_stretches_of_time() -> None:
     x = Column(pa.int64(), 1)
-    runs = RangeRuns((), Span(x, x), strict=False)
+    runs = IntervalRuns((), RangeSpan(x, x), strict=False)
     runs.add(random_elements(1, 3000, (1,)))
     (run,) = runs
     assert 1 < len(run.first) <= 3000 // synopsis._STRETCH + 2
@@ -90,8 +92,8 @@ def test_long_runs_are_cut_into_stretches_of_time() -> None:
 def test_a_greater_value_lies_in_no_earlier_cell(column: pa.Array) -> None:
     here = Column(column.type, 0)
     elements = Elements((column,), np.zeros(len(column), np.int64), np.ones(len(column), np.int64))
-    lows, _ = span_keys(Span(here, here), elements)
-    first, last = cells(Span(here, here), elements, 0.5)
+    lows, _ = span_keys(RangeSpan(here, here), elements)
+    first, last = cells(RangeSpan(here, here), elements, 0.5)
     order = np.argsort(lows, kind="stable")
     assert (np.diff(first[order]) >= 0).all()
     assert first.tolist() == last.tolist()
@@ -104,7 +106,7 @@ BAND = "SELECT S.w, T.w AS u FROM S [RANGE 9 SECOND], T [RANGE 9 SECOND] WHERE S
 
 def test_a_band_is_cut_into_cells_over_shards() -> None:
     steps = plan(BAND).steps
-    assert [s.spec.width for s in steps if isinstance(s.spec, CellsSpec)] == [6.0, 6.0]
+    assert [s.spec.width for s in steps if isinstance(s.spec, BandPartitionerSpec)] == [6.0, 6.0]
     (join,) = (s for s in steps if isinstance(s.spec, JoinSpec))
     assert all(edge.exchange is not None and edge.exchange.key for edge in join.inputs)
     inputs = {
@@ -115,7 +117,7 @@ def test_a_band_is_cut_into_cells_over_shards() -> None:
         for name in "ST"
     }  # fmt: skip
     (bound,) = bind_script(f"{STREAMS}CREATE QUERY q AS ISTREAM({BAND});").queries
-    answers = [Run(shards=n, guesses=None).answer([bound], inputs, False, None) for n in (1, 3)]
+    answers = [CaseRun(shards=n, guesses=None).answer([bound], inputs, False, None) for n in (1, 3)]
     tables = [sorted(map(str, a.tables["q"].to_pylist())) for a in answers]
     assert tables[0] == tables[1]
     ts, xs = (np.abs(v[:, None] - v[None, :]) for v in (np.arange(200) // 20, np.arange(200) * 7 % 100))
@@ -133,13 +135,13 @@ def test_a_band_is_cut_into_cells_over_shards() -> None:
 )
 def test_what_is_no_band_or_has_a_key_is_not_cut(condition: str) -> None:
     steps = plan(f"SELECT S.x FROM S [RANGE 9 SECOND], T [RANGE 9 SECOND] WHERE {condition}").steps
-    assert not [s for s in steps if isinstance(s.spec, CellsSpec)]
+    assert not [s for s in steps if isinstance(s.spec, BandPartitionerSpec)]
     (join,) = (s.spec for s in steps if isinstance(s.spec, JoinSpec))
     assert join.ranges is not None
 
 
 def test_one_shard_needs_no_cells() -> None:
-    assert not [s for s in plan(BAND, shards=1).steps if isinstance(s.spec, CellsSpec)]
+    assert not [s for s in plan(BAND, shards=1).steps if isinstance(s.spec, BandPartitionerSpec)]
 
 
 def test_three_inputs_in_a_band_are_joined_two_by_two() -> None:
@@ -149,7 +151,7 @@ def test_three_inputs_in_a_band_are_joined_two_by_two() -> None:
     )
     specs = [s.spec for s in plan(query).steps]
     assert sum(isinstance(spec, JoinSpec) for spec in specs) == 2
-    assert sum(isinstance(spec, CellsSpec) for spec in specs) == 4
+    assert sum(isinstance(spec, BandPartitionerSpec) for spec in specs) == 4
 
 
 def test_a_tree_of_joins_hands_on_what_is_read() -> None:
@@ -189,7 +191,46 @@ def test_differences_are_read_as_bounds(
 def test_what_is_far_from_zero_overlaps_everything() -> None:
     x = Column(pa.int32(), 0)
     elements = Elements((pa.array([1 << 29, (1 << 29) + 1, -(2**31)], pa.int32()),), *np.array([[0] * 3, [1] * 3]))
-    lows, highs = span_keys(Span(x, None, 1 << 29), elements)
+    lows, highs = span_keys(RangeSpan(x, None, 1 << 29), elements)
     assert (lows[0], highs[0]) == (1 << 29, 2**63 - 1)
     assert set(lows[1:].tolist()) == {-(2**63)} and set(highs[1:].tolist()) == {2**63 - 1}
-    assert span_keys(Span(x, x), elements)[0].tolist() == elements.columns[0].to_pylist()
+    assert span_keys(RangeSpan(x, x), elements)[0].tolist() == elements.columns[0].to_pylist()
+
+
+RELATIONS = """CREATE STREAM S (ts INT, k INT, i INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
+CREATE RELATION Few (k INT, i INT) FROM MEMORY (); CREATE RELATION Many (k INT, j INT) FROM MEMORY ();
+CREATE RELATION Moving (ts INT, k INT, j INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
+"""
+SIZES = (3, 256, 257, 700)
+AGAINST_A_RELATION = (
+    "SELECT i, COUNT(*) AS n FROM Few, Many WHERE j <= i GROUP BY i",
+    "SELECT Few.i, j FROM Few LEFT JOIN Many ON j > Few.i",
+    "SELECT Few.i, j FROM Few LEFT JOIN Many ON Few.k = Many.k AND j BETWEEN Few.i - 1 AND Few.i",
+    "SELECT i FROM S WHERE EXISTS (SELECT 1 FROM Many WHERE j <= i)",
+    "SELECT i FROM S [RANGE 2 SECOND] WHERE NOT EXISTS (SELECT 1 FROM Many WHERE j <= i AND Many.k = S.k)",
+    "SELECT i FROM S WHERE i < ANY (SELECT j FROM Many)",
+    "SELECT i, COUNT(j) AS n FROM S [RANGE 2 SECOND] LEFT JOIN Many ON j < i GROUP BY i",
+    "SELECT S.i, COUNT(*) AS n FROM S [RANGE 3 SECOND], Moving WHERE j < S.i GROUP BY S.i",
+)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("query", AGAINST_A_RELATION)
+def test_a_relation_of_any_size_meets_what_it_should(query: str, size: int) -> None:
+    """Rows of a static relation hold from the beginning of time to its end, which is longer than an int64 holds."""
+    bound = bind_script(f"{RELATIONS}CREATE QUERY q AS {query};")
+    draw = np.random.default_rng(size)
+
+    def numbers(count: int, most: int) -> pa.Array:
+        return pa.array(draw.integers(0, most, count), pa.int32())
+
+    few = {"k": numbers(6, 3), "i": numbers(6, 9)}
+    many = {"k": numbers(size, 4), "j": numbers(size, 60)}
+    ticks = {"ts": pa.array(range(6), pa.int32())}
+    moving = {"ts": pa.array([0] * (size // 2) + [2] * (size - size // 2), pa.int32())}
+    inputs = {
+        name: pa.table(columns)
+        for name, columns in {"S": ticks | few, "Few": few, "Many": many, "Moving": moving | many}.items()
+    }
+    (asked,) = bound.queries
+    assert_same(asked, CaseRun(2).answer(bound.queries, inputs, False).tables["q"], run_oracle(asked, inputs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.language import bind_script
-from penstock.physical.planner import plan_queries
+from penstock.physical.planning.planner import plan_queries
 
 SCRIPT = """
 CREATE STREAM S (ts INT, k INT) FROM MEMORY () TIMESTAMP BY ts;

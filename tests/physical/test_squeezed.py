@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.physical.elements import Elements, decode, encode
-from penstock.physical.squeezed import squeezed, widened
-from penstock.runtime.spark.packets import port_packets, read_elements
-from penstock.runtime.spark.parcels import LARGE, Parcels, unpacked
+from penstock.physical.kernels.run_length import squeezed, widened
+from penstock.runtime.spark.worker.packets import port_packets, read_elements
+from penstock.runtime.spark.worker.spill_files import LARGE, SpillFiles, unpacked
 
 
 def batch(**columns: object) -> pa.RecordBatch:
@@ -58,7 +58,7 @@ def test_parcels_tell_runs_and_give_elements(tmp_path: Path) -> None:
     size = LARGE // 4 + 1
     ticks = np.arange(size) // 1000
     sent = Elements((pa.array(np.arange(size, dtype=np.int32)),), ticks, ticks + 5)
-    with Parcels(str(tmp_path), 0) as parcels:
+    with SpillFiles(str(tmp_path), 0) as parcels:
         (packet,) = parcels.lightened(port_packets(0, (1, 0), [sent], 2))
     assert len(packet.blob) < 1000
     (came,) = unpacked(pa.py_buffer(packet.blob))

@@ -11,10 +11,10 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.language import bind_script
-from penstock.physical.planner import plan_queries
-from penstock.physical.strategies import Strategy
-from penstock.physical.synopses.queues import ListQueue
-from penstock.runtime.local import run_local
+from penstock.physical.planning.planner import plan_queries
+from penstock.physical.planning.strategies import Strategy
+from penstock.physical.synopses.queues.expiration_queue import ListQueue
+from penstock.runtime.local.runtime import run_local
 from penstock.session import Session
 from penstock.settings import Settings
 
@@ -34,7 +34,7 @@ def plan(strategy: str) -> str:
 def test_pattern_follows_the_update_pattern() -> None:
     text = plan("pattern")
     assert "state: δ*" in text
-    assert "runs by (key, ts) / runs by (key, ts)" in text
+    assert "hash index by key / hash index by key" in text
     assert "NegativeTuples" not in text
 
 
@@ -50,7 +50,7 @@ def test_negative_announces_every_window() -> None:
     text = plan("negative")
     assert text.count("NegativeTuples") == 2
     assert "state: counts" in text
-    assert "state: hash / hash" in text
+    assert "hash index by key, with negative tuples" in text
 
 
 def test_a_script_explains_by_the_setting_it_made() -> None:

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import RelationScan, Source
-from penstock.algebra.query import Query, SinkSpec
-from penstock.runtime.local import run_local
+from penstock.algebra.nodes.query import Query, SinkSpec
+from penstock.runtime.local.runtime import run_local
 from penstock.testing.denotation.relations import content
 from penstock.types import Field, Schema, TimeDomain, Unit
 

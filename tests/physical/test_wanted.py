@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from penstock.algebra.optimizer import optimize
+from penstock.algebra.optimizer.optimizer import optimize
 from penstock.expressions.nodes import Call, Column, Literal
 from penstock.expressions.text import to_sql
-from penstock.expressions.value_ranges import Values, may_pass
+from penstock.expressions.value_ranges import ValueRange, may_pass
 from penstock.language import bind_script
-from penstock.physical.identity import query_fingerprint
-from penstock.physical.plan import FilterSpec, Plan
-from penstock.physical.planner import part_of, plan_queries
-from penstock.physical.wanted import wanted_of, wanted_rows
+from penstock.physical.plan.identity import query_fingerprint
+from penstock.physical.plan.plan import FilterSpec, Plan
+from penstock.physical.planning.planner import part_of, plan_queries
+from penstock.physical.planning.source_predicate import wanted_of, wanted_rows
 from penstock.session import explain
 
 DECLARED = """CREATE STREAM S (ts BIGINT, k INT, x BIGINT, w STRING) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
@@ -82,8 +82,8 @@ def test_thousands_of_queries_want_rows_of_one_source() -> None:
         steps.append(replace(filter_, id=number + 1, spec=spec))
     condition = pickle.loads(cloudpickle.dumps(wanted_rows(steps)))["S"]
     k = plan.sources["S"].columns.index("k")
-    assert may_pass(condition, {k: Values(1499, 6000)}.__getitem__)
-    assert not may_pass(condition, {k: Values(1500, 6000)}.__getitem__)
+    assert may_pass(condition, {k: ValueRange(1499, 6000)}.__getitem__)
+    assert not may_pass(condition, {k: ValueRange(1500, 6000)}.__getitem__)
 
 
 def test_a_part_of_a_plan_wants_less() -> None:

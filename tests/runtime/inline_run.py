@@ -8,14 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.physical.answers import answer_table
-from penstock.runtime.spark import stage
-from penstock.runtime.spark.epochs import delivered, forget_older
-from penstock.runtime.spark.folder import Folder
-from penstock.runtime.spark.inline import run_round
+from penstock.physical.execution.answers import answer_table
+from penstock.runtime.spark.checkpoint.epochs import delivered, forget_older
+from penstock.runtime.spark.checkpoint.folder import Folder, Seen
+from penstock.runtime.spark.checkpoint.state_files import sweep
+from penstock.runtime.spark.checkpoint.totals import RunTotals
+from penstock.runtime.spark.input.round_log import RoundLog, read_piece
 from penstock.runtime.spark.launch import begin
-from penstock.runtime.spark.rounds import Rounds, read_piece
-from penstock.runtime.spark.state_files import sweep
+from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.worker import stage
+from penstock.runtime.spark.worker.inline import run_round
 from penstock.session import Session
 
 #: Where a run may die: before a round's state is written, after it, between two sinks, with all answers written.
@@ -31,22 +33,27 @@ class InlineRun:
 
     def __init__(
         self, script: str, checkpoint: Path, overwrite: bool = False, backfilled: bool = False, drain: bool = False,
-        parallelism: int = 2,
+        parallelism: int = 2, accept_missing: bool = False,
     ) -> None:  # fmt: skip
         session = Session()
         session.execute(script)
         work = session._work(list(session.catalog.queries.values()), drain)
-        work = type(work)(**{**work.__dict__, "backfill": backfilled})
+        work = type(work)(**{**work.__dict__, "backfill": backfilled, "accept_missing": accept_missing})
         self.folder = Folder(checkpoint / "penstock")
         self.checkpoint = checkpoint
         begun = begin(work, self.folder, overwrite, lambda: parallelism)
         self.decision, self.sinks, self.job = begun.decision, begun.sinks, begun.job
         sweep(self.folder.root)
         self.tables = self.folder.read_tables(self.job.plan.statics)
-        self.rounds = Rounds(self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset)
+        self.rounds = RoundLog(self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset)
         # What Spark's log says: the batch that was started last is done again unless the next has been started.
         self.batch = delivered(self.folder)["batch"] + 1
         self.told: dict[str, Any] = {}
+        self.parts = ResultParts(self.folder)
+        self.accounts = RunTotals(self.folder)
+        #: What was seen before the first round and in each round of this start; the folder keeps the last ones alone.
+        before = [name for name in self.folder.rounds() if not name.isdigit()]
+        self.seen: dict[str, dict[str, Seen]] = {name: self.folder.read_seen(name) for name in before}
 
     @property
     def ended(self) -> bool:
@@ -73,16 +80,23 @@ class InlineRun:
         files = self.pending()
         if crash == "state":
             raise Crash
-        outcome = run_round(self.folder, self.job, self.tables, [read_piece(f.read_bytes()) for f in files], self.batch)
+        outcome = run_round(self.folder, self.job, self.tables, [read_piece(self.folder, f) for f in files], self.batch)
         if crash == "sinks":
             raise Crash
+        rows: dict[str, int] = {}
         for number, name in enumerate(self.sinks):
-            self.sinks[name].write(self.batch, answer_table(self.job.plan.queries[name], outcome.answers.get(name, [])))
+            table = answer_table(self.job.plan.queries[name], outcome.answers.get(name, []))
+            self.sinks[name].write(self.batch, table)
+            rows[name] = table.num_rows
             if crash == "between" and not number:
                 raise Crash
+        self.parts.note(self.batch, rows, self.sinks)
+        self.accounts.delivered(self.batch, rows, {})
         if crash == "delivered":
             raise Crash
         self.told = outcome.told
+        self.seen[files[0].parent.name] = self.folder.read_seen(files[0].parent.name)
+        self.accounts.close_batch()
         self.rounds.delivered(int(files[0].parent.name), batch=self.batch)
         if self.job.epoch and self.batch > self.job.base:
             forget_older(self.folder, self.checkpoint, self.job, self.decision.epoch.sources)

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.language import bind_script
-from penstock.physical.answers import answer_table
 from penstock.physical.elements import Elements
-from penstock.runtime.spark.packets import answer_packets, read_elements
+from penstock.physical.execution.answers import answer_table
+from penstock.runtime.spark.worker.packets import answer_packets, read_elements
 from penstock.types import END
 
 (QUERY,) = bind_script(

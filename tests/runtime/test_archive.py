@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from penstock.runtime.java import require_java
-from penstock.runtime.spark.archive import archive_options, cache_folder
+from penstock.runtime.spark.startup.class_data_archive import archive_options, cache_folder
 
 
 def options(folder: Path, now: float = 0.0) -> str:

@@ -9,12 +9,14 @@ import pyarrow as pa
 import pytest
 from inline_run import CRASHES, InlineRun, cold, write_files
 
-from penstock.algebra.nodes import Algebra
-from penstock.algebra.optimizer import Planning, optimize
+from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
 from penstock.language import bind_script
-from penstock.runtime.spark import change
+from penstock.runtime.spark.checkpoint import restart_decision as change
+from penstock.runtime.spark.checkpoint.totals import RunTotals
+from penstock.runtime.watching.progress import QueryCounts
 
 FILES = 8
 QUERIES = {
@@ -44,6 +46,10 @@ def result(tmp: Path, name: str, out: str = "out") -> list[tuple[object, ...]]:
     rows = [tuple(row.values()) for row in table.to_pylist()]
     assert [r[0] for r in rows] == sorted(r[0] for r in rows)
     return sorted(rows, key=repr)
+
+
+def progress(run: InlineRun) -> dict[str, QueryCounts]:
+    return RunTotals(run.folder).progress(run.job.plan, {}, run.sinks, {}, {}).queries
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +153,10 @@ def test_a_query_that_reads_its_past_is_as_if_it_had_always_been(calm: Path, bat
     names = [name for name in QUERIES if name != "sums"]
     run = InlineRun(script(calm, *names, "sums"), calm / "checkpoint", backfilled=True)
     assert run.decision.epoch.backfill == names
+    counts = progress(run)
+    for name in names:
+        assert counts[name].rows == counts[name].backfilled == len(result(calm, name))
+    assert counts["sums"].backfilled == 0
     run.run()
     for name in QUERIES:
         assert result(calm, name) == result(calm, name, "calm"), name
@@ -155,7 +165,7 @@ def test_a_query_that_reads_its_past_is_as_if_it_had_always_been(calm: Path, bat
 def test_a_backfill_that_breaks_off_is_done_again(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     InlineRun(script(calm, "sums"), calm / "checkpoint").run(6)
     cold()
-    from penstock.runtime.spark import backfill as module
+    from penstock.runtime.spark.checkpoint import backfill as module
 
     done = []
 
@@ -245,9 +255,10 @@ def test_old_epochs_are_forgotten_once_the_new_one_is_committed(calm: Path) -> N
 
 
 def _synopses(path: Path) -> list[str]:
-    from penstock.runtime.spark.state_files import read_manifest
+    from penstock.runtime.spark.checkpoint.folder import Folder
+    from penstock.runtime.spark.checkpoint.state_files import read_manifest
 
-    return list(read_manifest(path)["stage"]["chunks"])
+    return list(read_manifest(Folder(path.parents[3]), path)["stage"]["chunks"])
 
 
 SECOND = """CREATE STREAM T (ts BIGINT, k INT, x BIGINT) FROM FILES (path '{path}', format 'parquet')
@@ -356,7 +367,7 @@ def test_the_epoch_is_told_as_data_and_without_secrets(calm: Path) -> None:
     InlineRun(script(calm, "sums"), calm / "checkpoint").run(1)
     told = json.loads((calm / "checkpoint" / "penstock" / "epochs" / "0000.json").read_text())["epoch"]
     assert "SELECT RSTREAM(k, COUNT(*)" in told["queries"]["sums"]["text"]
-    assert {o["operator"] for o in told["queries"]["sums"]["operators"]} >= {"Scan", "Window", "Output"}
+    assert {o["operator"] for o in told["queries"]["sums"]["operators"]} >= {"Scan", "TimeWindow", "Output"}
 
 
 def test_more_is_in_the_rows_than_nothing(calm: Path) -> None:

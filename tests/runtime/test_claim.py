@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.runtime.spark.claim import claim
+from penstock.runtime.spark.checkpoint.checkpoint_lock import claim
 
 
 def refused(place: Path) -> str:
@@ -46,7 +46,8 @@ def test_a_run_that_is_over_lets_go(tmp_path: Path) -> None:
 
 
 def test_the_claim_of_a_process_goes_with_it(tmp_path: Path) -> None:
-    code = "import sys, time; from penstock.runtime.spark.claim import claim; from pathlib import Path\n"
+    code = "import sys, time; from pathlib import Path\n"
+    code += "from penstock.runtime.spark.checkpoint.checkpoint_lock import claim\n"
     code += "held = claim(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"held\n"

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.spark import tasks
-from penstock.runtime.spark.daemon import AHEAD, hand_over, warm
+from penstock.runtime.spark.startup.daemon import AHEAD, hand_over, warm
+from penstock.runtime.spark.worker import tasks
 
 #: The module with little to load, and a daemon that only tells what it is.
 _LIGHT = """
 import json, os, sys
-import penstock.runtime.spark.daemon as daemon
+import penstock.runtime.spark.startup.daemon as daemon
 def told():
     given = {"group": os.getpgid(0), "argv": sys.argv, "folder": os.getcwd(), "mark": os.environ.get("MARK")}
     print(json.dumps(given), flush=True)
@@ -74,7 +74,7 @@ def test_without_one_ahead_the_process_is_the_daemon(tmp_path: Path) -> None:
 
 def test_the_daemon_loads_what_workers_run() -> None:
     warm()
-    assert {"penstock.runtime.spark.ingest", "penstock.runtime.spark.stage"} <= sys.modules.keys()
+    assert {"penstock.runtime.spark.worker.ingest", "penstock.runtime.spark.worker.stage"} <= sys.modules.keys()
 
 
 def test_what_a_worker_has_loaded_is_not_searched_after_every_task(monkeypatch: pytest.MonkeyPatch) -> None:

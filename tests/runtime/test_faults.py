@@ -20,12 +20,12 @@ from inline_run import InlineRun, cold, write_files
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
 from penstock.physical.elements import encode
-from penstock.physical.synopses.slots import SlotTable
-from penstock.runtime.spark import stage
-from penstock.runtime.spark.epochs import FORMAT as EPOCH_FORMAT
-from penstock.runtime.spark.folder import Folder, sealed, unsealed
-from penstock.runtime.spark.state_files import FORMAT as STATE_FORMAT
-from penstock.runtime.spark.state_files import StateFiles, read_manifest
+from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.runtime.spark.checkpoint.epochs import FORMAT as EPOCH_FORMAT
+from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.checkpoint.state_files import FORMAT as STATE_FORMAT
+from penstock.runtime.spark.checkpoint.state_files import StateFiles, read_manifest
+from penstock.runtime.spark.worker import stage
 
 FILES = 6
 
@@ -208,7 +208,7 @@ def test_damaged_state_stops_the_run_before_it_says_anything(calm: Path, how: Ca
     InlineRun(script(calm), calm / "checkpoint").run(3)
     before = rows(calm, "out")
     newest = max((calm / "checkpoint" / "penstock" / "state" / "1" / "0").glob("*.json"))
-    how(newest.parent / max(read_manifest(newest)["files"]), random.Random(3))
+    how(newest.parent / max(read_manifest(Folder(newest.parents[3]), newest)["files"]), random.Random(3))
     assert survives(calm, calm / "checkpoint") == "P0605"
     assert rows(calm, "out") == before
 
@@ -220,7 +220,7 @@ def test_damaged_rows_of_a_script_are_not_read(calm: Path, how: Callable[..., No
     text += "INSERT INTO M VALUES " + ", ".join(f"({i}, {i % 3}, {i})" for i in range(100)) + ";"
     text += f"CREATE QUERY given INTO FILES (path '{calm / 'out' / 'given'}') AS SELECT ISTREAM(x) FROM M [NOW];"
     InlineRun(text, calm / "checkpoint").run(0)
-    (place,) = (calm / "checkpoint" / "penstock" / "spool").glob("M-*.arrow")
+    (place,) = (calm / "checkpoint" / "penstock" / "spool").glob("m-*.arrow")
     before = place.read_bytes()
     how(place, random.Random(5))
     cold()
@@ -229,16 +229,30 @@ def test_damaged_rows_of_a_script_are_not_read(calm: Path, how: Callable[..., No
         assert place.read_bytes() == before
         assert sorted(read_result(str(calm / "out" / "given"))["x"].to_pylist()) == list(range(100))
         return
-    with pytest.raises(PenstockError, match="M-") as told:
+    with pytest.raises(PenstockError, match="m-") as told:
         InlineRun(text, calm / "checkpoint")
     assert told.value.code == "P0605"
 
 
-def test_a_lost_piece_of_the_round_in_hand_is_told(calm: Path) -> None:
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_piece_of_the_round_in_hand_is_made_again(calm: Path, how: Callable[..., None]) -> None:
+    InlineRun(script(calm), calm / "checkpoint").run(3, "sinks")
+    lost = max(files_of(calm / "checkpoint"), key=lambda p: (p.parent.parent.parent.name == "rounds", p))
+    before = lost.read_bytes()
+    how(lost, random.Random(11))
+    run = InlineRun(script(calm), calm / "checkpoint")
+    run.rounds.stop()
+    assert lost.read_bytes() == before
+    assert survives(calm, calm / "checkpoint") == ""
+
+
+def test_a_lost_piece_that_would_be_another_is_told(calm: Path) -> None:
     """Else Spark would read the pieces that are left, or wait for ever for one."""
     InlineRun(script(calm), calm / "checkpoint").run(3, "sinks")
     lost = max(files_of(calm / "checkpoint"), key=lambda p: (p.parent.parent.parent.name == "rounds", p))
     lost.unlink()
+    folder = Folder(calm / "checkpoint" / "penstock")
+    folder.write_mark("offset-0", {**folder.read_mark("offset-0"), "tasks": 2})
     with pytest.raises(PenstockError, match=lost.name) as told:
         InlineRun(script(calm), calm / "checkpoint")
     assert told.value.code == "P0605"
@@ -248,9 +262,10 @@ def test_a_lost_piece_of_the_round_in_hand_is_told(calm: Path) -> None:
 
 
 def _reformat(path: Path, change: Callable[[dict[str, object]], None]) -> None:
-    told = json.loads(unsealed(path.read_bytes()))
+    folder = Folder(path.parents[3])
+    told = json.loads(folder.read_sealed(path))
     change(told)
-    path.write_bytes(sealed(json.dumps(told)))
+    folder.write_sealed(path, json.dumps(told))
 
 
 def _newest(checkpoint: Path) -> Path:
@@ -263,7 +278,8 @@ def test_a_state_of_another_version(calm: Path, number: int) -> None:
     _reformat(_newest(calm / "checkpoint"), lambda told: told.update(format=number))
     if number == 1:
         # Which had no seal.
-        _newest(calm / "checkpoint").write_text(unsealed(_newest(calm / "checkpoint").read_bytes()))
+        newest = _newest(calm / "checkpoint")
+        newest.write_text(Folder(newest.parents[3]).read_sealed(newest))
     with pytest.raises(PenstockError, match=f"format {number}, this version reads format {STATE_FORMAT}") as caught:
         InlineRun(script(calm), calm / "checkpoint")
     assert caught.value.code == "P0605" and "version" in (caught.value.hint or "")
@@ -272,10 +288,10 @@ def test_a_state_of_another_version(calm: Path, number: int) -> None:
 def test_a_structure_of_another_version(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     InlineRun(script(calm), calm / "checkpoint").run(2)
     cold()
-    monkeypatch.setattr(SlotTable, "FORMAT", 2)
+    monkeypatch.setattr(KeyedTable, "FORMAT", 2)
     run = InlineRun(script(calm), calm / "checkpoint")
     with pytest.raises(
-        PenstockError, match="SlotTable of format 1, this version reads SlotTable of format 2"
+        PenstockError, match="KeyedTable of format 1, this version reads KeyedTable of format 2"
     ) as caught:
         run.step()
     run.rounds.stop()
@@ -324,7 +340,7 @@ def test_a_source_file_that_changes_between_rounds(calm: Path, change: Callable[
 def test_a_source_file_that_changes_while_it_is_read(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = InlineRun(script(calm), calm / "checkpoint")
     victim = sorted((calm / "data").iterdir())[0]
-    from penstock.runtime.spark import ingest
+    from penstock.runtime.spark.worker import ingest
 
     real = ingest.stamp
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from penstock.runtime.growth import Growth, GrowthDetector, Trend
+from penstock.runtime.watching.growth import Growth, GrowthDetector, Trend
 
 
 def told(sizes: list[float], horizon: float | None = None, step: float = 1.0) -> list[tuple[int, Growth]]:

@@ -14,8 +14,8 @@ from penstock.connectors.contract import Sink
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
-from penstock.runtime.spark.handing import Handed, hand_over
-from penstock.runtime.spark.telling import Told
+from penstock.runtime.spark.output.answer_writer import PendingAnswer
+from penstock.runtime.spark.output.delivery import DeliveredAnswer, hand_over
 from penstock.types import END
 
 QUERIES = {
@@ -54,12 +54,12 @@ def at(ts: int, k: int) -> Elements:
 
 
 ANSWERS = {
-    "a": [(3, [Told.of(at(1, 30)), Told.of(at(2, 31))]), (7, [Told.of(at(1, 70))])],
-    "b": [(7, [Told.of(at(5, 1))])],
+    "a": [(3, [PendingAnswer.of(at(1, 30)), PendingAnswer.of(at(2, 31))]), (7, [PendingAnswer.of(at(1, 70))])],
+    "b": [(7, [PendingAnswer.of(at(5, 1))])],
 }
 
 
-def rows(handed: dict[str, Handed]) -> dict[str, int]:
+def rows(handed: dict[str, DeliveredAnswer]) -> dict[str, int]:
     assert all(one.bytes == one.rows * 12 for one in handed.values())  # a timestamp and an INT
     return {name: one.rows for name, one in handed.items()}
 

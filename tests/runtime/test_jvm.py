@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.runtime.spark import jvm
+from penstock.runtime.spark.startup import jvm
+from penstock.runtime.spark.startup.ahead import start_session_ahead
 
 #: In place of Spark's script: tells a port and a secret as the gateway does, and lives until its input ends.
 _SUBMIT = """#!/bin/sh
-printf '%s\\n' "$@" > "$(dirname "$0")/told"
+printf '%s\\n' "$@" "SPARK_LOCAL_IP=$SPARK_LOCAL_IP" > "$(dirname "$0")/told"
 printf '\\000\\000\\060\\071\\000\\000\\000\\006secret' > "$_PYSPARK_DRIVER_CONN_INFO_PATH.new"
 mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.new" "$_PYSPARK_DRIVER_CONN_INFO_PATH"
 exec cat
@@ -31,21 +32,22 @@ def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     script.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     monkeypatch.setenv("PENSTOCK_CACHE", "")
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     # Both are told to this process when a JVM is started.
     for name in ("JAVA_HOME", "PYSPARK_PYTHON"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
     monkeypatch.setattr(jvm, "_AHEAD", [])
-    monkeypatch.setattr(jvm, "_UNWANTED", [])
+    monkeypatch.setattr(jvm, "_UNUSED", [])
     monkeypatch.setattr(jvm, "_DAEMONS", [])
     monkeypatch.setattr("logging.disable", lambda: None)
     yield script
-    jvm._forget_unwanted()
+    jvm._kill_unused()
 
 
 def test_the_same_settings_take_the_one_started_ahead(submit: Path, tmp_path: Path) -> None:
     jvm.start_ahead({"spark.driver.memory": "3g"})
     (ahead,) = jvm._AHEAD
-    found = jvm.taken({**jvm.OWN, "spark.driver.memory": "3g"}, None)
+    found = jvm.taken(jvm.session_settings(None, {"spark.driver.memory": "3g"}), None)
     assert found is ahead
     assert not jvm._AHEAD
     assert found.reached() == (12345, "secret")
@@ -57,7 +59,7 @@ def test_the_same_settings_take_the_one_started_ahead(submit: Path, tmp_path: Pa
 def test_other_settings_get_one_of_their_own(submit: Path, tmp_path: Path) -> None:
     jvm.start_ahead({})
     (ahead,) = jvm._AHEAD
-    found = jvm.taken({**jvm.OWN, "spark.driver.memory": "3g"}, None)
+    found = jvm.taken(jvm.session_settings(None, {"spark.driver.memory": "3g"}), None)
     assert found is not None
     assert found is not ahead
     assert ahead.process.wait() < 0
@@ -66,7 +68,7 @@ def test_other_settings_get_one_of_their_own(submit: Path, tmp_path: Path) -> No
 
 def test_one_that_ends_is_told_with_its_log(submit: Path, tmp_path: Path) -> None:
     submit.write_text("#!/bin/sh\nexit 7\n")
-    found = jvm.taken(jvm.OWN, tmp_path / "log")
+    found = jvm.taken(jvm.session_settings(None, {}), tmp_path / "log")
     assert found is not None
     with pytest.raises(PenstockError) as caught:
         found.reached()
@@ -79,16 +81,17 @@ def test_without_sparks_script_it_is_left_to_spark(submit: Path) -> None:
     submit.unlink()
     jvm.start_ahead({})
     assert not jvm._AHEAD
-    assert jvm.taken(jvm.OWN, None) is None
+    assert jvm.taken(jvm.session_settings(None, {}), None) is None
 
 
 def test_ctrl_c_while_both_threads_import_ends_at_once(submit: Path) -> None:
     light = """
 import os, signal, sys, time
-import penstock.runtime.spark.jvm as jvm
-sys.modules["penstock.runtime.spark.session"] = jvm  # nothing of Spark's is loaded
+import penstock.runtime.spark.startup.jvm as jvm
+from penstock.runtime.spark.startup.ahead import start_session_ahead
+sys.modules["penstock.runtime.spark.startup.session"] = jvm  # nothing of Spark's is loaded
 jvm.start_now = lambda *_: time.sleep(60)
-jvm.start_session_ahead(None, {})
+start_session_ahead(None, {})
 print(jvm._AHEAD[0].process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGINT)
 time.sleep(60)
@@ -100,14 +103,120 @@ time.sleep(60)
 
 
 def test_the_session_started_ahead_is_waited_for(submit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.runtime.spark import session
+    from penstock.runtime.spark.startup import session
 
     made: list[tuple[object, ...]] = []
     monkeypatch.setattr(session, "start_now", lambda *given: made.append(given) or "session")
     before = signal.getsignal(signal.SIGINT)
-    jvm.start_session_ahead("local[1]", {"spark.a": "b"})
+    start_session_ahead("local[1]", {"spark.a": "b"})
     assert session.start_spark("local[1]", None, {"spark.a": "c"}) == "session"
     assert session.start_spark("local[1]", None, {"spark.a": "b"}) == "session"
     assert session.start_spark("local[1]", None, {"spark.a": "b"}) == "session"
     assert [settings for _, _, settings in made].count({"spark.a": "b"}) == 2
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def _told(submit: Path) -> list[str]:
+    return (submit.parent / "told").read_text().splitlines()
+
+
+@pytest.mark.parametrize("master", [None, "local", "local[2,4]"])
+def test_spark_on_this_machine_listens_there_alone(submit: Path, master: str | None) -> None:
+    found = jvm.taken(jvm.session_settings(master, {}), None)
+    assert found is not None
+    found.reached()
+    told = _told(submit)
+    for setting in ("driver.host=127.0.0.1", "driver.bindAddress=127.0.0.1", "authenticate=true"):
+        assert f"spark.{setting}" in told
+    assert "SPARK_LOCAL_IP=127.0.0.1" in told
+    (place,) = (Path(line.partition("=")[2]) for line in told if line.startswith("spark.python.unix.domain.socket.dir"))
+    assert place.parent == found.folder
+    assert place.stat().st_mode & 0o777 == 0o700
+    found.process.communicate()
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host", "local-cluster[2,1,1024]"])
+def test_nothing_is_chosen_for_a_cluster(master: str) -> None:
+    assert jvm.session_settings(master, {}) == jvm.OWN
+    assert jvm.session_settings(None, {"spark.master": master}) == {**jvm.OWN, "spark.master": master}
+
+
+def test_what_the_user_sets_wins(submit: Path) -> None:
+    settings = {"spark.driver.bindAddress": "0.0.0.0", "spark.python.unix.domain.socket.enabled": "false"}
+    found = jvm.taken(jvm.session_settings(None, settings), None)
+    assert found is not None
+    found.reached()
+    told = _told(submit)
+    assert "spark.driver.bindAddress=0.0.0.0" in told
+    assert "SPARK_LOCAL_IP=" in told
+    assert not any(line.startswith("spark.python.unix.domain.socket.dir") for line in told)
+    found.process.communicate()
+
+
+def test_a_folder_whose_path_is_too_long_for_sockets_holds_none(
+    submit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    found = jvm.taken(jvm.session_settings(None, {}), None)
+    assert found is not None
+    found.reached()
+    assert not any("socket.dir" in line for line in _told(submit))
+    found.process.communicate()
+
+
+def test_servers_that_miss_a_jvm_that_was_killed_print_nothing(submit: Path) -> None:
+    code = """
+import socket, socketserver, threading
+import penstock.runtime.spark.startup.jvm as jvm
+class Misses(socketserver.BaseRequestHandler):
+    def handle(self):
+        raise EOFError
+for ending in (False, True):
+    if ending:
+        jvm.start_ahead({})
+        jvm._kill_unused()
+    with socketserver.TCPServer(("127.0.0.1", 0), Misses) as server, socket.create_connection(server.server_address):
+        server.handle_request()
+    print("killed" if ending else "before", flush=True)
+"""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert found.stdout == "before\nkilled\n"
+    assert found.stderr.count("EOFError") == 1
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_script_that_ends_first_stops_its_runs_and_joins_its_threads(joined: bool) -> None:
+    """Without that, a thread that comes back from Arrow aborts the process: exit code 134."""
+    code = f"""
+import threading, time
+import pyarrow as pa
+from penstock.runtime.spark.startup import session
+schema = pa.schema([("a", pa.int64())])
+class Run:
+    over = False
+    def stop(self):
+        self.over = True
+        if not {joined}:
+            thread.join()
+        print("stopped", flush=True)
+run = Run()
+def batches():
+    while not run.over:
+        time.sleep(0.0005)
+        yield rows
+    print("read", flush=True)
+rows = pa.record_batch([pa.array([1])], schema)
+thread = threading.Thread(target=lambda: pa.RecordBatchReader.from_batches(schema, batches()).read_all(), daemon=True)
+thread.start()
+if {joined}:
+    session._THREADS.append(thread)
+session.stop_at_end(run)
+time.sleep(0.1)
+"""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert sorted(found.stdout.split()) == ["read", "stopped"]

@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.algebra.statistics import Statistics
+from penstock.algebra.optimizer.statistics import Statistics
 from penstock.errors import PenstockError
 from penstock.language import bind_script
-from penstock.physical.meter import StateGauge
-from penstock.physical.planner import plan_queries, planned
-from penstock.physical.progress import timed_sources
-from penstock.physical.said_of_state import job_state
-from penstock.runtime.local import run_local
-from penstock.runtime.metrics import METRICS, OperatorMetrics, QueryMetrics, RunMetrics, SourceMetrics
-from penstock.runtime.prometheus import Endpoint
-from penstock.runtime.recorder import Recorder, Totals
-from penstock.runtime.reporting import Reporter, Wanted
-from penstock.runtime.stopwatch import PHASES, Stopwatch, share_out
+from penstock.physical.execution.meter import StateGauge
+from penstock.physical.execution.progress import timed_sources
+from penstock.physical.planning.planner import plan_queries, planned
+from penstock.physical.planning.state_size.summary import job_state
+from penstock.runtime.local.runtime import run_local
+from penstock.runtime.watching.metrics import METRICS, OperatorMetrics, QueryMetrics, RunMetrics, SourceMetrics
+from penstock.runtime.watching.prometheus import Endpoint
+from penstock.runtime.watching.recorder import Recorder, Totals
+from penstock.runtime.watching.reporting import Reporter, ReportOptions
+from penstock.runtime.watching.stopwatch import PHASES, Stopwatch, share_out
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
@@ -182,7 +182,7 @@ def test_the_endpoint() -> None:
     assert families["penstock_source_rows"].samples[0].labels == {"source": "S"}
 
 
-def reporter(wanted: Wanted) -> Reporter:
+def reporter(wanted: ReportOptions) -> Reporter:
     queries = bind_script(SCRIPT).queries
     plan = plan_queries(queries)
     recorder = Recorder(plan, plan.sources, lambda: 100.0)
@@ -197,7 +197,7 @@ def held(reporter: Reporter, nbytes: int) -> None:
 def test_lines_of_json(tmp_path: Path) -> None:
     place = tmp_path / "metrics.jsonl"
     place.write_text("{}\n")
-    told = reporter(Wanted(str(place)))
+    told = reporter(ReportOptions(str(place)))
     told.recorder.report({"stage": 0, "task": 0, "phases": {"read": 0.25}})
     told.batch(7, 1.0, 0.5, 2, Totals(8, {"S": (10, 1, 0)}, {"sums": 4}, {"S": 50_000_000}, {"sums": 40_000_000}))
     told.close()
@@ -215,18 +215,18 @@ def test_lines_of_json(tmp_path: Path) -> None:
 
 def test_a_place_that_takes_no_lines(tmp_path: Path) -> None:
     with pytest.raises(PenstockError) as caught:
-        reporter(Wanted(str(tmp_path / "none" / "metrics.jsonl")))
+        reporter(ReportOptions(str(tmp_path / "none" / "metrics.jsonl")))
     assert caught.value.code == "P0631"
 
 
 def test_state_beyond_its_limit(caplog: pytest.LogCaptureFixture) -> None:
-    warns = reporter(Wanted(state_limit=1000))
+    warns = reporter(ReportOptions(state_limit=1000))
     for nbytes in (900, 1100, 1200, 900, 1300):
         held(warns, nbytes)
         warns.batch(0, 1.0, 0.0, 1, Totals())
     assert [r.event for r in caplog.records] == ["state_limit", "state_limit"]  # type: ignore[attr-defined]
     assert "Aggregate of sums: 1,100" in caplog.messages[0]
-    fails = reporter(Wanted(state_limit=1000, fail=True))
+    fails = reporter(ReportOptions(state_limit=1000, fail=True))
     held(fails, 1001)
     with pytest.raises(PenstockError) as caught:
         fails.batch(0, 1.0, 0.0, 1, Totals())
@@ -234,7 +234,7 @@ def test_state_beyond_its_limit(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_bursts_and_dead_letters_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    told = reporter(Wanted())
+    told = reporter(ReportOptions())
     for rows, late, malformed in ((1000, 5, 0), (2000, 5, 3), (3000, 105, 3)):
         told.batch(0, 1.0, 0.0, 1, Totals(1, {"S": (rows, late, malformed)}))
     assert [(r.event, r.fields) for r in caplog.records] == [  # type: ignore[attr-defined]
@@ -244,15 +244,15 @@ def test_bursts_and_dead_letters_are_told(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_what_an_earlier_process_has_told_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:
-    recorder = reporter(Wanted()).recorder
+    recorder = reporter(ReportOptions()).recorder
     earlier = Totals(2, {"S": (1000, 100, 3)})
-    told = Reporter(recorder, Wanted(), RunMetrics, lambda: 100.0, before=recorder.metrics(earlier))
+    told = Reporter(recorder, ReportOptions(), RunMetrics, lambda: 100.0, before=recorder.metrics(earlier))
     told.batch(2, 1.0, 0.0, 1, Totals(3, {"S": (2000, 100, 3)}))
     assert caplog.records == []
 
 
 def test_growth_without_bound_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    told = reporter(Wanted())
+    told = reporter(ReportOptions())
     for batch in range(60):
         held(told, 20_000_000 + 5_000_000 * batch)
         told.batch(batch, 1.0, 0.0, 1, Totals(batch, {}, {}, {}, {"sums": 1_000_000 * batch}))

@@ -10,8 +10,8 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
-from penstock.runtime.spark import parcels
-from penstock.runtime.spark.packets import Packet, answer_packets, port_packets
+from penstock.runtime.spark.worker import spill_files as parcels
+from penstock.runtime.spark.worker.packets import Packet, answer_packets, port_packets
 from penstock.types import END
 
 
@@ -32,7 +32,7 @@ def rows(found: list[Elements]) -> list[tuple[int, str, int]]:
 def test_large_elements_lie_in_one_file_of_the_attempt(tmp_path: Path) -> None:
     sizes = [parcels.LARGE // 8, 3, parcels.LARGE // 8 + 5]
     sent = [elements(size, number) for number, size in enumerate(sizes)]
-    with parcels.Parcels(str(tmp_path), 4) as made:
+    with parcels.SpillFiles(str(tmp_path), 4) as made:
         packets = list(made.lightened(p for e in sent for p in answer_packets(0, "q", [e])))
     assert [bytes(p.blob[:1]) == b"{" for p in packets] == [True, False, True]
     assert len(list(parcels.place(str(tmp_path), 4).iterdir())) == 1
@@ -40,7 +40,7 @@ def test_large_elements_lie_in_one_file_of_the_attempt(tmp_path: Path) -> None:
 
 
 def test_elements_outlive_the_file_that_they_came_in(tmp_path: Path) -> None:
-    with parcels.Parcels(str(tmp_path), 0) as made:
+    with parcels.SpillFiles(str(tmp_path), 0) as made:
         (packet,) = made.lightened(port_packets(0, (3, 0), [elements(parcels.LARGE // 8)], 1))
     found = parcels.unpacked(packet.blob)
     parcels.forget(str(tmp_path), 0)
@@ -54,20 +54,20 @@ def test_elements_outlive_the_file_that_they_came_in(tmp_path: Path) -> None:
 def test_two_attempts_share_no_file(tmp_path: Path) -> None:
     found = []
     for first in (0, 50):
-        with parcels.Parcels(str(tmp_path), 0) as made:
+        with parcels.SpillFiles(str(tmp_path), 0) as made:
             found += made.lightened(answer_packets(0, "q", [elements(parcels.LARGE // 8, first)]))
     assert [rows(parcels.unpacked(p.blob))[0] for p in found] == [(0, "row 0", 7), (50, "row 50", 57)]
 
 
 def test_only_elements_are_set_apart(tmp_path: Path) -> None:
     told = Packet(0, "rejected", b"[" + b" " * parcels.LARGE + b"]")
-    with parcels.Parcels(str(tmp_path), 0) as made:
+    with parcels.SpillFiles(str(tmp_path), 0) as made:
         assert list(made.lightened([told])) == [told]
     assert not list(tmp_path.iterdir())
 
 
 def test_a_place_that_cannot_be_written_stops_the_run_with_a_message(tmp_path: Path) -> None:
     (tmp_path / "parcels").write_text("in the way")
-    with parcels.Parcels(str(tmp_path), 0) as made, pytest.raises(PenstockError) as caught:
+    with parcels.SpillFiles(str(tmp_path), 0) as made, pytest.raises(PenstockError) as caught:
         list(made.lightened(answer_packets(0, "q", [elements(parcels.LARGE // 8)])))
     assert caught.value.code == "P0601"

@@ -11,9 +11,9 @@ from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.operators import Rejection
-from penstock.runtime.local import LocalResult, run_local
-from penstock.runtime.spark.packets import read_rejected, rejected_packet
-from penstock.runtime.spark.rejections import write_rejections
+from penstock.runtime.local.runtime import LocalResult, run_local
+from penstock.runtime.spark.output.rejections import write_rejections
+from penstock.runtime.spark.worker.packets import read_rejected, rejected_packet
 
 DECLARED = (
     "CREATE RELATION R (ts INT, op STRING, k INT, PRIMARY KEY (k)) FROM MEMORY () TIMESTAMP BY ts OPERATION BY op"
@@ -42,8 +42,11 @@ def test_counted_once_however_many_queries_read_the_relation(policy: str) -> Non
 
 def test_fail_ends_the_run_with_the_record() -> None:
     with pytest.raises(PenstockError, match=r"duplicate primary key; the record: .*'k': 1") as caught:
-        run("FAIL")
+        run("FAIL", ROWS[:3])
     assert caught.value.code == "P0403"
+    # A record that is no element at all is met when it is read, before any update is carried out.
+    with pytest.raises(PenstockError, match=r"NULL in the primary key; the record: .*'k': None"):
+        run("FAIL")
     assert run("FAIL", ROWS[:1]).tables["q"].num_rows == 1
 
 

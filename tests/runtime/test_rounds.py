@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.algebra.scans import Scan, Source
+from penstock.algebra.nodes.scans import Scan, Source
 from penstock.language import bind_script
-from penstock.runtime.spark.folder import Folder, Intake
-from penstock.runtime.spark.pace import Pace
-from penstock.runtime.spark.rounds import Rounds, read_piece
+from penstock.runtime.spark.checkpoint.folder import Folder, Intake
+from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.runtime.spark.input.round_log import RoundLog, read_piece
 from penstock.tree import walk
 
 
@@ -30,15 +30,18 @@ def write(data: Path, number: int) -> None:
     pq.write_table(pa.table({"ts": pa.array([number], pa.int64())}), data / f"{number:03d}.parquet")
 
 
-def opened(tmp_path: Path, watch: bool = False) -> Rounds:
+def opened(tmp_path: Path, watch: bool = False) -> RoundLog:
     folder = Folder(tmp_path / "job")
     folder.root.mkdir(exist_ok=True)
-    return Rounds(folder, Intake((source_of(tmp_path / "data", watch),), frozenset(), 2, pace=Pace(max_bytes=1)))
+    return RoundLog(
+        folder, Intake((source_of(tmp_path / "data", watch),), frozenset(), 2, pace=RateControl(max_bytes=1))
+    )
 
 
-def paths(rounds: Rounds, number: int) -> list[str]:
+def paths(rounds: RoundLog, number: int) -> list[str]:
     files = sorted((rounds.place / f"{number:09d}").glob("*.json"))
-    return [Path(split.path).name for file in files for split in read_piece(file.read_bytes()).splits]
+    folder = Folder(rounds.place.parents[1])
+    return [Path(split.path).name for file in files for split in read_piece(folder, file).splits]
 
 
 def eventually(holds: Callable[[], bool]) -> bool:

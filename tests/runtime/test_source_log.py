@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.spark.source_log import shorten, stamp
+from penstock.runtime.spark.input.source_log import shorten, stamp
 
 
 def entry(batch: int) -> str:

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from penstock.algebra.scans import Source
-from penstock.connectors.contract import LogConnector, Parsed, SourceConnector, Split, Stretch
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import LogConnector, ParsedRecords, SourceConnector, Split, Stretch
 from penstock.errors import PenstockError
-from penstock.runtime.spark import feed
-from penstock.runtime.spark.folder import Folder, Intake, sealed, unsealed
-from penstock.runtime.spark.pace import Pace
-from penstock.runtime.spark.rounds import Rounds, read_piece
+from penstock.runtime.spark.checkpoint.folder import Folder, Intake
+from penstock.runtime.spark.input import input_planner as feed
+from penstock.runtime.spark.input.look_schedule import Looks
+from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.runtime.spark.input.round_log import RoundLog, read_piece
+from penstock.storage.seals import sealed
 from penstock.types import Field, Schema, TimeDomain, Unit, parse_type
 
 SOURCE = Source(
@@ -64,27 +66,28 @@ class Polled(SourceConnector):
     def splits(self, path: str) -> list[Split]:
         return [Split(path, bytes=1)]
 
-    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         return iter(())
 
 
 @pytest.fixture
-def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rounds]:
+def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RoundLog]:
     monkeypatch.setattr(feed, "open_source", Polled)
-    monkeypatch.setattr(feed, "_LOOK_EVERY", 0.0)
+    monkeypatch.setattr(Looks, "wait", 0.0)
     monkeypatch.setattr(Polled, "failure", None)
     folder = Folder(tmp_path / "job")
     folder.root.mkdir()
-    made = Rounds(folder, Intake((SOURCE,), frozenset(), 1, pace=Pace(max_bytes=1)))
+    made = RoundLog(folder, Intake((SOURCE,), frozenset(), 1, pace=RateControl(max_bytes=1)))
     yield made
     made.stop()
 
 
-def pieces(rounds: Rounds, number: int) -> list[feed.Piece]:
-    return [read_piece(f.read_bytes()) for f in sorted((rounds.place / f"{number:09d}").glob("*.json"))]
+def pieces(rounds: RoundLog, number: int) -> list[feed.ReadTask]:
+    folder = Folder(rounds.place.parents[1])
+    return [read_piece(folder, f) for f in sorted((rounds.place / f"{number:09d}").glob("*.json"))]
 
 
-def test_what_was_read_long_ago_is_forgotten(rounds: Rounds, tmp_path: Path) -> None:
+def test_what_was_read_long_ago_is_forgotten(rounds: RoundLog, tmp_path: Path) -> None:
     assert Polled.made.kept == tmp_path / "job" / "kept" / "s"
     for number in range(1, 7):
         rounds.delivered(number)
@@ -94,19 +97,22 @@ def test_what_was_read_long_ago_is_forgotten(rounds: Rounds, tmp_path: Path) -> 
 
 
 def test_what_a_source_knows_of_its_time_is_told_and_holds_from_the_next_round_on(
-    rounds: Rounds, tmp_path: Path
+    rounds: RoundLog, tmp_path: Path
 ) -> None:
     (first,) = pieces(rounds, 1)
     assert (first.beats, first.beat) == ((("s", 100),), None)
     rounds.delivered(1)
     (second,) = pieces(rounds, 2)
     assert (second.beats, second.beat) == ((("s", 200),), 100)
-    offset = json.loads(unsealed((tmp_path / "job" / "offset-0.json").read_bytes()))
+    folder = Folder(tmp_path / "job")
+    offset = folder.read_mark("offset-0")
     assert offset["told"] == {"s": 200}
-    assert read_piece(sealed(json.dumps({**first.__dict__, "splits": []}))) == replace(first, splits=())
+    path = rounds.place / "000000001" / "00000.json"
+    content = sealed(json.dumps({**first.__dict__, "splits": []}), folder.place(path))
+    assert read_piece(folder, f"file:{path}", content) == replace(first, splits=())
 
 
-def test_a_source_that_fails_between_rounds_ends_the_run(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_fails_between_rounds_ends_the_run(rounds: RoundLog, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 8):
         rounds.delivered(number)
     monkeypatch.setattr(Polled, "failure", PenstockError("P0401", "it is gone"))
@@ -139,10 +145,10 @@ class Log(LogConnector):
 
 def test_what_a_round_reads_of_a_log_waits_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "open_source", Log)
-    monkeypatch.setattr(feed, "_LOOK_EVERY", 0.0)
+    monkeypatch.setattr(Looks, "wait", 0.0)
     folder = Folder(tmp_path / "job")
     folder.root.mkdir()
-    made = Rounds(folder, Intake((SOURCE,), frozenset(), 1))
+    made = RoundLog(folder, Intake((SOURCE,), frozenset(), 1))
     found = [made.waiting]
     for number in range(1, 4):
         made.delivered(number)

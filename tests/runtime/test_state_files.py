@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.runtime.spark import state_files
-from penstock.runtime.spark.folder import sealed, unsealed
-from penstock.runtime.spark.state_files import FORMAT, StateFiles, sweep
+from penstock.runtime.spark.checkpoint import state_files
+from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.checkpoint.state_files import FORMAT, StateFiles, sweep
 
 
 def batch(*values: int) -> pa.RecordBatch:
@@ -92,13 +93,19 @@ def test_a_damaged_file_is_told(tmp_path: Path, cut: bool) -> None:
 def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
     save(tmp_path, 0, "one", {})
     path = tmp_path / "state" / "1" / "0" / "000000000.json"
-    path.write_bytes(sealed(json.dumps({**json.loads(unsealed(path.read_bytes())), "format": 99})))
+    folder = Folder(tmp_path)
+    folder.write_sealed(path, json.dumps({**json.loads(folder.read_sealed(path)), "format": 99}))
     with pytest.raises(PenstockError, match="format 99") as caught:
         StateFiles(str(tmp_path), 1, 0, 1)
     assert caught.value.code == "P0605"
     # What came before seals.
     path.write_text('{"format": 1, "stage": {}, "files": {}, "dead": []}')
     with pytest.raises(PenstockError, match=f"format 1, this version reads format {FORMAT}"):
+        StateFiles(str(tmp_path), 1, 0, 1)
+    # What told no place in its seal.
+    text = '{"format": 5, "stage": {}, "files": {}, "dead": []}'
+    path.write_text(f"{text}\n{zlib.crc32(text.encode()):08x}\n")
+    with pytest.raises(PenstockError, match=f"format 5, this version reads format {FORMAT}"):
         StateFiles(str(tmp_path), 1, 0, 1)
     path.write_text("{")
     with pytest.raises(PenstockError, match="damaged"):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.physical.operators import OPERATORS
 from penstock.physical.synopses.contract import Synopsis
-from penstock.runtime.spark.state_report import TIMES, report
+from penstock.runtime.spark.checkpoint.state_report import TIMES, report
 
 
 @pytest.fixture

@@ -14,15 +14,15 @@ import pytest
 
 from penstock.connectors.sinks import open_sink
 from penstock.language import bind_script
-from penstock.physical import answers
-from penstock.physical.aggregation import window_sums
-from penstock.physical.answers import answer_table, answer_tables, content_bytes
 from penstock.physical.elements import Elements
-from penstock.physical.planner import plan_queries
-from penstock.runtime.local import LocalJob, run_local
-from penstock.runtime.spark import telling
-from penstock.runtime.spark.parcels import LARGE, Parcels
-from penstock.runtime.spark.telling import Telling, Told, told
+from penstock.physical.execution import answers
+from penstock.physical.execution.answers import answer_table, answer_tables, content_bytes
+from penstock.physical.operators.aggregates import shared_pane_sums as window_sums
+from penstock.physical.planning.planner import plan_queries
+from penstock.runtime.local.runtime import LocalJob, run_local
+from penstock.runtime.spark.output import answer_writer as telling
+from penstock.runtime.spark.output.answer_writer import AnswerWriter, PendingAnswer, told
+from penstock.runtime.spark.worker.spill_files import LARGE, SpillFiles
 from penstock.types import END
 
 STREAM = "CREATE STREAM S (ts BIGINT, k BIGINT, s STRING) FROM MEMORY () TIMESTAMP BY ts UNIT MILLISECOND;"
@@ -54,7 +54,7 @@ def test_however_an_answer_is_cut(seed: int, monkeypatch: pytest.MonkeyPatch) ->
             start = 0
             while start < len(shard):
                 stop = start + draw.randint(1, longest)
-                cut.append(Told.of(shard.slice(start, min(stop, len(shard)))))
+                cut.append(PendingAnswer.of(shard.slice(start, min(stop, len(shard)))))
                 start = stop
         found = list(answer_tables(query, cut))
         assert pa.concat_tables(found).equals(whole)
@@ -70,7 +70,7 @@ class Tracked:
     def __init__(self) -> None:
         self.rows = self.most = 0
 
-    def piece(self, low: int, rows: int) -> Told:
+    def piece(self, low: int, rows: int) -> PendingAnswer:
         def take() -> Elements:
             ts = np.full(rows, low, np.int64)
             self.rows += rows
@@ -78,7 +78,7 @@ class Tracked:
             weakref.finalize(ts, self.gone, rows)
             return Elements((pa.nulls(rows, pa.int64()), pa.nulls(rows, pa.string())), ts, np.full(rows, END))
 
-        return Told(low, rows, take)
+        return PendingAnswer(low, rows, take)
 
     def gone(self, rows: int) -> None:
         self.rows -= rows
@@ -92,7 +92,7 @@ def test_few_pieces_are_in_memory_on_the_way_to_a_sink(monkeypatch: pytest.Monke
     assert 3000 <= tracked.most <= 3 * 3000
 
 
-def rows_of(found: list[Told]) -> list[Any]:
+def rows_of(found: list[PendingAnswer]) -> list[Any]:
     taken = [one.take() for one in found]
     return [
         row
@@ -119,8 +119,8 @@ def test_what_a_stage_tells_is_what_the_driver_takes_up(apart: bool, tmp_path: P
             Elements((pa.array(specials), pa.array(np.full(size, np.nan))), np.arange(size), ends),
         ],
     }  # fmt: skip
-    with Parcels(str(tmp_path), 0) as parcels:
-        made = Telling(parcels if apart else None)
+    with SpillFiles(str(tmp_path), 0) as parcels:
+        made = AnswerWriter(parcels if apart else None)
         for query, pieces in sent.items():
             for elements in pieces:
                 made.take(query, elements)
@@ -130,7 +130,7 @@ def test_what_a_stage_tells_is_what_the_driver_takes_up(apart: bool, tmp_path: P
         found = [one for p in packets if p.kind == f"answer:{query}" for one in told(p.blob)]
         assert sum(one.rows for one in found) == sum(map(len, pieces))
         assert all(one.low == one.take().ts.min() for one in found)
-        assert str(rows_of(found)) == str(rows_of([Told.of(e) for e in pieces]))
+        assert str(rows_of(found)) == str(rows_of([PendingAnswer.of(e) for e in pieces]))
 
 
 SUMS = STREAM + "".join(
@@ -154,8 +154,8 @@ def test_standing_sums_leave_a_stage_piece_by_piece(tmp_path: Path, monkeypatch:
     (executor,) = job.stages[0]
     found: dict[str, list[Elements]] = {}
     most = 0
-    with Parcels(str(tmp_path), 0) as parcels:
-        made = Telling(parcels)
+    with SpillFiles(str(tmp_path), 0) as parcels:
+        made = AnswerWriter(parcels)
 
         def take(query: str, elements: Elements) -> None:
             nonlocal most
@@ -165,7 +165,7 @@ def test_standing_sums_leave_a_stage_piece_by_piece(tmp_path: Path, monkeypatch:
 
         run = executor.run
         monkeypatch.setattr(executor, "run", lambda inputs, progress: run(inputs, progress, take))
-        monkeypatch.setattr("penstock.runtime.local.LocalJob", lambda *args: job)
+        monkeypatch.setattr("penstock.runtime.local.runtime.LocalJob", lambda *args: job)
         assert all(t.num_rows == 0 for t in run_local(queries, {"S": table}).tables.values())
         for packet in made.packets(0):
             found[packet.kind.removeprefix("answer:")] = [one.take() for one in told(packet.blob)]

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.language import Bound, bind_script
-from penstock.physical.progress import NOTHING, SourceProgress
-from penstock.physical.wallclock import WallClock, advance, begin, peers_of
-from penstock.runtime.local import run_local
-from penstock.runtime.spark.feed import Feed
-from penstock.runtime.spark.folder import Folder, Intake, Seen, round_name
+from penstock.language import BoundScript, bind_script
+from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.physical.execution.wall_clock import WallClock, advance, begin, peers_of
+from penstock.runtime.local.runtime import run_local
+from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Seen, round_name
+from penstock.runtime.spark.input.input_planner import InputPlanner
 
 SECOND = 1_000_000
 
@@ -28,7 +28,7 @@ class Clock:
         return self.now
 
 
-def script(place: Path, clause: str) -> Bound:
+def script(place: Path, clause: str) -> BoundScript:
     return bind_script(f"""
         CREATE STREAM S (a BIGINT) FROM FILES (path '{place}/s', format 'parquet', watch 'true') {clause};
         CREATE STREAM T (b BIGINT) FROM FILES (path '{place}/t', format 'parquet', watch 'true') TIMESTAMP BY b;
@@ -39,13 +39,13 @@ def script(place: Path, clause: str) -> Bound:
     """)  # fmt: skip
 
 
-def feed(place: Path, bound: Bound, clock: Clock) -> Feed:
+def feed(place: Path, bound: BoundScript, clock: Clock) -> InputPlanner:
     folder = Folder(place / "job")
     folder.root.mkdir(exist_ok=True)
     intake = Intake(
         tuple(bound.catalog.sources.values()), frozenset(), 2, peers=peers_of(q.root for q in bound.queries)
     )
-    return Feed(folder, intake, clock)
+    return InputPlanner(folder, intake, clock)
 
 
 def put(place: Path, name: str, number: int, value: int) -> None:
@@ -93,7 +93,7 @@ def test_a_clock_that_goes_back_gives_later_stamps_all_the_same(tmp_path: Path) 
     first = planner.next(planner.start())
     clock.now = 50 * SECOND
     put(tmp_path, "s", 1, 8)
-    planner._look_again = 0.0
+    planner._looks["S"]._looked = 0.0
     assert planner.next(first)["wall"]["now"] > first["wall"]["now"]
 
 
@@ -113,7 +113,7 @@ def test_a_silent_stream_lets_go_once_and_its_pieces_know(tmp_path: Path) -> Non
     clock.now += SECOND
     assert planner.next(second) is second
     put(tmp_path, "s", 1, 3)
-    planner._look_again = 0.0
+    planner._looks["S"]._looked = 0.0
     third = planner.next(second)
     assert [(p.source, p.beat) for p in planner.pieces(second, third)] == [("S", 19)]
     assert third["wall"]["heard"]["S"] == third["wall"]["now"]
@@ -180,3 +180,21 @@ def test_arrivals_stand_for_every_row(unit: str) -> None:
     table = pa.table({"a": pa.array([1, 2], pa.int64())})
     with pytest.raises(AssertionError, match="an instant of arrival for every row"):
         run_local(bound.queries, {"S": table}, arrivals={"S": [1]})
+
+
+def test_files_that_came_after_the_first_start_are_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(tmp_path, "t", 0, 7)
+    bound = bind_script(f"""
+        CREATE STREAM T (b BIGINT) FROM FILES (path '{tmp_path}/t', format 'parquet') TIMESTAMP BY b;
+        CREATE QUERY q AS SELECT b FROM T;
+    """)
+    first = feed(tmp_path, bound, Clock(0))
+    after = first.next(first.start())
+    put(tmp_path, "t", 1, 8)
+    assert caplog.messages == []
+    again = feed(tmp_path, bound, Clock(0))
+    for _ in range(2):
+        again.next(after)
+    assert [("1 file" in m, str(tmp_path / "t") in m, "watch 'true'" in m) for m in caplog.messages] == [(True,) * 3]

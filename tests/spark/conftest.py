@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.runtime.spark.session import start_spark
+from penstock.runtime.spark.startup.session import start_spark
 
 pytestmark = pytest.mark.spark
 

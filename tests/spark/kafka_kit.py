@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "servers"))
 from kafka_broker import Broker
 from kafka_broker import Unavailable as Unavailable
 
-from penstock.algebra.scans import Source
+from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Rejected
 from penstock.connectors.sources import open_source
 from penstock.language import Catalog, bind_script

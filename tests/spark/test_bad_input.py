@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +141,16 @@ def test_nothing_to_run(spark: Any) -> None:
     with pytest.raises(PenstockError) as nothing:
         Session(spark).start()
     assert nothing.value.code == "P0201"
+
+
+def test_what_is_too_far_ahead_moves_no_time_in_any_batch(spark: Any, tmp_path: Path) -> None:
+    """A streaming DataFrame, a file a batch: each is held against what the ones before it have shown."""
+    (tmp_path / "in").mkdir()
+    for number, ticks in enumerate([[1, 4_000_000_000, 2], [3, 4_000_000_001, 14], [4, 13]]):
+        place = tmp_path / "in" / f"{number}.parquet"
+        pq.write_table(pa.table({"ts": ticks}), place)
+        os.utime(place, (1_700_000_000 + number, 1_700_000_000 + number))
+    frame = spark.readStream.schema("ts bigint").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    session = Session(spark)
+    session.stream("S", frame, timestamp="ts", order_within="1 SECOND", advance_at_most="10 SECONDS")
+    assert session.query("SELECT ts AS at FROM S").collect()["at"].to_pylist() == [1, 2, 3, 4, 13]

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.algebra.query import SinkSpec
-from penstock.algebra.scans import Scan, Source
+from penstock.algebra.nodes.query import SinkSpec
+from penstock.algebra.nodes.scans import Scan, Source
 from penstock.connectors.sinks.memory import collected
 from penstock.language import bind_script
 from penstock.runtime.spark.launch import Work, launch

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.connectors.sinks.files import read_result
-from penstock.runtime.spark.parcels import LARGE
+from penstock.runtime.spark.worker.spill_files import LARGE
 from penstock.session import Session
 
 

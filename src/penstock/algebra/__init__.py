@@ -1,31 +1,71 @@
 """What a query means: immutable typed operators, one file per family, with derived properties."""
 
-from penstock.algebra.aggregate import Aggregate, Distinct
-from penstock.algebra.announced import Announced
-from penstock.algebra.arrivals import Stamped
-from penstock.algebra.frequency import Arrivals, AtInstants, Pick, Sequenced
-from penstock.algebra.frequency_window import FrequencyWindow
-from penstock.algebra.internal import Internal
-from penstock.algebra.join import Join
-from penstock.algebra.matching import OuterJoin, OuterKind, SemiJoin, SemiKind
-from penstock.algebra.multi_join import MultiJoin
-from penstock.algebra.nodes import Algebra, is_static, leaves
-from penstock.algebra.nonretroactive import NRRJoin, is_elementwise, is_nrr, unjoined
-from penstock.algebra.pattern import Pattern
-from penstock.algebra.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
-from penstock.algebra.results import Restored, Results
-from penstock.algebra.rowwise import Project, Select
-from penstock.algebra.sample import Sample
-from penstock.algebra.scans import OnError, RelationScan, Scan, Source, StreamScan
-from penstock.algebra.setops import Except, Intersect, UnionAll
-from penstock.algebra.topk import SortKey, TopK
-from penstock.algebra.windows import RowWindow, Window, WindowKind
+from penstock.algebra.nodes.aggregate import Aggregate, Distinct
+from penstock.algebra.nodes.base import Algebra, is_static, leaves
+from penstock.algebra.nodes.first_rows import SortKey, TopK
+from penstock.algebra.nodes.frequency import Arrivals, AtInstants, Frequency, Sequenced
+from penstock.algebra.nodes.frequency_window import FrequencyWindow
+from penstock.algebra.nodes.internal import Internal
+from penstock.algebra.nodes.join import Join
+from penstock.algebra.nodes.multi_join import MultiJoin
+from penstock.algebra.nodes.negative_tuples import NegativeTuples
+from penstock.algebra.nodes.nonretroactive import NRRJoin, is_elementwise, is_nrr, unjoined
+from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
+from penstock.algebra.nodes.results import IndividualResults, Restored
+from penstock.algebra.nodes.rowwise import Project, Select
+from penstock.algebra.nodes.sample import Sample
+from penstock.algebra.nodes.scans import OnError, RelationScan, Scan, Source, StreamScan
+from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
+from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
+from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind
+from penstock.algebra.properties.arrival_time import ArrivalTime
+from penstock.algebra.properties.update_pattern import Pattern
 
 __all__ = [
-    "Aggregate", "Algebra", "Announced", "Arrivals", "AtInstants", "Distinct", "Except", "FrequencyWindow",
-    "Internal", "Intersect", "Join", "MultiJoin", "NRRJoin", "OnError", "OuterJoin", "OuterKind", "Pattern", "Pick",
-    "Project", "RelationScan", "RelationToStream", "Restored", "Results", "RowWindow", "Sample", "Scan", "Select",
-    "SemiJoin", "SemiKind", "Sequenced", "SortKey", "Source", "Stamped", "StreamKind", "StreamScan", "TopK",
-    "UnionAll", "Window", "WindowKind", "evaluation_period", "is_elementwise", "is_nrr", "is_static", "leaves",
-    "own_windows", "unjoined",
+    "Aggregate",
+    "Algebra",
+    "ArrivalTime",
+    "Arrivals",
+    "AtInstants",
+    "Distinct",
+    "Except",
+    "Frequency",
+    "FrequencyWindow",
+    "IndividualResults",
+    "Internal",
+    "Intersect",
+    "Join",
+    "MultiJoin",
+    "NRRJoin",
+    "NegativeTuples",
+    "OnError",
+    "OuterJoin",
+    "OuterKind",
+    "Pattern",
+    "Project",
+    "RelationScan",
+    "RelationToStream",
+    "Restored",
+    "RowWindow",
+    "Sample",
+    "Scan",
+    "Select",
+    "SemiJoin",
+    "SemiKind",
+    "Sequenced",
+    "SortKey",
+    "Source",
+    "StreamKind",
+    "StreamScan",
+    "TopK",
+    "UnionAll",
+    "Window",
+    "WindowKind",
+    "evaluation_period",
+    "is_elementwise",
+    "is_nrr",
+    "is_static",
+    "leaves",
+    "own_windows",
+    "unjoined",
 ]  # fmt: skip

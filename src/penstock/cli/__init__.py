@@ -1,1 +1,1 @@
-"""The command line: `penstock run`, `check` and `explain`. What it does is the session's; how it looks is here."""
+"""The command line: `penstock run`, `check` and `explain`. The session does the work; this package formats it."""

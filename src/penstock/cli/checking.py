@@ -1,23 +1,25 @@
-"""What `penstock check` says of the queries of a correct script: whether their state is bounded, by what, how large."""
+"""What `penstock check` prints of the queries of a correct script: whether their state is bounded, by what,
+how large.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.query import Query
 from penstock.errors import Position
-from penstock.physical.said_of_state import QueryState
+from penstock.physical.planning.state_size.summary import QueryState
 from penstock.session import Session
 
 _PASSED_OVER = r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|/\*.*?\*/"
-#: What follows the name of a stream where it is read with a window; what stands before one that is read.
+#: `_WINDOWED` matches what follows the name of a stream read with a window, `_READ` what precedes a name that is read.
 _WINDOWED = re.compile(r"\s*(?:SAMPLE\s*\([^)]*\)\s*)?\[", re.IGNORECASE)
 _READ = re.compile(r"(?:\bFROM|\bJOIN|,)\s*$", re.IGNORECASE)
 
 
 def said_of_queries(session: Session, script: str, file: str) -> Iterator[str]:
-    """Lines; those of a query whose state has no bound show the place in the script, and a hint."""
+    """Yield the lines of the report; those of a query with unbounded state show the place in the script, and a hint."""
     for query in session.catalog.queries.values():
         found = session.state(query.name)
         if found.bounded:
@@ -31,11 +33,13 @@ def said_of_queries(session: Session, script: str, file: str) -> Iterator[str]:
 
 
 def position(script: str, query: Query, state: QueryState, file: str) -> Position:
-    """Where the query reads the source that makes its state grow; its own place when it reads it through a view."""
+    """Return where the query reads the source that makes its state grow, or the query itself if it reads the source
+    through a view.
+    """
     start = max(0, script.find(query.text))
     end = start + len(query.text)
     source = re.escape(state.bound.source)
-    # Strings and comments match first, and whole: a name in them is no mention.
+    # Strings and comments match first, and whole: a name inside them is no mention.
     mention = re.compile(rf"{_PASSED_OVER}|(?<![\w.])(?P<name>`?{source}`?)(?![\w.(])", re.IGNORECASE | re.DOTALL)
     named = [m for m in mention.finditer(script, start, end) if m["name"]] if source else []
     read = [m for m in named if _WINDOWED.match(script, m.end(), end)]

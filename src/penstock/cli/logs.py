@@ -1,6 +1,6 @@
-"""The log of a process: what the layers tell (`penstock.events`), as text or as lines of JSON on standard error.
+"""The log of a process: events of all layers (`penstock.events`), as text or as lines of JSON on standard error.
 
-Standard output belongs to results. What Spark itself logs stays in its own file.
+Standard output is reserved for results. Spark's own log stays in its own file.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import enum
 import json
 import logging
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from penstock.redaction import redacted_text
@@ -27,21 +28,29 @@ class LogLevel(enum.StrEnum):
 
 
 def configure(form: LogFormat, level: LogLevel) -> None:
-    """Send what Penstock logs to standard error."""
+    """Log to standard error."""
     handler = _StandardError()
-    handler.setFormatter(JsonLines() if form is LogFormat.JSON else TextLines())
+    handler.setFormatter(JsonLogLines() if form is LogFormat.JSON else TextLines())
     root = logging.getLogger("penstock")
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level.value.upper())
-    # They log what a caller of theirs would want to know, at levels of their own.
+    # A library that logs without a logger of its own makes Python write every record a second time.
+    root.propagate = False
+    # They log what callers handle themselves, at levels of their own.
     for noisy in ("py4j", "pyspark"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
 
 
+def silence(when: Callable[[], bool]) -> None:
+    """Drop all records once `when` returns true."""
+    for handler in logging.getLogger("penstock").handlers:
+        handler.addFilter(lambda record: not when())
+
+
 class _StandardError(logging.Handler):
-    """Writes to what standard error is when something is told."""
+    """Writes to the standard error of the moment at which a record is emitted."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -52,7 +61,7 @@ class _StandardError(logging.Handler):
 
 
 class TextLines(logging.Formatter):
-    """`2026-01-01T10:00:00.123Z WARNING penstock.runtime late: 5 of 10 rows of S came late`."""
+    """Formats `2026-01-01T10:00:00.123Z WARNING penstock.runtime late: 5 of 10 rows of S came late`."""
 
     def format(self, record: logging.LogRecord) -> str:
         event = getattr(record, "event", None)
@@ -60,8 +69,8 @@ class TextLines(logging.Formatter):
         return f"{_stamp(record)} {record.levelname} {record.name} {f'{event}: ' if event else ''}{told}"
 
 
-class JsonLines(logging.Formatter):
-    """One object a record: time, level, logger, event, message, and the event's own fields."""
+class JsonLogLines(logging.Formatter):
+    """Formats one object a record: time, level, logger, event, message, and the event's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         told = {
@@ -82,5 +91,5 @@ def _stamp(record: logging.LogRecord) -> str:
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """The traceback of a record that has one, which only --debug shows elsewhere."""
+    """Return the traceback of a record that has one; elsewhere only --debug shows tracebacks."""
     return "" if not record.exc_info else "\n" + redacted_text(formatter.formatException(record.exc_info))

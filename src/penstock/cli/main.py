@@ -1,27 +1,73 @@
 """The commands. Exit codes: 0 done; 1 the run failed; 2 wrong script or usage, and nothing ran; 128 + signal when a
-signal stopped the run, cleanly. Results of CONSOLE sinks and the texts of EXPLAIN and SHOW go to standard output; all
-talk about the run goes to standard error."""
+signal stopped the run cleanly, also 141 where the reader of standard output has closed it (`| head`). Results of
+CONSOLE sinks and the output of EXPLAIN and SHOW go to standard output; everything about the run goes to standard error.
+"""
 
 from __future__ import annotations
 
+import atexit
 import enum
+import os
 import re
 import sys
+import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from penstock import __version__
 from penstock.cli.logs import LogFormat, LogLevel, configure
 from penstock.errors import PenstockError
+from penstock.modules import look_beside
+from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
+
+
+class Commands(TyperGroup):
+    """The commands; a usage error is one line on standard error."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except Exception as error:
+            # The error's class depends on the version of Typer, which brings its own Click or uses another.
+            if not standalone_mode or not (hasattr(error, "format_message") and hasattr(error, "exit_code")):
+                raise
+            if type(error).__name__ == "NoArgsIsHelpError":
+                error.show()  # type: ignore[attr-defined]
+            else:
+                typer.echo(_usage_line(error), err=True)
+            sys.exit(WRONG)
+        if not standalone_mode:
+            return code
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage_line(error: Any) -> str:
+    """Return the line for a usage error: `error: No such option: --x; "penstock run --help" lists what there is`."""
+    context = getattr(error, "ctx", None)
+    message = " ".join(error.format_message().split())
+    if context is None:
+        return f"error: {message}"
+    return f'error: {message.rstrip(".")}; "{context.command_path} --help" lists what there is'
+
 
 app = typer.Typer(
     name="penstock",
+    cls=Commands,
     help="Continuous queries in CQL over streams and relations, on Apache Spark.",
     no_args_is_help=True,
     add_completion=False,
@@ -30,12 +76,12 @@ app = typer.Typer(
 
 FAILED, WRONG = 1, 2
 
-#: What a script that will run on Spark holds, and one that has settings of its own for it.
+#: Patterns of a script that will run on Spark, and of one with settings of its own for Spark.
 _WANTS_SPARK = re.compile(r"\bcreate\s+query\b", re.IGNORECASE)
 _TELLS_SPARK = re.compile(r"\bspark\b", re.IGNORECASE)
 
-#: The machine or the run is at fault, not what the user wrote.
-_RUN_CODES = frozenset({"P0601", "P0603", "P0621", "P0631", "P0632"})
+#: Errors of the machine or the run, not of what the user wrote.
+_RUN_CODES = frozenset({"P0411", "P0601", "P0603", "P0604", "P0621", "P0631", "P0632"})
 
 
 class Format(enum.StrEnum):
@@ -49,21 +95,32 @@ class StateFormat(enum.StrEnum):
     JSON = "json"
 
 
+class ResultFormat(enum.StrEnum):
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    ARROW = "arrow"
+
+
 Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="A file of CQL statements, or - for standard input.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; may be repeated.")]
 
 
 @contextmanager
 def errors_shown(context: typer.Context) -> Iterator[None]:
-    """A mistake becomes text on standard error and an exit code; a traceback only with --debug."""
+    """Turn an error into text on standard error and an exit code; show a traceback only with --debug."""
     try:
         yield
     except PenstockError as error:
         typer.echo(error.render(), err=True)
         _debug(context)
         raise typer.Exit(FAILED if error.code in _RUN_CODES else WRONG) from None
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt:
         raise typer.Exit(130) from None
+    except BrokenPipeError:
+        from penstock.cli.running import unread
+
+        raise typer.Exit(unread()) from None
     except Exception as error:
         typer.echo(f"error P0601: the run failed: {type(error).__name__}: {_first_line(error)}", err=True)
         if not _debug(context):
@@ -83,22 +140,34 @@ def _first_line(error: Exception) -> str:
 
 
 def read_script(path: Path) -> tuple[str, str]:
-    """The text and the name that messages call it. What lies beside it can be named by CREATE FUNCTION. Raises
-    PenstockError P0401."""
-    beside = str(Path.cwd() if str(path) == "-" else path.absolute().parent)
-    if beside not in sys.path:
-        sys.path.append(beside)
-    if str(path) == "-":
-        return typer.get_text_stream("stdin").read(), "<stdin>"
+    """Return the text of a script and its name in messages. CREATE FUNCTION finds modules in the script's folder.
+    Raises PenstockError P0401.
+    """
+    look_beside(str(Path.cwd() if str(path) == "-" else path.absolute().parent))
+    shown = "<stdin>" if str(path) == "-" else str(path)
     try:
-        return path.read_text(encoding="utf-8"), str(path)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise PenstockError("P0401", f"cannot read the script {path}: {reason}", cause=error) from error
+        content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        raise PenstockError("P0401", f"cannot read the script {shown}: {error.strerror}", cause=error) from error
+    return _decoded(content, shown), shown
+
+
+def _decoded(data: bytes, name: str) -> str:
+    """Return the text of a script. Raises PenstockError P0401 if it is not UTF-8."""
+    hint = None
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
+        reason, hint = "it is UTF-16 or UTF-32 text", "save it as UTF-8"
+    else:
+        try:
+            return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            reason = f"it is not UTF-8 text in line {line}"
+    raise PenstockError("P0401", f"cannot read the script {name}: {reason}", hint=hint)
 
 
 def read_settings(pairs: list[str] | None) -> Settings:
-    """Raises PenstockError P0104."""
+    """Return the settings. Raises PenstockError P0104."""
     settings = Settings()
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
@@ -143,11 +212,21 @@ def run(
             "--backfill", help="Queries that the checkpoint does not know read the past of their sources first."
         ),
     ] = False,
+    accept_missing_results: Annotated[
+        bool,
+        typer.Option(
+            "--accept-missing-results", help="Go on though parts of results are gone that the run has delivered."
+        ),
+    ] = False,
     metrics: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Add the metrics of every batch to FILE, as lines of JSON.")
     ] = None,
     metrics_port: Annotated[
         int | None, typer.Option(metavar="N", help="Serve metrics for Prometheus on this port; 0: any that is free.")
+    ] = None,
+    format_: Annotated[
+        ResultFormat | None,
+        typer.Option("--format", help="How CONSOLE results are written; default: table on a terminal, else csv."),
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="How the log on standard error is written.")] = LogFormat.TEXT,
     log_level: Annotated[LogLevel, typer.Option(help="What the log tells at the least.")] = LogLevel.WARNING,
@@ -157,24 +236,29 @@ def run(
         text, name = read_script(script)
         configure(log_format, log_level)
         settings = read_settings(set_)
+        if checkpoint is not None:
+            check_place(checkpoint)
         _foresee_spark(text, settings, master)
-        # Commands that need no Spark start without it.
+        # Imported here, so that commands without Spark start without it.
         from penstock.cli.running import run_script
+        from penstock.connectors.sinks.output import OutputFormat
 
         if metrics is not None:
             settings = settings.with_value("metrics_file", str(metrics))
         if metrics_port is not None:
             settings = settings.with_value("metrics_port", str(metrics_port))
+        chosen = format_ or (ResultFormat.TABLE if sys.stdout and sys.stdout.isatty() else ResultFormat.CSV)
         code = run_script(
-            text, name, settings, checkpoint, drain=drain, master=master, overwrite=overwrite, backfill=backfill
-        )
+            text, name, settings, checkpoint, drain=drain, master=master, overwrite=overwrite, backfill=backfill,
+            form=OutputFormat(chosen.value), accept_missing=accept_missing_results,
+        )  # fmt: skip
     raise typer.Exit(code)
 
 
 def _foresee_spark(text: str, settings: Settings, master: str | None) -> None:
-    """Have Spark start while the script is read, where the script seems to want it, and as it is told here."""
+    """Start Spark while the script is read, if the script seems to need it and has no settings for it."""
     if _WANTS_SPARK.search(text) and not _TELLS_SPARK.search(text):
-        from penstock.runtime.spark.jvm import start_session_ahead
+        from penstock.runtime.spark.startup.ahead import start_session_ahead
 
         start_session_ahead(master, settings.spark)
 
@@ -190,6 +274,8 @@ def check(context: typer.Context, script: Script, set_: Set = None) -> None:
         session = Session(settings=read_settings(set_))
         count = len(session.declare(text, file=name))
         typer.echo(f"{name}: correct, {count} {'query' if count == 1 else 'queries'}")
+        for warning in session.warnings:
+            typer.echo(warning.render())
         for line in said_of_queries(session, text, name):
             typer.echo(line)
 
@@ -217,7 +303,7 @@ def explain(
 
 
 def _joined(plans: list[str], format_: Format, one: bool) -> str:
-    """One plan as it is; the plans of a whole script as JSON are a list."""
+    """Return one plan unchanged; the plans of a whole script in JSON become a list."""
     if format_ is Format.JSON and not one:
         return "[" + ",\n".join(plan.rstrip() for plan in plans) + "]\n"
     return "\n".join(plans)
@@ -238,7 +324,34 @@ def state(
 
 
 def main() -> None:
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code
+    else:
+        code = 0
+    _leave(code)
+
+
+def _leave(code: int | str | None) -> NoReturn:
+    """End the process at once, after running the exit handlers here.
+
+    While threads of Spark live, Python itself must not shut down: a thread that returns from Arrow during shutdown of
+    the interpreter aborts the process (`PyGILState_Release`, exit code 134).
+    """
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if not others or not (code is None or isinstance(code, int)):
+        sys.exit(code)
+    try:
+        for thread in others:
+            if not thread.daemon:
+                thread.join()
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+    finally:
+        os._exit(code or 0)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,24 @@
-"""`penstock run`: a session started, watched and stopped."""
+"""`penstock run`: start, watch and stop a session."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
 import typer
 
+from penstock.cli.logs import silence
 from penstock.cli.watching import Watcher
+from penstock.connectors.sinks.console import send_to
+from penstock.connectors.sinks.output import Output, OutputFormat, output
 from penstock.errors import PenstockError
-from penstock.runtime.progress import RunProgress
+from penstock.runtime.watching.progress import RunProgress
 from penstock.session import Session
 from penstock.settings import Settings
 
@@ -22,7 +27,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Watched(Protocol):
-    """What the command line needs of a run."""
+    """The part of a run that the command line uses."""
 
     @property
     def dead_letters(self) -> str: ...
@@ -44,26 +49,66 @@ def run_script(
     master: str | None,
     overwrite: bool,
     backfill: bool = False,
+    form: OutputFormat = OutputFormat.TABLE,
+    accept_missing: bool = False,
 ) -> int:
-    """Runs a script to its end or to a signal, and returns the exit code. Raises PenstockError for what was wrong
-    before anything ran."""
+    """Run a script to its end or to a signal; return the exit code. Raises PenstockError for errors before anything
+    ran.
+    """
     session = Session(settings=settings, master=master)
     execution = session.execute(text, file=name)
+    shown = [q for q in session.catalog.queries.values() if q.sink.connector == "CONSOLE"]
+    # Standard output has only results where a program may read them.
+    beside = bool(shown) and form is not OutputFormat.TABLE
     for answer in execution.texts:
-        typer.echo(answer, nl=not answer.endswith("\n"))
+        typer.echo(answer, nl=not answer.endswith("\n"), err=beside)
     if not execution.queries:
         typer.echo(f"{name}: no query to run", err=True)
         return 0
     watcher = Watcher()
+    out = output(form, shown)
+    out.around = watcher.paused
+    send_to(out)
+    silence(lambda: out.gone)
+    for warning in session.warnings:
+        typer.echo(warning.render(), err=True)
     watcher.say(f"running {', '.join(execution.queries)} of {name}")
-    run = session.start(str(checkpoint) if checkpoint else None, drain, overwrite, backfill=backfill)
-    for notice in run.notices:
-        watcher.say(notice)
-    return watch(run, watcher)
+    watcher.phase("starting Spark")
+    try:
+        run = session.start(
+            str(checkpoint) if checkpoint else None, drain, overwrite, backfill=backfill,
+            accept_missing_results=accept_missing,
+        )  # fmt: skip
+        for notice in run.notices:
+            watcher.say(notice)
+        return watch(run, watcher, out)
+    except PenstockError:
+        if not out.gone:
+            raise
+        return unread()
+    finally:
+        if out.broken:
+            _discard()
 
 
-def watch(run: Watched, watcher: Watcher) -> int:
-    """Shows progress until the run ends, fails or is told to stop; then the summary. Returns the exit code."""
+def unread() -> int:
+    """Return the exit code of a command whose reader has closed standard output."""
+    _discard()
+    return 128 + signal.SIGPIPE
+
+
+def _discard() -> None:
+    """Discard what is buffered for standard output: writing it at exit would fail again."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def watch(run: Watched, watcher: Watcher, out: Output | None = None) -> int:
+    """Show progress until the run ends, fails or is stopped; then the summary. Return the exit code. Raises the error
+    of a failed run when standard output has been closed.
+    """
     failure: PenstockError | None = None
     with _signals_noted() as caught:
         try:
@@ -73,7 +118,11 @@ def watch(run: Watched, watcher: Watcher) -> int:
             if caught:
                 watcher.say("stopping: what is committed stays")
                 run.stop()
+            if out is not None:
+                out.close()
         except PenstockError as error:
+            if out is not None and out.gone:
+                raise
             failure = error
     watcher.summary(run.progress(), run.dead_letters)
     if failure is not None and not caught:
@@ -82,16 +131,24 @@ def watch(run: Watched, watcher: Watcher) -> int:
     return 128 + caught[0] if caught else 0
 
 
+def _leave_now(number: int, _frame: FrameType | None) -> None:
+    """As killed, whatever waits for whom, but with the code of the signal: results and checkpoint outlive that."""
+    os._exit(128 + number)
+
+
 @contextmanager
 def _signals_noted() -> Iterator[list[int]]:
-    """Signals that ask for an end are noted, not obeyed at once; the second one is obeyed. Set after the start, because
-    Spark installs a handler of its own then, which would cancel its jobs in the middle of a batch."""
+    """Record signals that request an end without acting on the first; the second one ends the process at once. The
+    handlers are set after the start, because Spark installs its own then, which would cancel its jobs in the middle of
+    a batch.
+    """
     caught: list[int] = []
     before = {number: signal.getsignal(number) for number in _SIGNALS}
 
     def note(number: int, _frame: FrameType | None) -> None:
         caught.append(number)
-        signal.signal(number, signal.SIG_DFL)
+        for one in _SIGNALS:
+            signal.signal(one, _leave_now)
 
     for number in _SIGNALS:
         signal.signal(number, note)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.errors import counted
-from penstock.runtime.spark.state_report import Held, StateReport, report
+from penstock.runtime.spark.checkpoint.state_report import StateReport, StoredState, report
 
 _HEAD = ("step", "operator", "state", "rows", "bytes", "chunks", "oldest", "newest")
 
 
 def state_text(checkpoint: Path, as_json: bool, per_shard: bool) -> str:
-    """What the checkpoint holds. Raises PenstockError P0605, P0608."""
+    """Return a report of what the checkpoint holds. Raises PenstockError P0605, P0608."""
     found = report(checkpoint)
     if as_json:
         return json.dumps(found.as_json(per_shard), indent=1, ensure_ascii=False) + "\n"
@@ -44,7 +44,7 @@ def _lines(found: StateReport, per_shard: bool) -> Iterator[str]:
             yield "  " + "  ".join(cells)
 
 
-def _cells(found: StateReport, query: str, held: Held) -> tuple[str, str, str, str, str]:
+def _cells(found: StateReport, query: str, held: StoredState) -> tuple[str, str, str, str, str]:
     due = "due " if held.kind == "due" and held.oldest is not None else ""
     oldest, newest = (f"{due}{found.shown(query, tick)}" for tick in (held.oldest, held.newest))
     return f"{held.rows:,}", f"{held.bytes:,}", str(held.chunks), oldest, newest

@@ -1,10 +1,13 @@
-"""What a person sees of a run: a progress line that stays in place on a terminal, a line now and then elsewhere, and a
-summary at the end. All of it on standard error."""
+"""The progress of a run for people: a progress line that is updated in place on a terminal, an occasional line
+elsewhere, and a summary at the end. All of it on standard error.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -14,15 +17,16 @@ from rich.status import Status
 from rich.table import Table
 
 from penstock.errors import counted, malformed_rows
-from penstock.runtime.progress import RunProgress, SourceCounts
+from penstock.runtime.watching.progress import RunProgress, SourceCounts
 
 _LINE_EVERY_SECONDS = 10.0
 _LOG_WIDTH = 200
 
 
 def progress_line(progress: RunProgress) -> str:
-    """`1,200 rows in · 80 rows out · heartbeat 2013-01-01T05:00:00Z · 400 rows/s`; where several sources have a
-    heartbeat of their own, each of them behind the heartbeat that they make; what waits to be read, if it is much."""
+    """Return `1,200 rows in · 80 rows out · heartbeat 2013-01-01T05:00:00Z · 400 rows/s`. Where several sources have
+    heartbeats, each follows the common one; the unread backlog follows if it is large.
+    """
     heartbeat = progress.heartbeat or "none yet"
     each = [f"{name} {counts.heartbeat}" for name, counts in progress.sources.items() if counts.heartbeat]
     if len(each) > 1:
@@ -38,18 +42,19 @@ def progress_line(progress: RunProgress) -> str:
 def _standard_error() -> Console:
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        # A log has no width; what a file path needs must not be folded.
+        # A log has no width; a file path must not be wrapped.
         console.width = _LOG_WIDTH
     return console
 
 
 class Watcher:
-    """Shows the progress of one run. A context: the line in place is there while inside."""
+    """Shows the progress of one run. A context manager: the progress line is shown while inside."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or _standard_error()
         self._status: Status | None = None
         self._next_line = time.monotonic() + _LINE_EVERY_SECONDS
+        self._phase = ""
 
     def __enter__(self) -> Watcher:
         if self.console.is_terminal:
@@ -64,10 +69,37 @@ class Watcher:
             self._status.stop()
             self._status = None
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Hide the progress line while inside, so that results can be written to the same terminal."""
+        status = self._status
+        if status is None:
+            yield
+            return
+        status.stop()
+        try:
+            yield
+        finally:
+            if self._status is status:
+                status.start()
+
     def say(self, text: str) -> None:
         self.console.print(escape(text), soft_wrap=True)
 
+    def phase(self, text: str) -> None:
+        """Print once what is in progress before there are any counts."""
+        if text == self._phase:
+            return
+        self._phase = text
+        if self._status is not None:
+            self._status.update(escape(text))
+        else:
+            self.say(text)
+
     def show(self, progress: RunProgress) -> None:
+        if not progress.batches:
+            self.phase("first batch")
+            return
         line = progress_line(progress)
         if self._status is not None:
             self._status.update(escape(line))
@@ -76,7 +108,7 @@ class Watcher:
             self.say(line)
 
     def summary(self, progress: RunProgress, dead_letters: str) -> None:
-        """dead_letters: where the rows lie that are in no result."""
+        """Print the summary. dead_letters: the folder of rejected rows."""
         self.say(progress_line(progress))
         self.console.print(_sources(progress))
         self.console.print(_queries(progress))
@@ -107,14 +139,17 @@ def _sources(progress: RunProgress) -> Table:
 
 
 def _queries(progress: RunProgress) -> Table:
-    table = _table("query", "rows", "final to", "result")
+    """Return the table of queries; if a backfill wrote some rows, a column counts them."""
+    backfilled = any(counts.backfilled for counts in progress.queries.values())
+    table = _table("query", "rows", *(["backfilled"] if backfilled else []), "final to", "result")
     for name, counts in progress.queries.items():
-        table.add_row(escape(name), f"{counts.rows:,}", counts.heartbeat, escape(_near(counts.place)))
+        past = [f"{counts.backfilled:,}"] if backfilled else []
+        table.add_row(escape(name), f"{counts.rows:,}", *past, counts.heartbeat, escape(_near(counts.place)))
     return table
 
 
 def _near(place: str) -> str:
-    """A place below the current folder as a relative path."""
+    """Return a path below the current folder as a relative path."""
     below = place.removeprefix(f"{Path.cwd()}{os.sep}")
     return below or place
 

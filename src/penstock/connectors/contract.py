@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra.query import Query
-from penstock.algebra.scans import Source
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source
 from penstock.expressions.nodes import Expression
 
 
@@ -62,11 +62,11 @@ class PassedOver:
     rows: int | None
     low: int | None
     high: int | None
-    read: Callable[[tuple[int, ...]], Iterator[Parsed]]
+    read: Callable[[tuple[int, ...]], Iterator[ParsedRecords]]
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedRecords:
     """Some records of a split, in order. batch: the asked columns with their declared types, named by the declaration;
     rejected: the records among them that did not parse; where: tells where a row of the batch stands, for dead letters,
     where that is more than the split's path; positions: of a log, how far it is read with this (`LogConnector`);
@@ -79,6 +79,26 @@ class Parsed:
     passed: PassedOver | None = None
 
 
+@dataclass(frozen=True)
+class Target:
+    """Where a result lies. system: what the parts are names in; parts: the names from the outermost on, so that a place
+    inside another begins with its parts; shown: for messages; shared: whether several may write there, because each
+    only adds to what is there; blocked: what stands in its way already."""
+
+    system: str
+    parts: tuple[str, ...]
+    shown: str
+    shared: bool = False
+    blocked: str = ""
+
+    def meets(self, other: Target) -> bool:
+        """Whether one of the two would write into the other."""
+        if self.system != other.system or (self.shared and other.shared and self.parts == other.parts):
+            return False
+        depth = min(len(self.parts), len(other.parts))
+        return self.parts[:depth] == other.parts[:depth]
+
+
 class SourceConnector(ABC):
     """Reads one declared source. Instances are cheap and picklable; workers make their own from the declaration."""
 
@@ -87,6 +107,8 @@ class SourceConnector(ABC):
     wanted: Expression | None = None
     #: Whether what was read can be read again when its rounds are long over; else `keep_in` holds what still can.
     rereadable: bool = True
+    #: Seconds that lie between two looks for something new, at the least.
+    look_every: float = 0.25
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -95,6 +117,12 @@ class SourceConnector(ABC):
     @abstractmethod
     def bounded(self) -> bool:
         """Whether the places present at the start are all there will be."""
+
+    @classmethod
+    def reads(cls, source: Source, target: Target) -> bool | None:
+        """Whether `source` reads what a query writes at `target`: None if not; else True where it goes on to read what
+        comes later. Nothing is opened."""
+        return None
 
     def keep_in(self, folder: Path) -> None:  # noqa: B027 - what can be read again needs none
         """A folder of the run's own, for a source that cannot be read twice: what `discover` has read goes there, whole
@@ -106,6 +134,10 @@ class SourceConnector(ABC):
     def reached(self) -> int | None:
         """Beyond the paths discovered so far nothing comes with this timestamp, in ticks, or one below; None where that
         is not known."""
+        return None
+
+    def ignored(self, known: frozenset[str]) -> str | None:
+        """A warning about what a bounded source has beside the paths `known`, and will not read; None for nothing."""
         return None
 
     @abstractmethod
@@ -121,7 +153,7 @@ class SourceConnector(ABC):
         """The pieces of one path, in order. Raises PenstockError P0401 when it cannot be read."""
 
     @abstractmethod
-    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         """The records of a split: the declared columns at the positions `columns`, in that order. A file that breaks
         off in the middle gives what could be read and one `Rejected` for the rest."""
 
@@ -140,8 +172,8 @@ class Stretch:
 class LogConnector(SourceConnector):
     """A source that is no list of files but grows at its ends, such as a topic: rounds keep positions, not splits.
 
-    `discover` and `splits` serve those who read a bounded one whole. `read` says with the last `Parsed` how far it got.
-    """
+    `discover` and `splits` serve those who read a bounded one whole. `read` says with the last `ParsedRecords` how far
+    it got."""
 
     rereadable = False
 
@@ -159,9 +191,16 @@ class Sink(ABC):
 
     run: str = ""
     beside: bool = False
+    #: Whether every batch with rows leaves a part of its own, of which `missing` finds out whether it is there.
+    leaves_parts: bool = False
 
     def __init__(self, query: Query) -> None:
         self.query = query
+
+    @classmethod
+    def target(cls, query: Query) -> Target | None:
+        """Where the result of `query` will lie; None where it meets no other. Nothing is opened."""
+        return None
 
     @abstractmethod
     def open(self, resume: bool, overwrite: bool) -> None:
@@ -178,6 +217,10 @@ class Sink(ABC):
         """`write`, of a table that comes in pieces, at least one, each made as it is asked for. A sink that can take
         them up one after the other need not hold all of the batch."""
         self.write(batch, pa.concat_tables(pieces))
+
+    def missing(self, batches: Sequence[int]) -> Mapping[str, int]:
+        """What is gone of the parts that these batches have left: by its name, its batch. Asked before `open`."""
+        return {}
 
     def close(self) -> None:  # noqa: B027 - a sink that holds nothing open needs none
         """Release what is open."""

@@ -1,15 +1,14 @@
-"""Dead letters: records kept out of every query, with where they stood and why (LANGUAGE 1 and 3).
+"""Dead letters: records kept out of every query, with where they stood and why [semantics 1 and 3].
 
 Contract: `write` is idempotent per (source, batch, task): a task that runs again replaces what it wrote, so nothing is
-counted twice. A file appears whole or not at all. One folder per source, one JSON object per line.
+counted twice. A file appears whole or not at all. One folder per source, one JSON object per line; `source.txt` in it
+holds the source's name, for folders are named by `storage/names.py`. All of it is private to the user.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import urllib.parse
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -17,7 +16,10 @@ from pathlib import Path
 
 from penstock.connectors.contract import Rejected
 from penstock.errors import PenstockError
+from penstock.storage import storage
+from penstock.storage.names import file_name
 
+_NAME = "source.txt"
 _VALUE = re.compile(r" ?'(?:[^'\\]|\\.)*'")
 
 
@@ -49,10 +51,11 @@ class DeadLetters:
         place = self._folder(source) / f"{batch:08d}-{part}{task:05d}.jsonl"
         try:
             if lines:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                _replace(place, "".join(lines))
+                if not storage().exists(place.parent / _NAME):
+                    storage().write(place.parent / _NAME, source.encode("utf-8", "surrogatepass"))
+                storage().write(place, "".join(lines).encode("utf-8", "surrogatepass"))
             else:
-                place.unlink(missing_ok=True)
+                storage().remove(place)
         except OSError as error:
             hint = "free space, or choose another folder"
             raise PenstockError(
@@ -63,15 +66,16 @@ class DeadLetters:
     def read(self, source: str) -> Iterator[DeadLetter]:
         """All letters of a source, by batch and task."""
         folder = self._folder(source)
-        for place in sorted(folder.glob("[0-9]*.jsonl")) if folder.is_dir() else []:
-            with place.open(encoding="utf-8") as lines:
-                for line in lines:
+        for name in storage().list(folder):
+            if name.endswith(".jsonl") and name[0].isdigit():
+                for line in storage().read(folder / name).decode("utf-8", "surrogatepass").split("\n")[:-1]:
                     yield DeadLetter(**json.loads(line))
 
     def sources(self) -> list[str]:
         """The sources that have letters."""
         root = Path(self.directory)
-        return sorted(urllib.parse.unquote(p.name) for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
+        names = (root / name / _NAME for name in storage().list(root))
+        return sorted(storage().read(n).decode("utf-8", "surrogatepass") for n in names if storage().exists(n))
 
     def counts(self, source: str) -> dict[str, int]:
         """How many letters per reason, the most frequent first; values in a reason are left out, so that equal
@@ -79,7 +83,7 @@ class DeadLetters:
         return dict(Counter(reason_kind(letter.reason) for letter in self.read(source)).most_common())
 
     def _folder(self, source: str) -> Path:
-        return Path(self.directory) / urllib.parse.quote(source, safe=" ")
+        return Path(self.directory) / file_name(source)
 
 
 def reason_kind(reason: str) -> str:
@@ -94,17 +98,3 @@ def as_error(rejected: Rejected, source: str | None = None) -> PenstockError:
     shown = f"; the record: {rejected.record[:200]}" if rejected.record else ""
     hint = "correct the file, or declare the source ON ERROR DEAD LETTER or SKIP"
     return PenstockError("P0403", f"{name}{place}: {rejected.reason}{shown}", hint=hint)
-
-
-def _replace(place: Path, text: str) -> None:
-    # Another attempt of the same task may write at the same time; both write the same text.
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(place)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

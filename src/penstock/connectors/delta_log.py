@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.connectors.local_paths import local_path
 from penstock.errors import PenstockError
 
 try:
@@ -66,7 +67,7 @@ class Commit:
 
 def table_path(text: str) -> str:
     """The absolute folder that the option `path` names."""
-    return str(Path(text.removeprefix("file://")).expanduser().absolute())
+    return str(local_path(text))
 
 
 def needed(owner: str) -> None:

@@ -8,13 +8,14 @@ else that leaves here holds a password.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from penstock.algebra.hidden import reveal
+from penstock.algebra.properties.secret_text import reveal
 from penstock.connectors.options import Options
 from penstock.connectors.secrets import forms, secret
 from penstock.errors import PenstockError
@@ -148,6 +149,22 @@ class Server:
         for hidden in (reveal(self._options.text("password")), secret(self._options, "password")):
             said = said.replace(hidden, "***") if hidden else said
         return said[:400]
+
+
+def database_of(options: Options) -> tuple[str, ...]:
+    """The server and the database that some options name, as far as they and libpq's variables say; nothing is
+    reached, and no secret looked up."""
+    given = {"host": os.environ.get("PGHOST", ""), "port": os.environ.get("PGPORT", "")}
+    given["dbname"] = os.environ.get("PGDATABASE", "")
+    address = reveal(options.text("url"))
+    if address and _INSTALLED:
+        try:
+            given.update({k: str(v) for k, v in psycopg.conninfo.conninfo_to_dict(address).items()})
+        except psycopg.Error:
+            return ("", address)  # opening it will say what is wrong
+    given.update({key: options.text(key) for key in _LIBPQ if options.has(key)})
+    host = "localhost" if given["host"] in ("", "127.0.0.1", "::1") else given["host"].lower()
+    return (f"{host}:{given['port'] or 5432}", given["dbname"] or given.get("user", ""))
 
 
 def identifier(table: str) -> Any:

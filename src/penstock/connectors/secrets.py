@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
+from penstock.connectors.local_paths import local_path
 from penstock.connectors.options import Options
 from penstock.errors import PenstockError
 from penstock.redaction import is_secret, redacted, redacted_text
@@ -63,7 +63,7 @@ def _of_environment(options: Options, name: str) -> str:
 
 
 def _of_file(options: Options, path: str) -> str:
-    place = Path(path.removeprefix("file://")).expanduser()
+    place = local_path(path)
     try:
         value = place.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -70,6 +70,8 @@ def _sum(name: str, argument: Expression) -> tuple[Expression, pa.DataType]:
 
 
 def _average(name: str, argument: Expression) -> tuple[Expression, pa.DataType]:
+    if argument.type == DURATION:
+        return argument, DURATION
     argument = _number(name, argument)
     if is_decimal(argument.type):
         return argument, bounded(argument.type.precision + 4, argument.type.scale + 4)
@@ -84,6 +86,14 @@ def _extreme(name: str, argument: Expression) -> tuple[Expression, pa.DataType]:
 
 def _statistic(name: str, argument: Expression) -> tuple[Expression, pa.DataType]:
     return implicit(_number(name, argument), DOUBLE, name), DOUBLE
+
+
+def _bits(name: str, argument: Expression) -> tuple[Expression, pa.DataType]:
+    if argument.type == NULL:
+        return cast_to(argument, BIGINT), BIGINT
+    if not is_integer(argument.type):
+        raise misfit(name, [argument.type])
+    return argument, argument.type
 
 
 def _list(name: str, argument: Expression) -> tuple[Expression, pa.DataType]:
@@ -112,8 +122,14 @@ def _length(name: str, argument: Expression) -> Literal:
 
 AGGREGATES: tuple[AggregateFunction, ...] = (
     AggregateFunction("COUNT", "* | value", _count, "rows, or values that are not NULL"),
-    AggregateFunction("SUM", "number", _sum, "sum; NULL over no value"),
-    AggregateFunction("AVG", "number", _average, "arithmetic mean", ("MEAN",)),
+    AggregateFunction("SUM", "number or interval", _sum, "sum; NULL over no value"),
+    AggregateFunction(
+        "AVG",
+        "number or interval",
+        _average,
+        "arithmetic mean; of intervals to the microsecond, half away from zero",
+        ("MEAN",),
+    ),
     AggregateFunction("MIN", "value", _extreme, "least value; NaN is the greatest"),
     AggregateFunction("MAX", "value", _extreme, "greatest value; NaN is the greatest"),
     AggregateFunction("STDDEV_SAMP", "number", _statistic, "standard deviation of a sample (n - 1)", ("STDDEV", "STD")),
@@ -131,6 +147,9 @@ AGGREGATES: tuple[AggregateFunction, ...] = (
         ("PERCENTILE",),
         _fraction,
     ),
+    AggregateFunction("BIT_AND", "integer", _bits, "the bits that are set in every value"),
+    AggregateFunction("BIT_OR", "integer", _bits, "the bits that are set in some value"),
+    AggregateFunction("BIT_XOR", "integer", _bits, "the bits that are set in an odd number of values"),
     AggregateFunction("MODE", "value", _extreme, "the most frequent value; of several the least"),
     AggregateFunction(
         "TOP_K",
@@ -155,7 +174,7 @@ AGGREGATES: tuple[AggregateFunction, ...] = (
 )
 _BY_NAME = {name: row for row in AGGREGATES for name in (row.name, *row.aliases)}
 
-#: Aggregates of LANGUAGE 4.2 and of Spark that are refused by name until they exist.
+#: Aggregates of [semantics 4.2] and of Spark that are refused by name until they exist.
 _LATER = frozenset(
     """
     ANY_VALUE PERCENTILE_APPROX APPROX_PERCENTILE PERCENTILE_CONT PERCENTILE_DISC COLLECT_SET APPROX_COUNT_DISTINCT
@@ -199,6 +218,8 @@ def build_aggregate(
         message = f"{row.name} takes {shown}, not {len(arguments)}"
         raise PenstockError("P0204", message, hint=f"{row.name}({row.signature})")
     argument, type_ = row.typing(row.name, arguments[0])
+    if argument.type == NULL:  # state and answers have a type; a bare NULL is a STRING as in a select list
+        argument, type_ = row.typing(row.name, cast_to(argument, STRING))
     more: tuple[Expression, ...] = () if row.constant is None else (row.constant(row.name, arguments[1]),)
     if row.name in ("FIRST", "LAST"):
         more = (_order(row.name, order),)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from penstock.expressions.aggregates import AGGREGATES
-from penstock.expressions.library import TOPICS
+from penstock.expressions.library import NOTES, TOPICS
 
 _HEAD = """# Functions
 
@@ -28,6 +28,8 @@ def _lines() -> Iterator[str]:
     yield _HEAD
     for topic, rows in TOPICS.items():
         yield f"## {topic}\n"
+        if topic in NOTES:
+            yield NOTES[topic]
         yield "| function | meaning |\n|---|---|"
         yield from (_row(row.operator or f"{row.name}({row.signature})", row.help, row.aliases) for row in rows)
         yield ""

@@ -48,7 +48,7 @@ def is_temporal(type_: pa.DataType) -> bool:
 
 
 def is_atomic(type_: pa.DataType) -> bool:
-    """Whether `type_` is a type of the language (LANGUAGE 3), a duration or NULL: no list or struct."""
+    """Whether `type_` is a type of the language [semantics 3], a duration or NULL: no list or struct."""
     return is_numeric(type_) or type_ in (BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, DURATION, NULL)
 
 

@@ -1,4 +1,4 @@
-"""The draws of SAMPLE: for every element a number that looks random and is decided by the element alone (LANGUAGE 4.1).
+"""The draws of SAMPLE: a number for each element that looks random and depends on the element alone [semantics 4.1].
 
 An element's draw is a 64-bit hash of the seed, the stream's name, the timestamp and all its columns. It depends on
 values only, never on batches, shards or processes, so that a run repeats. Equal elements of one instant share a draw.

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
-from penstock.expressions.casts import convert
-from penstock.expressions.datum import Datum, is_scalar, to_array
 from penstock.expressions.functions import function
 from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal
 from penstock.expressions.user import UserCall, volatile
 from penstock.expressions.user_calls import call_function
+from penstock.expressions.values.casts import convert
+from penstock.expressions.values.datum import Datum, is_scalar, to_array
 
 
 def evaluate(expression: Expression, columns: Sequence[pa.Array], length: int) -> pa.Array:

@@ -12,12 +12,16 @@ import pyarrow as pa
 
 from penstock.expressions.coercion import BOOLEAN, as_decimal, is_decimal, is_float, is_integer
 from penstock.expressions.evaluate import constant
+from penstock.expressions.functions import row_of
 from penstock.expressions.nodes import Call, Cast, Expression, Literal
 from penstock.expressions.user import volatile
 from penstock.tree import Node, transform_up
 
 TRUE, FALSE = Literal(BOOLEAN, True), Literal(BOOLEAN, False)
 UNKNOWN = Literal(BOOLEAN, None)
+
+#: Letters of a text that a plan may hold in place of the call that makes it.
+_LONGEST = 4096
 
 _NEGATIONS = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT",
               "IS_NULL": "IS_NOT_NULL", "IS_NOT_NULL": "IS_NULL"}  # fmt: skip
@@ -48,9 +52,11 @@ def _constant(node: Call) -> Expression:
 
 def _literal(node: Expression) -> Expression:
     try:
-        return Literal(node.type, constant(node).as_py())
+        value = constant(node).as_py()
     except (OverflowError, ValueError):
         return node  # a time beyond the years that Python can write down
+    # A long text is made when a row needs it: plans are hashed, printed and sent, and hold no such thing.
+    return node if isinstance(value, str | bytes) and len(value) > _LONGEST else Literal(node.type, value)
 
 
 def _cast(node: Cast) -> Expression:
@@ -168,15 +174,17 @@ _MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "
 
 
 def _is_null(node: Call) -> Expression:
-    return FALSE if isinstance(node.arguments[0], Call) and node.arguments[0].function in _NEVER_NULL else node
+    return FALSE if _never_null(node.arguments[0]) else node
 
 
 def _is_not_null(node: Call) -> Expression:
-    return TRUE if isinstance(node.arguments[0], Call) and node.arguments[0].function in _NEVER_NULL else node
+    return TRUE if _never_null(node.arguments[0]) else node
 
 
-#: Functions that have a value for every row.
-_NEVER_NULL = frozenset({"IS_NULL", "IS_NOT_NULL", "IS_NAN", "EQ_NULL_SAFE"})
+def _never_null(expression: Expression) -> bool:
+    row = row_of(expression.function) if isinstance(expression, Call) else None
+    return row is not None and row.never_null
+
 
 _RULES = {
     "AND": _and, "OR": _or, "NOT": _not, "CASE": _case, "IF": _case, "COALESCE": _coalesce, "NVL": _coalesce,

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, nearest
 from penstock.expressions.aggregates import build_aggregate, is_aggregate, known_aggregates
-from penstock.expressions.casts import converter
 from penstock.expressions.coercion import is_integer
 from penstock.expressions.library import TABLE
 from penstock.expressions.nodes import Call, Cast, Expression
 from penstock.expressions.registry import Function
+from penstock.expressions.values.casts import converter
 from penstock.types import type_name
 
-__all__ = ["build_aggregate", "build_call", "build_cast", "function", "is_aggregate", "known_functions"]
+__all__ = ["build_aggregate", "build_call", "build_cast", "function", "is_aggregate", "known_functions", "row_of"]
 
 
 def function(name: str) -> Function:
@@ -28,6 +28,11 @@ def function(name: str) -> Function:
     if found is None:
         raise PenstockError("P0204", f"unknown function {name}", hint=nearest(name, known_functions()))
     return found
+
+
+def row_of(name: str) -> Function | None:
+    """The row of the table for a canonical name, None for a name that is not in it."""
+    return TABLE.get(name)
 
 
 def known_functions() -> list[str]:

@@ -7,7 +7,7 @@ name; the table from name to kernel is `functions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,7 +108,23 @@ def conjunction(parts: tuple[Expression, ...]) -> Expression | None:
     """The AND of `parts`, or None for none."""
     if not parts:
         return None
+    if len(parts) > _IN_A_ROW:  # as two halves, so that a thousand conditions are no tree a thousand levels deep
+        middle = len(parts) // 2
+        halves = conjunction(parts[:middle]), conjunction(parts[middle:])
+        return Call(pa.bool_(), "AND", tuple(half for half in halves if half is not None))
     result = parts[0]
     for part in parts[1:]:
         result = Call(pa.bool_(), "AND", (result, part))
     return result
+
+
+#: Conditions that are one AND beside the other; more are balanced.
+_IN_A_ROW = 16
+
+#: Levels of an expression that rewriting may make. What evaluates it calls itself three times a level.
+MAX_HEIGHT = 150
+
+
+def is_low(expressions: Iterable[Expression]) -> bool:
+    """Whether these are no deeper than what rewriting may make."""
+    return all(expression.height <= MAX_HEIGHT for expression in expressions)

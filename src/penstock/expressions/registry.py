@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import implicit, misfit
-from penstock.expressions.datum import Kernel
 from penstock.expressions.nodes import Expression
+from penstock.expressions.values.datum import Kernel
 
 #: (name, arguments) -> (arguments with implicit casts, result type). Raises PenstockError P0203.
 Rule: TypeAlias = Callable[[str, Sequence[Expression]], tuple[tuple[Expression, ...], pa.DataType]]
@@ -29,7 +29,9 @@ class Function:
 
     signature: its parameters as people read them, and the source of the argument counts: comma-separated, optional
     ones in brackets, `...` after one that may repeat. aliases: other SQL names of the same function. operator: how
-    it is written, when that is not as a call by name.
+    it is written, when that is not as a call by name. volatile: its value is not decided by its arguments. never_null:
+    it has a value for every row. compares: it takes values that are equal for the same, -0.0 like 0.0. checks: its rule
+    checks the constants behind the first argument, which are therefore computed before.
     """
 
     name: str
@@ -39,6 +41,10 @@ class Function:
     help: str
     aliases: tuple[str, ...] = ()
     operator: str | None = None
+    volatile: bool = False
+    never_null: bool = False
+    compares: bool = False
+    checks: bool = False
 
     @cached_property
     def counts(self) -> tuple[int, int | None]:

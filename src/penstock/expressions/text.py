@@ -16,7 +16,7 @@ from penstock.expressions.user import UserCall
 from penstock.types import TIMESTAMP, Unit, type_name
 
 #: How tightly an operator binds; a function call or a name binds tightest.
-_OR, _AND, _NOT, _COMPARE, _BIT_OR, _BIT_XOR, _BIT_AND, _JOIN, _SUM, _PRODUCT, _UNARY, _ATOM = range(12)
+_OR, _AND, _NOT, _COMPARE, _BIT_OR, _BIT_XOR, _BIT_AND, _JOIN, _SUM, _PRODUCT, _UNARY, _ARROW, _ATOM = range(13)
 
 #: canonical name -> (sign, precedence, whether a right operand of the same precedence needs no parentheses).
 _INFIX: dict[str, tuple[str, int, bool]] = {
@@ -29,6 +29,7 @@ _INFIX: dict[str, tuple[str, int, bool]] = {
     "SUB": ("-", _SUM, False), "MUL": ("*", _PRODUCT, False), "DIV": ("/", _PRODUCT, False),
     "INT_DIV": ("/", _PRODUCT, False), "MOD": ("%", _PRODUCT, False),
 }  # fmt: skip
+_ARROWS = {"JSON_GET": "->", "JSON_GET_TEXT": "->>"}
 _POSTFIX = {"IS_NULL": "IS NULL", "IS_NOT_NULL": "IS NOT NULL"}
 #: `NOT (a LIKE b)` reads better as `a NOT LIKE b`.
 _NEGATED = {"LIKE": "NOT LIKE", "ILIKE": "NOT ILIKE", "RLIKE": "NOT RLIKE", "IN": "NOT IN"}
@@ -78,6 +79,8 @@ class _Writer:
         name, arguments = node.function, node.arguments
         if name in _INFIX and len(arguments) == 2:
             return self._infix(node)
+        if name in _ARROWS:
+            return f"{self._operand(arguments[0], _ARROW)} {_ARROWS[name]} {self._operand(arguments[1], _ATOM)}", _ARROW
         if name == "CONCAT" and len(arguments) > 2:
             return " || ".join(self._operand(a, _JOIN) for a in arguments), _JOIN
         if name in _POSTFIX:

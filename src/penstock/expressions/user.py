@@ -23,12 +23,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from penstock import modules
 from penstock.errors import PenstockError, nearest
 from penstock.expressions.aggregates import is_aggregate
 from penstock.expressions.coercion import BOOLEAN, cast_to, implicit, is_atomic, misfit
+from penstock.expressions.functions import row_of
 from penstock.expressions.library import TABLE
-from penstock.expressions.nodes import AggregateCall, Expression
-from penstock.tree import walk
+from penstock.expressions.nodes import AggregateCall, Call, Expression
+from penstock.tree import Node, walk
 from penstock.types import parse_type, type_name
 
 _NEEDED = ("init", "update", "final")
@@ -139,7 +141,7 @@ class UserAggregateCall(AggregateCall):
 
 
 def volatile(expression: Expression) -> bool:
-    """Whether a volatile function of the user stands in `expression`."""
+    """Whether two evaluations over equal rows may differ: a volatile function stands in `expression`."""
     known = expression.__dict__.get("_volatile")
     if known is None:
         known = bool(volatile_calls(expression))
@@ -148,8 +150,15 @@ def volatile(expression: Expression) -> bool:
 
 
 def volatile_calls(expression: Expression) -> list[str]:
-    """The names of the user's volatile functions in `expression`."""
-    return [n.function.name for n in walk(expression) if isinstance(n, UserCall) and n.function.volatile]
+    """The names of the volatile functions in `expression`, the language's and the user's."""
+    return [name for node in walk(expression) if (name := _volatile_name(node)) is not None]
+
+
+def _volatile_name(node: Node) -> str | None:
+    if isinstance(node, UserCall):
+        return node.function.name if node.function.volatile else None
+    row = row_of(node.function) if isinstance(node, Call) else None
+    return row.name if row is not None and row.volatile else None
 
 
 def build_user_call(user: UserFunction, arguments: Sequence[Expression]) -> Expression:
@@ -241,24 +250,29 @@ def aggregate(
     return register
 
 
-def load(reference: str) -> Any:
-    """What `module:attr` names. Raises PenstockError P0221 with what the import said."""
+def load(reference: str, folder: str | None = None) -> Any:
+    """What `module:attr` names. folder: where its module is looked for first; by default beside the script. Raises
+    PenstockError P0221 with what the import said."""
     module_name, colon, path = reference.partition(":")
     if not colon or not module_name or not path:
         raise PenstockError("P0221", f"{reference!r} is no place of a function", hint="write 'module:name'")
+    folders = [folder] if folder is not None else list(modules.BESIDE)
     try:
-        module: Any = importlib.import_module(module_name)
+        with modules.first(folders):
+            module: Any = importlib.import_module(module_name)
     except BaseException as error:  # whatever the module does when it is run
         if isinstance(error, KeyboardInterrupt):
             raise
         raise PenstockError(
-            "P0221", f"module {module_name} cannot be imported: {type(error).__name__}: {error}", cause=error
-        ) from error
+            "P0221", f"module {module_name} cannot be imported: {type(error).__name__}: {error}",
+            hint=modules.advice(module_name, error), cause=error,
+        ) from error  # fmt: skip
     found = module
     for part in path.split("."):
         if not hasattr(found, part):
             names = [n for n in vars(module) if not n.startswith("_")] if found is module else []
-            raise PenstockError("P0221", f"module {module_name} has no {path}", hint=nearest(path, names))
+            hint = modules.hidden(module_name, getattr(module, "__file__", None), folders) or nearest(path, names)
+            raise PenstockError("P0221", f"module {module_name} has no {path}", hint=hint)
         found = getattr(found, part)
     return found
 
@@ -305,13 +319,9 @@ def _binds(callable_: Any, given: int) -> bool:
 
 def _found(kind: type[UserDefined], where: str, folder: str | None, name: str, returns: pa.DataType, *rest: Any) -> Any:
     """A definition by its place, in another process. folder: where the module lay in the process that shipped it."""
-    try:
-        body = load(where)
-    except PenstockError:
-        if folder is None or folder in sys.path:
-            raise
-        sys.path.append(folder)
-        body = load(where)
+    if folder is not None:
+        modules.reachable(folder)
+    body = load(where, folder)
     body = body.body if isinstance(body, UserDefined) else body
     return kind(name, returns, body() if isinstance(body, type) and kind is UserAggregate else body, *rest)
 

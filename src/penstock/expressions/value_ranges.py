@@ -21,7 +21,7 @@ _T = pa.types
 
 
 @dataclass(frozen=True)
-class Values:
+class ValueRange:
     """The values of one column in some rows. low, high: bounds of those that are not NULL, as `plain` has them, None
     for not known; nulls, some: whether there may be NULLs, and anything else."""
 
@@ -31,8 +31,8 @@ class Values:
     some: bool = True
 
 
-UNKNOWN = Values()
-Look = Callable[[int], Values]
+UNKNOWN = ValueRange()
+Look = Callable[[int], ValueRange]
 
 
 def plain(value: Any, type_: pa.DataType) -> Any:
@@ -44,12 +44,12 @@ def plain(value: Any, type_: pa.DataType) -> Any:
     return value if _ordered(type_) else None
 
 
-def only(value: Any, type_: pa.DataType) -> Values:
+def only(value: Any, type_: pa.DataType) -> ValueRange:
     """All rows have `value`."""
     if value is None:
-        return Values(some=False)
+        return ValueRange(some=False)
     known = plain(value, type_)
-    return Values(known, known, nulls=False)
+    return ValueRange(known, known, nulls=False)
 
 
 def may_pass(condition: Expression, look: Look) -> bool:
@@ -106,7 +106,7 @@ def _call(name: str, arguments: tuple[Expression, ...], truth: bool, look: Look)
     return True
 
 
-def _compared(name: str, values: Values, other: Any) -> bool:
+def _compared(name: str, values: ValueRange, other: Any) -> bool:
     """Whether some value may stand in the relation `name` to `other`."""
     low, high = values.low, values.high
     if not values.some or low is None or high is None:
@@ -120,7 +120,7 @@ def _compared(name: str, values: Values, other: Any) -> bool:
     return bool(high > other if name == "GT" else high >= other)
 
 
-def _like(pattern: str, values: Values) -> bool:
+def _like(pattern: str, values: ValueRange) -> bool:
     """By what stands before the first wildcard."""
     if values.low is None or values.high is None or "\\" in pattern:
         return True
@@ -129,7 +129,7 @@ def _like(pattern: str, values: Values) -> bool:
     return bool(values.low[: len(prefix)] <= prefix and values.high >= prefix)
 
 
-def _column(expression: Expression, look: Look) -> Values | None:
+def _column(expression: Expression, look: Look) -> ValueRange | None:
     """The values of a column, also of one that is widened to a type with the same order; None for anything else."""
     if isinstance(expression, Cast):
         inner = expression.argument

@@ -1,14 +1,15 @@
 """The language: text to statements (`parse_script`), statements to algebra (`bind_script`, `bind_query`), and back.
 
-The only user of sqlglot. A script is read and bound whole; every error in it comes at once, as `ScriptErrors`, and then
-nothing has been declared (LANGUAGE 7).
+The only user of sqlglot. A script is parsed and bound as a whole; all errors in it are reported together, as
+`ScriptErrors`, and then nothing is declared (docs/language.md).
 """
 
 from __future__ import annotations
 
-from penstock.algebra.query import Query, SinkSpec
+from penstock.algebra.nodes.query import Query, SinkSpec
+from penstock.deep import deep
 from penstock.errors import ScriptErrors
-from penstock.language.binder.declarations import Action, Bound, Explain, ScriptBinder, Show
+from penstock.language.binder.statements.declarations import Action, BoundScript, Explain, ScriptBinder, Show
 from penstock.language.catalog import Catalog, View
 from penstock.language.parse import parse_query, parse_script, parse_statements
 from penstock.language.printer import print_query, print_statement
@@ -17,16 +18,17 @@ from penstock.language.text import SourceText
 from penstock.settings import Settings
 
 __all__ = [
-    "Action", "Bound", "Catalog", "Explain", "Script", "Show", "View", "bind_query", "bind_script", "parse_script",
-    "print_query", "print_statement",
+    "Action", "BoundScript", "Catalog", "Explain", "Script", "Show", "View", "bind_query", "bind_script",
+    "parse_script", "print_query", "print_statement",
 ]  # fmt: skip
 
 
+@deep
 def bind_script(
     text: str, catalog: Catalog | None = None, settings: Settings | None = None, file: str | None = None
-) -> Bound:
-    """Read and bind a script on top of `catalog`. file: its name, for messages. Raises ScriptErrors."""
-    source = SourceText(text, file)
+) -> BoundScript:
+    """Parse and bind a script on top of `catalog`. file: its name, for messages. Raises ScriptErrors."""
+    source = SourceText.of(text, file)
     parsed = parse_statements(source)
     binder = ScriptBinder(source, catalog or Catalog(), settings or Settings(), failed=set(parsed.lost))
     binder.bind(parsed.statements)
@@ -35,9 +37,10 @@ def bind_script(
     return binder.bound()
 
 
+@deep
 def bind_query(text: str, catalog: Catalog, settings: Settings | None = None, name: str = "query") -> Query:
     """Bind a text that is one query; its sink is MEMORY. Raises ScriptErrors."""
-    source = SourceText(text)
+    source = SourceText.of(text)
     statement = parse_query(source)
     binder = ScriptBinder(source, catalog, settings or Settings())
     binder.bind([statement])

@@ -1,5 +1,6 @@
-"""What a session has declared: sources, views, queries, and the rows of MEMORY sources. Immutable: each change gives a
-new catalog, so that a script that fails leaves the old one as it was."""
+"""The declarations of a session: sources, views, queries, and the rows of MEMORY sources. Immutable: each change
+returns a new catalog, so that a script that fails leaves the old one unchanged.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from penstock.algebra import Algebra, Source
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.query import Query
 from penstock.expressions.user import REGISTERED, UserAggregateCall, UserCall, UserDefined
 from penstock.tree import walk
 
@@ -28,11 +29,13 @@ class View:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Keys are names in lower case: two names may not differ in case alone.
+    """Declarations by name in lower case: two names may not differ in case alone.
 
-    memory: rows INSERTed into MEMORY sources, in order; values are what Arrow makes of the column's type.
-    texts: the CREATE statements of sources and queries, for SHOW. functions: the user-defined functions and aggregates,
-    which have names of their own; reads: view or query -> the names it reads.
+    Args:
+        memory: rows INSERTed into MEMORY sources, in order; values are Arrow's Python values of the column's type.
+        texts: the CREATE statements of sources and queries, for SHOW.
+        functions: the user-defined functions and aggregates, which have a namespace of their own.
+        reads: view or query -> the names it reads.
     """
 
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -44,7 +47,7 @@ class Catalog:
     reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def with_source(self, source: Source, text: str = "") -> Catalog:
-        """This catalog with a stream or relation more (or declared anew)."""
+        """Return this catalog with a stream or relation added or redeclared."""
         key = source.name.lower()
         return replace(self, sources={**self.sources, key: source}, texts={**self.texts, key: text})
 
@@ -65,25 +68,25 @@ class Catalog:
         return replace(self, functions=_less(self.functions, name.lower()))
 
     def function(self, name: str) -> UserDefined | None:
-        """What the user calls `name`: declared here, or registered by a decorator."""
+        """Return the user-defined function `name`, declared here or registered by a decorator, or None."""
         return self.functions.get(name.lower()) or REGISTERED.get(name.lower())
 
     def with_reads(self, name: str, read: frozenset[str]) -> Catalog:
-        """This catalog, `name` being a view or query that reads `read`."""
+        """Return this catalog with `name`, a view or query, reading `read`."""
         return replace(self, reads={**self.reads, name.lower(): read})
 
     def users_of(self, name: str) -> list[str]:
-        """The views and queries that read `name`, as they are called."""
+        """Return the views and queries that read `name`, by their declared names."""
         named = {**{k: v.name for k, v in self.views.items()}, **{k: q.name for k, q in self.queries.items()}}
         return [named[user] for user, read in self.reads.items() if name.lower() in read and user in named]
 
     def users_of_function(self, name: str) -> list[str]:
-        """The views and queries that call the user-defined `name`, as they are called."""
+        """Return the views and queries that call the user-defined `name`, by their declared names."""
         roots = {**{v.name: v.root for v in self.views.values()}, **{q.name: q.root for q in self.queries.values()}}
         return [user for user, root in roots.items() if name.lower() in _called(root)]
 
     def without(self, name: str) -> Catalog:
-        """This catalog with nothing called `name`."""
+        """Return this catalog without the declaration `name`."""
         key = name.lower()
         return replace(
             self,
@@ -100,7 +103,7 @@ class Catalog:
         return key in self.sources or key in self.views or key in self.queries
 
     def kind(self, name: str) -> str | None:
-        """STREAM, RELATION, VIEW or QUERY; None for an unknown name."""
+        """Return STREAM, RELATION, VIEW or QUERY; None for an unknown name."""
         key = name.lower()
         if key in self.sources:
             return "STREAM" if self.sources[key].is_stream else "RELATION"
@@ -114,7 +117,7 @@ def _less(table: Mapping[str, V], key: str) -> dict[str, V]:
 
 
 def _called(root: Algebra) -> set[str]:
-    """The user-defined functions and aggregates in a plan."""
+    """Return the user-defined functions and aggregates in a plan."""
     nodes = list(walk(root))
     functions = {n.function.key for n in nodes if isinstance(n, UserCall)}
     return functions | {n.definition.key for n in nodes if isinstance(n, UserAggregateCall)}

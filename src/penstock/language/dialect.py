@@ -1,8 +1,8 @@
-"""CQL's lexical rules and scalar expressions: sqlglot's Spark dialect, with less in it.
+"""CQL's lexical rules and scalar expressions: a restriction of sqlglot's Spark dialect.
 
-Functions are kept by name (sqlglot would rewrite many of them), because the table of functions is ours
-(`expressions/`). What Spark's grammar has and CQL does not (subscripts, lambdas, placeholders, JSON operators, hints)
-is taken out, so that it is a syntax error instead of a tree that nobody reads. Every node learns its span.
+Functions are kept by name (sqlglot would rewrite many of them), because `expressions/` has its own table of functions.
+What Spark's grammar has and CQL does not (subscripts, lambdas, placeholders, JSON operators, hints) is removed, so that
+it is a syntax error instead of a tree that is ignored. Every node gets its span.
 """
 
 from __future__ import annotations
@@ -17,15 +17,22 @@ from sqlglot.errors import ParseError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.language.text import Span
+from penstock.language.text import TextSpan
 from penstock.types import unknown_type_hint
 
 E = TypeVar("E", bound=exp.Expr)
 _NOTHING = Token(TokenType.SENTINEL, "")
 
-#: The bitwise operators, from the one that binds least on.
+#: The bitwise operators, from the loosest binding to the tightest.
 _RUNGS = (TokenType.PIPE, TokenType.CARET, TokenType.AMP)
 _GONE = ("{%", "{%+", "{%-", "%}", "+%}", "-%}", "{{+", "{{-", "+}}", "-}}", "/*+", "|>")
+#: Access to JSON by key or index, with the result as JSON and as text.
+_ARROWS: dict[TokenType, type[exp.Binary]] = {
+    TokenType.ARROW: exp.JSONExtract,
+    TokenType.DARROW: exp.JSONExtractScalar,
+}
+#: After these, ANY (...) is part of a comparison, elsewhere an aggregate.
+_COMPARED = (TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE)
 _COMMANDS = (TokenType.COMMAND, TokenType.SHOW, TokenType.DESCRIBE)
 
 
@@ -51,23 +58,27 @@ class Fault(ParseError):
         self.hint = hint
 
 
-def span_of(node: exp.Expr) -> Span:
-    """Where `node` stands, as the parser noted it; for a node it built itself, where its operands stand."""
+def span_of(node: exp.Expr) -> TextSpan:
+    """Return the span of `node`, as recorded by the parser; for a node that the parser built itself, that of its
+    operands.
+    """
     noted = node.meta.get("span")
-    if isinstance(noted, Span):
+    if isinstance(noted, TextSpan):
         return noted
     spans = [span_of(child) for child in node.iter_expressions()]
     if not spans:
-        return Span(0, 0)
-    return Span(min(s.start for s in spans), max(s.end for s in spans))
+        return TextSpan(0, 0)
+    return TextSpan(min(s.start for s in spans), max(s.end for s in spans))
 
 
-def token_span(token: Token) -> Span:
-    return Span(token.start, token.end + 1)
+def token_span(token: Token) -> TextSpan:
+    return TextSpan(token.start, token.end + 1)
 
 
 def _closed(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`parse`, which must stop at the closing bracket: sqlglot lets one be missing behind functions of this kind."""
+    """Return `parse`, checked to stop at the closing bracket: sqlglot accepts a missing one after functions of this
+    kind.
+    """
 
     def checked(parser: Any) -> Any:
         node = parse(parser)
@@ -79,7 +90,7 @@ def _closed(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 class ExpressionParser(SparkParser):
-    """Scalar expressions. The clauses around them are in `grammar/`."""
+    """Parser of scalar expressions. The clauses around them are in `grammar/`."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -97,7 +108,8 @@ class ExpressionParser(SparkParser):
     LAMBDAS: ClassVar[dict[Any, Any]] = {}
     SUBQUERY_PREDICATES: ClassVar[Any] = SparkParser.SUBQUERY_PREDICATES
     COLUMN_OPERATORS: ClassVar[dict[Any, Any]] = {
-        kind: SparkParser.COLUMN_OPERATORS[kind] for kind in (TokenType.DOT, TokenType.DCOLON)
+        kind: SparkParser.COLUMN_OPERATORS[kind]
+        for kind in (TokenType.DOT, TokenType.DCOLON, TokenType.ARROW, TokenType.DARROW)
     }
     FACTOR: ClassVar[dict[Any, Any]] = {
         kind: SparkParser.FACTOR[kind] for kind in (TokenType.DIV, TokenType.MOD, TokenType.SLASH, TokenType.STAR)
@@ -135,16 +147,16 @@ class ExpressionParser(SparkParser):
             spans.append(token_span(token))
         here = token_span(self._prev)
         start = min((s.start for s in spans if s.end), default=here.start)
-        built.meta["span"] = Span(start, max(here.end, start + 1))
+        built.meta["span"] = TextSpan(start, max(here.end, start + 1))
         return built
 
     def _add_comments(self, expression: exp.Expr | None) -> None:
-        """Comments say nothing to the system."""
+        """Ignore comments, which have no meaning here."""
 
     def _parse_unary(self) -> exp.Expr | None:
         start = self._curr
         node = super()._parse_unary()
-        # -1, NOT x: the operator stands before the operand that expression() knows of.
+        # -1, NOT x: the operator precedes the operand, whose span expression() uses.
         return self._from(start, node) if isinstance(node, (exp.Neg, exp.Not)) else node
 
     def _parse_function_call(
@@ -161,13 +173,19 @@ class ExpressionParser(SparkParser):
         return self._from(start, node)
 
     def _parse_quantified(self) -> exp.Expr | None:
-        """EXISTS, ANY, SOME or ALL before a query. sqlglot takes no brackets around the query or its parts."""
+        """Parse EXISTS, ANY, SOME or ALL before a query; right of a comparison, also ANY, SOME or ALL before a list of
+        values. sqlglot accepts no brackets around the query or its parts.
+        """
         kind = self.SUBQUERY_PREDICATES.get(self._curr.token_type)
         if kind is None or self._next.token_type is not TokenType.L_PAREN:
             return None
         index = self._index
+        compared = self._prev.token_type in _COMPARED
         self._advance(2)
         query = self._parse_select()
+        if query is None and compared and kind is not exp.Exists:
+            values = self._parse_csv(lambda: self._required(self._parse_disjunction()))
+            query = self.expression(exp.Tuple(expressions=values))
         if query is None:
             self._retreat(index)
             return None
@@ -177,7 +195,9 @@ class ExpressionParser(SparkParser):
         return found
 
     def _parse_bitwise(self) -> exp.Expr | None:
-        """Spark's ladder: `<<` and `>>` bind tighter than `&`, that than `^`, that than `|`; sqlglot has one rung."""
+        """Parse bitwise operators with Spark's precedence: `<<` and `>>` bind tighter than `&`, that than `^`, that
+        than `|`; sqlglot has one level.
+        """
         return self._ladder(0)
 
     def _ladder(self, rung: int) -> exp.Expr | None:
@@ -202,7 +222,7 @@ class ExpressionParser(SparkParser):
                 return this
 
     def _parse_term(self, parse_mod: bool = True) -> exp.Expr | None:
-        """Sums and differences; `||` stands on the same rung."""
+        """Parse sums and differences; `||` has the same precedence."""
         this = self._parse_factor(parse_mod=parse_mod)
         while True:
             if self._match_set(self.TERM):
@@ -213,6 +233,32 @@ class ExpressionParser(SparkParser):
                 this = self.expression(exp.DPipe(this=this, expression=right, safe=True))
             else:
                 return this
+
+    def _parse_column_ops(self, this: exp.Expr | None) -> exp.Expr | None:
+        """Parse `->` and `->>` after a name, with the precedence of its dots; sqlglot would take a whole sum as their
+        key.
+        """
+        this = self._parse_dots(this)
+        while this is not None and self._match_set(_ARROWS):
+            kind = _ARROWS[self._prev.token_type]
+            this = self.expression(kind(this=this, expression=self._required(self._parse_arrow_key())))
+        return this
+
+    def _parse_arrow_key(self) -> exp.Expr | None:
+        start = self._curr
+        if self._match(TokenType.DASH):
+            return self._from(start, exp.Neg(this=self._required(self._parse_primary())))
+        name = None if (primary := self._parse_primary()) is not None else self._parse_column_reference()
+        return primary if name is None else self._parse_dots(name)
+
+    def _parse_dots(self, this: exp.Expr | None) -> exp.Expr | None:
+        """Parse what follows a name, up to an arrow."""
+        operators = self.COLUMN_OPERATORS
+        self.COLUMN_OPERATORS = {k: v for k, v in operators.items() if k not in _ARROWS}  # type: ignore[misc]
+        try:
+            return super()._parse_column_ops(this)
+        finally:
+            self.COLUMN_OPERATORS = operators  # type: ignore[misc]
 
     def _parse_interval(
         self, require_interval: bool = True, parse_function_unit: bool = True
@@ -240,9 +286,9 @@ class ExpressionParser(SparkParser):
         return super()._parse_window(this, alias)
 
     def _from(self, start: Token, node: exp.Expr | None) -> exp.Expr | None:
-        """`node` with a span that begins at `start`: a name or bracket that expression() did not know of."""
+        """Return `node` with a span that begins at `start`: at a name or bracket unknown to expression()."""
         if node is not None and start:
-            node.meta["span"] = Span(start.start, token_span(self._prev).end)
+            node.meta["span"] = TextSpan(start.start, token_span(self._prev).end)
         return node
 
     def _parse_between(self, this: exp.Expr | None) -> exp.Between:
@@ -286,7 +332,7 @@ class ExpressionParser(SparkParser):
         return node
 
     def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
-        # sqlglot lets `f(a, )` and `IN (1, , 2)` pass.
+        # sqlglot accepts `f(a, )` and `IN (1, , 2)`.
         first = parse_method()
         found = [] if first is None else [first]
         while self._match(sep):
@@ -315,7 +361,7 @@ class ExpressionParser(SparkParser):
 
 
 def _expected(message: str) -> str:
-    """What was expected, out of sqlglot's message; its other messages say nothing to a user."""
+    """Return what was expected, from sqlglot's message; its other messages mean nothing to a user."""
     if match := re.match(r"(?:expecting|expected) (.+)", message, re.IGNORECASE):
         return f"'{match[1]}'" if len(match[1]) <= 2 else match[1]
     if message.startswith("Required"):
@@ -328,7 +374,7 @@ class Cql(Spark):
 
     class Tokenizer(Spark.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
-        # As Spark 4: a doubled quote inside a string is the quote.
+        # As in Spark 4, a doubled quote inside a string is the quote.
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word not in _GONE and kind not in _COMMANDS

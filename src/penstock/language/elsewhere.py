@@ -1,4 +1,4 @@
-"""What other systems have and CQL writes otherwise, or does without: functions, clauses and words, each with a hint."""
+"""Features of other systems that CQL writes differently or lacks: functions, clauses and words, each with a hint."""
 
 from __future__ import annotations
 
@@ -15,10 +15,21 @@ _APART = "UNIX_SECONDS(b) - UNIX_SECONDS(a) is how far two times are apart, DATE
 _GROUPS = "one query for each grouping, UNION ALL between them"
 _LISTED = "ARRAY_AGG(value) gives all values in order, ARRAY_AGG(DISTINCT value) each once"
 _LATEST = "LAST(value) is that of the latest row; or a query in FROM with ORDER BY .. LIMIT 1"
+_JSON = "GET_JSON_OBJECT(json, '$.a.b') gives what lies at a path, json -> 'a' and json ->> 'a' a member; CAST it"
 _ANY = "COUNT(*) FILTER (WHERE condition) counts the rows that fulfil one"
 _BOUNDARY = "RSTREAM over a window with SLIDE tells the whole answer at each boundary, whose time is ts"
 
-#: Functions of Spark, Flink and others, in capitals -> what is written instead.
+_PATTERN = (
+    "rows that follow each other are a stream joined with itself over a window, with conditions on both, or"
+    " FIRST(value) and LAST(value) over [PARTITION BY key ROWS 2]"
+)
+_AS_OF = "declare it CREATE NON RETROACTIVE RELATION and join it: an element meets the rows that hold when it comes"
+_LATEST_OF_KEY = (
+    "the latest element of each key is [PARTITION BY key ROWS 1] behind the stream; a table as of each element is a"
+    " NON RETROACTIVE RELATION"
+)
+
+#: Functions of Spark, Flink and others, in capitals -> what to write instead.
 FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST"), _RANKS),
     **dict.fromkeys(
@@ -32,6 +43,10 @@ FUNCTIONS: dict[str, str] = {
     ),
     **dict.fromkeys(("FROM_UTC_TIMESTAMP", "TO_UTC_TIMESTAMP", "CONVERT_TIMEZONE"), _UTC),
     **dict.fromkeys(("TIMESTAMPADD", "DATEADD"), _MOVED),
+    **dict.fromkeys(
+        ("JSON_EXTRACT", "JSON_EXTRACT_STRING", "JSON_EXTRACT_SCALAR", "JSON_QUERY", "JSON_TUPLE", "FROM_JSON",
+         "JSON_EXTRACT_PATH", "JSON_EXTRACT_PATH_TEXT", "JSON_EXISTS", "PARSE_JSON"), _JSON,
+    ),
     "TIMESTAMPDIFF": _APART,
     **dict.fromkeys(("STRING_AGG", "LISTAGG", "GROUP_CONCAT", "COLLECT_SET"), _LISTED),
     **dict.fromkeys(("MAX_BY", "MIN_BY", "ARG_MAX", "ARG_MIN"), _LATEST),
@@ -41,10 +56,10 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("WINDOW_START", "WINDOW_END", "WINDOW_TIME"), _BOUNDARY),
 }  # fmt: skip
 
-#: Words that are read as columns -> what to do about them.
+#: Words that parse as columns -> what to do about them.
 NAMES: dict[str, str] = {**FUNCTIONS, "STREAM": "leave it out: what the answer is follows from the query"}
 
-#: Clauses and forms of expressions that are refused by name -> what is written instead.
+#: Clauses and forms of expressions that are rejected by name -> what to write instead.
 CLAUSES: dict[str, str] = {
     "a window function (OVER)": _RANKS,
     "AT TIME ZONE": _UTC,
@@ -52,6 +67,9 @@ CLAUSES: dict[str, str] = {
     "PIVOT": "COUNT(*) FILTER (WHERE place = 'a') AS a, and so on for every column of the answer",
     "TABLESAMPLE": "S SAMPLE(5) keeps 5 percent of a stream S",
     "QUALIFY": _RANKS,
+    "MATCH_RECOGNIZE": _PATTERN,
+    "FOR SYSTEM_TIME": _AS_OF,
+    **dict.fromkeys(("ASOF JOIN", "ASOF LEFT"), _LATEST_OF_KEY),
     "FETCH": "the first rows are ORDER BY column LIMIT 10",
     "GROUP BY ALL": "name the columns: GROUP BY a, b",
     **dict.fromkeys(("ROLLUP", "CUBE", "GROUPING SETS"), _GROUPS),

@@ -1,4 +1,4 @@
-"""What someone probably meant who wrote what cannot be read: a keyword with a slip, another system's clause."""
+"""Hints for text that cannot be parsed: a misspelled keyword, another system's clause."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from penstock.language.elsewhere import CLAUSES
+
 WINDOW = "a window stands behind its stream in brackets, as in clicks [RANGE 10 MINUTES SLIDE 1 MINUTE]"
-#: What other systems call as functions, in FROM or in GROUP BY, and CQL writes as windows.
+#: What other systems write as functions, in FROM or in GROUP BY, and CQL writes as windows.
 WINDOW_FUNCTIONS = frozenset(
     ("TABLE", "TUMBLE", "HOP", "CUMULATE", "SESSION", "WINDOW", "TUMBLE_START", "TUMBLE_END", "HOP_START", "HOP_END")
 )
@@ -17,7 +19,7 @@ _ONCE = "a script declares each name once, so it has neither OR REPLACE nor IF N
 _COLUMN = "a column has a name and a type; WHERE v IS NOT NULL drops rows, a relation may have a PRIMARY KEY (k)"
 _VIEW = "a view is kept up to date as long as something reads it: CREATE VIEW name AS ..."
 _OUT = "answers come out as soon as they are final; ISTREAM(...) gives what is new, RSTREAM(...) all at every boundary"
-#: Words of Flink SQL, Spark SQL, ksqlDB and other SQLs in a declaration, before its query -> what is written instead.
+#: Words of Flink SQL, Spark SQL, ksqlDB and other SQLs in a declaration, before its query -> what to write instead.
 _IN_DECLARATION = {
     "WATERMARK": "how late elements may come is said behind TIMESTAMP BY: ORDER WITHIN 5 SECONDS",
     "TABLE": "what happens is a STREAM, what holds is a RELATION: CREATE RELATION name (...) FROM ...",
@@ -30,6 +32,8 @@ _IN_DECLARATION = {
 _IN_QUERY = {
     "EMIT": _OUT,
     "INTO": "an answer goes somewhere by CREATE QUERY name INTO connector (...) AS SELECT ...",
+    "ASOF": CLAUSES["ASOF JOIN"],
+    "MATCH_RECOGNIZE": CLAUSES["MATCH_RECOGNIZE"],
     "TOP": "the first rows are ORDER BY column LIMIT 10",
     **dict.fromkeys(
         ("TUMBLE", "TUMBLING", "SLIDING", "HOP", "HOPPING", "ADVANCE", "SIZE", "SESSION", "WINDOW"), WINDOW
@@ -42,16 +46,21 @@ _KEYWORDS = (
     "WITHIN", "TIMEOUT", "SYSTEM", "PRIMARY", "RELATION", "RETROACTIVE", "VALUES", "INTO", "CREATE", "INSERT",
     "ISTREAM", "DSTREAM", "RSTREAM", "WSTREAM", "RESTORE", "INTERVAL",
 )  # fmt: skip
+_BEGINNINGS = ("CREATE", "INSERT", "EXPLAIN", "SHOW", "DROP", "SET")
 _BEHIND_ITEMS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", ")")
-#: How many words before the one that does not fit may be to blame, having been read as names.
+#: Number of words before the unexpected one that may be the cause, having been parsed as names.
 _BACK = 2
 
 
 def hint_at(tokens: Sequence[Token], index: int) -> str | None:
-    """The hint for a statement that cannot be read at `index`, by the word there or those just before."""
+    """Return the hint for a statement that cannot be parsed at `index`, by the word there or those just before it."""
     here = tokens[index].text.upper() if index < len(tokens) else ""
     if index and tokens[index - 1].token_type is TokenType.COMMA and here in _BEHIND_ITEMS:
         return "leave out the comma, or say what follows it"
+    if here == "FROM" and index + 1 < len(tokens) and tokens[index + 1].token_type in (TokenType.COMMA, TokenType.FROM):
+        return f"`{tokens[index].text}` in backticks is a column of that name"
+    if index and here in _BEGINNINGS:
+        return "a statement ends with a semicolon"
     asked = any(token.token_type is TokenType.SELECT for token in tokens[:index])
     foreign = _IN_QUERY if asked or tokens[0].text.upper() != "CREATE" else _IN_DECLARATION
     for token in reversed(tokens[max(0, index - _BACK) : index + 1]):

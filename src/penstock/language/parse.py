@@ -1,43 +1,52 @@
-"""Text to statements. Every statement is read, so that one's mistake does not hide another's."""
+"""Text to statements. Every statement is parsed, so that an error in one does not hide those of others."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 
-from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from penstock.deep import deep, on_deep_stack
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.dialect import Cql, Fault, token_span
 from penstock.language.grammar.declarations import CqlParser
 from penstock.language.hints import hint_at
+from penstock.language.limits import MAX_SCRIPT, MAX_STATEMENTS, TOO_DEEP, beyond_limits, too_deep
 from penstock.language.statements import BareQuery, Script, Statement
-from penstock.language.text import SourceText, Span
+from penstock.language.text import SourceText, TextSpan
 
 #: What sqlglot's expression grammar is known to raise on text that is no expression, beside its own errors.
-_GIVES_UP = (AttributeError, TypeError, ValueError, KeyError, IndexError, AssertionError, RecursionError)
+_GIVES_UP = (AttributeError, TypeError, ValueError, KeyError, IndexError, AssertionError)
 
+#: Levels that the parser reads on the caller's stack: it calls itself some 25 times a level.
+_SHALLOW = 8
 
-MAX_DEPTH = 100
-_STATEMENTS = ("CREATE", "INSERT", "EXPLAIN", "SHOW", "DROP")
+_CURLY = re.compile("[\u2018-\u201f\u00ab\u00bb\u2039\u203a\u2032\u2033]")
+_STATEMENTS = ("CREATE", "INSERT", "EXPLAIN", "SHOW", "DROP", "SET")
 
 
 @dataclass
-class Parsed:
-    """statements: those that can be read; errors: of those that cannot; lost: names (lower case) these would have
-    declared, so that their users are not blamed too."""
+class ParsedScript:
+    """The result of parsing. statements: the valid ones; errors: of the others; lost: names (lower case) that those
+    would have declared, so that statements that use them are not reported too.
+    """
 
     statements: list[Statement] = field(default_factory=list)
     errors: list[PenstockError] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
 
 
-def parse_statements(source: SourceText) -> Parsed:
-    """All statements of `source`."""
-    parsed = Parsed()
+@deep
+def parse_statements(source: SourceText) -> ParsedScript:
+    """Parse all statements of `source`."""
+    parsed = ParsedScript()
     text, unclosed = source.text, None
+    if len(text) > MAX_SCRIPT:
+        message = f"this script has {len(text):,} characters, {MAX_SCRIPT:,} are the limit"
+        parsed.errors.append(source.error("P0105", message, TextSpan(0, 1)))
+        return parsed
     try:
         tokens = Cql().tokenize(text)
     except TokenError:
@@ -47,20 +56,29 @@ def parse_statements(source: SourceText) -> Parsed:
         token.comments = []
     parts = _split(tokens)
     if unclosed is not None and parts:
-        parsed.lost |= _declared(parts.pop())  # the one that the quotes open in
+        parsed.lost |= _declared(parts.pop())  # the statement in which the quotes open
+    if len(parts) > MAX_STATEMENTS:
+        message = f"this script has {len(parts):,} statements, {MAX_STATEMENTS:,} are the limit"
+        parsed.errors.append(source.error("P0105", message, token_span(parts[MAX_STATEMENTS][0])))
+        return parsed
     for part in parts:
+        curly = _curly_quote(source, part)
+        if curly is not None:
+            parsed.errors.append(curly)
+            parsed.lost |= _declared(part)
+            continue
         rest = part
         while rest:
             rest = _read(source, rest, parsed)
         if unclosed is not None and parsed.errors:
-            break  # from here on, what is inside of quotes and what is not may be mixed up
+            break  # after this point, quoted and unquoted text may be confused
     if unclosed is not None:
         parsed.errors.append(unclosed)
     return parsed
 
 
 def _before(text: str, unclosed: PenstockError) -> list[Token]:
-    """The tokens in front of quotes that are never closed."""
+    """Return the tokens before quotes that are never closed."""
     place = unclosed.position
     lines = text.split("\n")
     end = 0 if place is None else sum(len(line) + 1 for line in lines[: place.line - 1]) + place.column - 1
@@ -70,8 +88,8 @@ def _before(text: str, unclosed: PenstockError) -> list[Token]:
         return []
 
 
-def _read(source: SourceText, tokens: list[Token], parsed: Parsed) -> list[Token]:
-    """Read one statement; what is left of `tokens` when a semicolon is missing in them."""
+def _read(source: SourceText, tokens: list[Token], parsed: ParsedScript) -> list[Token]:
+    """Parse one statement; return the rest of `tokens`, which is not empty when a semicolon is missing in them."""
     try:
         statement, at, faults = _parse_one(source, tokens)
     except PenstockError as error:
@@ -87,28 +105,45 @@ def _read(source: SourceText, tokens: list[Token], parsed: Parsed) -> list[Token
     return tokens[at:]
 
 
+def _curly_quote(source: SourceText, tokens: list[Token]) -> PenstockError | None:
+    """Return the error for a statement with a typographic quotation mark, as word processors insert, None
+    without one.
+    """
+    for token in tokens:
+        found = _CURLY.search(token.text) if token.token_type is TokenType.VAR else None
+        if found is not None:
+            at = source.text.find(found[0], token.start)
+            hint = "texts stand between straight quotes, as in 'text'; backticks quote names"
+            return source.error("P0101", f"{found[0]} is no quotation mark of the language", TextSpan(at, at + 1), hint)
+    return None
+
+
 def _next_statement(source: SourceText, tokens: list[Token], start: int) -> list[Token]:
-    """From where a statement begins, at the start of a line, behind one that could not be read."""
+    """Return the tokens from where a statement begins, at the start of a line, after one that could not be parsed."""
     for i in range(start, len(tokens)):
-        if _begins(source, tokens[i]):
+        if _begins(source, tokens[i - 1], tokens[i]):
             return tokens[i:]
     return []
 
 
-def _begins(source: SourceText, token: Token) -> bool:
-    before = source.text[: token.start].rpartition("\n")[2]
-    return token.text.upper() in _STATEMENTS and not before.strip()
+def _begins(source: SourceText, before: Token | None, token: Token) -> bool:
+    """Return whether a statement begins with `token`, the first word in its line. before: the token before it."""
+    if token.text.upper() not in _STATEMENTS:
+        return False
+    between = source.text[before.end + 1 if before else 0 : token.start]
+    line = between.rpartition("\n")
+    return bool(line[1] or not before) and not line[2].strip()
 
 
 def _declared(tokens: list[Token]) -> set[str]:
-    """The name behind CREATE STREAM and its like."""
+    """Return the name after CREATE STREAM and the like."""
     words = [token.text.lower() for token in tokens[:5] if token.text.lower() not in ("non", "retroactive")]
     return {words[2]} if len(words) > 2 and words[0] == "create" else set()
 
 
 def parse_script(text: str, file: str | None = None) -> Script:
-    """The statements of a script, unbound. Raises ScriptErrors with every syntax error in it."""
-    source = SourceText(text, file)
+    """Return the statements of a script, unbound. Raises ScriptErrors with every syntax error in it."""
+    source = SourceText.of(text, file)
     parsed = parse_statements(source)
     if parsed.errors:
         raise ScriptErrors(parsed.errors)
@@ -116,13 +151,13 @@ def parse_script(text: str, file: str | None = None) -> Script:
 
 
 def parse_query(source: SourceText) -> BareQuery:
-    """A text that is one query, with or without a semicolon. Raises ScriptErrors."""
+    """Parse a text that is one query, with or without a semicolon. Raises ScriptErrors."""
     parsed = parse_statements(source)
     if parsed.errors:
         raise ScriptErrors(parsed.errors)
     statements = parsed.statements
     if len(statements) != 1 or not isinstance(statements[0], BareQuery):
-        span = statements[1 if len(statements) > 1 else 0].span if statements else Span(0, 1)
+        span = statements[1 if len(statements) > 1 else 0].span if statements else TextSpan(0, 1)
         raise ScriptErrors([source.error("P0101", "expected one query and nothing else", span)])
     return statements[0]
 
@@ -138,7 +173,16 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
 
 
 def _parse_one(source: SourceText, tokens: list[Token]) -> tuple[Statement, int, list[PenstockError]]:
-    """A statement, how many of the tokens are its own, and the faults that could be passed over."""
+    """Return a statement, the number of its tokens, and the faults after which parsing could continue."""
+    deepest = too_deep(tokens)
+    if deepest is not None:
+        raise source.error("P0105", TOO_DEEP, token_span(deepest))
+    if too_deep(tokens, _SHALLOW) is None:
+        return _parsed(source, tokens)
+    return on_deep_stack(lambda: _parsed(source, tokens))
+
+
+def _parsed(source: SourceText, tokens: list[Token]) -> tuple[Statement, int, list[PenstockError]]:
     parser = CqlParser(dialect=Cql())
     parser.reset()
     parser.sql = source.text
@@ -146,41 +190,23 @@ def _parse_one(source: SourceText, tokens: list[Token]) -> tuple[Statement, int,
     parser._advance_chunk()
     try:
         statement = parser.statement()
-        if parser._curr and not _begins(source, parser._curr):
+        if parser._curr and not _begins(source, parser._prev, parser._curr):
             raise Fault("", parser._curr)
     except Fault as fault:
         raise _error(source, tokens, fault) from None
-    except (ParseError, *_GIVES_UP) as error:
-        deep = isinstance(error, RecursionError)
-        message = "this is nested too deeply" if deep else "this cannot be read as CQL"
+    except (ParseError, *_GIVES_UP):
         token = parser._curr or tokens[-1]
-        raise source.error("P0101", message, token_span(token)) from None
-    if _too_deep(statement):
-        raise source.error("P0101", f"this is nested more than {MAX_DEPTH} levels deep", statement.span)
+        raise source.error("P0101", "this cannot be read as CQL", token_span(token)) from None
+    beyond = beyond_limits(statement)
+    if beyond is not None:
+        raise source.error("P0105", beyond, statement.span)
     faults = {fault.token.start if fault.token else -1: _error(source, tokens, fault) for fault in parser.faults}
     return statement, parser._index if parser._curr else len(tokens), list(faults.values())
 
 
-def _too_deep(statement: Statement) -> bool:
-    """Whether a tree is deeper than what every layer above walks by recursion. A chain of ORs is balanced when it is
-    bound, and counts as one level."""
-    stack: list[tuple[object, int]] = [(statement, 0)]
-    while stack:
-        node, depth = stack.pop()
-        if depth > MAX_DEPTH:
-            return True
-        if isinstance(node, tuple | list):
-            stack.extend((part, depth) for part in node)
-        elif isinstance(node, exp.Expr):
-            stack.extend((v, depth + (not isinstance(node, exp.Or))) for v in node.args.values())
-        elif is_dataclass(node):
-            stack.extend((getattr(node, f.name), depth + 1) for f in fields(node) if f.compare)
-    return False
-
-
 def _error(source: SourceText, tokens: list[Token], fault: Fault) -> PenstockError:
     last = token_span(tokens[-1])
-    span = token_span(fault.token) if fault.token else Span(last.end, last.end + 1)
+    span = token_span(fault.token) if fault.token else TextSpan(last.end, last.end + 1)
     index = next((i for i, token in enumerate(tokens) if token is fault.token), len(tokens))
     hint = fault.hint or hint_at(tokens, index)
     if fault.message:
@@ -190,13 +216,43 @@ def _error(source: SourceText, tokens: list[Token], fault: Fault) -> PenstockErr
     return source.error(fault.code, message, span, hint)
 
 
+#: What opens quotes or a comment; an `r` before a string makes a backslash in it an ordinary character.
+_OPENS = re.compile(r"""--|/\*|\b[rR]?'|\b[rR]?"|'|"|`""")
+_CLOSES = {
+    "--": re.compile(r"[^\n]*"),
+    "'": re.compile(r"(?:[^'\\]|\\.|'')*+'", re.DOTALL),
+    '"': re.compile(r'(?:[^"\\]|\\.|"")*+"', re.DOTALL),
+    "`": re.compile(r"(?:[^`]|``)*+`", re.DOTALL),
+    "r'": re.compile(r"[^']*+'", re.DOTALL),
+    'r"': re.compile(r'[^"]*+"', re.DOTALL),
+}
+_COMMENT = re.compile(r"/\*|\*/")
+
+
 def _unclosed(source: SourceText) -> PenstockError:
-    """The error of a text that ends inside quotes or a comment: it opens behind the longest text that can be read."""
-    for match in reversed(list(re.finditer(r"['\"`]|/\*", source.text))):
-        try:
-            Cql().tokenize(source.text[: match.start()])
-        except TokenError:
-            continue
-        span = Span(match.start(), match.end())
-        return source.error("P0101", f"{match[0]} opens here and is never closed", span)
-    return source.error("P0101", "the text cannot be read", Span(0, 1))
+    """Return the error for a text that ends inside quotes or a comment, at the place where they open."""
+    text, at = source.text, 0
+    while (opened := _OPENS.search(text, at)) is not None:
+        mark = opened[0].lower()
+        end = _end_of_comment(text, opened.end()) if mark == "/*" else _end_of(_CLOSES[mark], text, opened.end())
+        if end is None:
+            mark = mark.removeprefix("r")
+            span = TextSpan(opened.end() - len(mark), opened.end())
+            return source.error("P0101", f"{mark} opens here and is never closed", span)
+        at = end
+    return source.error("P0101", "the text cannot be read", TextSpan(0, 1))
+
+
+def _end_of(closing: re.Pattern[str], text: str, start: int) -> int | None:
+    found = closing.match(text, start)
+    return None if found is None else found.end()
+
+
+def _end_of_comment(text: str, start: int) -> int | None:
+    """Return the position after the comment whose inside begins at `start`; nested comments end by themselves."""
+    depth = 1
+    for mark in _COMMENT.finditer(text, start):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return None

@@ -1,4 +1,4 @@
-"""Statements back to text. The text parses to an equal statement; layout and comments are not kept."""
+"""Print statements as text, which parses to an equal statement; layout and comments are not kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.language.queries import (
     Duration,
     EmbeddedQuery,
     Extent,
-    Frequency,
+    FrequencyClause,
     FromSource,
     Item,
     JoinedSource,
@@ -26,15 +26,15 @@ from penstock.language.queries import (
     LocalView,
     Name,
     NamedSource,
+    OrderItem,
     QueryTree,
-    Select,
+    SelectQuery,
     SetQuery,
     SortedQuery,
-    SortKey,
     Star,
     StreamQuery,
     ToStream,
-    WindowSpec,
+    WindowClause,
     WithQuery,
 )
 from penstock.language.statements import (
@@ -55,7 +55,7 @@ from penstock.types import Interval
 
 
 def print_statement(statement: Statement) -> str:
-    """One statement, without its semicolon."""
+    """Return the text of one statement, without its semicolon."""
     if isinstance(statement, CreateSource):
         return _create_source(statement)
     if isinstance(statement, CreateView):
@@ -90,8 +90,8 @@ def _create_function(statement: CreateFunction) -> str:
 
 
 def print_query(tree: QueryTree) -> str:
-    """One query."""
-    if isinstance(tree, Select):
+    """Return the text of one query."""
+    if isinstance(tree, SelectQuery):
         return _select(tree)
     if isinstance(tree, SetQuery):
         every = " ALL" if tree.all else ""
@@ -110,14 +110,14 @@ def print_query(tree: QueryTree) -> str:
 
 def _operand(tree: QueryTree) -> str:
     text = print_query(tree)
-    return text if isinstance(tree, Select | StreamQuery) else f"({text})"
+    return text if isinstance(tree, SelectQuery | StreamQuery) else f"({text})"
 
 
 def _local(view: LocalView) -> str:
     return f"{_name(view.name)}{_columns(view.columns)} AS ({print_query(view.query)})"
 
 
-def _sort_key(key: SortKey) -> str:
+def _sort_key(key: OrderItem) -> str:
     text = scalar_text(key.value) + (" DESC" if key.descending else "")
     return text + ("" if key.nulls_first is None else " NULLS FIRST" if key.nulls_first else " NULLS LAST")
 
@@ -130,7 +130,7 @@ def _operator_window(operator: ToStream) -> str:
     return window_text(operator.window) if operator.window else ""
 
 
-def _select(tree: Select) -> str:
+def _select(tree: SelectQuery) -> str:
     items = ", ".join(_item(i) for i in tree.items)
     if tree.wrapped:
         items = f"{_operator(tree.wrapped)}({items}){_operator_window(tree.wrapped)}"
@@ -185,8 +185,8 @@ def _join(join: JoinedSource) -> str:
     return text + (f" USING {_columns(join.using).strip()}" if join.using else "")
 
 
-def window_text(window: WindowSpec) -> str:
-    """A window in its brackets."""
+def window_text(window: WindowClause) -> str:
+    """Return the text of a window in its brackets."""
     parts: list[str] = []
     if window.partition:
         parts.append("PARTITION BY " + ", ".join(scalar_text(c) for c in window.partition))
@@ -226,7 +226,7 @@ def _align(align: Align) -> str:
     return str(to) if isinstance(to, int) else f"TIMESTAMP {_string(to)}"
 
 
-def _frequency(frequency: Frequency) -> str:
+def _frequency(frequency: FrequencyClause) -> str:
     every = frequency.every
     text = f"FREQUENCY {every.interval if isinstance(every, Duration) else f'{every.value} TUPLES'}"
     if frequency.partition:
@@ -250,6 +250,8 @@ def _create_source(statement: CreateSource) -> str:
         text += f" OPERATION BY {_name(statement.operation)}"
     if statement.slack:
         text += f" ORDER WITHIN {statement.slack.interval}"
+    if statement.ahead:
+        text += f" ADVANCE AT MOST {statement.ahead.interval}"
     if statement.idle:
         text += f" IDLE TIMEOUT {statement.idle.interval}"
     return text + (f" ON ERROR {statement.on_error.policy}" if statement.on_error else "")
@@ -261,7 +263,7 @@ def _connector(connector: Connector) -> str:
 
 
 def _dotted(name: Name) -> str:
-    """The name of a setting: those of Spark and of clients have dots."""
+    """Return the name of a setting: those of Spark and of clients have dots."""
     return ".".join(_name(replace(name, text=part)) for part in name.text.split("."))
 
 
@@ -283,7 +285,7 @@ def _amount(value: Fraction) -> str:
 
 
 class _Generator(SparkGenerator):
-    """Spark's generator, which asks back for a query inside an expression."""
+    """Spark's generator, with a callback for a query inside an expression."""
 
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
         **SparkGenerator.TRANSFORMS,
@@ -295,5 +297,5 @@ class _Generator(SparkGenerator):
 
 
 def scalar_text(node: exp.Expr) -> str:
-    """A scalar expression as CQL."""
+    """Return a scalar expression as CQL."""
     return str(_Generator(dialect=Cql()).generate(node))

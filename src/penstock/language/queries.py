@@ -1,7 +1,7 @@
-"""What a query says: frozen trees, positions included, before any name is looked up (LANGUAGE 4).
+"""Syntax trees of queries: frozen, with positions, before any name is looked up (docs/language.md).
 
-Scalar expressions inside are sqlglot's trees, which the grammar builds and nobody changes. Spans do not count for
-equality, so a query equals the one its printed text parses to.
+Scalar expressions inside are sqlglot's trees, built by the grammar and never changed. Spans do not count for equality,
+so a query equals the result of parsing its printed text.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import ClassVar, TypeAlias
 
 from sqlglot import exp
 
-from penstock.language.text import Span
+from penstock.language.text import TextSpan
 from penstock.types import Interval
 
-NOWHERE = Span(0, 0)
+NOWHERE = TextSpan(0, 0)
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Name:
 
     text: str
     quoted: bool = False
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
     def matches(self, declared: str) -> bool:
         return self.text == declared if self.quoted else self.text.lower() == declared.lower()
@@ -46,7 +46,7 @@ class Duration:
     """An interval as written, e.g. `10 SECOND`."""
 
     interval: Interval
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Count:
     """A number of rows or tuples."""
 
     value: int
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
-# --- windows (LANGUAGE 4.1, 6)
+# --- windows (docs/language.md)
 
 
 class Extent(enum.Enum):
-    """What kind of content a window has."""
+    """The kind of content of a window."""
 
     NOW = "NOW"
     RANGE = "RANGE"
@@ -71,18 +71,18 @@ class Extent(enum.Enum):
 
 @dataclass(frozen=True)
 class Mark:
-    """A keyword whose only content is that it stands there."""
+    """A keyword without arguments, which matters only by being present."""
 
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
-class Frequency:
+class FrequencyClause:
     """FREQUENCY n TUPLES | FREQUENCY t, with PARTITIONED BY (csql)."""
 
     every: Duration | Count
     partition: tuple[exp.Expr, ...] = ()
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,19 @@ class Align:
     """ALIGN TO: a tick, a length counted from tick 0, or a timestamp in ISO form."""
 
     to: int | Interval | str
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
-class WindowSpec:
-    """A window as written. extent None: `[FREQUENCY ...]` alone. length: T of RANGE T, n of ROWS n or RANGE n TUPLES;
-    span_limit: the RANGE behind PARTITION BY ... ROWS n; lost: what stands in the brackets cannot be read."""
+class WindowClause:
+    """A window as written.
+
+    Args:
+        extent: None for `[FREQUENCY ...]` alone.
+        length: T of RANGE T, n of ROWS n or RANGE n TUPLES.
+        span_limit: the RANGE after PARTITION BY ... ROWS n.
+        lost: whether the content of the brackets could not be parsed.
+    """
 
     extent: Extent | None
     length: Duration | Count | None = None
@@ -106,12 +112,12 @@ class WindowSpec:
     align: Align | None = None
     where: exp.Expr | None = None
     internal: Mark | None = None
-    frequency: Frequency | None = None
+    frequency: FrequencyClause | None = None
     lost: bool = field(default=False, compare=False)
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
-# --- queries (LANGUAGE 4)
+# --- queries (docs/language.md)
 
 
 class StreamOperator(enum.Enum):
@@ -127,8 +133,8 @@ class ToStream:
 
     operator: StreamOperator
     restore: Mark | None = None
-    window: WindowSpec | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    window: WindowClause | None = None
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,7 @@ class Star:
     """`*` or `alias.*`."""
 
     qualifier: Name | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -145,15 +151,15 @@ class Item:
 
     value: exp.Expr | Star
     alias: Name | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleClause:
     """SAMPLE(percent)."""
 
     percent: Fraction
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -161,10 +167,10 @@ class NamedSource:
     """A stream, relation or view in FROM."""
 
     name: Name
-    window: WindowSpec | None = None
-    sample: Sample | None = None
+    window: WindowClause | None = None
+    sample: SampleClause | None = None
     alias: Name | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -172,12 +178,12 @@ class DerivedSource:
     """A query in FROM. called: its own name before the alias, as CSQL writes `(query) AS PulseRate PR [window]`."""
 
     query: QueryTree
-    window: WindowSpec | None = None
+    window: WindowClause | None = None
     alias: Name | None = None
     columns: tuple[Name, ...] = ()
     called: Name | None = None
     lateral: Mark | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 class JoinKind(enum.Enum):
@@ -200,37 +206,37 @@ class JoinedSource:
     on: exp.Expr | None = None
     using: tuple[Name, ...] = ()
     natural: Mark | None = None
-    kind_span: Span = field(default=NOWHERE, compare=False)
-    span: Span = field(default=NOWHERE, compare=False)
+    kind_span: TextSpan = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 FromSource: TypeAlias = NamedSource | DerivedSource | JoinedSource
 
 
 @dataclass(frozen=True)
-class SortKey:
+class OrderItem:
     value: exp.Expr
     descending: bool = False
     nulls_first: bool | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
-class Select:
+class SelectQuery:
     """One SELECT. wrapped: an R2S around the select list."""
 
     items: tuple[Item, ...]
     source: FromSource | None = None
     distinct: bool = False
     wrapped: ToStream | None = None
-    frequency: Frequency | None = None
+    frequency: FrequencyClause | None = None
     where: exp.Expr | None = None
     group: tuple[exp.Expr, ...] = ()
     having: exp.Expr | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
-class SetKind(enum.Enum):
+class SetOperator(enum.Enum):
     UNION = "UNION"
     EXCEPT = "EXCEPT"
     INTERSECT = "INTERSECT"
@@ -240,10 +246,10 @@ class SetKind(enum.Enum):
 class SetQuery:
     left: QueryTree
     right: QueryTree
-    kind: SetKind
+    kind: SetOperator
     all: bool
-    operator_span: Span = field(default=NOWHERE, compare=False)
-    span: Span = field(default=NOWHERE, compare=False)
+    operator_span: TextSpan = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -252,7 +258,7 @@ class StreamQuery:
 
     operator: ToStream
     query: QueryTree
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -260,13 +266,13 @@ class SortedQuery:
     """ORDER BY ... LIMIT ... OFFSET."""
 
     query: QueryTree
-    order: tuple[SortKey, ...] = ()
+    order: tuple[OrderItem, ...] = ()
     limit: exp.Expr | None = None
     offset: exp.Expr | None = None
-    order_span: Span = field(default=NOWHERE, compare=False)
-    limit_span: Span = field(default=NOWHERE, compare=False)
-    offset_span: Span = field(default=NOWHERE, compare=False)
-    span: Span = field(default=NOWHERE, compare=False)
+    order_span: TextSpan = field(default=NOWHERE, compare=False)
+    limit_span: TextSpan = field(default=NOWHERE, compare=False)
+    offset_span: TextSpan = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -274,7 +280,7 @@ class LocalView:
     name: Name
     columns: tuple[Name, ...]
     query: QueryTree
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -283,14 +289,14 @@ class WithQuery:
 
     views: tuple[LocalView, ...]
     query: QueryTree
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
-QueryTree: TypeAlias = Select | SetQuery | StreamQuery | SortedQuery | WithQuery
+QueryTree: TypeAlias = SelectQuery | SetQuery | StreamQuery | SortedQuery | WithQuery
 
 
 class EmbeddedQuery(exp.Select):
-    """A query inside a scalar expression, wrapped so that sqlglot's expression grammar can carry it."""
+    """A query inside a scalar expression, wrapped so that sqlglot's expression grammar can contain it."""
 
     arg_types: ClassVar[dict[str, bool]] = {**exp.Select.arg_types, "cql": False}
 

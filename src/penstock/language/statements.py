@@ -1,7 +1,7 @@
-"""What a script says: one frozen tree per statement, as `queries.py` has them for queries (LANGUAGE 3).
+"""Syntax trees of statements: one frozen tree per statement, as `queries.py` has them for queries (docs/language.md).
 
-A field that the binder does not know is refused by `unsupported.py`, whose tables list what it does know: a new field
-here or in `queries.py` is refused until it is listed there.
+A field that the binder does not know is rejected by `unsupported.py`, whose tables list the known ones: a new field
+here or in `queries.py` is rejected until it is listed there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from penstock.language.queries import NOWHERE, Duration, Mark, Name, QueryTree
-from penstock.language.text import SourceText, Span
+from penstock.language.text import SourceText, TextSpan
 from penstock.types import Unit
 
 
@@ -21,36 +21,36 @@ class TypeText:
     """A type as it is written."""
 
     text: str
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class ColumnDefinition:
     name: Name
     type: str
-    type_span: Span = field(default=NOWHERE, compare=False)
+    type_span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class Option:
     key: Name
     value: str
-    value_span: Span = field(default=NOWHERE, compare=False)
+    value_span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class Connector:
     name: Name
     options: tuple[Option, ...] = ()
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class TimestampBy:
     column: Name
     unit: Unit | None = None
-    unit_span: Span = field(default=NOWHERE, compare=False)
-    span: Span = field(default=NOWHERE, compare=False)
+    unit_span: TextSpan = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ErrorPolicy:
     """ON ERROR { DEAD LETTER | FAIL | SKIP }."""
 
     policy: str
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,15 @@ class CreateSource:
     system_time: Mark | None = None
     operation: Name | None = None
     slack: Duration | None = None
+    ahead: Duration | None = None
     idle: Duration | None = None
     on_error: ErrorPolicy | None = None
     primary_key: tuple[Name, ...] = ()
     non_retroactive: Mark | None = None
-    idle_span: Span = field(default=NOWHERE, compare=False)
-    key_span: Span = field(default=NOWHERE, compare=False)
-    span: Span = field(default=NOWHERE, compare=False)
+    ahead_span: TextSpan = field(default=NOWHERE, compare=False)
+    idle_span: TextSpan = field(default=NOWHERE, compare=False)
+    key_span: TextSpan = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class CreateView:
     name: Name
     columns: tuple[Name, ...]
     query: QueryTree
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -95,20 +97,20 @@ class CreateQuery:
     name: Name
     query: QueryTree
     into: Connector | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class BareQuery:
-    """A query alone: a CREATE QUERY that names itself."""
+    """A query alone: a CREATE QUERY whose name is generated."""
 
     query: QueryTree
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class CreateFunction:
-    """CREATE FUNCTION or CREATE AGGREGATE. body: `module:attr`; parameters: None where none were written."""
+    """CREATE FUNCTION or CREATE AGGREGATE. body: `module:attr`; parameters: None if the statement has none."""
 
     kind: str
     name: Name
@@ -116,31 +118,31 @@ class CreateFunction:
     parameters: tuple[TypeText, ...] | None = None
     returns: TypeText | None = None
     volatile: Mark | None = None
-    body_span: Span = field(default=NOWHERE, compare=False)
-    span: Span = field(default=NOWHERE, compare=False)
+    body_span: TextSpan = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class Insert:
     name: Name
     rows: tuple[tuple[exp.Expr, ...], ...]
-    row_spans: tuple[Span, ...] = field(default=(), compare=False)
-    span: Span = field(default=NOWHERE, compare=False)
+    row_spans: tuple[TextSpan, ...] = field(default=(), compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class SetSetting:
     name: Name
     value: str
-    value_span: Span = field(default=NOWHERE, compare=False)
-    span: Span = field(default=NOWHERE, compare=False)
+    value_span: TextSpan = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class ExplainStatement:
     query: QueryTree
     analyze: Mark | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ class ShowStatement:
     """kind: STREAMS, RELATIONS, VIEWS, QUERIES, FUNCTIONS or AGGREGATES."""
 
     kind: str
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ class DropStatement:
 
     kind: str
     name: Name
-    span: Span = field(default=NOWHERE, compare=False)
+    span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 Statement: TypeAlias = (

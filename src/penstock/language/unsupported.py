@@ -1,7 +1,8 @@
-"""The guard: whatever a statement says that the binder does not carry out is refused with P0901 at its place.
+"""Reject, with P0901 at its place, everything in a statement that the binder does not implement.
 
-It works by tables of what IS carried out: fields of statements and kinds of scalar nodes with their arguments. What is
-in none of them is refused, so a clause that the grammar learns is never ignored before the binder has learnt it too.
+It works by tables of what IS implemented: fields of statements and kinds of scalar nodes with their arguments.
+Everything else is rejected, so a clause that is added to the grammar is never ignored before the binder implements it
+too.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from penstock.language.queries import (
     DerivedSource,
     Duration,
     EmbeddedQuery,
-    Frequency,
+    FrequencyClause,
     Item,
     JoinedSource,
     LocalView,
     Mark,
     Name,
     NamedSource,
-    Sample,
-    Select,
+    OrderItem,
+    SampleClause,
+    SelectQuery,
     SetQuery,
     SortedQuery,
-    SortKey,
     Star,
     StreamQuery,
     ToStream,
-    WindowSpec,
+    WindowClause,
     WithQuery,
 )
 from penstock.language.statements import (
@@ -55,12 +56,12 @@ from penstock.language.statements import (
     TimestampBy,
     TypeText,
 )
-from penstock.language.text import Span
+from penstock.language.text import TextSpan
 from penstock.language.unsupported_scalars import Refusal, not_yet, scalar_refusals
 
 _TREES = (Name.__module__, CreateSource.__module__)
 
-#: What the binder reads of each kind of tree. Spans need no mention.
+#: The fields that the binder reads of each kind of tree. Spans are not listed.
 CARRIED_OUT: dict[type, frozenset[str]] = {
     kind: frozenset(names.split())
     for kind, names in {
@@ -68,21 +69,21 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         Duration: "interval",
         Count: "value",
         Align: "to",
-        Frequency: "every partition",
-        WindowSpec: "extent length partition span_limit slide align where internal frequency",
+        FrequencyClause: "every partition",
+        WindowClause: "extent length partition span_limit slide align where internal frequency",
         ToStream: "operator restore window",
         Star: "qualifier",
         Item: "value alias",
         Mark: "",
-        Sample: "percent",
+        SampleClause: "percent",
         NamedSource: "name window sample alias",
         DerivedSource: "query window alias columns called lateral",
         JoinedSource: "left right kind on using natural",
-        Select: "items source distinct wrapped frequency where group having",
+        SelectQuery: "items source distinct wrapped frequency where group having",
         SetQuery: "left right kind all",
         StreamQuery: "operator query",
         SortedQuery: "query order limit offset",
-        SortKey: "value descending nulls_first",
+        OrderItem: "value descending nulls_first",
         LocalView: "name columns query",
         WithQuery: "views query",
         ColumnDefinition: "name type",
@@ -91,7 +92,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         TimestampBy: "column unit",
         ErrorPolicy: "policy",
         CreateSource: "name is_stream columns connector timestamp operation slack on_error primary_key non_retroactive"
-        " system_time idle",
+        " system_time ahead idle",
         CreateView: "name columns query",
         CreateQuery: "name query into",
         BareQuery: "query",
@@ -108,31 +109,31 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class Clause:
-    """How a refused field is called, and where it stands."""
+    """The name of a rejected field in messages, and its place."""
 
     name: str
-    place: Callable[[Any], Span]
+    place: Callable[[Any], TextSpan]
 
 
-def _own(attribute: str) -> Callable[[Any], Span]:
-    return lambda node: node if isinstance(node, Span) else _span(getattr(node, attribute))
+def _own(attribute: str) -> Callable[[Any], TextSpan]:
+    return lambda node: node if isinstance(node, TextSpan) else _span(getattr(node, attribute))
 
 
-def _span(value: Any) -> Span:
-    if isinstance(value, Span):
+def _span(value: Any) -> TextSpan:
+    if isinstance(value, TextSpan):
         return value
     if isinstance(value, exp.Expr):
         return span_of(value)
     span = getattr(value, "span", None)
-    return span if isinstance(span, Span) else Span(0, 1)
+    return span if isinstance(span, TextSpan) else TextSpan(0, 1)
 
 
-#: Fields that are refused by name; any other field outside CARRIED_OUT is refused by its field name.
+#: Fields that are rejected by name; any other field outside CARRIED_OUT is rejected by its field name.
 REFUSED: dict[tuple[type, str], Clause] = {}
 
 
 def refusals(statement: object) -> list[Refusal]:
-    """Everything in a statement that is not carried out, with its place."""
+    """Return everything in a statement that is not implemented, with its place."""
     return list(_refusals(statement))
 
 

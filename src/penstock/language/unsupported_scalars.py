@@ -1,4 +1,4 @@
-"""The guard of `unsupported.py` for scalar expressions: kinds of nodes that are bound, and their arguments."""
+"""The checks of `unsupported.py` for scalar expressions: kinds of nodes that are bound, and their arguments."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from penstock.errors import PenstockError
-from penstock.language.binder.calls import function_name
-from penstock.language.binder.expressions import BINDERS
+from penstock.language.binder.scalars.calls import function_name
+from penstock.language.binder.scalars.expressions import BINDERS
 from penstock.language.dialect import span_of
 from penstock.language.elsewhere import CLAUSES
 from penstock.language.queries import EmbeddedQuery
-from penstock.language.text import Span
+from penstock.language.text import TextSpan
 
-Refusal = tuple[PenstockError, Span]
+Refusal = tuple[PenstockError, TextSpan]
 
 _NO_ARGUMENTS: frozenset[str] = frozenset()
 _TWO = frozenset({"this", "expression"})
 
-#: Arguments of each kind of node that the binder reads. Kinds not named here take `this` and `expression`.
+#: Arguments of each kind of node that the binder reads. Kinds not listed have `this` and `expression`.
 ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Column: frozenset({"this", "table"}),
     exp.Identifier: frozenset({"this", "quoted"}),
@@ -76,7 +76,7 @@ _SHOWN_ARGUMENTS: dict[tuple[type[exp.Expr], str], str] = {
 
 
 def scalar_refusals(root: exp.Expr) -> Iterator[Refusal]:
-    """What in a scalar expression is not carried out. The operands of a refused node are not looked at."""
+    """Yield what in a scalar expression is not implemented. The operands of a rejected node are not checked."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -97,7 +97,7 @@ def scalar_refusals(root: exp.Expr) -> Iterator[Refusal]:
 
 
 def _node_refusal(node: exp.Expr) -> Refusal | None:
-    """The refusal of the node as such, whatever its arguments."""
+    """Return the rejection of the node as such, whatever its arguments."""
     kind = type(node)
     if kind not in BINDERS and kind not in _PARTS:
         return not_yet(_NAMES.get(kind, "this expression"), span_of(node))
@@ -112,7 +112,7 @@ def _argument_refusal(node: exp.Expr, key: str, value: object) -> Refusal:
 
 
 def _misplaced(node: exp.Expr) -> PenstockError | None:
-    """DISTINCT and * stand in calls of aggregates only."""
+    """Return the error for DISTINCT or * outside calls of aggregates."""
     if not isinstance(node, exp.Star | exp.Distinct):
         return None
     parent = node.parent
@@ -123,10 +123,10 @@ def _misplaced(node: exp.Expr) -> PenstockError | None:
     if isinstance(node, exp.Star):
         fits = alone and name == "COUNT"
         return None if fits else PenstockError("P0304", "* stands in a select list or in COUNT(*)")
-    # Whether the call is one of an aggregate, also the user's, is for the binder to say.
+    # The binder checks whether the call is one of an aggregate, possibly a user-defined one.
     return None if alone else PenstockError("P0304", "DISTINCT stands behind SELECT or first in an aggregate")
 
 
-def not_yet(name: str, span: Span, hint: str | None = None) -> Refusal:
-    """The refusal of what is called `name`."""
+def not_yet(name: str, span: TextSpan, hint: str | None = None) -> Refusal:
+    """Return the rejection of the feature `name`."""
     return PenstockError("P0901", f"{name} is not supported yet", hint=hint or CLAUSES.get(name)), span

@@ -1,16 +1,16 @@
-"""Batches of relation elements: columns, validity intervals and multiplicities (DESIGN 1).
+"""Batches of relation elements: columns, validity intervals and multiplicities [semantics 2].
 
 An element (tuple, [ts, exp), sign) adds `sign` to the multiplicity of its tuple in R(τ) for every τ with
-ts ≤ τ < exp. An ordinary tuple has sign 1; a negative tuple has sign -1 and takes back, from its ts on, what an
-earlier element with the same tuple and the same exp gave. Every linear operator (selection, projection, join,
-union) treats both alike, so negative tuples need no code of their own there.
+ts ≤ τ < exp. An ordinary tuple has sign 1; a negative tuple has sign -1 and cancels, from its ts on, the multiplicity
+that an earlier element with the same tuple and the same exp added. Every linear operator (selection, projection, join,
+union) treats both alike, so negative tuples need no separate code there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,7 @@ from penstock.types import BEGIN, END
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Ticks = TypeVar("Ticks", int, Int64s)
-#: Bytes below which a buffer may grow: that costs less than looking how large it will be.
+#: Below this many bytes a buffer grows as it is written: that costs less than computing its size first.
 _SMALL = 2**18
 
 
@@ -59,7 +58,8 @@ class Elements:
     def filter(self, mask: Bools) -> Elements:
         kept = np.flatnonzero(mask)
         if len(kept) and kept[-1] - kept[0] == len(kept) - 1 and 2 * len(kept) >= len(mask):
-            # One stretch, as of rows in order of time: no copy, unless it would keep much more than itself in memory.
+            # One contiguous range, as for rows in time order: slice without copying. Not where the rows kept are less
+            # than half: the slice would keep the whole batch in memory.
             return self if len(kept) == len(mask) else self.slice(int(kept[0]), int(kept[-1]) + 1)
         return self.take(kept)
 
@@ -75,7 +75,7 @@ class Elements:
         return Elements(tuple(columns), self.ts, self.exp, self.sign)
 
     def to_batch(self, ends: bool = True) -> pa.RecordBatch:
-        """As one record batch: the columns, then `ts`, `exp` unless without `ends`, and `sign` unless all are 1."""
+        """Return one record batch: the columns, then `ts`, `exp` if `ends`, and `sign` unless all signs are 1."""
         arrays: list[pa.Array] = [*self.columns, pa.array(self.ts)]
         names = [f"c{i}" for i in range(len(self.columns))] + ["ts"]
         if ends:
@@ -88,7 +88,7 @@ class Elements:
 
     @staticmethod
     def from_batch(batch: pa.RecordBatch) -> Elements:
-        """The inverse of `to_batch`; shares its memory. Without ends all are `END`."""
+        """Invert `to_batch`, sharing the batch's memory. Without a column `exp`, every expiration is `END`."""
         names = batch.schema.names
         width = names.index("ts")
         ends = np.broadcast_to(np.int64(END), batch.num_rows)
@@ -101,7 +101,7 @@ class Elements:
 
 
 def int64s(array: pa.Array) -> Int64s:
-    """The values of an int64 array without nulls, sharing its memory."""
+    """Return the values of an int64 array without nulls, sharing its memory."""
     values: Int64s = array.to_numpy(zero_copy_only=True)
     return values
 
@@ -112,7 +112,7 @@ def empty(types: Sequence[pa.DataType]) -> Elements:
 
 
 def concat(parts: Sequence[Elements]) -> Elements:
-    """All elements of `parts` (at least one), which have the same column types."""
+    """Return all elements of `parts` (at least one), which have the same column types."""
     if len(parts) == 1:
         return parts[0]
     signed = any(p.sign is not None for p in parts)
@@ -129,32 +129,32 @@ def concat_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def unnamed(arrays: Sequence[pa.Array]) -> pa.RecordBatch:
-    """Arrays of one length as a record batch whose columns go by position: what state and packets are made of."""
+    """Return arrays of equal length as a record batch with columns named by position, the form of state and packets."""
     return pa.RecordBatch.from_arrays(list(arrays), names=[f"c{i}" for i in range(len(arrays))])
 
 
 def forever(columns: Sequence[pa.Array], length: int) -> Elements:
-    """Elements that hold from the beginning of time for good."""
+    """Return elements that are valid from the beginning of time (`BEGIN`) and never expire (`END`)."""
     return Elements(tuple(columns), np.full(length, BEGIN, np.int64), np.full(length, END, np.int64))
 
 
 def encode(batches: Sequence[pa.RecordBatch]) -> bytes:
-    """Record batches of one schema (at least one) as an Arrow IPC stream: the form in which they cross processes."""
+    """Return record batches of one schema (at least one) as an Arrow IPC stream, the form sent between processes."""
     return bytes(encoded(batches).to_pybytes())
 
 
 def encoded(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
-    """`encode`, without a copy."""
+    """Do the same as `encode`, without the copy to `bytes`."""
     if sum(batch.nbytes for batch in batches) < _SMALL:
         small = pa.BufferOutputStream()
         _write(small, batches)
         return small.getvalue()
     size = pa.MockOutputStream()
     _write(size, batches)
-    # A large buffer that grows would be copied as often as it is doubled.
-    made = pa.allocate_buffer(size.size())
-    _write(pa.FixedSizeBufferWriter(made), batches)
-    return made
+    # Allocate the exact size: a growing buffer would be copied each time it doubles.
+    buffer = pa.allocate_buffer(size.size())
+    _write(pa.FixedSizeBufferWriter(buffer), batches)
+    return buffer
 
 
 def _write(sink: pa.NativeFile, batches: Sequence[pa.RecordBatch]) -> None:
@@ -164,17 +164,12 @@ def _write(sink: pa.NativeFile, batches: Sequence[pa.RecordBatch]) -> None:
 
 
 def decode(blob: bytes | memoryview | pa.Buffer) -> list[pa.RecordBatch]:
-    """The inverse of `encode`; the batches share the blob's memory."""
+    """Invert `encode`; the batches share the blob's memory."""
     with pa.ipc.open_stream(pa.py_buffer(blob) if not isinstance(blob, pa.Buffer) else blob) as reader:
         return list(reader)
 
 
-def round_up(ts: Ticks, slide: int, align: int) -> Ticks:
-    """The smallest align + k·slide that is ≥ ts, for one tick or an array of them."""
-    return align - ((align - ts) // slide) * slide
-
-
 def as_python(elements: Elements) -> list[tuple[Any, ...]]:
-    """Rows (ts, exp, sign, column values...) as tests compare them."""
+    """Return rows (ts, exp, sign, column values...) as Python values, for comparison in tests."""
     values = [c.to_pylist() for c in elements.columns]
     return list(zip(elements.ts.tolist(), elements.exp.tolist(), elements.signs.tolist(), *values, strict=True))

@@ -1,9 +1,9 @@
-"""How the C library of a process that holds state gives memory back.
+"""Settings of the C library by which a process that holds state returns freed memory to the system.
 
-glibc takes large arrays from the system by themselves and gives them back when they are freed, but raises the size from
-which on it does so with every such array that is freed, up to 32 MiB, and the rest that it keeps at the heap's end with
-it. In a process whose arrays grow and are merged all day, nearly all come to lie in the heap then, where one that lives
-holds the room of many that are gone. `give_back` fixes both sizes (mallopt(3)).
+glibc maps large arrays one by one and unmaps them when they are freed, but each freed array raises the size above which
+it does so, up to 32 MiB, and with it the free space that it keeps at the end of the heap. In a process whose arrays
+grow and are merged continuously, nearly all arrays then lie in the heap, where one live array keeps the space around it
+from being returned. `give_back` fixes both sizes (mallopt(3)).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import ctypes
 import sys
 
-#: Arrays of this size and longer are given back at once. Smaller ones are made anew in every round: to take each from
-#: the system, page by page, would cost more than what is computed in some.
+#: Arrays of at least this size are returned to the system when freed. Smaller ones are allocated again in every round:
+#: mapping each of them page by page would cost more than some rounds compute.
 LARGE = 4 << 20
-#: What the heap keeps free at its end at the most.
+#: Maximum free space kept at the end of the heap, in bytes.
 SPARE = 16 << 20
 
 #: <malloc.h>
@@ -22,7 +22,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
 def give_back() -> bool:
-    """Fix the sizes in this process and those forked from it; whether its C library has them (glibc)."""
+    """Fix both sizes in this process and those forked from it; return whether its C library supports them (glibc)."""
     if not sys.platform.startswith("linux"):
         return False
     library = ctypes.CDLL(None)

@@ -1,7 +1,7 @@
-"""Queries answered in this process, from their declared sources into their sinks, without Spark.
+"""Answer queries in this process, from their declared sources into their sinks, without Spark.
 
-For tests and tiny jobs over bounded inputs: the connectors are those of a run, the answer is one batch. Nothing is kept
-to resume from.
+For tests and tiny jobs over bounded inputs: the connectors are those of a Spark run, and the answer is one batch. No
+state is kept for a restart.
 """
 
 from __future__ import annotations
@@ -9,32 +9,35 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from penstock.algebra.nodes import leaves
-from penstock.algebra.query import Query
-from penstock.algebra.scans import OnError, Scan, Source
+from penstock.algebra.nodes.base import leaves
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import OnError, Scan, Source
 from penstock.connectors.deadletters import as_error, reason_kind
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
-from penstock.runtime.local import LocalResult, run_local
-from penstock.runtime.statics import read_relation
+from penstock.runtime.local.runtime import LocalResult, run_local
+from penstock.runtime.local.statics import read_relation
 
 
 def answer_here(queries: Sequence[Query], drain: bool = False, overwrite: bool = False) -> LocalResult:
-    """Answer `queries` whose sources name connectors, and write the answers where they go. Raises PenstockError P0622
-    for a source without an end, and what its connectors raise."""
+    """Answer `queries` whose sources name connectors, and write the answers to their sinks.
+
+    Raises:
+        PenstockError: P0622 for a source without an end, and any error of the connectors.
+    """
     sources = {n.source.name: n.source for q in queries for n in leaves(q.root) if isinstance(n, Scan)}
     for source in sources.values():
         _check(source)
     sinks = {query.name: open_sink(query) for query in queries}
     for sink in sinks.values():
         sink.open(resume=False, overwrite=overwrite)
-    found = {name: read_relation(source) for name, source in sources.items()}
-    for name, (_, rejected, _) in found.items():
+    relations = {name: read_relation(source) for name, source in sources.items()}
+    for name, (_, rejected, _) in relations.items():
         if rejected and sources[name].on_error is OnError.FAIL:
             raise as_error(rejected[0], name)
-    result = run_local(queries, {name: rows for name, (rows, _, _) in found.items()}, drain=drain)
-    for name, (_, rejected, _) in found.items():
+    result = run_local(queries, {name: rows for name, (rows, _, _) in relations.items()}, drain=drain)
+    for name, (_, rejected, _) in relations.items():
         if rejected:
             result.rejected.setdefault(name, Counter()).update(reason_kind(r.reason) for r in rejected)
     for name, table in result.tables.items():

@@ -1,9 +1,9 @@
-"""Finds the Java that Spark runs on.
+"""Find the Java that Spark runs on.
 
-Contract: needs the standard library and `penstock.errors` alone, so that the set-up script can ask before pyspark is
-there. A Java counts when it starts, is 17 or newer, and has the module that Spark 4.3 demands (the small runtimes on
-PyPI lack it). What the user chose comes first: JAVA_HOME, then PATH, then the usual folders, oldest version first,
-because that is the one Spark is tested with.
+Contract: imports only the standard library and `penstock.errors`, so that the set-up script can call it before pyspark
+is installed. A Java qualifies when it starts, is version 17 or newer, and has the module that Spark 4.3 requires (the
+small runtimes on PyPI lack it). The user's choice comes first: JAVA_HOME, then PATH, then the usual folders, oldest
+version first, because Spark is tested with that one.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _HOME_FOLDERS = (".sdkman/candidates/java/*", ".jdks/*", "Library/Java/JavaVirtu
 
 
 def java_version(home: Path) -> int | None:
-    """The major version of the Java in `home`, or None when it does not start or lacks Spark's module."""
+    """Return the major version of the Java in `home`, or None when it does not start or lacks Spark's module."""
     java = home / "bin" / "java"
     if not java.is_file():
         return None
-    told = _told_version(home)
-    if told is not None:
-        return told
+    released = _released_version(home)
+    if released is not None:
+        return released
     try:
         answer = subprocess.run(
             [str(java), f"--add-modules={_MODULE}", "-version"],
@@ -61,9 +61,10 @@ def java_version(home: Path) -> int | None:
     return int(match[1]) if match and answer.returncode == 0 else None
 
 
-def _told_version(home: Path) -> int | None:
-    """The major version that the Java's own `release` file tells, if it lists Spark's module: reading it is quicker
-    than starting the Java."""
+def _released_version(home: Path) -> int | None:
+    """Return the major version in the Java's own `release` file if that file lists Spark's module, else None. Reading
+    it is quicker than starting the Java.
+    """
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -74,23 +75,31 @@ def _told_version(home: Path) -> int | None:
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The home folder (the one to call JAVA_HOME) of a Java that Spark can use, or None."""
+    """Return the home folder (the value for JAVA_HOME) of a Java that Spark can use, or None."""
     for home in _chosen(environ):
         if _fits(java_version(home)):
             return home
-    found = {home: java_version(home) for home in _installed()}
-    fitting = sorted((version, str(home)) for home, version in found.items() if version is not None and _fits(version))
+    versions = {home: java_version(home) for home in _installed()}
+    fitting = sorted(
+        (version, str(home)) for home, version in versions.items() if version is not None and _fits(version)
+    )
     return Path(fitting[0][1]) if fitting else None
 
 
 def require_java(environ: Mapping[str, str] = os.environ) -> Path:
-    """As `find_java`. Raises PenstockError P0603, which says what to install."""
+    """Return the home folder as `find_java` does.
+
+    Raises:
+        PenstockError: P0603 when there is none; its hint names what to install.
+    """
     home = find_java(environ)
     if home is not None:
         return home
-    told = environ.get("JAVA_HOME")
-    told_text = f" (JAVA_HOME is {told})" if told else ""
-    raise PenstockError("P0603", f"Spark needs Java {MINIMUM} or newer, and none was found{told_text}", hint=_advice())
+    java_home = environ.get("JAVA_HOME")
+    java_home_text = f" (JAVA_HOME is {java_home})" if java_home else ""
+    raise PenstockError(
+        "P0603", f"Spark needs Java {MINIMUM} or newer, and none was found{java_home_text}", hint=_advice()
+    )
 
 
 def _fits(version: int | None) -> bool:
@@ -106,7 +115,7 @@ def _chosen(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _is_apple_stub(java: str) -> bool:
-    # macOS puts a /usr/bin/java on every machine that only opens a dialog.
+    # Every macOS has a /usr/bin/java that only opens a dialog.
     return _MACOS and java == "/usr/bin/java"
 
 

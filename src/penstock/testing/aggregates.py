@@ -1,13 +1,16 @@
-"""Aggregates by their definitions, over the Python values of one group (LANGUAGE 4.2). Part of the oracle.
+"""Aggregates by their definitions, over the Python values of one group [semantics 4.2]. Part of the oracle.
 
 Contract: `aggregate` gives the Python value of one aggregate over the rows of a group, independent of any physical
-code: exact sums (`math.fsum`, decimals, fractions), NULLs left out, the empty group NULL and its COUNT 0.
+code: exact sums (decimals, fractions), NULLs left out, the empty group NULL and its COUNT 0.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import decimal
+import functools
 import math
+import operator
 import statistics
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -49,27 +52,44 @@ def aggregate(call: AggregateCall, rows: list[Row], evaluate: Evaluate) -> Any:
     return DEFINITIONS[call.function](values, call.type)
 
 
+_MICRO = dt.timedelta(microseconds=1)
+
+
 def _sum(values: Sequence[Any], type_: pa.DataType) -> Any:
     if pa.types.is_integer(type_):
         return (sum(values) + 2**63) % 2**64 - 2**63  # integer arithmetic wraps
     if pa.types.is_decimal(type_):
         return _decimal(sum(map(Fraction, values), Fraction(0)), type_)
+    if pa.types.is_duration(type_):
+        return _sum([v // _MICRO for v in values], pa.int64()) * _MICRO
     return _float_sum(values)
 
 
 def _average(values: Sequence[Any], type_: pa.DataType) -> Any:
     if pa.types.is_decimal(type_):
         return _decimal(sum(map(Fraction, values), Fraction(0)) / len(values), type_)
+    if pa.types.is_duration(type_):
+        total = _sum([v // _MICRO for v in values], pa.int64())
+        half_up = (2 * abs(total) + len(values)) // (2 * len(values))
+        return (half_up if total >= 0 else -half_up) * _MICRO
     if isinstance(values[0], float):
         return _float_sum(values) / len(values)
     return float(sum(map(Fraction, values), Fraction(0)) / len(values))
 
 
 def _float_sum(values: Sequence[float]) -> float:
+    """The exact sum rounded once: infinite where it is beyond the largest double, in whatever order it was added."""
+    if all(map(math.isfinite, values)):
+        return _rounded(sum(map(Fraction, values), Fraction(0)))
+    return sum(v for v in values if not math.isfinite(v))  # an infinity, or NaN
+
+
+def _rounded(value: Fraction) -> float:
+    """The nearest double, infinite beyond the largest."""
     try:
-        return math.fsum(values)
-    except (OverflowError, ValueError):  # infinities of both signs, or a sum beyond the largest double
-        return sum(values)
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _decimal(value: Fraction, type_: pa.DataType) -> Decimal | None:
@@ -90,7 +110,7 @@ def _variance(sample: bool) -> Callable[[Sequence[Any], pa.DataType], float | No
         if any(isinstance(v, float) and not math.isfinite(v) for v in values):
             return math.nan
         exact = [Fraction(v) for v in values]
-        return float(statistics.variance(exact) if sample else statistics.pvariance(exact))
+        return _rounded(statistics.variance(exact) if sample else statistics.pvariance(exact))
 
     return define
 
@@ -111,10 +131,17 @@ def _greatest(values: Sequence[Any], _: pa.DataType) -> Any:
     return max(values, key=order_key)
 
 
+def _of_bits(joined: Callable[[int, int], int]) -> Callable[[Sequence[Any], pa.DataType], int]:
+    return lambda values, _: functools.reduce(joined, values)
+
+
 #: canonical name -> definition over the non-NULL values (at least one) and the result's type
 DEFINITIONS: dict[str, Callable[[Sequence[Any], pa.DataType], Any]] = {
     "SUM": _sum,
     "AVG": _average,
+    "BIT_AND": _of_bits(operator.and_),
+    "BIT_OR": _of_bits(operator.or_),
+    "BIT_XOR": _of_bits(operator.xor),
     "MIN": _least,
     "MAX": _greatest,
     "STDDEV": _deviation(sample=True),

@@ -45,17 +45,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra.nodes import leaves
-from penstock.algebra.query import Query
-from penstock.algebra.scans import Scan, Source
-from penstock.algebra.statistics import SourceStatistics, Statistics
+from penstock.algebra.nodes.base import leaves
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError, ScriptErrors
-from penstock.language import Bound, bind_script
-from penstock.physical.strategies import Strategy
-from penstock.runtime.local import LocalResult, run_local
-from penstock.runtime.schedule import Arrivals
+from penstock.expressions.values.intervals import from_text
+from penstock.language import BoundScript, bind_script
+from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.local.runtime import LocalResult, run_local
+from penstock.runtime.local.schedule import Arrivals
 from penstock.testing.compare import assert_same, first_difference, show_events
 from penstock.testing.oracle import run_oracle
+from penstock.testing.thresholds import lowered, small
 from penstock.testing.values import Event
 from penstock.types import CALENDAR, TimeDomain
 
@@ -80,7 +82,7 @@ class Expect:
 
 
 @dataclass(frozen=True)
-class Refused:
+class ExpectedErrors:
     """A statement that must fail, and its errors: (code, `line:column` or None)."""
 
     script: str
@@ -97,15 +99,16 @@ class Case:
     inputs: dict[str, list[list[list[str]]]] = field(default_factory=dict)
     arrivals: dict[str, list[int]] = field(default_factory=dict)
     expects: list[Expect] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[ExpectedErrors] = field(default_factory=list)
     late: dict[str, int] = field(default_factory=dict)
     rejected: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Run:
+class CaseRun:
     """One way to run a case on the local runtime; no answer may depend on it. guesses: the seed of made-up
-    statistics to plan by, observed ones for None."""
+    statistics to plan by, observed ones for None; thresholds: the seed of small sizes at which algorithms change their
+    ways, for None they are as users have them."""
 
     shards: int = 1
     seed: int | None = None
@@ -114,23 +117,25 @@ class Run:
     optimized: bool = True
     guesses: int | None = None
     strategy: Strategy = Strategy.PATTERN
+    thresholds: int | None = None
 
     def answer(
         self, queries: Sequence[Query], inputs: Mapping[str, pa.Table], drain: bool, arrivals: Arrivals | None = None
     ) -> LocalResult:
-        return run_local(
-            queries,
-            inputs,
-            self.shards,
-            drain,
-            self.seed,
-            self.batch_rows,
-            reload=self.reload,
-            optimized=self.optimized,
-            statistics=None if self.guesses is None else made_up(queries, self.guesses),
-            arrivals=arrivals,
-            strategy=self.strategy,
-        )
+        with lowered({} if self.thresholds is None else small(self.thresholds)):
+            return run_local(
+                queries,
+                inputs,
+                self.shards,
+                drain,
+                self.seed,
+                self.batch_rows,
+                reload=self.reload,
+                optimized=self.optimized,
+                statistics=None if self.guesses is None else made_up(queries, self.guesses),
+                arrivals=arrivals,
+                strategy=self.strategy,
+            )
 
 
 def made_up(queries: Sequence[Query], seed: int) -> Statistics:
@@ -148,13 +153,13 @@ def made_up(queries: Sequence[Query], seed: int) -> Statistics:
 
 
 RUNS = (
-    Run(),
-    Run(batch_rows=1),
-    Run(2, seed=1, guesses=1),
-    Run(3, seed=2, optimized=False),
-    Run(2, batch_rows=2, reload=True, guesses=2),
-    Run(2, seed=3, strategy=Strategy.DIRECT),
-    Run(2, seed=4, reload=True, strategy=Strategy.NEGATIVE),
+    CaseRun(),
+    CaseRun(batch_rows=1),
+    CaseRun(2, seed=1, guesses=1),
+    CaseRun(3, seed=2, optimized=False),
+    CaseRun(2, batch_rows=2, reload=True, guesses=2, thresholds=1),
+    CaseRun(2, seed=3, strategy=Strategy.DIRECT),
+    CaseRun(2, seed=4, reload=True, strategy=Strategy.NEGATIVE),
 )
 
 
@@ -195,7 +200,7 @@ def _refuse(case: Case, statement: list[str] | None, error: tuple[str, str | Non
     script = "\n".join(statement) + "\n"
     if case.script.endswith(script):  # the first error of this statement: it is no part of the script
         case.script = case.script.removesuffix(script)
-        case.refused.append(Refused(script, []))
+        case.refused.append(ExpectedErrors(script, []))
     case.refused[-1].errors.append(error)
 
 
@@ -237,6 +242,8 @@ def parse_value(text: str, type_: pa.DataType) -> Any:
         return dt.date.fromisoformat(text)
     if pa.types.is_timestamp(type_):
         return _instant(text)
+    if pa.types.is_duration(type_):
+        return from_text(pa.array([text], pa.string()))[0].as_py()
     if pa.types.is_binary(type_):
         return bytes.fromhex(text.removeprefix("0x"))
     if text.startswith("'"):
@@ -301,13 +308,13 @@ def expected_events(query: Query, expect: Expect) -> list[Event]:
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
-def run_case(path: str | Path, runs: Sequence[Run] = RUNS) -> None:
+def run_case(path: str | Path, runs: Sequence[CaseRun] = RUNS) -> None:
     """Check one `.cqltest` file on the oracle and, in every way of `runs`, on the local runtime."""
     file = Path(path)
     check_case(parse_case(file.read_text(encoding="utf-8"), file.name), runs)
 
 
-def check_case(case: Case, runs: Sequence[Run] = RUNS) -> None:
+def check_case(case: Case, runs: Sequence[CaseRun] = RUNS) -> None:
     bound = bind_script(case.script)
     for refused in case.refused:
         _check_refused(case, bound, refused)
@@ -321,7 +328,7 @@ def check_case(case: Case, runs: Sequence[Run] = RUNS) -> None:
             _check_local(case, bound, chosen, inputs, drain, run)
 
 
-def _check_refused(case: Case, bound: Bound, refused: Refused) -> None:
+def _check_refused(case: Case, bound: BoundScript, refused: ExpectedErrors) -> None:
     try:
         bind_script(refused.script, catalog=bound.catalog)
     except PenstockError as error:
@@ -334,7 +341,7 @@ def _check_refused(case: Case, bound: Bound, refused: Refused) -> None:
     raise AssertionError(f"{case.name}: nothing refuses\n{refused.script}")
 
 
-def case_inputs(case: Case, bound: Bound) -> dict[str, pa.Table]:
+def case_inputs(case: Case, bound: BoundScript) -> dict[str, pa.Table]:
     """Source name -> its rows: those that the script INSERTs first, then those of the `input` blocks."""
     given = {name.lower(): batches for name, batches in case.inputs.items()}
     unknown = set(given) - {source.name.lower() for source in bound.catalog.sources.values()}
@@ -350,7 +357,7 @@ def case_inputs(case: Case, bound: Bound) -> dict[str, pa.Table]:
     return inputs
 
 
-def case_arrivals(case: Case, bound: Bound) -> Arrivals | None:
+def case_arrivals(case: Case, bound: BoundScript) -> Arrivals | None:
     """When the rows come by the wall clock; None where the case has no clock. A source without rows has none."""
     if not case.arrivals:
         return None
@@ -373,7 +380,7 @@ def _check_oracle(
 
 
 def _check_local(
-    case: Case, bound: Bound, expects: list[Expect], inputs: Mapping[str, pa.Table], drain: bool, run: Run
+    case: Case, bound: BoundScript, expects: list[Expect], inputs: Mapping[str, pa.Table], drain: bool, run: CaseRun
 ) -> None:
     result = run.answer(bound.queries, inputs, drain, case_arrivals(case, bound))
     for query, expect in ((q, e) for q in bound.queries for e in expects if e.query.lower() == q.name.lower()):

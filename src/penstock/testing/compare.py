@@ -1,7 +1,7 @@
 """Comparing a result with the oracle's answer: per instant, as netted bags, doubles up to a tolerance.
 
 Contract: `assert_same` raises AssertionError that names the first differing instant and shows both bags there;
-`check_shape` holds the promises of LANGUAGE 4.4 (order in time, `-` before `+`, netted).
+`check_shape` holds the promises of [semantics 4.4] (order in time, `-` before `+`, netted).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.query import Query
 from penstock.testing.oracle import Answer
 from penstock.testing.values import Event, Row, close, event_order, key_of
 from penstock.types import TimeDomain

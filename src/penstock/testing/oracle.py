@@ -1,4 +1,4 @@
-"""The oracle: the answer of a query, executed naively from its algebra alone (LANGUAGE 2, the law).
+"""The oracle: the answer of a query, executed naively from its algebra alone ([semantics 2], the law).
 
 Everything else in Penstock is tested against this page and `denotation/`, which says what every operator means. Here
 stands what surrounds the operators: which rows are late, when time begins and ends, and how the answer is told. Nothing
@@ -16,9 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra import Algebra, NRRJoin, Pick, RowWindow, Scan, Sequenced, Source, Window, leaves
-from penstock.algebra.query import Query
-from penstock.testing.arrivals import Stamped, idle_beats, stamped_rows
+from penstock.algebra import Algebra, Frequency, NRRJoin, RowWindow, Scan, Sequenced, Source, Window, leaves
+from penstock.algebra.nodes.query import Query
 from penstock.testing.denotation import (
     Stream,
     World,
@@ -30,14 +29,15 @@ from penstock.testing.denotation import (
     steps,
     validity,
 )
+from penstock.testing.random.arrivals import Stamped, idle_beats, not_too_far, stamped_rows
 from penstock.testing.values import Event, Row, event_order
 from penstock.types import BEGIN, END
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The events of a query in canonical order; by source the number of late rows, and of those that its relation could
-    not take, by reason."""
+    """The events of a query in canonical order; by source the number of late rows, and of those that were too far ahead
+    or that its relation could not take, by reason."""
 
     events: list[Event]
     late: Mapping[str, int]
@@ -67,22 +67,24 @@ def run_oracle(
     when each row of a source came by the wall clock, in microseconds, for SYSTEM TIME and IDLE TIMEOUT."""
     root = optimized_root or query.root
     sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
-    stamped, late = {}, {}
+    stamped, late, far = {}, {}, {}
     idle = idle_beats(sources, inputs, arrivals or {})
     for name, source in sources.items():
         came = (arrivals or {}).get(name)
-        rows = stamped_rows(source, inputs.get(name), came)
+        rows, far[name] = not_too_far(stamped_rows(source, inputs.get(name), came), source.ahead)
         stamped[name] = [(ts, row) for ts, row, _ in rows]
         if not source.is_static:
             stamped[name] = _in_time(rows, source.slack, idle.get(name, {}))
         late[name] = len(rows) - len(stamped[name])
     rejected = {name: _rejected(source, stamped[name]) for name, source in sources.items() if not source.is_stream}
+    rejected |= {name: {"too far ahead": count} if count else {} for name, count in far.items() if name not in rejected}
     timed = [ts for name, rows in stamped.items() if not sources[name].is_static for ts, _ in rows]
     if not timed and any(not s.is_static for s in sources.values()):
         return Answer([], late, None, rejected)  # no input ever reached a heartbeat
     world = World(stamped, max(timed, default=0))
     if drain:
-        world = World(stamped, max(world.final, _last_end(root, world) or world.final))
+        end = _last_end(root, world)
+        world = World(stamped, world.final if end is None else min(max(world.final, end), END - 1))
     return Answer(sorted(_events(root, world), key=event_order), late, world.final, rejected)
 
 
@@ -95,7 +97,7 @@ def _last_end(node: Algebra, world: World) -> int | None:
         return _last_end(node.left, world)
     below = node.streams if isinstance(node, Sequenced) else node.inputs
     last = max((end for end in (_last_end(child, world) for child in below) if end is not None), default=None)
-    if last is not None and isinstance(node, Pick | Sequenced):
+    if last is not None and isinstance(node, Frequency | Sequenced):
         return max(last, *frequency.last_boundaries(node, last))
     if last is None or not isinstance(node, Window | RowWindow):
         return last

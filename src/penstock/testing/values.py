@@ -1,7 +1,7 @@
 """Values as the law sees them: when two rows are the same row, and how rows are put into one order.
 
 Contract: `key_of` maps rows that are equal for GROUP BY, DISTINCT, bag differences and netting to equal, hashable
-tuples: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0 (the lead's reading of Spark, LANGUAGE 4).
+tuples: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0 (as in Spark, [semantics 4]).
 """
 
 from __future__ import annotations

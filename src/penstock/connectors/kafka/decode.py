@@ -1,8 +1,7 @@
 """Values of records as rows of the declared columns: json, avro, arrow, raw.
 
 Contract: a decoder never raises for what a value contains; a record that does not fit is rejected alone. json is parsed
-by Arrow, as files of json lines are, but its keys are spelled as the columns are declared: what the first records of a
-round look like must not matter. A value in arrow is a whole IPC stream of any number of rows. Avro records are decoded
+as files of json lines are. A value in arrow is a whole IPC stream of any number of rows. Avro records are decoded
 one by one by fastavro.
 """
 
@@ -21,12 +20,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.algebra.scans import Source
+from penstock.algebra.nodes.scans import Source
 from penstock.connectors.options import Options
 from penstock.connectors.secrets import secret
 from penstock.connectors.sources.formats import casts, cells
 from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line
+from penstock.connectors.sources.formats.columnar import check_buffers
 from penstock.connectors.sources.formats.json import JsonFormat
+from penstock.connectors.sources.formats.keys import folded, places
 from penstock.connectors.sources.formats.lines import BLOCK_BYTES, Block
 from penstock.errors import PenstockError
 from penstock.types import Field, Schema, type_name
@@ -73,7 +74,7 @@ class JsonDecoder(Decoder):
         if pc.any(pc.match_substring_regex(lines, r"[\r\n]")).as_py():
             # Here a record is a line: what a value holds between its tokens is blank anyway.
             lines = pc.replace_substring_regex(lines, r"[\r\n]", " ")
-        keys = {position: column.name for position, column in enumerate(self.columns)}
+        keys = tuple(range(len(self.columns)))
         parts: list[list[pa.Array]] = []
         kept = np.ones(len(origin), dtype=bool)
         for start, block in _blocks(lines):
@@ -118,6 +119,14 @@ class RawDecoder(Decoder):
         return Decoded([converted.values.take(pa.array(kept))], kept, reasons)
 
 
+def _checked(reader: pa.RecordBatchStreamReader) -> pa.Table:
+    """All rows of a stream. Raises one of DAMAGE."""
+    batches = list(reader)
+    for batch in batches:
+        check_buffers(batch)
+    return pa.Table.from_batches(batches, reader.schema)
+
+
 class ArrowDecoder(Decoder):
     def decode(self, values: pa.Array) -> Decoded:
         parts: list[list[pa.Array]] = [[pa.array([], column.type)] for column in self.columns]
@@ -125,7 +134,7 @@ class ArrowDecoder(Decoder):
         reasons: dict[int, str] = {}
         for record, value in enumerate(values):
             try:
-                table = pa.ipc.open_stream(value.as_buffer()).read_all().combine_chunks()
+                table = _checked(pa.ipc.open_stream(value.as_buffer())).combine_chunks()
             except DAMAGE as error:
                 reasons[record] = f"not a readable Arrow stream: {one_line(error)}"
                 continue
@@ -141,18 +150,19 @@ class ArrowDecoder(Decoder):
 
     def _fitted(self, table: pa.Table) -> list[pa.Array] | str:
         """The declared columns of a value, or why they are not there. A value is taken whole or not at all."""
-        names = [name.lower() for name in table.column_names]
+        where = places(table.column_names)
         found: list[pa.Array] = []
         for column in self.columns:
-            if names.count(column.name.lower()) != 1:
-                return f"column {column.name} is missing"
-            chunked = table.column(names.index(column.name.lower()))
+            here = where.get(folded(column.name), [])
+            if len(here) != 1:
+                return f"column {column.name} {'stands there twice' if here else 'is missing'}"
+            chunked = table.column(here[0])
             stored = pa.concat_arrays([pa.array([], chunked.type), *chunked.chunks])
             if casts.misfit(stored.type, column.type):
                 return f"column {column.name} is {type_name(stored.type)} and declared {type_name(column.type)}"
             converted = casts.fit(stored, column.type)
             if converted.failed.any():
-                bad = stored[int(np.flatnonzero(converted.failed)[0])].as_py()
+                bad = stored[int(np.flatnonzero(converted.failed)[0])]
                 return cells.complaint(bad, column.type, column.name)
             found.append(converted.values)
         return found
@@ -160,10 +170,13 @@ class ArrowDecoder(Decoder):
 
 class AvroDecoder(Decoder):
     def check(self) -> None:
-        names = [f["name"].lower() for f in self._schema["fields"]]
+        names = [f["name"] for f in self._schema["fields"]]
+        where = places(names)
         for column in self.columns:
-            if column.name.lower() not in names:
-                message = f"{self.owner}: the Avro schema has no field {column.name}"
+            here = where.get(folded(column.name), [])
+            if len(here) != 1:
+                what = f"two fields {column.name}" if here else f"no field {column.name}"
+                message = f"{self.owner}: the Avro schema has {what}"
                 raise PenstockError("P0402", message, hint=f"its fields: {', '.join(names[:12])}")
 
     def decode(self, values: pa.Array) -> Decoded:
@@ -176,11 +189,11 @@ class AvroDecoder(Decoder):
                 origin.append(record)
             except Exception as error:  # foreign bytes fail in every way there is
                 reasons[record] = f"not a record of the Avro schema: {one_line(error)}"
-        names = {f["name"].lower(): f["name"] for f in self._schema["fields"]}
+        names = {folded(f["name"]): f["name"] for f in self._schema["fields"]}
         failed = np.zeros(len(rows), dtype=bool)
         columns: list[pa.Array] = []
         for column in self.columns:
-            given = [row[names[column.name.lower()]] for row in rows]
+            given = [row[names[folded(column.name)]] for row in rows]
             array, bad = _array(given, column)
             for row in bad:
                 reasons[origin[row]] = cells.complaint(given[row], column.type, column.name)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.query import Query
 from penstock.connectors.kafka.decode import FORMATS, avro_schema
 from penstock.connectors.options import Options
 from penstock.connectors.secrets import forms
@@ -64,12 +64,22 @@ class Encoder:
         import fastavro
 
         found: list[bytes | None] = []
-        for row in table.to_pylist():
+        for row in _avro_values(table).to_pylist():
             out = io.BytesIO()
             out.write(self.wire)
             fastavro.schemaless_writer(out, self.schema, row)
             found.append(out.getvalue())
         return found
+
+
+def _avro_values(table: pa.Table) -> pa.Table:
+    """`table` with days and microseconds as numbers, as Avro keeps them: Python's own types end with year 9999."""
+    numbers = {pa.types.is_date32: pa.int32(), pa.types.is_timestamp: pa.int64()}
+    columns = [
+        next((column.cast(type_) for fits, type_ in numbers.items() if fits(column.type)), column)
+        for column in table.columns
+    ]
+    return pa.table(columns, names=table.column_names)
 
 
 def encoder(query: Query, types: dict[str, pa.DataType], options: Options) -> Encoder:
@@ -153,5 +163,6 @@ def _avro(name: str, type_: pa.DataType, options: Options) -> Any:
         pa.binary(): "bytes", pa.date32(): {"type": "int", "logicalType": "date"},
     }  # fmt: skip
     if type_ not in plain_types:
-        raise PenstockError("P0208", f"{options.owner}: avro writes no {type_name(type_)}, the type of column {name}")
+        message = f"{options.owner}: avro writes no {type_name(type_)}, the type of column {name}"
+        raise PenstockError("P0208", message, hint="CAST it AS STRING" if pa.types.is_duration(type_) else None)
     return plain_types[type_]

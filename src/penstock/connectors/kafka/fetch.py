@@ -37,7 +37,7 @@ _OPEN: dict[tuple[tuple[str, str], ...], Any] = {}
 
 
 @dataclass(frozen=True)
-class Records:
+class TopicRecords:
     """partition, offset, timestamp (milliseconds since 1970, -1 for none): one a record; values, keys: bytes; headers:
     the pairs of each record, where they were asked for."""
 
@@ -73,7 +73,7 @@ class Gathered:
         if self.with_headers:
             self.headers += [m.headers() for m in messages]
 
-    def records(self, ranges: Ranges) -> Records:
+    def records(self, ranges: Ranges) -> TopicRecords:
         """Those inside their ranges, in order."""
         partition, offset = np.array(self.partition, np.int64), np.array(self.offset, np.int64)
         ends = np.zeros(max([int(p) for p in ranges], default=0) + 1, np.int64)
@@ -84,13 +84,13 @@ class Gathered:
         chosen = pa.array(order)
         headers = [self.headers[i] for i in order.tolist()] if self.with_headers else None
         values, keys = (pa.array(v, pa.large_binary()).take(chosen) for v in (self.values, self.keys))
-        return Records(
+        return TopicRecords(
             partition[order], offset[order], np.array(self.timestamp, np.int64)[order], values, keys, headers
         )
 
 
 @dataclass(frozen=True)
-class Reader:
+class TopicReader:
     """Reads ranges of one topic. lost: `fail`, or `earliest` to go on with what is still there; patience: seconds that
     a broker may be away."""
 
@@ -100,7 +100,7 @@ class Reader:
     patience: float
     lost: str = "fail"
 
-    def read(self, ranges: Ranges, headers: bool) -> Records:
+    def read(self, ranges: Ranges, headers: bool) -> TopicRecords:
         """Raises PenstockError P0411 and P0413."""
         found = Gathered(headers)
         todo = {int(p): bounds[1] for p, bounds in ranges.items() if bounds[0] < bounds[1]}

@@ -3,8 +3,8 @@ is named."""
 
 from __future__ import annotations
 
-from penstock.algebra.query import Query
-from penstock.connectors.contract import Sink
+from penstock.algebra.nodes.query import Query
+from penstock.connectors.contract import Sink, Target
 from penstock.connectors.loading import load
 from penstock.errors import PenstockError, nearest
 
@@ -28,4 +28,13 @@ def open_sink(query: Query) -> Sink:
     return sink
 
 
-__all__ = ["SINKS", "open_sink"]
+def target_of(query: Query) -> Target | None:
+    """Where the result of a query will lie; None where no other result can meet it."""
+    place = SINKS.get(query.sink.connector.upper())
+    if place is None:
+        return None
+    kind: type[Sink] = load(place)
+    return kind.target(query)
+
+
+__all__ = ["SINKS", "open_sink", "target_of"]

@@ -1,28 +1,35 @@
-"""CONSOLE: the first rows of every batch as a table, and how many more there were."""
+"""CONSOLE: the rows of every batch on standard output (`output.py`)."""
 
 from __future__ import annotations
 
-import pyarrow as pa
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from collections import deque
+from collections.abc import Iterator
 
-from penstock.algebra.query import Query
+import pyarrow as pa
+
+from penstock.algebra.nodes.query import Query
 from penstock.connectors.contract import Sink
 from penstock.connectors.options import Options
-from penstock.connectors.sinks.text import plain
+from penstock.connectors.sinks.output import Output, Tables
 
-_ROWS = 20
+_TABLES: Output = Tables()
+_CHOSEN: list[Output] = []
+
+
+def send_to(chosen: Output | None) -> None:
+    """Where CONSOLE results of this process go from now on; None: tables on standard output."""
+    _CHOSEN[:] = [] if chosen is None else [chosen]
 
 
 class ConsoleSink(Sink):
-    """Option `rows`: how many rows of a batch are shown. A batch that is written again is not shown again."""
+    """Option `rows`: how many rows of a batch a table shows; formats for programs hold all of them. A batch that is
+    written again is not shown again."""
 
     def __init__(self, query: Query) -> None:
         super().__init__(query)
         options = Options(f"INTO CONSOLE of {query.name}", query.sink.options)
         options.only(("rows",))
-        self._rows = options.count("rows", _ROWS)
+        self._rows = options.count("rows", 0) if options.has("rows") else None
         self._shown: set[int] = set()
 
     @property
@@ -33,28 +40,12 @@ class ConsoleSink(Sink):
         self._shown.clear()
 
     def write(self, batch: int, table: pa.Table) -> None:
-        if batch in self._shown or not table.num_rows:
+        self.write_pieces(batch, iter([table]))
+
+    def write_pieces(self, batch: int, pieces: Iterator[pa.Table]) -> None:
+        if batch in self._shown:
+            # Whoever counts the rows does so as they are made.
+            deque(pieces, maxlen=0)
             return
         self._shown.add(batch)
-        Console().print(rendered(self.query.name, table, self._rows))
-
-
-def rendered(title: str, table: pa.Table, rows: int = _ROWS) -> Table:
-    """The first `rows` rows of `table` for people; numbers to the right, NULL dimmed, how many others below."""
-    more = table.num_rows - min(rows, table.num_rows)
-    view = Table(title=Text(title), title_justify="left", caption=f"{more:,} more rows" if more else None)
-    shown = table.slice(0, rows)
-    columns = []
-    for name, column in zip(table.column_names, shown.columns, strict=True):
-        numeric = (
-            pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)
-        )
-        view.add_column(Text(name), justify="right" if numeric else "left")
-        columns.append([_cell(text) for chunk in column.chunks for text in plain(chunk).to_pylist()])
-    for row in zip(*columns, strict=True):
-        view.add_row(*row)
-    return view
-
-
-def _cell(text: bytes | None) -> Text:
-    return Text("NULL", style="dim") if text is None else Text(text.decode("utf-8", "backslashreplace"))
+        (_CHOSEN or [_TABLES])[0].write(self.query, pieces, self._rows)

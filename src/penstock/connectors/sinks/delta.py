@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.query import Query
 from penstock.connectors import delta_log
-from penstock.connectors.contract import Sink
+from penstock.connectors.contract import Sink, Target
 from penstock.connectors.delta_log import one_line
+from penstock.connectors.local_paths import blocking_file, parts_of
 from penstock.connectors.options import Options
 from penstock.connectors.sinks.tables import check_rows, no_column, not_ours, other_type, stored_schema
 from penstock.connectors.sinks.upserts import Net, is_unique, key_option, net, violation
@@ -42,6 +44,10 @@ class DeltaSink(Sink):
         self._partition = [name.strip() for name in options.text("partition_by").split(",") if name.strip()]
         self._run: int | None = None
         self._where = f"query {query.name}: {self._path}"
+        for column in self._schema():
+            if pa.types.is_duration(column.type):
+                message = f"{options.owner}: Delta has no {type_name(column.type)}, the type of column {column.name}"
+                raise PenstockError("P0208", message, hint="CAST it AS STRING, or AS DOUBLE for its seconds")
         unknown = [name for name in self._partition if name not in self._schema().names]
         if unknown:
             message = f"{options.owner}: option partition_by: the result has no column {unknown[0]}"
@@ -50,6 +56,13 @@ class DeltaSink(Sink):
     @property
     def place(self) -> str:
         return self._path
+
+    @classmethod
+    def target(cls, query: Query) -> Target | None:
+        options = Options(f"INTO DELTA of {query.name}", query.sink.options)
+        path = Path(delta_log.table_path(options.needed("path")))
+        adds = options.text("mode").strip().lower() == "append" and not options.has("key")
+        return Target("files", parts_of(path), str(path), adds, str(blocking_file(path) or ""))
 
     @property
     def _app(self) -> str:

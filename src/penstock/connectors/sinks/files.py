@@ -1,17 +1,17 @@
 """FILES: one part file per batch in a folder, each whole or not there at all; a marker tells what the folder holds.
 
 Contract: `part-<batch>.<format>` is written beside its place under a hidden name, flushed to disk, then renamed, so a
-reader never sees half a batch, and a batch written again replaces itself. `_penstock.json` holds the query's name, the
+reader never sees half a batch, and a batch written again replaces itself. Who may read it is for the user's umask to
+say. `_penstock.json` holds the query's name, the
 columns and their types, and the id of the run. Nothing that a Penstock result could not have made is ever removed.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -20,22 +20,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.algebra.query import Query
-from penstock.algebra.scans import Source
-from penstock.connectors.contract import Sink
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import Sink, Target
+from penstock.connectors.local_paths import blocking_file, local_path, parts_of
 from penstock.connectors.options import Options
 from penstock.connectors.sinks.nested import column_of_lines, from_json
 from penstock.connectors.sinks.tables import stored_schema
 from penstock.connectors.sinks.text import csv_text, json_text
 from penstock.connectors.sources.files import FilesSource
 from penstock.errors import PenstockError
+from penstock.expressions.values.intervals import from_text
+from penstock.storage import NewFile, storage
 from penstock.types import Field, Schema, parse_result_type, type_name
 
 #: Rows that tell of a column whether its values are repeated.
 _SAMPLE = 1024
 MARKER = "_penstock.json"
 _VERSION = 1
-_OWN = re.compile(r"^\.?part-\d{8,}\.(csv|json|parquet)(\.tmp)?$|^\._penstock\.json\.tmp$")
+_OWN = re.compile(
+    r"^part-\d{8,}\.(csv|json|parquet)$|^\.(part-\d{8,}\.(csv|json|parquet)|_penstock\.json)(\.[0-9a-f]{12})?\.tmp$"
+)
 
 
 @dataclass(frozen=True)
@@ -53,58 +58,79 @@ class Marker:
     def read(folder: Path) -> Marker | None:
         """The marker of `folder`; None when it has none that can be understood."""
         try:
-            return Marker(**json.loads((folder / MARKER).read_text(encoding="utf-8")))
+            return Marker(**json.loads(storage().read(folder / MARKER)))
         except (OSError, ValueError, TypeError):
             return None
 
 
 class FilesSink(Sink):
     beside = True
+    leaves_parts = True
 
     def __init__(self, query: Query) -> None:
         super().__init__(query)
         options = Options(f"INTO FILES of {query.name}", query.sink.options)
         options.only(("path", "format"))
-        self._folder = Path(options.needed("path").removeprefix("file://")).expanduser().absolute()
+        self._folder = local_path(options.needed("path"))
         self._format = options.choice("format", tuple(_WRITERS), "csv")
 
     @property
     def place(self) -> str:
         return str(self._folder)
 
+    @classmethod
+    def target(cls, query: Query) -> Target | None:
+        path = local_path(Options(f"INTO FILES of {query.name}", query.sink.options).needed("path"))
+        return Target("files", parts_of(path), str(path), blocked=str(blocking_file(path) or ""))
+
     def open(self, resume: bool, overwrite: bool) -> None:
+        blocked = blocking_file(self._folder)
+        if blocked is not None:
+            message = f"query {self.query.name}: {self._folder} cannot be made, {blocked} is no folder"
+            raise PenstockError("P0502", message, hint="choose a path whose parents are folders, or do not exist yet")
         found = Marker.read(self._folder)
         try:
-            names = sorted(p.name for p in self._folder.iterdir()) if self._folder.exists() else []
+            names = storage().list(self._folder)
             unfinished = [name for name in names if _OWN.match(name) and name.endswith(".tmp")]
             if resume and found is not None:
                 self._same(found)
                 self._remove(unfinished)
                 return
-            if len(names) > len(unfinished) + (MARKER in names):
+            if resume and all(_OWN.match(name) for name in names):
+                # What is gone of the result has been accepted, its marker too.
+                self._remove(unfinished)
+            elif len(names) > len(unfinished) + (MARKER in names):
                 self._make_room(names, found, overwrite)
             else:
                 # A run that was killed before its first batch left no result, at most a marker.
                 self._remove(unfinished)
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._place(
-                MARKER, lambda path: path.write_text(json.dumps(asdict(self._marker()), indent=1) + "\n", "utf-8")
-            )
+            text = json.dumps(asdict(self._marker()), indent=1) + "\n"
+            storage().write(self._folder / MARKER, text.encode(), private=False)
         except OSError as error:
             raise self._failed(self._folder, error) from error
+
+    def missing(self, batches: Sequence[int]) -> Mapping[str, int]:
+        there = set(storage().list(self._folder))
+        # Without the marker nobody can read the parts.
+        gone = {MARKER: -1} if batches and MARKER not in there else {}
+        return gone | {name: batch for batch in batches if (name := self._part(batch)) not in there}
+
+    def _part(self, batch: int) -> str:
+        return f"part-{batch:08d}.{self._format}"
 
     def write(self, batch: int, table: pa.Table) -> None:
         self.write_pieces(batch, iter([table]))
 
     def write_pieces(self, batch: int, pieces: Iterator[pa.Table]) -> None:
-        name = f"part-{batch:08d}.{self._format}"
+        name = self._part(batch)
         try:
             first = next(pieces)
             if not first.num_rows:
-                (self._folder / name).unlink(missing_ok=True)
+                storage().remove(self._folder / name)
                 return
             typed = (self._typed(table) for table in chain([first], pieces))
-            self._place(name, lambda path: _WRITERS[self._format](typed, path))
+            write = _WRITERS[self._format]
+            storage().write(self._folder / name, lambda file: write(typed, file), private=False)
         except (OSError, pa.ArrowException) as error:
             raise self._failed(self._folder / name, error) from error
 
@@ -145,19 +171,7 @@ class FilesSink(Sink):
 
     def _remove(self, names: list[str]) -> None:
         for name in names:
-            (self._folder / name).unlink(missing_ok=True)
-
-    def _place(self, name: str, write: Callable[[Path], object]) -> None:
-        """Let `write` make a file and give it its name once it is on disk. Whatever fails, nothing is left."""
-        temporary = self._folder / f".{name}.tmp"
-        try:
-            write(temporary)
-            _flush(temporary)
-            temporary.replace(self._folder / name)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _flush(self._folder)
+            storage().remove(self._folder / name)
 
     def _failed(self, path: Path, error: Exception) -> PenstockError:
         said = getattr(error, "strerror", None) or str(error)
@@ -177,8 +191,9 @@ def read_result(path: str) -> pa.Table:
     schema = pa.schema(list(zip(marker.columns, types, strict=True)))
     # Sources know no arrays: csv gives them as text, json leaves them out, and they are read behind the rest.
     nested = [f for f in schema if pa.types.is_nested(f.type)]
+    lengths = [f for f in schema if pa.types.is_duration(f.type) and marker.format != "parquet"]
     plain = [
-        Field(f.name, pa.string() if f in nested and marker.format == "csv" else f.type)
+        Field(f.name, pa.string() if (f in nested and marker.format == "csv") or f in lengths else f.type)
         for f in schema
         if f not in nested or marker.format != "json"
     ]
@@ -196,6 +211,7 @@ def read_result(path: str) -> pa.Table:
                 batches.append(parsed.batch)
         table = pa.Table.from_batches(batches, schema=pa.schema([(f.name, f.type) for f in plain]))
         read = {name: table[name] for name in table.column_names}
+        read |= {f.name: from_text(table[f.name].combine_chunks()) for f in lengths}
         for f in nested if marker.format != "parquet" else ():
             told = read[f.name].to_pylist() if f.name in read else None
             read[f.name] = from_json(told, f.type) if told is not None else column_of_lines(part, f.name, f.type)
@@ -203,21 +219,20 @@ def read_result(path: str) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _write_text(text: Callable[[pa.Table, bool], pa.Buffer]) -> Callable[[Iterator[pa.Table], Path], None]:
+def _write_text(text: Callable[[pa.Table, bool], pa.Buffer]) -> Callable[[Iterator[pa.Table], NewFile], None]:
     """text: of a piece, and whether it is the first."""
 
-    def write(pieces: Iterator[pa.Table], path: Path) -> None:
-        with path.open("wb") as file:
-            for number, piece in enumerate(pieces):
-                file.write(text(piece, number == 0))
+    def write(pieces: Iterator[pa.Table], file: NewFile) -> None:
+        for number, piece in enumerate(pieces):
+            file.write(memoryview(text(piece, number == 0)))
 
     return write
 
 
-def _write_parquet(pieces: Iterator[pa.Table], path: Path) -> None:
+def _write_parquet(pieces: Iterator[pa.Table], file: NewFile) -> None:
     """A row group for each piece."""
     first = next(pieces)
-    with pq.ParquetWriter(str(path), first.schema, compression="zstd", use_dictionary=_repetitive(first)) as writer:
+    with pq.ParquetWriter(file, first.schema, compression="zstd", use_dictionary=_repetitive(first)) as writer:
         for piece in chain([first], pieces):
             writer.write_table(piece)
 
@@ -238,17 +253,8 @@ def _is_repetitive(values: pa.ChunkedArray) -> bool:
     return 2 * len(values.unique()) <= len(values)
 
 
-_WRITERS: dict[str, Callable[[Iterator[pa.Table], Path], None]] = {
+_WRITERS: dict[str, Callable[[Iterator[pa.Table], NewFile], None]] = {
     "csv": _write_text(csv_text),
     "json": _write_text(json_text),
     "parquet": _write_parquet,
 }
-
-
-def _flush(path: Path) -> None:
-    """Have the disk hold a file, or the names in a folder."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.query import Query
 from penstock.connectors.contract import Sink
 from penstock.connectors.kafka.client import PATIENCE, PREFIX, as_kafka_error, library, make, resolved, settings
 from penstock.connectors.kafka.encode import encoder

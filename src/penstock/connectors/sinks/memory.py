@@ -6,7 +6,7 @@ import threading
 
 import pyarrow as pa
 
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.query import Query
 from penstock.connectors.contract import Sink
 from penstock.connectors.options import Options
 from penstock.errors import PenstockError, nearest
@@ -21,6 +21,7 @@ class MemorySink(Sink):
     def __init__(self, query: Query) -> None:
         super().__init__(query)
         Options(f"INTO MEMORY of {query.name}", query.sink.options).only(())
+        self._batches: dict[int, pa.Table] = {}
 
     @property
     def place(self) -> str:
@@ -30,10 +31,16 @@ class MemorySink(Sink):
         with _LOCK:
             if not resume or self.query.name not in _RESULTS:
                 _RESULTS[self.query.name] = (self.query.output_schema, {})
+            self._batches = _RESULTS[self.query.name][1]
 
     def write(self, batch: int, table: pa.Table) -> None:
         with _LOCK:
-            _RESULTS[self.query.name][1][batch] = table
+            self._batches[batch] = table
+
+    def result(self) -> pa.Table:
+        """All that this sink has been given so far, whatever other runs have written under the same name."""
+        with _LOCK:
+            return _joined(self.query.output_schema, self._batches)
 
 
 def collected(name: str) -> pa.Table:
@@ -41,9 +48,11 @@ def collected(name: str) -> pa.Table:
     with _LOCK:
         if name not in _RESULTS:
             raise PenstockError("P0201", f"no query {name} has written INTO MEMORY", hint=nearest(name, _RESULTS))
-        schema, batches = _RESULTS[name]
-        tables = [batches[batch] for batch in sorted(batches)]
-    return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
+        return _joined(*_RESULTS[name])
+
+
+def _joined(schema: pa.Schema, batches: dict[int, pa.Table]) -> pa.Table:
+    return pa.concat_tables([schema.empty_table(), *(batches[batch].cast(schema) for batch in sorted(batches))])
 
 
 def forget(name: str) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.expressions.values.intervals import from_text
+
 
 def from_json(texts: Iterable[str | None], type_: pa.DataType) -> pa.Array:
     """The values of `type_` that JSON texts tell; None is NULL."""
@@ -43,6 +45,8 @@ def _value(value: Any, type_: pa.DataType) -> Any:
         return float(value)
     if pa.types.is_binary(type_):
         return base64.b64decode(value)
+    if pa.types.is_duration(type_):
+        return from_text(pa.array([value], pa.string()))[0].as_py()
     if pa.types.is_date(type_):
         return dt.date.fromisoformat(value)
     return dt.datetime.fromisoformat(value) if pa.types.is_timestamp(type_) else value

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.algebra.query import Query
-from penstock.connectors.contract import Sink
+from penstock.algebra.nodes.query import Query
+from penstock.connectors.contract import Sink, Target
 from penstock.connectors.options import Options
-from penstock.connectors.postgres import SERVER_OPTIONS, Server, identifier, sql
+from penstock.connectors.postgres import SERVER_OPTIONS, Server, database_of, identifier, sql
 from penstock.connectors.sinks.tables import check_rows, no_column, not_ours, other_type
 from penstock.connectors.sinks.text import csv_text
 from penstock.connectors.sinks.upserts import Net, key_option, net, violation
@@ -40,6 +40,7 @@ _TYPES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (pa.types.is_decimal, "numeric", ("numeric",)),
     (pa.types.is_date, "date", ("date",)),
     (pa.types.is_timestamp, "timestamptz", ("timestamptz", "timestamp")),
+    (pa.types.is_duration, "interval", ("interval",)),
     (pa.types.is_binary, "bytea", ("bytea",)),
     (pa.types.is_nested, "jsonb", ("jsonb", "json", "text")),
     (lambda _: True, "text", ("text", "varchar", "bpchar", "name", "citext", "uuid", "json", "jsonb")),
@@ -61,6 +62,16 @@ class PostgresSink(Sink):
     @property
     def place(self) -> str:
         return f"PostgreSQL, table {self._table}"
+
+    @classmethod
+    def target(cls, query: Query) -> Target | None:
+        options = Options(f"INTO POSTGRES of {query.name}", query.sink.options)
+        table = options.needed("table").strip()
+        adds = options.text("mode").strip().lower() == "append" and not options.has("key")
+        names = table.split(".")
+        return Target(
+            "postgres", (*database_of(options), *(names if len(names) > 1 else ("public", *names))), table, adds
+        )
 
     def open(self, resume: bool, overwrite: bool) -> None:
         self._run = self._server.do(lambda cursor: self._open(cursor, resume, overwrite))
@@ -219,7 +230,7 @@ class PostgresSink(Sink):
                 raise PenstockError("P0502", message, hint="leave such rows out, or COALESCE(..) in the query")
 
     def _copy(self, cursor: Any, target: Any, table: pa.Table) -> None:
-        columns = [_hexed(c) if pa.types.is_binary(c.type) else c for c in table.columns]
+        columns = [_readable(column) for column in table.columns]
         text = csv_text(pa.table(columns, names=table.column_names))
         into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, HEADER true)").format(target, _names(table.column_names))
         with cursor.copy(into) as copy:
@@ -239,6 +250,13 @@ def _made(type_: pa.DataType) -> str:
 def _taken(type_: pa.DataType) -> tuple[str, ...]:
     """The types of columns that take values of this one."""
     return next(taken for fits, _, taken in _TYPES if fits(type_))
+
+
+def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """A column in the form that PostgreSQL reads, where that is not the one of our csv."""
+    if pa.types.is_duration(column.type):
+        return pc.binary_join_element_wise(column.cast(pa.int64()).cast(pa.string()), "microseconds", " ")
+    return _hexed(column) if pa.types.is_binary(column.type) else column
 
 
 def _hexed(column: pa.ChunkedArray) -> pa.Array:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.query import Query
 from penstock.errors import PenstockError, nearest
 
 

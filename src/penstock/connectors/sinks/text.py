@@ -17,9 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.expressions.values.intervals import to_text
+
 _BYTES = pa.large_binary()
 #: `2013-01-01 10:00:00`: most columns hold such years and no fractions.
 _PLAIN_LENGTH = 19
+#: The first and last value in the years that Arrow writes, -32767 to 32767: days, and microseconds.
+_NEAR_DAYS = (-12_687_428, 11_248_737)
+_NEAR_MOMENTS = (-12_687_428 * 86_400_000_000, 11_248_738 * 86_400_000_000 - 1)
 _UNSAFE = r'[",\r\n]|^$'
 
 
@@ -94,7 +99,11 @@ def plain(values: pa.Array) -> pa.Array:
     if pa.types.is_nested(type_):
         return _json_value(values)
     if pa.types.is_timestamp(type_):
-        return _moments(values).cast(_BYTES)
+        return _near_and_far(values.cast(pa.timestamp("us", "UTC")), _moments, _NEAR_MOMENTS).cast(_BYTES)
+    if pa.types.is_date32(type_):
+        return _near_and_far(values, lambda days: days.cast(pa.large_string()), _NEAR_DAYS).cast(_BYTES)
+    if pa.types.is_duration(type_):
+        return to_text(values).cast(_BYTES)
     if pa.types.is_decimal(type_):
         return _decimals(values).cast(_BYTES)
     if pa.types.is_floating(type_):
@@ -104,8 +113,40 @@ def plain(values: pa.Array) -> pa.Array:
     return values.cast(pa.large_string()).cast(_BYTES)
 
 
+def _near_and_far(values: pa.Array, near: Callable[[pa.Array], pa.Array], bounds: tuple[int, int]) -> pa.Array:
+    """Dates or timestamps as text: by `near` where Arrow writes such years, else one by one."""
+    numbers = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
+    far = pc.or_(pc.less(numbers, bounds[0]), pc.greater(numbers, bounds[1]))
+    if not pc.any(far).as_py():
+        return near(values)
+    write = far_day if pa.types.is_date32(values.type) else far_moment
+    texts = [write(n) if is_far else None for n, is_far in zip(numbers.to_pylist(), far.to_pylist(), strict=True)]
+    return pc.coalesce(pa.array(texts, pa.large_string()), near(pc.if_else(far, None, values)))
+
+
+def far_day(days: int) -> str:
+    """The date so many days after 1970-01-01, in any year; before the year 1 years are 0, -1 and so on."""
+    # Days are counted from 0000-03-01, in the 400 years after which the calendar repeats itself.
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day_of_month = day - (153 * month + 2) // 5 + 1
+    month = month + 3 if month < 10 else month - 9
+    year += era * 400 + (month <= 2)
+    return f"{'-' if year < 0 else ''}{abs(year):04d}-{month:02d}-{day_of_month:02d}"
+
+
+def far_moment(ticks: int) -> str:
+    """The moment so many microseconds after 1970, in any year."""
+    days, rest = divmod(ticks, 86_400_000_000)
+    seconds, fraction = divmod(rest, 1_000_000)
+    time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{far_day(days)}T{time}{f'.{fraction:06d}' if fraction else ''}Z"
+
+
 def _moments(values: pa.Array) -> pa.Array:
-    local = values.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+    local = values.cast(pa.timestamp("us"))
     whole = pc.floor_temporal(local, unit="second")
     text = whole.cast(pa.timestamp("s")).cast(pa.large_string())
     fraction = pc.not_equal(whole, local)

@@ -14,9 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.algebra.query import Query
+from penstock.algebra.nodes.query import Query
 from penstock.connectors.options import Options
 from penstock.errors import PenstockError, nearest
+from penstock.expressions.shown import shown_cell
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def net(query: Query, key: Sequence[str], table: pa.Table) -> Net:
 
 def violation(query: Query, key: Sequence[str], table: pa.Table, row: int) -> PenstockError:
     """The error that a second row of one key is."""
-    shown = ", ".join(f"{name} = {table[name][row].as_py()!r}" for name in key)
+    shown = ", ".join(f"{name} = {shown_cell(table[name][row])}" for name in key)
     hint = "name columns in `key` that no two rows of the result share; those of its GROUP BY are"
     return PenstockError("P0502", f"query {query.name}: two rows share the key ({shown})", hint=hint)
 

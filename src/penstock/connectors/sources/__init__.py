@@ -5,8 +5,8 @@ A connector is loaded when it is named: its libraries cost nothing to those who 
 
 from __future__ import annotations
 
-from penstock.algebra.scans import Source
-from penstock.connectors.contract import SourceConnector
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import SourceConnector, Target
 from penstock.connectors.loading import load
 from penstock.errors import PenstockError, nearest
 from penstock.expressions.nodes import Expression
@@ -31,6 +31,15 @@ def open_source(source: Source, wanted: Expression | None = None) -> SourceConne
     connector: SourceConnector = load(place)(source)
     connector.wanted = wanted
     return connector
+
+
+def reads(source: Source, target: Target) -> bool | None:
+    """Whether a declaration reads a place where a result lies; see `SourceConnector.reads`."""
+    place = SOURCES.get(source.connector.upper())
+    if place is None:
+        return None
+    kind: type[SourceConnector] = load(place)
+    return kind.reads(source, target)
 
 
 def is_rereadable(source: Source) -> bool:

@@ -22,14 +22,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.algebra.scans import Source
+from penstock.algebra.nodes.scans import Source
 from penstock.connectors import delta_log
-from penstock.connectors.contract import Parsed, SourceConnector, Split
+from penstock.connectors.contract import ParsedRecords, SourceConnector, Split, Target
 from penstock.connectors.delta_log import DataFile, one_line
+from penstock.connectors.local_paths import parts_of
 from penstock.connectors.options import Options
 from penstock.connectors.sources.formats import casts, cells
 from penstock.connectors.sources.formats.base import Unfit
 from penstock.connectors.sources.formats.columnar import Columns, fitted, pieces
+from penstock.connectors.sources.formats.keys import folded
 from penstock.connectors.sources.formats.parquet import ParquetFormat
 from penstock.errors import PenstockError, nearest
 from penstock.types import TIMESTAMP, type_name
@@ -79,6 +81,15 @@ class DeltaSource(SourceConnector):
         self._ignore_deletes = options.flag("ignore_deletes", False)
         self._skip_changes = options.flag("skip_changes", False)
         self._seen_table = False
+
+    @classmethod
+    def reads(cls, source: Source, target: Target) -> bool | None:
+        options = Options(f"DELTA of {source.name}", source.options)
+        path = Path(delta_log.table_path(options.needed("path")))
+        if target.system != "files" or target.parts != parts_of(path):
+            return None
+        goes_on = options.text("watch").strip().lower() == "true"
+        return None if target.shared and not goes_on else goes_on  # a version that is there already takes no harm
 
     @property
     def bounded(self) -> bool:
@@ -161,7 +172,7 @@ class DeltaSource(SourceConnector):
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         if not split.detail:
             return
         detail = json.loads(split.detail)
@@ -172,7 +183,7 @@ class DeltaSource(SourceConnector):
         format_ = _FileOfTable(self.source, wanted=self.wanted, partition=detail["partition"])
         yield from format_.read(replace(split, path=detail["file"]), columns)
 
-    def _read_changes(self, place: str, version: int, columns: tuple[int, ...]) -> Iterator[Parsed]:
+    def _read_changes(self, place: str, version: int, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         table = self._open()
         names = {i: self._stored_name(table, self.source.columns[i].name) for i in columns}
         asked = sorted({*names.values(), "_change_type"})
@@ -192,7 +203,7 @@ class DeltaSource(SourceConnector):
             for piece in pieces(batch):
                 chunk = fitted(format_, place, piece, whole)
                 arrays = [chunk.columns[i] for i in columns]
-                yield Parsed(format_.batch(arrays, columns, chunk.rows), chunk.rejected)
+                yield ParsedRecords(format_.batch(arrays, columns, chunk.rows), chunk.rejected)
 
     # -- small things ------------------------------------------------------------------------------------------
 
@@ -232,17 +243,17 @@ class DeltaSource(SourceConnector):
     def _stored_name(self, table: Any, name: str) -> str:
         """What the table calls the declared column `name`."""
         names = [*delta_log.arrow_schema(table.schema()).names, *(FEED_COLUMNS if self._changes else ())]
-        found: str = next((n for n in names if n == name), None) or next(n for n in names if n.lower() == name.lower())
+        found: str = next((n for n in names if n == name), None) or next(n for n in names if folded(n) == folded(name))
         return found
 
     def _fits(self, schema: pa.Schema, version: str, partial: bool = False) -> None:
         """Raises PenstockError P0402 unless all declared columns are there with types that fit. partial: those that are
         not there may be missing."""
-        stored = {f.name.lower(): f.type for f in schema}
+        stored = {folded(f.name): f.type for f in schema}
         if self._changes:
             stored |= FEED_COLUMNS
         for column in self.source.columns:
-            kind = stored.get(column.name.lower())
+            kind = stored.get(folded(column.name))
             if kind is None and not partial:
                 message = f"{self._owner}: {self._path}, {version}: column {column.name} is missing"
                 raise PenstockError("P0402", message, hint=nearest(column.name, [*schema.names]))

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.algebra.scans import Source
-from penstock.connectors.contract import LogConnector, Parsed, Split, Stretch
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import LogConnector, ParsedRecords, Split, Stretch
 from penstock.connectors.kafka.arrival import arrived
 from penstock.connectors.kafka.client import PREFIX, settings
 from penstock.connectors.kafka.decode import Decoded, convert, decoder
-from penstock.connectors.kafka.fetch import Reader, Records, lost_records
+from penstock.connectors.kafka.fetch import TopicReader, TopicRecords, lost_records
 from penstock.connectors.kafka.offsets import (
     Offsets,
     Topic,
@@ -36,10 +36,10 @@ from penstock.connectors.kafka.offsets import (
 )
 from penstock.connectors.options import Options
 from penstock.connectors.secrets import forms
-from penstock.connectors.sources.formats import cells
+from penstock.connectors.sources.formats import casts, cells
 from penstock.connectors.sources.formats.base import BATCH_ROWS, rejection
 from penstock.errors import PenstockError
-from penstock.types import type_name
+from penstock.types import Field, type_name
 
 #: Options that name the column which takes a part of the record that is not its value.
 METADATA = ("key", "partition", "offset", "timestamp", "headers")
@@ -156,9 +156,9 @@ class KafkaSource(LogConnector):
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         ranges: dict[str, list[int]] = json.loads(split.detail)
-        reader = Reader(self._owner, self._topic_name, self._written, self._patience, self._lost)
+        reader = TopicReader(self._owner, self._topic_name, self._written, self._patience, self._lost)
         records = reader.read(ranges, "headers" in self._metadata)
         decoded = self._decoded(records)
         arrays = self._arrays(records, decoded)
@@ -179,10 +179,10 @@ class KafkaSource(LogConnector):
             def where(row: int, origin: Int64s = origin) -> tuple[str, int]:
                 return self._place(records, int(origin[row]))
 
-            yield Parsed(self._batch(arrays, columns, part), rejected, where, came.positions if last else None)
+            yield ParsedRecords(self._batch(arrays, columns, part), rejected, where, came.positions if last else None)
             rejected = ()
 
-    def _decoded(self, records: Records) -> Decoded:
+    def _decoded(self, records: TopicRecords) -> Decoded:
         """Rows of the value columns by record, and of the key's column whether it can be read."""
         absent = records.values.is_null().to_numpy(zero_copy_only=False)
         present = np.flatnonzero(~absent)
@@ -201,19 +201,19 @@ class KafkaSource(LogConnector):
             found.reasons |= {int(r): "the value is null (a tombstone)" for r in nothing}
         return found
 
-    def _arrays(self, records: Records, decoded: Decoded) -> dict[int, pa.Array]:
+    def _arrays(self, records: TopicRecords, decoded: Decoded) -> dict[int, pa.Array]:
         """Declared position -> its column, one value a row. Rows whose key cannot be read leave `decoded`."""
         key = self._metadata.get("key")
         if key is not None:
             column = self.source.columns[key]
             converted = convert(records.keys, column)
-            for r in np.flatnonzero(converted.failed):
-                shown = cells.complaint(records.keys[int(r)].as_py(), column.type, column.name)
-                decoded.reasons.setdefault(int(r), shown)
-            if converted.failed.any():
-                kept = np.flatnonzero(~converted.failed[decoded.origin])
-                decoded.columns = [c.take(pa.array(kept)) for c in decoded.columns]
-                decoded.origin = decoded.origin[kept]
+            _leave_out(decoded, converted, records.keys, column)
+        stamp = self._metadata.get("timestamp")
+        if stamp is not None:
+            column = self.source.columns[stamp]
+            given = pa.array(records.timestamp, mask=records.timestamp < 0)
+            moments = _moments(given, column.type)
+            _leave_out(decoded, moments, given, column)
         found = dict(zip(self._value_columns, decoded.columns, strict=True))
         origin = decoded.origin
         for name, position in self._metadata.items():
@@ -224,15 +224,14 @@ class KafkaSource(LogConnector):
                 shown_headers = [_headers_text(records.headers[r]) for r in origin.tolist()] if records.headers else []
                 found[position] = pa.array(shown_headers, type_)
             elif name == "timestamp":
-                stamps = records.timestamp[origin]
-                found[position] = _moments(stamps, type_)
+                found[position] = moments.values.take(pa.array(origin))
             else:
                 given = records.partition if name == "partition" else records.offset
                 found[position] = pa.array(given[origin]).cast(type_)
         return found
 
     def _times(
-        self, records: Records, decoded: Decoded, arrays: Mapping[int, pa.Array]
+        self, records: TopicRecords, decoded: Decoded, arrays: Mapping[int, pa.Array]
     ) -> tuple[Int64s, npt.NDArray[np.bool_]]:
         """The time of each record: the largest timestamp of its rows, or Kafka's where rows have none."""
         position = self.source.timestamp
@@ -247,10 +246,10 @@ class KafkaSource(LogConnector):
         timed[decoded.origin[valid]] = True
         return time_, timed
 
-    def _place(self, records: Records, record: int) -> tuple[str, int]:
+    def _place(self, records: TopicRecords, record: int) -> tuple[str, int]:
         return f"{self._topic_name}/{records.partition[record]}", int(records.offset[record])
 
-    def _rejected(self, records: Records, record: int, reason: str) -> Any:
+    def _rejected(self, records: TopicRecords, record: int, reason: str) -> Any:
         path, offset = self._place(records, record)
         return rejection(path, offset, records.values[record].as_py() or b"", reason)
 
@@ -300,9 +299,19 @@ def _checked(options: Options, key: str, default: str, words: tuple[str, ...]) -
     return text
 
 
-def _moments(milliseconds_: Int64s, type_: pa.DataType) -> pa.Array:
-    given = pa.array(milliseconds_, mask=milliseconds_ < 0)
-    return given if type_ == pa.int64() else given.cast(pa.timestamp("ms")).cast(pa.timestamp("us")).cast(type_)
+def _moments(milliseconds_: pa.Array, type_: pa.DataType) -> cells.Converted:
+    return casts.fit(milliseconds_ if type_ == pa.int64() else milliseconds_.cast(pa.timestamp("ms")), type_)
+
+
+def _leave_out(decoded: Decoded, converted: cells.Converted, given: pa.Array, column: Field) -> None:
+    """Reject the records whose `given` part is no value of `column`."""
+    for record in np.flatnonzero(converted.failed):
+        shown = cells.complaint(given[int(record)].as_py(), column.type, column.name)
+        decoded.reasons.setdefault(int(record), shown)
+    if converted.failed.any():
+        kept = np.flatnonzero(~converted.failed[decoded.origin])
+        decoded.columns = [c.take(pa.array(kept)) for c in decoded.columns]
+        decoded.origin = decoded.origin[kept]
 
 
 def _headers_text(headers: list[tuple[str, bytes | None]] | None) -> str | None:

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra.scans import Source
-from penstock.connectors.contract import Parsed, SourceConnector, Split
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import ParsedRecords, SourceConnector, Split
 from penstock.connectors.options import Options
 from penstock.connectors.sources.formats import FORMATS, FileFormat, casts, cells, format_of
 from penstock.connectors.sources.formats.base import DAMAGE, one_line
 from penstock.errors import PenstockError, counted
+from penstock.storage import NewFile, storage
 from penstock.types import type_name
 
 
@@ -57,7 +58,7 @@ class SpooledSource(SourceConnector):
             raise PenstockError("P0401", f"source {self.source.name}: its spooled rows are gone: {path}")
         return self._format(path).splits(path)
 
-    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         return self._format(split.path).read(split, columns)
 
     def _format(self, path: str) -> FileFormat:
@@ -84,12 +85,13 @@ def spool(source: Source, rows: Sequence[tuple[Any, ...]] | pa.Table, path: str)
         given = [_array(source, i, [row[i] for row in rows]) for i in range(width)]
     typed = [_typed(source, i, values) for i, values in enumerate(given)]
     schema = pa.schema([pa.field(f.name, f.type) for f in source.columns])
-    place = Path(path)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = place.with_name(f".{place.name}.tmp")
-    with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        writer.write_table(pa.Table.from_arrays(typed, schema=schema))
-    temporary.replace(place)
+    table = pa.Table.from_arrays(typed, schema=schema)
+    storage().write(Path(path), lambda file: _write_arrow(file, table))
+
+
+def _write_arrow(file: NewFile, table: pa.Table) -> None:
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
 
 
 def _array(source: Source, index: int, values: list[Any]) -> pa.Array:

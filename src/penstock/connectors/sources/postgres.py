@@ -13,7 +13,6 @@ csv files convert and reject them; the server is asked by the driver alone.
 from __future__ import annotations
 
 import json
-import os
 import re
 import tempfile
 import time
@@ -25,8 +24,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra.scans import Source
-from penstock.connectors.contract import Parsed, SourceConnector, Split
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import ParsedRecords, SourceConnector, Split
 from penstock.connectors.options import Options
 from penstock.connectors.postgres import (
     ARROW,
@@ -40,11 +39,12 @@ from penstock.connectors.postgres import (
     sql,
 )
 from penstock.connectors.postgres_where import Asked, where_of
-from penstock.connectors.seals import checksum, damaged, sealed, unsealed
 from penstock.connectors.sources.formats import casts
 from penstock.connectors.sources.formats.base import TextOptions
 from penstock.connectors.sources.formats.csv import CsvFormat
 from penstock.errors import PenstockError, nearest
+from penstock.storage import NewFile, storage
+from penstock.storage.seals import checksum, damaged, sealed, unsealed
 from penstock.types import type_name
 
 _KNOWN = (*SERVER_OPTIONS, "table", "query", "version", "poll", "settle", "deleted")
@@ -121,7 +121,7 @@ class PostgresSource(SourceConnector):
         told = max((int(m[1]) for m in map(_POLLED.search, known) if m), default=0)
         if told > max(polls, default=0):
             raise damaged(self._json(told), FileNotFoundError("it is gone"))
-        unread = [str(place) for place in map(self._csv, polls) if str(place) not in known and place.exists()]
+        unread = [str(place) for place in map(self._csv, polls) if str(place) not in known and storage().exists(place)]
         if unread or (self.bounded and polls) or time.monotonic() < self._next_poll:
             return unread
         self._next_poll = time.monotonic() + (self._every or 0.0)
@@ -139,11 +139,11 @@ class PostgresSource(SourceConnector):
 
     def forget(self, paths: Sequence[str]) -> None:
         for path in paths:
-            Path(path).unlink(missing_ok=True)
+            storage().remove(Path(path))
         # The last one says how far we are.
         for number in self._polls()[:-1]:
-            if not self._csv(number).exists():
-                self._json(number).unlink(missing_ok=True)
+            if not storage().exists(self._csv(number)):
+                storage().remove(self._json(number))
 
     @property
     def _by_version(self) -> bool:
@@ -186,18 +186,19 @@ class PostgresSource(SourceConnector):
             where.append(sql.SQL("{} IS NOT TRUE").format(sql.Identifier(self._column(columns, self._deleted).name)))
         number = (polls[-1] if polls else 0) + 1
         place = self._csv(number)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        temporary = place.with_name(f".{place.name}.tmp")
         select = sql.SQL("SELECT ") + self._items(columns) + sql.SQL(" FROM ") + self._relation + self._where(where)
-        with temporary.open("wb") as file:
-            statement = sql.SQL("COPY (") + select + self._order(columns)
-            with cursor.copy(statement + sql.SQL(") TO STDOUT (FORMAT csv, HEADER true)")) as copy:
+        statement = sql.SQL("COPY (") + select + self._order(columns)
+        statement += sql.SQL(") TO STDOUT (FORMAT csv, HEADER true)")
+
+        def copied(file: NewFile) -> None:
+            with cursor.copy(statement) as copy:
                 for part in copy:
                     file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(place)
-        _write(self._json(number), sealed(json.dumps({"version": upto, "checksum": checksum(place)})))
+
+        storage().write(place, copied)
+        note = self._json(number)
+        told = json.dumps({"version": upto, "checksum": checksum(place)})
+        storage().write(note, sealed(told, _place_of(note)))
         return place, reached
 
     def _tick(self, version: Any) -> Any:
@@ -211,8 +212,7 @@ class PostgresSource(SourceConnector):
 
     def _polls(self) -> list[int]:
         """The numbers of the polls that are kept whole, and of the last one."""
-        folder = self._place
-        names = (_POLL.match(p.name) for p in folder.iterdir()) if folder.exists() else iter(())
+        names = map(_POLL.match, storage().list(self._place))
         return sorted(int(match[1]) for match in names if match)
 
     def _csv(self, number: int) -> Path:
@@ -310,7 +310,7 @@ class PostgresSource(SourceConnector):
             raise PenstockError("P0401", message, hint="the checkpoint is not whole; start anew")
         return [Split(path, bytes=Path(path).stat().st_size)]
 
-    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         self._unchanged(Path(split.path))
         raw = [i for i, c in enumerate(columns) if pa.types.is_binary(self.source.columns[c].type)]
         for parsed in CsvFormat(self.source, TextOptions()).read(split, columns):
@@ -318,7 +318,7 @@ class PostgresSource(SourceConnector):
             for i in raw:
                 batch = batch.set_column(i, batch.schema.field(i), _from_hex(batch.column(i)))
             rejected = tuple(replace(r, path=f"PostgreSQL, {self._shown}", line=None) for r in parsed.rejected)
-            yield Parsed(batch, rejected)
+            yield ParsedRecords(batch, rejected)
 
     def _unchanged(self, place: Path) -> None:
         """Raises PenstockError P0605 unless `place` holds what the server said."""
@@ -330,10 +330,15 @@ class PostgresSource(SourceConnector):
             raise damaged(place, error) from error
 
 
+def _place_of(note: Path) -> str:
+    """What the seal of a note tells: the source's folder, and the number of the poll."""
+    return f"{note.parent.name}/{note.name}"
+
+
 def _noted(note: Path) -> dict[str, Any]:
     """What stands beside a poll. Raises PenstockError P0605."""
     try:
-        found: dict[str, Any] = json.loads(unsealed(note.read_bytes()))
+        found: dict[str, Any] = json.loads(unsealed(storage().read(note), _place_of(note)))
     except (OSError, ValueError) as error:
         raise damaged(note, error) from error
     return found
@@ -362,12 +367,3 @@ def _from_hex(values: pa.Array) -> pa.Array:
     made = pa.Array.from_buffers(pa.binary(), size, [None, starts, pa.py_buffer(bytes.fromhex(text.decode("ascii")))])
     # NULLs stay: what is taken from nowhere is NULL.
     return made.take(pa.array(np.arange(size), mask=~np.asarray(values.is_valid()))) if values.null_count else made
-
-
-def _write(place: Path, data: bytes) -> None:
-    temporary = place.with_name(f".{place.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(place)

@@ -9,6 +9,7 @@ from penstock.expressions.library import (
     comparison,
     conditional,
     dates,
+    json,
     logic,
     math,
     patterns,
@@ -28,8 +29,12 @@ TOPICS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
         "Strings": strings.FUNCTIONS,
         "Patterns": patterns.FUNCTIONS,
         "Dates and times": dates.FUNCTIONS,
+        "JSON": json.FUNCTIONS,
     }
 )
+
+#: topic -> what holds for all its functions.
+NOTES: Mapping[str, str] = MappingProxyType({"Patterns": patterns.NOTE, "JSON": json.NOTE})
 
 #: canonical name or alias -> row.
 TABLE: Mapping[str, Function] = MappingProxyType(

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.expressions import decimals
 from penstock.expressions.coercion import (
     BIGINT,
     DATE,
@@ -23,18 +22,6 @@ from penstock.expressions.coercion import (
     is_decimal,
     is_float,
     is_integer,
-)
-from penstock.expressions.datum import (
-    Arguments,
-    Datum,
-    Kernel,
-    arrays,
-    from_numbers,
-    is_scalar,
-    null,
-    null_unless,
-    numbers,
-    zero,
 )
 from penstock.expressions.library.arithmetic_rules import (
     add_rule,
@@ -46,6 +33,19 @@ from penstock.expressions.library.arithmetic_rules import (
     subtract_rule,
 )
 from penstock.expressions.registry import Function
+from penstock.expressions.values import decimals
+from penstock.expressions.values.datum import (
+    Arguments,
+    Datum,
+    Kernel,
+    arrays,
+    from_numbers,
+    is_scalar,
+    null,
+    null_unless,
+    numbers,
+    zero,
+)
 from penstock.types import TIMESTAMP
 
 _DAY = 86_400_000_000

@@ -21,10 +21,10 @@ from penstock.expressions.coercion import (
     is_float,
     misfit,
 )
-from penstock.expressions.datum import Arguments, Datum, Kernel, is_scalar, length_of, to_array
 from penstock.expressions.nodes import Expression
 from penstock.expressions.registry import Function
 from penstock.expressions.text_equality import equals_text
+from penstock.expressions.values.datum import Arguments, Datum, Kernel, is_scalar, length_of, to_array
 from penstock.types import type_name
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
@@ -145,7 +145,13 @@ def _is_nan(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 FUNCTIONS = (
     Function(
-        "EQ", "left, right", _rule, _kernel(equal, _plain_equal), "equal; NaN equals NaN", operator="left = right"
+        "EQ",
+        "left, right",
+        _rule,
+        _kernel(equal, _plain_equal),
+        "equal; NaN equals NaN",
+        operator="left = right",
+        compares=True,
     ),
     Function(
         "NE",
@@ -154,6 +160,7 @@ FUNCTIONS = (
         _kernel(lambda a, b: _not(equal, a, b), _plain_not_equal),
         "not equal",
         operator="left <> right",
+        compares=True,
     ),
     Function(
         "LT",
@@ -162,6 +169,7 @@ FUNCTIONS = (
         _kernel(lambda a, b: greater(b, a), pc.less),
         "less; NaN is the greatest number",
         operator="left < right",
+        compares=True,
     ),
     Function(
         "LE",
@@ -170,6 +178,7 @@ FUNCTIONS = (
         _kernel(lambda a, b: _not(greater, a, b), pc.less_equal),
         "less or equal",
         operator="left <= right",
+        compares=True,
     ),
     Function(
         "GT",
@@ -178,6 +187,7 @@ FUNCTIONS = (
         _kernel(greater, pc.greater),
         "greater; NaN is the greatest number",
         operator="left > right",
+        compares=True,
     ),
     Function(
         "GE",
@@ -186,6 +196,7 @@ FUNCTIONS = (
         _kernel(lambda a, b: _not(greater, b, a), pc.greater_equal),
         "greater or equal",
         operator="left >= right",
+        compares=True,
     ),
     Function(
         "EQ_NULL_SAFE",
@@ -195,9 +206,26 @@ FUNCTIONS = (
         "as `=`, but NULL equals NULL",
         aliases=("EQUAL_NULL",),
         operator="left <=> right",
+        never_null=True,
+        compares=True,
     ),
     Function(
-        "IN", "value, member, ...", _rule, _in, "NULL when a NULL leaves it open", operator="value IN (member, ...)"
+        "IN",
+        "value, member, ...",
+        _rule,
+        _in,
+        "NULL when a NULL leaves it open",
+        operator="value IN (member, ...)",
+        compares=True,
     ),
-    Function("IS_NAN", "number", _is_nan_rule, _is_nan, "whether a number is NaN; FALSE for NULL", aliases=("ISNAN",)),
+    Function(
+        "IS_NAN",
+        "number",
+        _is_nan_rule,
+        _is_nan,
+        "whether a number is NaN; FALSE for NULL",
+        aliases=("ISNAN",),
+        never_null=True,
+        compares=True,
+    ),
 )

@@ -8,7 +8,6 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.expressions.casts import convert, converter, out_of_range
 from penstock.expressions.coercion import (
     BOOLEAN,
     DURATION,
@@ -19,10 +18,11 @@ from penstock.expressions.coercion import (
     is_float,
     misfit,
 )
-from penstock.expressions.datum import Arguments, Datum, choose, is_scalar, length_of, null, to_array
 from penstock.expressions.library.comparison import comparable, equal, greater
 from penstock.expressions.nodes import Expression
 from penstock.expressions.registry import Function
+from penstock.expressions.values.casts import convert, converter, out_of_range
+from penstock.expressions.values.datum import Arguments, Datum, choose, is_scalar, length_of, null, to_array
 from penstock.types import TIMESTAMP
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
-from penstock.expressions.datum import choose, from_numbers, null_unless, numbers
 from penstock.expressions.nodes import Expression, Literal
-from penstock.expressions.text_casts import days_from
+from penstock.expressions.values.datum import choose, from_numbers, null_unless, numbers
+from penstock.expressions.values.text_casts import days_from
 from penstock.types import TIMESTAMP
 
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",

@@ -9,9 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError, nearest
-from penstock.expressions.casts import convert
 from penstock.expressions.coercion import BIGINT, DATE, DOUBLE, INT, STRING, implicit, is_numeric
-from penstock.expressions.datum import (
+from penstock.expressions.library.date_patterns import DatePattern, checked_pattern
+from penstock.expressions.nodes import Expression, Literal
+from penstock.expressions.registry import Function, takes
+from penstock.expressions.values.casts import convert
+from penstock.expressions.values.datum import (
     Arguments,
     Datum,
     Kernel,
@@ -22,10 +25,7 @@ from penstock.expressions.datum import (
     numbers,
     over_distinct,
 )
-from penstock.expressions.library.date_patterns import DatePattern, checked_pattern
-from penstock.expressions.nodes import Expression, Literal
-from penstock.expressions.registry import Function, takes
-from penstock.expressions.text_casts import days_from
+from penstock.expressions.values.text_casts import days_from
 from penstock.types import TIMESTAMP
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
@@ -326,7 +326,8 @@ FUNCTIONS = (
         "a TIMESTAMP read from a string; NULL if malformed", ("TIMESTAMP",),
     ),
     Function(
-        "UNIX_TIMESTAMP", "time [, pattern]", _parsing(BIGINT), _parse, "seconds since 1970",
+        "UNIX_TIMESTAMP", "time [, pattern]", _parsing(BIGINT), _parse,
+        "seconds since 1970; there is none of the clock, without a time",
         ("TO_UNIX_TIMESTAMP",),
     ),
     Function(

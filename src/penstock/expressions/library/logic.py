@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expressions.coercion import BOOLEAN, cast_to, is_atomic
-from penstock.expressions.datum import Arguments, Datum
 from penstock.expressions.nodes import Expression
 from penstock.expressions.registry import Function, needs
+from penstock.expressions.values.datum import Arguments, Datum
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 
@@ -50,6 +50,17 @@ FUNCTIONS = (
     Function("AND", "left, right", boolean, _and, "FALSE wins over NULL", operator="left AND right"),
     Function("OR", "left, right", boolean, _or, "TRUE wins over NULL", operator="left OR right"),
     Function("NOT", "condition", boolean, _not, "NULL stays NULL", operator="NOT condition"),
-    Function("IS_NULL", "value", _any, _is_null, "`value IS NULL`", aliases=("ISNULL",)),
-    Function("IS_NOT_NULL", "value", _any, _is_not_null, "`value IS NOT NULL`", aliases=("ISNOTNULL",)),
+    Function(
+        "IS_NULL", "value", _any, _is_null, "`value IS NULL`", aliases=("ISNULL",), never_null=True, compares=True
+    ),
+    Function(
+        "IS_NOT_NULL",
+        "value",
+        _any,
+        _is_not_null,
+        "`value IS NOT NULL`",
+        aliases=("ISNOTNULL",),
+        never_null=True,
+        compares=True,
+    ),
 )

@@ -15,8 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
-from penstock.expressions import decimals
-from penstock.expressions.casts import convert
 from penstock.expressions.coercion import (
     BIGINT,
     DOUBLE,
@@ -28,10 +26,12 @@ from penstock.expressions.coercion import (
     is_float,
     is_integer,
 )
-from penstock.expressions.datum import Arguments, Datum, Kernel, arrays, from_numbers, null_unless, numbers
 from penstock.expressions.library.arithmetic_rules import operands
 from penstock.expressions.nodes import Call, Expression, Literal
 from penstock.expressions.registry import Function, takes
+from penstock.expressions.values import decimals
+from penstock.expressions.values.casts import convert
+from penstock.expressions.values.datum import Arguments, Datum, Kernel, arrays, from_numbers, null_unless, numbers
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 

@@ -1,7 +1,9 @@
-"""LIKE and regular expressions.
+"""LIKE and regular expressions, carried out by Arrow's engine (RE2) alone.
 
-Arrow's engine (RE2) carries out what it understands; look-around and back references go over the distinct values with
-Python's. A pattern that neither understands is an error when the query is bound, if it is a literal, else NULL.
+RE2 takes time in proportion to the text, whatever the pattern, and refuses what no engine does in such time: back
+references, look-around, possessive quantifiers. A pattern that it refuses is an error when the query is bound, if it
+is a literal, else NULL. A pattern that differs from row to row is carried out pattern by pattern, over the rows that
+have it.
 """
 
 from __future__ import annotations
@@ -11,15 +13,26 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import BOOLEAN, INT, STRING
-from penstock.expressions.datum import Arguments, Datum, Kernel, is_scalar, over_distinct
 from penstock.expressions.nodes import Expression, Literal
 from penstock.expressions.registry import Function, Rule, takes
 from penstock.expressions.text_equality import equals_text
+from penstock.expressions.values.datum import LONGEST_BYTES, Arguments, Datum, Kernel, held_bytes, is_scalar
+
+#: What docs/functions.md says of all of them.
+NOTE = r"""Patterns take time in proportion to the text: they are carried out by RE2. What no engine does in such
+time is refused (`P0203`): back references, look-around, possessive quantifiers and atomic groups, repetitions of more
+than 1,000. A pattern that is not a literal and that RE2 refuses gives NULL in its row. Where it differs from Java's
+regular expressions, which Spark has: `$` without `(?m)` matches at the very end alone, not before a last line break;
+`\s` leaves out the vertical tab; `\h`, `\R`, `\Z`, `\G`, `(?x)` and sets of classes (`[a&&b]`) do not exist; `\uXXXX`
+is written `\x{XXXX}`; `\p{..}` takes Unicode's general categories and scripts; REGEXP_REPLACE does not match the
+empty text right behind a match. Groups count from 1 to 9, 0 is the whole match. LIKE takes any pattern.
+"""
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 
@@ -66,110 +79,193 @@ def _like_literal(value: Datum, pattern: str, escape: str, fold: bool) -> Datum:
     return pc.match_substring_regex(value, _like_regex(pattern, escape) + r"\z", ignore_case=fold)
 
 
+def _matches_like(text: str, pattern: str, escape: str) -> bool:
+    """LIKE letter by letter, for patterns too long for RE2. Between two % the first place that fits will do."""
+    parts, kinds = like_parts(pattern, escape)
+    sections: list[list[str | None]] = [[]]
+    for part, kind in zip(parts, kinds, strict=True):
+        if kind == "%":
+            sections.append([])
+        else:
+            sections[-1] += [None] if kind == "_" else list(part)
+    first, *middle = sections
+    if not _fits(text, 0, first) or (not middle and len(text) != len(first)):
+        return False
+    if not middle:
+        return True
+    start, last = len(first), middle.pop()
+    for section in middle:
+        while start + len(section) <= len(text) and not _fits(text, start, section):
+            start += 1
+        start += len(section)
+    end = len(text) - len(last)
+    return end >= start and _fits(text, end, last)
+
+
+def _fits(text: str, start: int, section: list[str | None]) -> bool:
+    letters = text[start : start + len(section)]
+    return len(letters) == len(section) and all(w in (None, c) for c, w in zip(letters, section, strict=True))
+
+
 def _like(fold: bool) -> Kernel:
+    def match(value: Datum, pattern: str, escape: str = "\\") -> Datum:
+        try:
+            return _like_literal(value, pattern, escape, fold)
+        except pa.ArrowInvalid:
+            texts, against = (value, pattern) if not fold else (pc.utf8_lower(value), pattern.lower())
+            if is_scalar(texts):
+                return pa.scalar(texts.is_valid and _matches_like(texts.as_py(), against, escape), BOOLEAN)
+            found = [None if t is None else _matches_like(t, against, escape) for t in texts.to_pylist()]
+            return pa.array(found, BOOLEAN)
+
+    return _by_pattern(match)
+
+
+def _by_pattern(function: Callable[..., Datum]) -> Kernel:
+    """The kernel of `function`, which takes the texts and, as Python's values, what stands behind them. Rows with other
+    values behind them are other calls. NULL where one of them is NULL, or is refused (`pa.ArrowInvalid`)."""
+
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
-        escape = _text(arguments[2]) if len(arguments) > 2 else "\\"
-        value, pattern = arguments[:2]
-        if is_scalar(pattern) and pattern.is_valid and escape is not None:
-            return _like_literal(value, pattern.as_py(), escape, fold)
-
-        def match(text: str, against: str, mark: str = "\\") -> bool:
-            found = _python(_like_regex(against, mark), re.IGNORECASE if fold else 0)
-            return found.fullmatch(text) is not None
-
-        return over_distinct(match, arguments, type_)
+        texts, *others = arguments
+        if all(is_scalar(other) for other in others):
+            return _called(function, texts, [other.as_py() for other in others], type_)
+        length = next(len(other) for other in others if not is_scalar(other))
+        columns = [[o.as_py()] * length if is_scalar(o) else o.to_pylist() for o in others]
+        rows: dict[tuple[Any, ...], list[int]] = {}
+        for row, values in enumerate(zip(*columns, strict=True)):
+            rows.setdefault(values, []).append(row)
+        if is_scalar(texts):
+            texts = pa.array([texts.as_py()] * length, texts.type)
+        parts = [_called(function, texts.take(pa.array(at)), list(values), type_) for values, at in rows.items()]
+        if not parts:
+            return pa.nulls(0, type_)
+        order = np.argsort(np.array([row for at in rows.values() for row in at], np.int64))
+        return pa.concat_arrays([_plain(part, type_) for part in parts]).take(pa.array(order))
 
     return run
 
 
-def _text(datum: Datum) -> str | None:
-    return datum.as_py() if is_scalar(datum) else None
+def _plain(array: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    return array if array.type == type_ else array.cast(type_)
 
 
-@lru_cache(maxsize=1024)
-def _python(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """The compiled pattern; ValueError when it is malformed."""
+def _called(function: Callable[..., Datum], texts: Datum, values: list[Any], type_: pa.DataType) -> Datum:
     try:
-        return re.compile(pattern, flags)
-    except re.error as error:
-        raise ValueError(str(error)) from None
+        found = None if None in values else function(texts, *values)
+    except pa.ArrowInvalid:
+        found = None
+    if found is not None:
+        return found
+    return pa.scalar(None, type_) if is_scalar(texts) else pa.nulls(len(texts), type_)
 
 
 @lru_cache(maxsize=1024)
-def _arrow_takes(pattern: str) -> bool:
+def _refused(pattern: str) -> str | None:
+    """Why RE2 does not take `pattern`."""
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
-    except pa.ArrowInvalid:
-        return False
-    return True
+    except pa.ArrowInvalid as error:
+        return str(error).removeprefix("Invalid regular expression: ")
+    return None
+
+
+#: What RE2 leaves out, by how it begins, and how to say it.
+_LEFT_OUT = (
+    (r"\\[1-9k]", "a back reference"),
+    (r"\(\?<?[=!]", "look-around"),
+    (r"\(\?>|[+*?}]\+", "an atomic group or possessive quantifier"),
+)
+
+
+def _malformed(name: str, pattern: str, reason: str) -> PenstockError:
+    for mark, what in _LEFT_OUT:
+        if re.search(mark, reason):
+            message = f"{name}: the regular expression {pattern!r} has {what}"
+            hint = "patterns run in time linear in the text, which leaves these out; see docs/functions.md, Patterns"
+            return PenstockError("P0203", message, hint=hint)
+    return PenstockError("P0203", f"{name}: malformed regular expression: {reason}")
+
+
+def _literal(arguments: Sequence[Expression], number: int) -> Any:
+    """The value of an argument that is a literal, else None."""
+    argument = arguments[number] if number < len(arguments) else None
+    return argument.value if isinstance(argument, Literal) else None
 
 
 def _checked(rule: Rule) -> Rule:
     """`rule` for a function whose second argument is a regular expression, which must be well-formed."""
 
     def run(name: str, arguments: Sequence[Expression]) -> Typed:
-        pattern = arguments[1]
-        if isinstance(pattern, Literal) and isinstance(pattern.value, str) and not _arrow_takes(pattern.value):
-            try:
-                _python(pattern.value)
-            except ValueError as error:
-                raise PenstockError("P0203", f"{name}: malformed regular expression: {error}") from None
+        pattern = _literal(arguments, 1)
+        if isinstance(pattern, str):
+            if reason := _refused(pattern):
+                raise _malformed(name, pattern, reason)
+            _check_groups(name, pattern, _literal(arguments, 2))
         return rule(name, arguments)
 
     return run
 
 
-def _regex_literal(datum: Datum) -> str | None:
-    """The pattern, when it is a literal that Arrow's engine takes."""
-    text = _text(datum)
-    return text if text is not None and _arrow_takes(text) else None
+def _check_groups(name: str, pattern: str, third: Any) -> None:
+    """Raises P0203 where a literal group or replacement names a group that `pattern` does not have."""
+    try:
+        if name == "REGEXP_REPLACE" and isinstance(third, str):
+            _replace(pa.array([""]), pattern, third)
+        elif name == "REGEXP_EXTRACT" and isinstance(third, int):
+            _extract(pa.array([""]), pattern, third)
+    except pa.ArrowInvalid:
+        message = f"{name}: the regular expression {pattern!r} has no such group as {third!r} names"
+        raise PenstockError("P0203", message, hint="groups count from 1 to 9; 0 is the whole match") from None
 
 
-def _rlike(arguments: Arguments, type_: pa.DataType) -> Datum:
-    pattern = _regex_literal(arguments[1])
-    if pattern is not None:
-        return pc.match_substring_regex(arguments[0], pattern)
-    return over_distinct(lambda text, regex: _python(regex).search(text) is not None, arguments, type_)
+def _rlike(texts: Datum, pattern: str) -> Datum:
+    return pc.match_substring_regex(texts, pattern)
 
 
-def _java_replacement(text: str) -> Callable[[re.Match[str]], str]:
-    """A replacement in Java's notation: $1 is a group, a backslash takes the next letter literally."""
-    pieces = re.findall(r"\\(.)|\$(\d)|([^\\$]+|.)", text, re.DOTALL)
-
-    def build(match: re.Match[str]) -> str:
-        return "".join(escaped or ((match[int(group)] or "") if group else plain) for escaped, group, plain in pieces)
-
-    return build
+def _rewrite(replacement: str) -> str:
+    """A replacement in Java's notation ($1 is a group, a backslash takes the next letter literally) in RE2's."""
+    pieces = re.findall(r"\\(.)|\$(\d)|([^\\$]+|.)", replacement, re.DOTALL)
+    return "".join(
+        "\\" + group if group else (escaped or plain).replace("\\", "\\\\") for escaped, group, plain in pieces
+    )
 
 
-def _replace(arguments: Arguments, type_: pa.DataType) -> Datum:
-    pattern, new = _regex_literal(arguments[1]), _text(arguments[2])
-    if pattern is not None and new is not None and not set(new) & set("\\$"):
-        return pc.replace_substring_regex(arguments[0], pattern, new)
-
-    def replace(text: str, regex: str, replacement: str) -> str:
-        return _python(regex).sub(_java_replacement(replacement), text)
-
-    return over_distinct(replace, arguments, type_)
+def _replace(texts: Datum, pattern: str, replacement: str) -> Datum:
+    written = _rewrite(replacement)
+    # Each match, one a letter at most, brings the replacement; all matches of a group together bring the text once.
+    grown = len(written.encode()) + len(re.findall(r"\\\d", written))
+    if held_bytes(texts) * (1 + grown) + grown > LONGEST_BYTES:
+        texts = _short(texts, pattern, len(written.encode()), len(re.findall(r"\\\d", written)))
+    return pc.replace_substring_regex(texts, pattern, written)
 
 
-def _extract(arguments: Arguments, type_: pa.DataType) -> Datum:
-    def extract(text: str, regex: str, group: int = 1) -> str | None:
-        match = _python(regex).search(text)
-        return "" if match is None else match[group] or ""
+def _short(texts: Datum, pattern: str, brought: int, groups: int) -> Datum:
+    """`texts`, NULL where the result may be too long."""
+    found = pc.multiply(pc.count_substring_regex(texts, pattern).cast(pa.int64()), brought)
+    length = pc.add(found, pc.multiply(pc.binary_length(texts).cast(pa.int64()), 1 + groups))
+    return pc.if_else(pc.less_equal(length, LONGEST_BYTES), texts, pa.scalar(None, STRING))
 
-    return over_distinct(extract, arguments, type_)
+
+def _extract(texts: Datum, pattern: str, group: int = 1) -> Datum:
+    """The text is replaced by the group of its first match, '' where there is none."""
+    if not 0 <= group <= 9:
+        raise pa.ArrowInvalid(f"no group {group}")
+    if reason := _refused(pattern):
+        raise pa.ArrowInvalid(reason)
+    # A quotation may be left open (\Qa.b), and would go on over what follows.
+    closed = pattern + "\\E" if _refused(f"(?:{pattern})") else pattern
+    whole = rf"\A(?s:.*?)({closed})(?s:.*)\z" if group == 0 else rf"\A(?s:.*?)(?:{closed})(?s:.*)\z"
+    found = pc.replace_substring_regex(texts, whole, f"\\{max(1, group)}")
+    return pc.if_else(pc.match_substring_regex(texts, pattern), found, "")
 
 
-def _count(arguments: Arguments, type_: pa.DataType) -> Datum:
-    pattern = _regex_literal(arguments[1])
-    if pattern is not None:
-        return pc.count_substring_regex(arguments[0], pattern).cast(INT)
-    return over_distinct(lambda text, regex: len(_python(regex).findall(text)), arguments, type_)
+def _count(texts: Datum, pattern: str) -> Datum:
+    return pc.count_substring_regex(texts, pattern).cast(INT)
 
 
 def _row(name: str, signature: str, result: Any, kernel: Kernel, help_: str, **more: Any) -> Function:
-    return Function(name, signature, _checked(result), kernel, help_, **more)
+    return Function(name, signature, _checked(result), kernel, help_, checks=True, **more)
 
 
 FUNCTIONS = (
@@ -183,16 +279,17 @@ FUNCTIONS = (
         operator="string ILIKE pattern [ESCAPE letter]",
     ),
     _row(
-        "RLIKE", "string, regex", takes(BOOLEAN, STRING), _rlike, "whether a regular expression matches somewhere",
+        "RLIKE", "string, regex", takes(BOOLEAN, STRING), _by_pattern(_rlike),
+        "whether a regular expression matches somewhere",
         aliases=("REGEXP_LIKE", "REGEXP"),
     ),
     _row(
-        "REGEXP_REPLACE", "string, regex, replacement", takes(STRING, STRING), _replace,
+        "REGEXP_REPLACE", "string, regex, replacement", takes(STRING, STRING), _by_pattern(_replace),
         "every match replaced; $1 is the first group",
     ),
     _row(
-        "REGEXP_EXTRACT", "string, regex [, group]", takes(STRING, STRING, STRING, INT), _extract,
+        "REGEXP_EXTRACT", "string, regex [, group]", takes(STRING, STRING, STRING, INT), _by_pattern(_extract),
         "a group (the first) of the first match, '' without one",
     ),
-    _row("REGEXP_COUNT", "string, regex", takes(INT, STRING), _count, "number of matches"),
+    _row("REGEXP_COUNT", "string, regex", takes(INT, STRING), _by_pattern(_count), "number of matches"),
 )  # fmt: skip

@@ -5,25 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
 from penstock.expressions.coercion import BINARY, BOOLEAN, INT, STRING, implicit
-from penstock.expressions.datum import (
+from penstock.expressions.nodes import Expression
+from penstock.expressions.registry import Function, takes
+from penstock.expressions.values.datum import (
+    LONGEST_BYTES,
     Arguments,
     Datum,
     Kernel,
+    held_bytes,
     is_scalar,
     over_distinct,
 )
-from penstock.expressions.nodes import Expression
-from penstock.expressions.registry import Function, takes
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 
-#: No text may grow beyond this many letters by REPEAT or padding: a row must not exhaust the machine.
+#: No text may grow beyond this many letters by REPEAT, SPACE or padding, or at all beyond `LONGEST_BYTES`: a row must
+#: not exhaust the machine. Such a value is NULL.
 _LONGEST = 2**20
+
+#: Pairs of letters that LEVENSHTEIN may compare, about a second.
+_PAIRS = 2**28
 
 
 def _plain(kernel: Callable[..., Datum], *more: Any) -> Kernel:
@@ -81,13 +88,23 @@ def _concat(arguments: Arguments, type_: pa.DataType) -> Datum:
     empty = pa.scalar("", STRING)
     if len(arguments) == 1:
         return arguments[0]
+    if sum(map(held_bytes, arguments)) > LONGEST_BYTES:
+        arguments = (_short(arguments), *arguments[1:])
     return pc.binary_join_element_wise(*arguments, empty, null_handling="emit_null")
+
+
+def _short(arguments: Arguments) -> Datum:
+    """The first argument, NULL where all of them together are too long."""
+    total: Datum = pa.scalar(0, pa.int64())
+    for argument in arguments:
+        total = pc.add(total, pc.binary_length(argument).cast(pa.int64()))
+    return pc.if_else(pc.less_equal(total, LONGEST_BYTES), arguments[0], pa.scalar(None, STRING))
 
 
 def _concat_ws(arguments: Arguments, type_: pa.DataType) -> Datum:
     separator, *texts = arguments
     between = _value(separator)
-    if between is None or not texts:
+    if between is None or not texts or sum(map(held_bytes, texts)) + len(between) * len(texts) > LONGEST_BYTES:
         return over_distinct(_join, arguments, type_, null_in=True)
     # Arrow's own skipping of NULLs loses the rows where all are NULL: put the separator before each text instead.
     empty = pa.scalar("", STRING)
@@ -96,7 +113,12 @@ def _concat_ws(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 
 def _join(separator: str | None, *texts: str | None) -> str | None:
-    return None if separator is None else separator.join(text for text in texts if text is not None)
+    if separator is None:
+        return None
+    parts = [text for text in texts if text is not None]
+    if sum(map(len, parts)) + len(separator) * len(parts) > LONGEST_BYTES:
+        raise ValueError("too long")
+    return separator.join(parts)
 
 
 def _substring(text: str, start: int, length: int | None = None) -> str:
@@ -137,8 +159,18 @@ def _replace(arguments: Arguments, type_: pa.DataType) -> Datum:
     if old == "":
         return arguments[0]
     if old is not None and new is not None and not is_scalar(arguments[0]):
-        return pc.replace_substring(arguments[0], old, new)
-    return over_distinct(lambda text, a, b="": text.replace(a, b) if a else text, arguments, type_)
+        times = held_bytes(arguments[0]) // len(old.encode())
+        if held_bytes(arguments[0]) + times * len(new.encode()) <= LONGEST_BYTES:
+            return pc.replace_substring(arguments[0], old, new)
+    return over_distinct(_replaced, arguments, type_)
+
+
+def _replaced(text: str, old: str, new: str = "") -> str:
+    if not old:
+        return text
+    if len(new) > len(old) and len(text) + text.count(old) * (len(new) - len(old)) > LONGEST_BYTES:
+        raise ValueError("too long")
+    return text.replace(old, new)
 
 
 def _test(kernel: Callable[..., Datum], python: Callable[[str, str], bool]) -> Kernel:
@@ -168,7 +200,9 @@ def _substring_index(text: str, separator: str, count: int) -> str:
 
 def _pad(left: bool) -> Callable[..., str]:
     def pad(text: str, length: int, fill: str = " ") -> str:
-        missing = min(length, _LONGEST) - len(text)
+        missing = length - len(text)
+        if missing > 0 and fill and length > _LONGEST:
+            raise ValueError("too long")
         if missing <= 0 or not fill:
             return text[: max(length, 0)]
         filling = (fill * (missing // len(fill) + 1))[:missing]
@@ -218,12 +252,16 @@ def _char(code: int) -> str:
 
 
 def _levenshtein(left: str, right: str) -> int:
-    row = list(range(len(right) + 1))
+    if len(left) * len(right) > _PAIRS:
+        raise ValueError("too long")
+    others = np.frombuffer(right.encode("utf-32-le"), np.uint32)
+    places = np.arange(len(right) + 1)
+    row = places.copy()
     for number, letter in enumerate(left, 1):
-        previous, row[0] = row[0], number
-        for place, other in enumerate(right, 1):
-            previous, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, previous + (letter != other))
-    return row[-1]
+        # By a change or a letter less; then by letters more, each 1 dearer than the place before it.
+        best = np.minimum(row[1:] + 1, row[:-1] + (others != ord(letter)))
+        row = np.minimum.accumulate(np.concatenate(([number], best)) - places) + places
+    return int(row[-1])
 
 
 def _concat_rule(name: str, arguments: Sequence[Expression]) -> Typed:

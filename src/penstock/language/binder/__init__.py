@@ -1,1 +1,1 @@
-"""From statements to algebra: names looked up, types and meaning checked, every error collected."""
+"""From statements to algebra: resolves names, checks types and meaning, collects every error."""

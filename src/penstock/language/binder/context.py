@@ -1,90 +1,106 @@
-"""What binding one statement needs at hand, and how several errors of one statement are collected.
+"""The context of binding one statement, and how several errors of one statement are collected.
 
-`fail` notes an error and raises `Refused`; whoever can go on without the failed part calls `attempt`, which turns
-Refused into None. A `Refused` that reaches the statement's end means: errors are noted, nothing is to be declared.
+`fail` records an error and raises `BindingFailed`; a caller that can continue without the failed part calls `attempt`,
+which turns BindingFailed into None. A `BindingFailed` that reaches the end of the statement means: errors are recorded,
+nothing is declared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Position, ScriptWarning
 from penstock.language.catalog import Catalog
-from penstock.language.text import SourceText, Span
+from penstock.language.text import SourceText, TextSpan
 from penstock.settings import Settings
 
 A = TypeVar("A")
 T = TypeVar("T")
 
 
-class Refused(Exception):
-    """Something could not be bound; its errors are noted already."""
+class BindingFailed(Exception):
+    """Something could not be bound; its errors are recorded already."""
 
 
 @dataclass
 class Context:
-    """failed: names (lower case) whose declaration failed, so that what uses them fails without a word; later: names
-    that a later statement declares, with the line; references: view -> what it reads, for every view of the script;
-    view, view_kind: the one being declared, and what it is; silenced: something failed without a word, for what it
-    uses failed before."""
+    """The context of one statement.
+
+    Args:
+        failed: names (lower case) whose declaration failed; what uses them fails without a message.
+        later: names that later statements declare, with their lines, the next one last.
+        references: view -> the names it reads, for every view of the script.
+        view, view_kind: the view being declared, and its kind.
+        silenced: something failed without a message, because what it uses failed before.
+        noted: places and messages of the errors.
+    """
 
     source: SourceText
     catalog: Catalog
     settings: Settings
     errors: list[PenstockError] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
-    later: Mapping[str, int] = field(default_factory=dict)
+    later: Mapping[str, Sequence[int]] = field(default_factory=dict)
     references: Mapping[str, frozenset[str]] = field(default_factory=dict)
     view: str | None = None
     view_kind: str = "view"
     silenced: bool = False
+    warnings: list[ScriptWarning] = field(default_factory=list)
+    noted: set[tuple[Position | None, str]] = field(default_factory=set)
 
-    def note(self, error: PenstockError, span: Span) -> None:
-        """Keep `error`, at `span` unless it has a place; one message per place."""
+    def warn(self, message: str, span: TextSpan, hint: str | None = None) -> None:
+        """Record a warning about a probable mistake; one message per place."""
+        found = ScriptWarning(message, self.source.position(span), hint)
+        if found not in self.warnings:
+            self.warnings.append(found)
+
+    def note(self, error: PenstockError, span: TextSpan) -> None:
+        """Record `error`, at `span` unless it has a place; one message per place."""
         error.at(self.source.position(span))
-        if not any(e.position == error.position and e.message == error.message for e in self.errors):
+        if (error.position, error.message) not in self.noted:
+            self.noted.add((error.position, error.message))
             self.errors.append(error)
 
-    def fail(self, code: str, message: str, span: Span, hint: str | None = None) -> NoReturn:
+    def fail(self, code: str, message: str, span: TextSpan, hint: str | None = None) -> NoReturn:
         self.note(PenstockError(code, message, hint=hint), span)
-        raise Refused
+        raise BindingFailed
 
     def fail_silently(self) -> NoReturn:
-        """What this uses failed already, with its own errors."""
+        """Fail without a message: what this uses failed already, with its own errors."""
         self.silenced = True
-        raise Refused
+        raise BindingFailed
 
-    def guard(self, span: Span, build: Callable[[], T]) -> T:
-        """`build()`; a PenstockError of it is noted at `span`."""
+    def guard(self, span: TextSpan, build: Callable[[], T]) -> T:
+        """Return `build()`; a PenstockError that it raises is recorded at `span`."""
         try:
             return build()
         except PenstockError as error:
             self.note(error, span)
-            raise Refused from None
+            raise BindingFailed from None
 
     def attempt(self, build: Callable[[], T]) -> T | None:
         try:
             return build()
-        except Refused:
+        except BindingFailed:
             return None
 
     def each(self, build: Callable[[A], T], parts: Iterable[A]) -> list[T]:
-        """`build` of every part; when some fail, all are tried first."""
+        """Return `build` of every part; when some fail, all are tried before failing."""
         found: list[T] = []
         refused = False
         for part in parts:
             try:
                 found.append(build(part))
-            except Refused:
+            except BindingFailed:
                 refused = True
         if refused:
-            raise Refused
+            raise BindingFailed
         return found
 
     def depends_on_itself(self, name: str) -> bool:
-        """Whether the view being declared reads `name`, which reads it back."""
+        """Return whether the view being declared reads `name`, which in turn reads the view."""
         seen: set[str] = set()
         todo = [name]
         while todo and self.view is not None:

@@ -1,4 +1,4 @@
-"""Which columns a name can mean at one place of a query."""
+"""Resolution of column names at one place of a query."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.expressions.nodes import Column, Expression, OuterColumn
 from penstock.language.binder.context import Context
 from penstock.language.elsewhere import NAMES
 from penstock.language.queries import Name, StreamOperator
-from penstock.language.text import Span
+from penstock.language.text import TextSpan
 
 
 class Role(enum.Enum):
-    """What a column is to the source it comes from."""
+    """The role of a column in its source."""
 
     RELATION = "a column of a relation"
     ELEMENT = "a column of a stream"
@@ -27,11 +27,13 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """A column in sight: its position in the row, and the alias of the source it comes from.
+    """A visible column: its position in the row, and the alias of its source.
 
-    merged: the right-hand column of a USING join: seen by its qualified name only; depth: how many queries out; lost:
-    no column, but what stands for all those of a source that could not be bound: nobody knows their names; beside: of
-    a source beside a query in FROM without LATERAL, which means it only where nothing else has the name.
+    Args:
+        merged: the right-hand column of a USING join: visible by its qualified name only.
+        depth: number of enclosing queries between.
+        lost: no column, but a placeholder for all those of a source that could not be bound, whose names are unknown.
+        beside: of a source beside a query in FROM without LATERAL; used only where nothing else has the name.
     """
 
     index: int
@@ -52,8 +54,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Scope:
-    """The columns in sight, in the order `*` gives them. enclosing: those of the queries around, the nearest first,
-    which a subquery may read; outer: those around a WITH, which it may not."""
+    """The visible columns, in the order of `*`. enclosing: those of the enclosing queries, the innermost first, which a
+    subquery may read; outer: those around a WITH, which it may not.
+    """
 
     entries: tuple[Entry, ...]
     outer: tuple[Entry, ...] = ()
@@ -65,8 +68,8 @@ class Scope:
     def qualifiers(self) -> list[str]:
         return list(dict.fromkeys(e.qualifier for e in self.entries if e.qualifier is not None))
 
-    def star(self, qualifier: Name | None, span: Span, context: Context) -> list[Entry]:
-        """What `*` or `qualifier.*` stands for. Fails with P0201 for an unknown qualifier."""
+    def star(self, qualifier: Name | None, span: TextSpan, context: Context) -> list[Entry]:
+        """Return the columns of `*` or `qualifier.*`. Fails with P0201 for an unknown qualifier."""
         if qualifier is None:
             if any(e.lost for e in self.entries):
                 context.fail_silently()
@@ -79,7 +82,7 @@ class Scope:
         return found
 
     def resolve(self, name: Name, qualifier: Name | None, context: Context) -> Entry:
-        """The one column that the name means. Fails with P0201, P0202 or P0205."""
+        """Return the one column to which the name refers. Fails with P0201, P0202 or P0205."""
         found = _matching(self.entries, name, qualifier)
         if not found and not (qualifier is not None and any(qualifier.matches(q) for q in self.qualifiers())):
             found = self._around(name, qualifier)
@@ -88,7 +91,7 @@ class Scope:
         return found[0]
 
     def _around(self, name: Name, qualifier: Name | None) -> list[Entry]:
-        """What the nearest query around that knows the name means by it; else what stands beside does."""
+        """Return the matches in the innermost enclosing query that has the name; else those of a source beside."""
         for beside in (False, True):
             for depth, entries in enumerate(self.enclosing, 1):
                 found = _matching([e for e in entries if e.beside is beside], name, qualifier)
@@ -118,7 +121,7 @@ class Scope:
         context.fail("P0202", f"unknown column {shown}", name.span, meant)
 
     def knows(self, name: Name) -> bool:
-        """Whether the name means something here, or may, or may not be read here."""
+        """Return whether the name is or may be known here, including names that may not be read here."""
         every = (*self._levels(), self.outer)
         return self._may_be_lost(None) or any(_matching(entries, name, None) for entries in every)
 
@@ -134,7 +137,7 @@ class Scope:
         return (self.entries, *self.enclosing)
 
     def _may_be_lost(self, qualifier: Name | None) -> bool:
-        """Whether the name may be one of a source that has failed, which has been told."""
+        """Return whether the name may belong to a source that failed, which has been reported."""
         return any(
             e.lost and (qualifier is None or (e.qualifier is not None and qualifier.matches(e.qualifier)))
             for entries in (*self._levels(), self.outer)
@@ -157,5 +160,5 @@ def _owns(entries: Sequence[Entry], qualifier: Name) -> bool:
 
 
 def lost(qualifier: str | None) -> Entry:
-    """What stands for the columns of a source that could not be bound."""
+    """Return the placeholder for the columns of a source that could not be bound."""
     return Entry(0, "", pa.null(), qualifier, lost=True)

@@ -1,4 +1,4 @@
-"""The grammar of statements (LANGUAGE 3). A clause that stands twice or with the wrong kind of thing is P0103."""
+"""The grammar of statements (docs/language.md). A repeated clause, or one with the wrong kind of argument, is P0103."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from penstock.language.statements import (
     TimestampBy,
     TypeText,
 )
-from penstock.language.text import Span
+from penstock.language.text import TextSpan
 from penstock.types import Unit
 
 _BEGINNINGS = ("CREATE", "INSERT", "SET", "EXPLAIN", "SHOW", "DROP")
 _CREATABLE = ("STREAM", "RELATION", "VIEW", "QUERY", "FUNCTION", "AGGREGATE")
 _SHOWN = ("STREAMS", "RELATIONS", "VIEWS", "QUERIES", "FUNCTIONS", "AGGREGATES")
 _DROPPED = _CREATABLE
-_STREAM_ONLY = ("slack", "idle", "system_time")
+_STREAM_ONLY = ("slack", "ahead", "idle", "system_time")
 
 
 class CqlParser(QueryGrammar):
-    """`statement()` reads one whole statement, without its semicolon."""
+    """Parser of statements. `statement()` parses one whole statement, without its semicolon."""
 
     def statement(self) -> Statement:
         start = self._here()
@@ -72,7 +72,7 @@ class CqlParser(QueryGrammar):
             self._fail(shown, hint=_meant(text, words))
         return found
 
-    def _create(self, start: Span) -> Statement:
+    def _create(self, start: TextSpan) -> Statement:
         retroactive = self._mark("NON", "RETROACTIVE")
         kind = "RELATION" if retroactive and self._need("RELATION") else self._one_of(_CREATABLE)
         if self._at("IF"):
@@ -90,7 +90,7 @@ class CqlParser(QueryGrammar):
             return CreateQuery(name, self.query(), into, self._since(start))
         return self._create_source(name, kind == "STREAM", retroactive, start)
 
-    def _create_function(self, kind: str, name: Name, start: Span) -> CreateFunction:
+    def _create_function(self, kind: str, name: Name, start: TextSpan) -> CreateFunction:
         parameters: list[TypeText] | None = None
         if self._match(TokenType.L_PAREN):
             parameters = []
@@ -110,7 +110,7 @@ class CqlParser(QueryGrammar):
 
     # --- CREATE STREAM, CREATE RELATION
 
-    def _create_source(self, name: Name, is_stream: bool, retroactive: Mark | None, start: Span) -> CreateSource:
+    def _create_source(self, name: Name, is_stream: bool, retroactive: Mark | None, start: TextSpan) -> CreateSource:
         columns, key, key_span = self._columns()
         if not self._match(TokenType.FROM):
             self._fail("FROM connector (...)")
@@ -125,7 +125,7 @@ class CqlParser(QueryGrammar):
             key_span=key_span, span=self._since(start),
         )  # fmt: skip
 
-    def _columns(self) -> tuple[tuple[ColumnDefinition, ...], tuple[Name, ...], Span]:
+    def _columns(self) -> tuple[tuple[ColumnDefinition, ...], tuple[Name, ...], TextSpan]:
         self._need_token(TokenType.L_PAREN, "(")
         columns: list[ColumnDefinition] = []
         key: tuple[Name, ...] = ()
@@ -158,7 +158,7 @@ class CqlParser(QueryGrammar):
         node = self._try_parse(lambda: self._parse_types(schema=True))
         if isinstance(node, exp.DataType) and not isinstance(node.this, str):
             return TypeText(node.sql(dialect=self.dialect), self._since(start))
-        self._advance()  # an unknown type: the binder says so
+        self._advance()  # an unknown type: the binder reports it
         if self._match(TokenType.L_PAREN):
             while self._curr and not self._match(TokenType.R_PAREN):
                 self._advance()
@@ -183,16 +183,16 @@ class CqlParser(QueryGrammar):
     def _option(self) -> Option:
         start = self._here()
         key = self._name("an option such as path 'data.csv'")
-        while self._match(TokenType.DOT):  # a client's own settings: kafka.security.protocol
+        while self._match(TokenType.DOT):  # settings of a client, such as kafka.security.protocol
             part = self._name("the rest of an option's name")
             key = replace(key, text=f"{key.text}.{part.text}", span=self._since(start))
         self._match(TokenType.EQ)
         if not self._match_set((TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE)):
             self._fail(f"a value for {key.text} in quotes")
-        return Option(key, self._prev.text, Span(self._prev.start, self._prev.end + 1))
+        return Option(key, self._prev.text, TextSpan(self._prev.start, self._prev.end + 1))
 
     def _source_clause(self, clauses: dict[str, Any], is_stream: bool) -> bool:
-        """Read one trailing clause; False when none stands there."""
+        """Parse one trailing clause; return False when there is none."""
         start = self._here()
         found: dict[str, Any]
         if self._take("TIMESTAMP", "BY"):
@@ -203,6 +203,9 @@ class CqlParser(QueryGrammar):
             found = {"operation": self._name("a column")}
         elif self._take("ORDER", "WITHIN"):
             found = {"slack": self._duration()}
+        elif self._take("ADVANCE", "AT", "MOST"):
+            duration = self._duration()
+            found = {"ahead": duration, "ahead_span": self._since(start)}
         elif self._take("IDLE", "TIMEOUT"):
             duration = self._duration()
             found = {"idle": duration, "idle_span": self._since(start)}
@@ -222,11 +225,11 @@ class CqlParser(QueryGrammar):
         clauses.update(found)
         return True
 
-    def _misplaced(self, message: str, span: Span) -> Fault:
+    def _misplaced(self, message: str, span: TextSpan) -> Fault:
         token = Token(TokenType.VAR, self.sql[span.start : span.end], start=span.start, end=span.end - 1)
         return Fault("", token, "P0103", message)
 
-    def _timestamp(self, start: Span) -> TimestampBy:
+    def _timestamp(self, start: TextSpan) -> TimestampBy:
         column = self._name("a column")
         unit: Unit | None = None
         at = self._here()
@@ -236,7 +239,7 @@ class CqlParser(QueryGrammar):
 
     # --- the rest
 
-    def _insert(self, start: Span) -> Insert:
+    def _insert(self, start: TextSpan) -> Insert:
         self._need("INTO")
         name = self._name("the name of a stream or relation")
         if self._query_ahead():
@@ -244,7 +247,7 @@ class CqlParser(QueryGrammar):
             self._fail("VALUES", hint=hint)
         self._need("VALUES")
         rows: list[tuple[exp.Expr, ...]] = []
-        spans: list[Span] = []
+        spans: list[TextSpan] = []
         while True:
             row_start = self._here()
             self._need_token(TokenType.L_PAREN, "(")
@@ -258,10 +261,10 @@ class CqlParser(QueryGrammar):
             if not self._match(TokenType.COMMA):
                 return Insert(name, tuple(rows), tuple(spans), self._since(start))
 
-    def _set(self, start: Span) -> SetSetting:
+    def _set(self, start: TextSpan) -> SetSetting:
         start_of_name = self._here()
         name = self._name("a setting")
-        while self._match(TokenType.DOT):  # Spark's own settings: spark.driver.memory
+        while self._match(TokenType.DOT):  # settings of Spark, such as spark.driver.memory
             part = self._name("the rest of a setting's name")
             name = replace(name, text=f"{name.text}.{part.text}", span=self._since(start_of_name))
         if not self._match(TokenType.EQ):
@@ -273,13 +276,13 @@ class CqlParser(QueryGrammar):
         self._advance()
         if quoted:
             return SetSetting(name, self._prev.text, self._since(at), self._since(start))
-        while self._curr:
+        while self._curr and "\n" not in self.sql[self._prev.end + 1 : self._curr.start]:
             self._advance()
         span = self._since(at)
         return SetSetting(name, self.sql[span.start : span.end], span, self._since(start))
 
 
 def _meant(found: str, words: tuple[str, ...]) -> str | None:
-    """The words close to what was found; the message names them all already."""
+    """Return the words close to `found` as a hint; the message lists all of them already."""
     hint = nearest(found, words)
     return hint if hint and hint.startswith("did you mean") else None

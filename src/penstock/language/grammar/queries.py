@@ -1,4 +1,4 @@
-"""The grammar of queries (LANGUAGE 4): SELECT, set operations, relation-to-stream operators."""
+"""The grammar of queries (docs/language.md): SELECT, set operations, relation-to-stream operators."""
 
 from __future__ import annotations
 
@@ -16,27 +16,55 @@ from penstock.language.queries import (
     Item,
     LocalView,
     Name,
+    OrderItem,
     QueryTree,
-    Select,
-    SetKind,
+    SelectQuery,
+    SetOperator,
     SetQuery,
     SortedQuery,
-    SortKey,
     Star,
     StreamOperator,
     StreamQuery,
     ToStream,
     WithQuery,
 )
-from penstock.language.text import Span
+from penstock.language.text import TextSpan
 
-_SETS = {"UNION": SetKind.UNION, "EXCEPT": SetKind.EXCEPT, "MINUS": SetKind.EXCEPT, "INTERSECT": SetKind.INTERSECT}
+_SETS = {
+    "UNION": SetOperator.UNION,
+    "EXCEPT": SetOperator.EXCEPT,
+    "MINUS": SetOperator.EXCEPT,
+    "INTERSECT": SetOperator.INTERSECT,
+}
 
 
 class QueryGrammar(SourceGrammar):
-    """`query()` reads a whole query."""
+    """Parser of queries. `query()` parses a whole query."""
+
+    def reset(self) -> None:
+        super().reset()
+        self._read: dict[int, tuple[QueryTree, int] | ParseError] = {}
 
     def query(self) -> QueryTree:
+        """Parse a whole query; results are cached by position: brackets may begin a query or a value that contains one,
+        and both are tried at every level of nested brackets.
+        """
+        index = self._index
+        known = self._read.get(index)
+        if isinstance(known, ParseError):
+            raise known
+        if known is not None:
+            self._advance(known[1] - index)
+            return known[0]
+        try:
+            tree = self._query()
+        except ParseError as error:
+            self._read[index] = error
+            raise
+        self._read[index] = (tree, self._index)
+        return tree
+
+    def _query(self) -> QueryTree:
         start = self._here()
         if self._curr.token_type is TokenType.WITH:
             return self._with()
@@ -49,8 +77,8 @@ class QueryGrammar(SourceGrammar):
             return SortedQuery(tree, order, limit, offset, order_span, limit_span, offset_span, self._since(start))
         return tree
 
-    def _amount(self, word: TokenType) -> tuple[exp.Expr | None, Span]:
-        """LIMIT or OFFSET with its number."""
+    def _amount(self, word: TokenType) -> tuple[exp.Expr | None, TextSpan]:
+        """Parse LIMIT or OFFSET with its number."""
         start = self._here()
         return (self._condition(), self._since(start)) if self._match(word) else (None, start)
 
@@ -114,7 +142,7 @@ class QueryGrammar(SourceGrammar):
     # --- relation to stream
 
     def _at_operator(self) -> bool:
-        """Whether an R2S stands next (and not a column or source of that name)."""
+        """Return whether a relation-to-stream operator is next, not a column or source of that name."""
         if not any(self._at(word) for word in OPERATOR_WORDS):
             return False
         following = self._ahead(1)
@@ -138,14 +166,14 @@ class QueryGrammar(SourceGrammar):
         return ToStream(StreamOperator[word], restore, None, self._since(start))
 
     def _operator_window(self, operator: ToStream) -> ToStream:
-        """WSTREAM (...)[window]"""
+        """Parse the window of `WSTREAM (...)[window]`."""
         if operator.operator is not StreamOperator.WSTREAM:
             return operator
         return ToStream(operator.operator, operator.restore, self.window(), operator.span)
 
     # --- SELECT
 
-    def _select(self) -> Select:
+    def _select(self) -> SelectQuery:
         start = self._here()
         if not self._match(TokenType.SELECT):
             self._fail("a query")
@@ -177,7 +205,7 @@ class QueryGrammar(SourceGrammar):
         self._refuse_foreign()
         having = self._condition() if self._match(TokenType.HAVING) else None
         self._refuse_foreign()
-        return Select(items, source, distinct, wrapped, frequency, where, group, having, self._since(start))
+        return SelectQuery(items, source, distinct, wrapped, frequency, where, group, having, self._since(start))
 
     def _items(self) -> tuple[Item, ...]:
         found = [self._item()]
@@ -186,7 +214,9 @@ class QueryGrammar(SourceGrammar):
         return tuple(found)
 
     def _named_behind(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
-        """`COUNT(*) [FREQUENCY ...] AS Rate`: the paper puts the name of the last item behind the frequency."""
+        """Parse the alias in `COUNT(*) [FREQUENCY ...] AS Rate`: the paper writes the name of the last item after the
+        frequency.
+        """
         last = items[-1]
         if last.alias is not None or isinstance(last.value, Star) or (alias := self._alias()) is None:
             return items
@@ -221,7 +251,7 @@ class QueryGrammar(SourceGrammar):
             self._fail("ROLLUP or CUBE")
         return tuple(found)
 
-    def _order(self) -> tuple[tuple[SortKey, ...], Span]:
+    def _order(self) -> tuple[tuple[OrderItem, ...], TextSpan]:
         start = self._here()
         if not self._match(TokenType.ORDER_BY):
             return (), start
@@ -230,7 +260,7 @@ class QueryGrammar(SourceGrammar):
             keys.append(self._sort_key())
         return tuple(keys), self._since(start)
 
-    def _sort_key(self) -> SortKey:
+    def _sort_key(self) -> OrderItem:
         start = self._here()
         value = self._condition()
         descending = bool(self._take("DESC"))
@@ -242,7 +272,7 @@ class QueryGrammar(SourceGrammar):
             if word is None:
                 self._fail("FIRST or LAST")
             nulls_first = word == "FIRST"
-        return SortKey(value, descending, nulls_first, self._since(start))
+        return OrderItem(value, descending, nulls_first, self._since(start))
 
     # --- queries inside expressions: where sqlglot's expression grammar asks for one
 

@@ -1,4 +1,4 @@
-"""The grammar of FROM (LANGUAGE 4): sources with window, SAMPLE and alias, nested queries, joins."""
+"""The grammar of FROM (docs/language.md): sources with window, SAMPLE and alias, nested queries, joins."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from penstock.language.queries import (
     Name,
     NamedSource,
     QueryTree,
-    Sample,
+    SampleClause,
     StreamOperator,
-    WindowSpec,
+    WindowClause,
 )
-from penstock.language.text import Span
+from penstock.language.text import TextSpan
 
 T = TypeVar("T")
 
@@ -33,19 +33,20 @@ OPERATOR_WORDS = tuple(operator.value for operator in StreamOperator)
 _JOIN_WORDS = (
     "JOIN", "INNER", "CROSS", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "NATURAL",
 )  # fmt: skip
-#: Clauses of SQL that LANGUAGE does not have; named, so that the refusal is better than `unexpected`.
+#: Clauses of SQL that CQL lacks; named, for a better message than `unexpected`.
 _FOREIGN = (
     ("LATERAL", "VIEW"), ("PIVOT",), ("UNPIVOT",), ("TABLESAMPLE",), ("QUALIFY",), ("WINDOW",), ("CLUSTER BY",),
     ("SORT BY",), ("DISTRIBUTE BY",), ("FETCH",), ("CONNECT BY",), ("GROUPING SETS",), ("ROLLUP",), ("CUBE",),
+    ("MATCH_RECOGNIZE", "("), ("FOR", "SYSTEM_TIME"), ("ASOF", "JOIN"), ("ASOF", "LEFT"),
 )  # fmt: skip
 
 
 class SourceGrammar(WindowGrammar):
-    """`_from_sources()` reads what stands behind FROM."""
+    """Parser of FROM. `_from_sources()` parses what follows FROM."""
 
     @abstractmethod
     def query(self) -> QueryTree:
-        """A whole query."""
+        """Parse a whole query."""
 
     def _from_sources(self) -> FromSource:
         start = self._here()
@@ -61,12 +62,12 @@ class SourceGrammar(WindowGrammar):
         start = self._here()
         return self._joins(self._joined_source(), start)
 
-    def _joins(self, tree: FromSource, start: Span) -> FromSource:
+    def _joins(self, tree: FromSource, start: TextSpan) -> FromSource:
         while any(self._at(word) for word in _JOIN_WORDS):
             tree = self._join(tree, start)
         return tree
 
-    def _join(self, left: FromSource, start: Span) -> JoinedSource:
+    def _join(self, left: FromSource, start: TextSpan) -> JoinedSource:
         at = self._here()
         natural = self._mark("NATURAL")
         word = self._take_any("INNER", "CROSS", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
@@ -118,7 +119,7 @@ class SourceGrammar(WindowGrammar):
         return NamedSource(name, window, sample, alias, self._since(start))
 
     def _query_ahead(self) -> bool:
-        """Whether a query begins behind the opening brackets that stand here."""
+        """Return whether a query begins after the opening brackets that are next."""
         steps = 0
         while (token := self._ahead(steps)) is not None and token.token_type is TokenType.L_PAREN:
             steps += 1
@@ -137,8 +138,9 @@ class SourceGrammar(WindowGrammar):
         )
 
     def _attempt(self, parse: Callable[[], T], closing: TokenType) -> T | None:
-        """`parse` and then `closing`. None, with nothing taken, when brackets that stood here made it ambiguous and
-        another reading remains; otherwise the fault itself."""
+        """Parse with `parse` and then `closing`. Return None, with nothing consumed, when opening brackets made the
+        text ambiguous and another reading remains; otherwise raise the fault.
+        """
         index = self._index
         ambiguous = self._curr.token_type is TokenType.L_PAREN
         try:
@@ -151,10 +153,10 @@ class SourceGrammar(WindowGrammar):
             self._retreat(index)
             return None
 
-    def _decorations(self) -> tuple[WindowSpec | None, Sample | None, Name | None]:
-        """Window, SAMPLE and alias, in whatever order they stand."""
-        window: WindowSpec | None = None
-        sample: Sample | None = None
+    def _decorations(self) -> tuple[WindowClause | None, SampleClause | None, Name | None]:
+        """Parse window, SAMPLE and alias, in any order."""
+        window: WindowClause | None = None
+        sample: SampleClause | None = None
         alias: Name | None = None
         while True:
             token = self._curr
@@ -173,9 +175,9 @@ class SourceGrammar(WindowGrammar):
                 return window, sample, alias
 
     def _second_alias(
-        self, window: WindowSpec | None, alias: Name | None
-    ) -> tuple[Name | None, tuple[WindowSpec | None, Name | None]]:
-        """`AS PulseRate PR [window]`: the name, then the alias; `[csql 6]` puts a whole source behind AS."""
+        self, window: WindowClause | None, alias: Name | None
+    ) -> tuple[Name | None, tuple[WindowClause | None, Name | None]]:
+        """Parse `AS PulseRate PR [window]`: the name, then the alias; `[csql 6]` writes a whole source after AS."""
         second = self._alias() if alias is not None else None
         if second is None:
             return None, (window, alias)
@@ -183,19 +185,19 @@ class SourceGrammar(WindowGrammar):
             window = self.window()
         return alias, (window, second)
 
-    def _sample(self) -> Sample | None:
+    def _sample(self) -> SampleClause | None:
         if not (self._at("SAMPLE") and self._next.token_type is TokenType.L_PAREN):
             return None
         start = self._here()
         self._advance(2)
         percent, _ = self._number("a percentage")
         self._need_token(TokenType.R_PAREN, ")")
-        return Sample(percent, self._since(start))
+        return SampleClause(percent, self._since(start))
 
     def _refuse_foreign(self) -> None:
         for words in _FOREIGN:
             if self._at(*words):
-                name = " ".join(words)
+                name = " ".join(word for word in words if word != "(")
                 self._reject(f"{name} is not supported", code="P0901", hint=_window_hint(name) or CLAUSES.get(name))
 
 

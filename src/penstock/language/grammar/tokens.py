@@ -1,4 +1,4 @@
-"""What every clause needs of the tokens: words, names, numbers, intervals; and faults that say what was expected."""
+"""Parsing steps shared by all clauses: words, names, numbers, intervals; and faults that name what was expected."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import nearest
 from penstock.language.dialect import ExpressionParser, Fault, token_span
 from penstock.language.queries import Duration, Mark, Name
-from penstock.language.text import Span
-from penstock.types import Interval, Unit
+from penstock.language.text import TextSpan
+from penstock.types import Interval, Unit, exact
 
-#: Words that begin a clause, and so are never an alias unless AS or backticks say so.
+#: Words that begin a clause, and so are an alias only after AS or in backticks.
 CLAUSE_WORDS = frozenset(
     word
     for line in (
@@ -32,8 +32,9 @@ _NAME_TOKENS = ExpressionParser.ID_VAR_TOKENS | {TokenType.IDENTIFIER}
 
 
 class TokenGrammar(ExpressionParser):
-    """Small steps over the tokens of one statement. Each takes what it names or raises `Fault`; `faults` are those that
-    could be passed over."""
+    """Parser of single tokens of one statement. Each method consumes what it names or raises `Fault`; `faults` are
+    those after which parsing could continue.
+    """
 
     def reset(self) -> None:
         super().reset()
@@ -54,43 +55,43 @@ class TokenGrammar(ExpressionParser):
         return self._tokens[index] if index < self._tokens_size else None
 
     def _at(self, *words: str) -> bool:
-        """Whether these words stand next."""
+        """Return whether these words are next."""
         return bool(self._match_text_seq(*words, advance=False))
 
-    def _take(self, *words: str) -> Span | None:
-        """The span of these words if they stand next, taken."""
+    def _take(self, *words: str) -> TextSpan | None:
+        """Consume these words if they are next; return their span, or None."""
         start = self._curr
         if not self._match_text_seq(*words):
             return None
         return token_span(start).to(token_span(self._prev))
 
     def _take_any(self, *words: str) -> str | None:
-        """The first of these words that stands next, taken."""
+        """Consume the first of these words that is next; return it, or None."""
         for word in words:
             if self._match_text_seq(word):
                 return word
         return None
 
-    def _need(self, *words: str) -> Span:
+    def _need(self, *words: str) -> TextSpan:
         found = self._take(*words)
         if found is None:
             self._fail(" ".join(words))
         return found
 
-    def _need_token(self, kind: TokenType, shown: str) -> Span:
+    def _need_token(self, kind: TokenType, shown: str) -> TextSpan:
         if not self._match(kind):
             self._fail(f"'{shown}'")
         return token_span(self._prev)
 
-    def _here(self) -> Span:
-        """The span of the next token; at the end, just behind the last one."""
+    def _here(self) -> TextSpan:
+        """Return the span of the next token; at the end, the position after the last one."""
         if self._curr:
             return token_span(self._curr)
         end = token_span(self._prev).end if self._prev else 0
-        return Span(end, end + 1)
+        return TextSpan(end, end + 1)
 
-    def _since(self, start: Span) -> Span:
-        return Span(start.start, max(start.end, token_span(self._prev).end))
+    def _since(self, start: TextSpan) -> TextSpan:
+        return TextSpan(start.start, max(start.end, token_span(self._prev).end))
 
     def _mark(self, *words: str) -> Mark | None:
         span = self._take(*words)
@@ -101,13 +102,19 @@ class TokenGrammar(ExpressionParser):
 
     def _name(self, what: str) -> Name:
         if not self._is_name():
-            self._fail(what)
+            word = self._curr.text if self._curr else ""
+            column = what == "a column name" and word.isidentifier() and self._curr.token_type is not TokenType.STRING
+            self._fail(
+                what, hint=f"{word} is a word of the language; in backticks it is a name: `{word}`" if column else None
+            )
         token = self._curr
         self._advance()
+        if not token.text:
+            self._reject("this name is empty", token, hint="a name has one character at least")
         return Name(token.text, token.token_type is TokenType.IDENTIFIER, token_span(token))
 
     def _names(self, what: str) -> tuple[Name, ...]:
-        """`( name, ... )`"""
+        """Parse `( name, ... )`."""
         self._need_token(TokenType.L_PAREN, "(")
         found = [self._name(what)]
         while self._match(TokenType.COMMA):
@@ -116,7 +123,7 @@ class TokenGrammar(ExpressionParser):
         return tuple(found)
 
     def _alias(self) -> Name | None:
-        """`[AS] name`, or None where no alias stands."""
+        """Parse `[AS] name`; return None if there is no alias."""
         if self._match(TokenType.ALIAS):
             return self._name("an alias")
         if not self._is_name() or (
@@ -128,16 +135,16 @@ class TokenGrammar(ExpressionParser):
     def _condition(self) -> exp.Expr:
         return self._required(self._parse_disjunction())
 
-    def _number(self, what: str, code: str = "P0101") -> tuple[Fraction, Span]:
+    def _number(self, what: str, code: str = "P0101") -> tuple[Fraction, TextSpan]:
         token = self._curr
         if not self._match(TokenType.NUMBER):
             self._fail(what, code=code)
         try:
-            return Fraction(token.text), token_span(token)
+            return exact(token.text), token_span(token)
         except ValueError:
             self._fail(what, token, code)
 
-    def _whole(self, what: str, code: str = "P0101") -> tuple[int, Span]:
+    def _whole(self, what: str, code: str = "P0101") -> tuple[int, TextSpan]:
         token = self._curr
         value, span = self._number(what, code)
         if value.denominator != 1:
@@ -154,7 +161,7 @@ class TokenGrammar(ExpressionParser):
         return unit
 
     def _duration(self) -> Duration:
-        """`10 SECOND`, `INTERVAL 10 SECOND`, `INTERVAL '10' SECOND`, `INTERVAL '10 seconds'`."""
+        """Parse `10 SECOND`, `INTERVAL 10 SECOND`, `INTERVAL '10' SECOND`, `INTERVAL '10 seconds'`."""
         start = self._here()
         quoted = self._match(TokenType.INTERVAL) and self._match(TokenType.STRING)
         if not quoted:
@@ -171,7 +178,7 @@ class TokenGrammar(ExpressionParser):
 
 
 def meant_unit(text: str) -> str | None:
-    """The hint for a unit of time with a slip in it, or in short."""
+    """Return the hint for a misspelled or abbreviated unit of time."""
     known = _SHORT.get(text.upper())
     hint = f"did you mean {known}?" if known else nearest(text, UNITS)
     return hint if hint is not None and hint.startswith("did you mean") else None

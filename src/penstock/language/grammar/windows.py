@@ -1,4 +1,4 @@
-"""The grammar of windows and frequencies (LANGUAGE 4, 4.1 and 6), in every form the papers write them."""
+"""The grammar of windows and frequencies (docs/language.md), in every form that the papers use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sqlglot.tokenizer_core import TokenType
 from penstock.errors import nearest
 from penstock.language.dialect import Fault
 from penstock.language.grammar.tokens import UNITS, TokenGrammar, meant_unit
-from penstock.language.queries import Align, Count, Duration, Extent, Frequency, WindowSpec
-from penstock.language.text import Span
+from penstock.language.queries import Align, Count, Duration, Extent, FrequencyClause, WindowClause
+from penstock.language.text import TextSpan
 from penstock.types import Unit
 
 _ROW_WORDS = ("ROWS", "ROW", "TUPLES", "TUPLE")
@@ -20,10 +20,10 @@ _STARTS = "NOW, RANGE, UNBOUNDED, ROWS, PARTITION BY or FREQUENCY"
 
 
 class WindowGrammar(TokenGrammar):
-    """`window()` reads a window where one stands."""
+    """Parser of windows. `window()` parses a window if there is one."""
 
-    def window(self) -> WindowSpec | None:
-        """`[ ... ]`, or `RANGE 15 MINUTE SLIDES 1 MINUTE` without brackets; None where no window stands."""
+    def window(self) -> WindowClause | None:
+        """Parse `[ ... ]`, or `RANGE 15 MINUTE SLIDES 1 MINUTE` without brackets; return None if no window is next."""
         start = self._here()
         if self._match(TokenType.L_BRACKET):
             return replace(self._bracketed(start), span=self._since(start))
@@ -37,8 +37,10 @@ class WindowGrammar(TokenGrammar):
                 return self._window_body(start, bracketed=False)
         return None
 
-    def _bracketed(self, start: Span) -> WindowSpec:
-        """What stands in brackets, and the closing one. A fault in between is noted, and the rest is read."""
+    def _bracketed(self, start: TextSpan) -> WindowClause:
+        """Parse the content of the brackets, and the closing one. A fault in between is recorded, and the rest is
+        skipped.
+        """
         try:
             spec = self._window_body(start, bracketed=True)
             self._need_token(TokenType.R_BRACKET, "]")
@@ -49,9 +51,9 @@ class WindowGrammar(TokenGrammar):
             if not self._match(TokenType.R_BRACKET):
                 raise
             self.faults.append(fault)
-            return WindowSpec(Extent.UNBOUNDED, lost=True)
+            return WindowClause(Extent.UNBOUNDED, lost=True)
 
-    def _window_body(self, start: Span, bracketed: bool) -> WindowSpec:
+    def _window_body(self, start: TextSpan, bracketed: bool) -> WindowClause:
         parts: dict[str, Any] = {}
         if self._match(TokenType.PARTITION_BY):
             parts["partition"] = tuple(self._parse_csv(lambda: self._required(self._parse_column())))
@@ -62,7 +64,7 @@ class WindowGrammar(TokenGrammar):
             parts |= self._extent()
         while self._window_clause(parts, bracketed):
             pass
-        return WindowSpec(**parts, span=self._since(start))
+        return WindowClause(**parts, span=self._since(start))
 
     def _extent(self) -> dict[str, Any]:
         if self._take("NOW"):
@@ -82,7 +84,7 @@ class WindowGrammar(TokenGrammar):
         return self._fail(f"a window: {_STARTS}", code="P0102", hint=close)
 
     def _partitioned(self) -> dict[str, Any]:
-        """What stands behind PARTITION BY: `ROWS n [RANGE i]`, or a RANGE alone."""
+        """Parse what follows PARTITION BY: `ROWS n [RANGE i]`, or a RANGE alone."""
         if self._take("RANGE"):
             if self._take("UNBOUNDED"):
                 return {"extent": Extent.UNBOUNDED}
@@ -120,7 +122,7 @@ class WindowGrammar(TokenGrammar):
         return self._duration()
 
     def _window_clause(self, parts: dict[str, Any], bracketed: bool) -> bool:
-        """Read one clause behind a window's extent; False when none stands there."""
+        """Parse one clause after a window's extent; return False when there is none."""
         token, start = self._curr, self._here()
         key: str
         value: object
@@ -149,8 +151,10 @@ class WindowGrammar(TokenGrammar):
             parts.pop(key)
         return True
 
-    def _align(self, start: Span) -> Align:
-        """A number of ticks, a length, or a timestamp: `5`, `5 MINUTE`, `'2020-01-01'`, `TIMESTAMP '2020-01-01'`."""
+    def _align(self, start: TextSpan) -> Align:
+        """Parse a number of ticks, a length, or a timestamp: `5`, `5 MINUTE`, `'2020-01-01'`, `TIMESTAMP
+        '2020-01-01'`.
+        """
         if self._curr.token_type in (TokenType.TIMESTAMPTZ, TokenType.TIMESTAMP, TokenType.DATE):
             self._advance()
             if not self._match(TokenType.STRING):
@@ -164,18 +168,18 @@ class WindowGrammar(TokenGrammar):
         tick, _ = self._whole("a tick, an interval or a timestamp", "P0102")
         return Align(tick, self._since(start))
 
-    def _frequency(self) -> Frequency:
-        """`FREQUENCY n TUPLES | t [PARTITIONED BY c, ...]`"""
+    def _frequency(self) -> FrequencyClause:
+        """Parse `FREQUENCY n TUPLES | t [PARTITIONED BY c, ...]`."""
         start = self._here()
         self._need("FREQUENCY")
         every = self._duration_or_count()
         partition: tuple[exp.Expr, ...] = ()
         if self._match(TokenType.PARTITION_BY):
             partition = tuple(self._parse_csv(lambda: self._required(self._parse_column())))
-        return Frequency(every, partition, self._since(start))
+        return FrequencyClause(every, partition, self._since(start))
 
-    def frequency(self) -> Frequency | None:
-        """`[FREQUENCY ...]` behind a select list."""
+    def frequency(self) -> FrequencyClause | None:
+        """Parse `[FREQUENCY ...]` after a select list."""
         if not (self._curr.token_type is TokenType.L_BRACKET and self._next.text.upper() == "FREQUENCY"):
             return None
         self._advance()

@@ -1,34 +1,49 @@
-"""What every physical operator promises to the executor.
+"""The contract between physical operators and the executor.
 
-In each round the executor gives an operator all input there is (`process`, any number of times), then tells it how
-far time is known (`advance`). What an operator returns over all rounds depends on the elements and the last heartbeat
-alone, never on how they were cut into rounds. Elements may carry a ts beyond the heartbeat; an operator that needs
-order keeps them until it comes. After `advance(moment)`, no element with ts ≤ moment.heartbeat is given any more.
+In each round the executor passes an operator all input available (`process`, any number of times), then advances the
+heartbeat (`advance`). The output of an operator over all rounds depends only on the elements and the last heartbeat,
+never on how the input was cut into rounds. Elements may have a ts beyond the heartbeat; an operator that needs order
+keeps them until the heartbeat reaches it. After `advance(moment)`, no element with ts ≤ moment.heartbeat arrives.
+
+An operator whose results at an instant depend on all elements of that instant waits for the heartbeat. An operator
+that retracts nothing when a further element of the instant arrives (`Spec.waits` is False) processes elements up to
+`moment.frontier`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.physical.elements import Elements
+from penstock.physical.plan.plan import Plan
 from penstock.physical.synopses.contract import Synopsis
 
 
 @dataclass(frozen=True)
 class Moment:
-    """How far time is known to an operator. heartbeat: every element with ts ≤ heartbeat has been given;
-    start: the first instant of the operator's inputs, None while none is known; shard: which shard this is."""
+    """How far time is known to an operator.
+
+    heartbeat: every element with ts ≤ heartbeat has been passed to `process`; start: the first instant of the
+    operator's inputs, None while it is unknown; shard: the number of this shard; open: time continues after the
+    heartbeat, so elements of the instant after it may have arrived already."""
 
     heartbeat: int
     start: int | None
     shard: int = 0
+    open: bool = False
+
+    @property
+    def frontier(self) -> int:
+        """The largest ts that an operator may emit which does not wait for its instants to be complete."""
+        return self.heartbeat + self.open
 
 
 @dataclass(frozen=True)
 class Rejection:
-    """An update that its relation could not take: whose it is, its timestamp in ticks, its columns, and why."""
+    """An update that could not be applied to its relation: the source, the timestamp in ticks, the columns, the
+    reason."""
 
     source: str
     ts: int
@@ -40,29 +55,69 @@ class Operator:
     """One operator in one shard. Ports are numbered by input."""
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
-        """Take `elements`; return what can be said already."""
+        """Accept `elements` at input `port`; return the output that is already final."""
         return []
 
     def advance(self, moment: Moment) -> Iterable[Elements]:
-        """Time has come to `moment.heartbeat`; return what follows. What is long may be told in pieces that are made as
-        they are taken; all are taken before anything else is asked of the operator."""
+        """Advance the heartbeat to `moment.heartbeat`; return the output that follows. Long output may be a
+        generator of batches; the caller exhausts it before it calls any other method of the operator."""
         return []
 
     def attach(self, inputs: Sequence[Operator]) -> None:
-        """Told once, before anything else, where `Spec.reads` says so: the operators of the inputs, in this stage and
-        shard, whose state this one reads where it lies. In a round they have advanced before it does."""
+        """Receive the operators of the inputs, in this stage and shard, whose state this operator reads in place.
+
+        Called once, before any other method, if `Spec.reads` is set. In each round the inputs advance before this
+        operator does."""
 
     def rejections(self) -> list[Rejection]:
-        """What the rounds since the last call had to reject; told once."""
+        """Return the updates rejected in the rounds since the last call; each is returned once."""
         return []
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        """The state to keep, by a name that is unique in the operator."""
+        """Return the state to keep, by a name that is unique in the operator."""
         return {}
 
     def marks(self) -> dict[str, Any]:
-        """Small state beside the synopses, as plain JSON."""
+        """Return small state that is not in the synopses, as plain JSON."""
         return {}
 
     def restore_marks(self, marks: dict[str, Any]) -> None:
         """Take back what `marks` gave."""
+
+
+#: Static relations by name.
+Tables = Mapping[str, Elements]
+
+
+class NestedRun(Protocol):
+    """A plan that runs inside of an operator, on the operator's own instants."""
+
+    def run(self, given: Mapping[str, Elements], reached: int) -> list[Elements]:
+        """Return the answers at instants up to `reached`. given: new elements by source."""
+
+    def synopses(self) -> dict[str, Synopsis]:
+        """Return the state of the plan's operators, by names that are unique in the plan."""
+
+    def marks(self) -> list[Any]:
+        """Return small state beside the synopses, as plain JSON."""
+
+    def restore_marks(self, marks: list[Any]) -> None:
+        """Restore what `marks` returned."""
+
+
+#: Start a plan inside of an operator. The executor provides it, so that operators need not know the executor.
+RunPlan = Callable[[Plan, Tables], NestedRun]
+
+
+def refuse_nested_plan(plan: Plan, tables: Tables) -> NestedRun:
+    """Stand in for a `RunPlan` where no operator has a plan inside of it."""
+    raise AssertionError("no executor was passed that runs nested plans")
+
+
+@dataclass(frozen=True)
+class OperatorContext:
+    """What an operator may need beside its spec. shards: how many there are."""
+
+    tables: Tables
+    shards: int
+    run_plan: RunPlan = refuse_nested_plan

@@ -1,15 +1,16 @@
-"""Stateless operators: selection, projection, union, time windows, and the rows that aggregates are fed."""
+"""Stateless operators: selection, projection, union, time windows, and the accumulator rows read by aggregates."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from penstock.expressions.evaluate import evaluate_all, mask
-from penstock.physical.elements import Elements, concat, round_up
-from penstock.physical.lanes import pre_aggregate, pre_aggregate_where_it_pays, to_lanes
+from penstock.physical.elements import Elements, concat
+from penstock.physical.kernels.ticks import later, round_up
+from penstock.physical.operators.aggregates.accumulators import pre_aggregate, pre_aggregate_where_it_pays, to_lanes
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.pane_plan import PanesSpec
-from penstock.physical.plan import FilterSpec, LanesSpec, ProjectSpec, WindowSpec
+from penstock.physical.plan.panes import PanesSpec
+from penstock.physical.plan.plan import AccumulatorRowsSpec, FilterSpec, ProjectSpec, TimeWindowSpec
 from penstock.types import BEGIN, END
 
 
@@ -31,14 +32,15 @@ class Projection(Operator):
 
 
 class Passing(Operator):
-    """Hands on what comes at any port."""
+    """Pass the elements of every port through unchanged."""
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         return [elements]
 
 
 class Together(Operator):
-    """Hands on what comes at any port in a round as one batch: copied once, before it is made wider."""
+    """Emit the elements of all ports in a round as one batch, so that they are copied once, before columns are
+    added."""
 
     def __init__(self) -> None:
         self._parts: list[Elements] = []
@@ -53,34 +55,35 @@ class Together(Operator):
 
 
 class TimeWindow(Operator):
-    """Gives stream elements their validity (LANGUAGE 4.1): rounding both ends up to a boundary is all that SLIDE is."""
+    """Gives stream elements their validity [semantics 4.1]: SLIDE only rounds both ends up to a boundary."""
 
-    def __init__(self, spec: WindowSpec) -> None:
+    def __init__(self, spec: TimeWindowSpec) -> None:
         self._spec = spec
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         spec = self._spec
         ts = elements.ts
-        # A stream element from the beginning of time (ISTREAM over static relations) keeps it.
+        # A stream element whose ts is the beginning of time (ISTREAM over static relations) keeps that ts.
         always = ts <= BEGIN
-        exp = np.full(len(ts), END, np.int64) if spec.length is None else ts + spec.length
+        exp = np.full(len(ts), END, np.int64) if spec.length is None else later(ts, spec.length)
         if spec.slide is not None:
             ts = round_up(ts, spec.slide, spec.align)
             if spec.length is not None:
                 whole = spec.length % spec.slide == 0
-                exp = ts + spec.length if whole else round_up(exp, spec.slide, spec.align)
+                exp = later(ts, spec.length) if whole else round_up(exp, spec.slide, spec.align)
         if always.any():
             ts = np.where(always, elements.ts, ts)
         result = Elements(elements.columns, ts, exp, elements.sign)
         if spec.slide is not None and spec.length is not None and spec.length < spec.slide:
-            result = result.filter(ts < exp)  # T < s leaves gaps
+            result = result.filter(ts < exp)  # a length below the slide leaves gaps that no window covers
         return [result] if len(result) else []
 
 
-class Lanes(Operator):
-    """Rows into lane rows; with `pre_aggregate`, one per pane (key, ts, exp) of each batch, where that leaves fewer."""
+class AccumulatorRows(Operator):
+    """Turn rows into accumulator rows; with `pre_aggregate`, add up the rows of each pane (key, ts, exp) within a
+    batch where that reduces their number."""
 
-    def __init__(self, spec: LanesSpec) -> None:
+    def __init__(self, spec: AccumulatorRowsSpec) -> None:
         self._spec = spec
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
@@ -89,7 +92,7 @@ class Lanes(Operator):
 
 
 class Panes(Operator):
-    """Lane rows of one pane into one, of each batch."""
+    """Add up the accumulator rows of each pane within a batch."""
 
     def __init__(self, spec: PanesSpec) -> None:
         self._plan = spec.plan

@@ -1,4 +1,4 @@
-"""A relation that never changes, fed into a stage once."""
+"""A relation that never changes, emitted once into a stage."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Any
 import numpy as np
 
 from penstock.physical.elements import Elements
-from penstock.physical.fingerprints import fingerprints
-from penstock.physical.kernels import cut_by_shard
+from penstock.physical.kernels.compiled import cut_by_shard
+from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.plan import StaticSpec
+from penstock.physical.plan.plan import StaticSpec
 
 
 class Static(Operator):
-    """Gives, in its first round, the shard's part of the relation."""
+    """Emit, in the first round, the shard's part of the relation."""
 
     def __init__(self, spec: StaticSpec, table: Elements, shards: int) -> None:
         self._spec = spec
         self._table = table
         self._shards = shards
-        self._given = False
+        self._emitted = False
 
     def marks(self) -> dict[str, Any]:
-        return {"given": self._given}
+        return {"given": self._emitted}
 
     def restore_marks(self, marks: dict[str, Any]) -> None:
-        self._given = marks["given"]
+        self._emitted = marks["given"]
 
     def advance(self, moment: Moment) -> list[Elements]:
-        if self._given:
+        if self._emitted:
             return []
-        self._given = True
+        self._emitted = True
         if not self._spec.key:
             return [self._table] if moment.shard == 0 and len(self._table) else []
         first, _ = fingerprints([self._table.columns[i] for i in self._spec.key], len(self._table))

@@ -1,7 +1,8 @@
-"""Updates of a relation, in (timestamp, arrival) order: rows come, and go by negative tuples (LANGUAGE 3).
+"""Updates of a relation, in (timestamp, arrival) order: rows come, and go by negative tuples [semantics 3].
 
-What names a row is its primary key, or all its columns but timestamp and operation; then a `-` takes the oldest of
-equal rows. An update that cannot be is rejected with its reason, and the relation stays as it is.
+A row is identified by its primary key, or else by all its columns except timestamp and operation; in the second case a
+`-` deletes the oldest of equal rows. An update that cannot be applied is rejected with a reason, and leaves the
+relation unchanged.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Elements, Int64s, concat
-from penstock.physical.fingerprints import fingerprints
-from penstock.physical.kernels import argsort_uint64, group_codes, sum_by_code
+from penstock.physical.kernels.compiled import argsort_uint64, group_codes, sum_by_code
+from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Rejection
-from penstock.physical.operators.pending import Early, EarlyOperator
-from penstock.physical.plan import UpdateRule, UpdatesSpec
+from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.plan.plan import UpdateRule, UpdatesSpec
 from penstock.physical.synopses.contract import Synopsis
-from penstock.physical.synopses.runs import Runs, probe_run
+from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns, probe_run
 from penstock.types import END
 
 _COMES, _GOES, _WAS = 0, 1, 2
@@ -34,8 +36,8 @@ REASONS = {
 
 @nb.njit(cache=True)
 def _pair(codes, order, kind, ended_by, verdict, queue):  # type: ignore[no-untyped-def]
-    """Bags: ended_by[i] of a coming becomes the `-` that takes it away, first in, first out. order: sorted by code,
-    then in time."""
+    """Pair insertions and deletions of a bag, first in, first out: ended_by[i] of an insertion becomes the row of the
+    `-` that deletes it. order: rows sorted by code, then by time."""
     n = order.shape[0]
     i = 0
     while i < n:
@@ -56,9 +58,11 @@ def _pair(codes, order, kind, ended_by, verdict, queue):  # type: ignore[no-unty
 
 @nb.njit(cache=True)
 def _by_key(codes, order, kind, replaces, once, ended_by, verdict):  # type: ignore[no-untyped-def]
-    """At most one row of each code. replaces: a coming ends the row there is, and a going of none is
-    nothing, else either is rejected; once: a code whose
-    row was deleted (or that begins with a row of kind _WAS) has no other."""
+    """Pair insertions and deletions where each code has at most one row.
+
+    replaces: an insertion replaces the present row, and a deletion of an absent row has no effect; otherwise both are
+    rejected. once: after the row of a code was deleted (or after a row of kind _WAS) the code cannot be inserted
+    again."""
     n = order.shape[0]
     i = 0
     while i < n:
@@ -87,17 +91,17 @@ def _by_key(codes, order, kind, replaces, once, ended_by, verdict):  # type: ign
             i += 1
 
 
-class Updates(EarlyOperator):
-    """State: the rows of the relation, updates ahead of the heartbeat, and the keys that may not come again.
+class Updates(ReorderingOperator):
+    """State: the rows of the relation, updates ahead of the heartbeat, and the keys that may not be inserted again.
 
-    Rows lie in runs by what names them, and those that went as negative tuples beside them until runs are merged; so a
-    round costs, and writes, what it changes."""
+    Rows are kept in runs sorted by their identity; deleted rows are kept as negative tuples in the same runs until the
+    runs are merged. So the cost of a round, and what it writes, is proportional to its changes."""
 
     def __init__(self, spec: UpdatesSpec) -> None:
-        super().__init__(Early())
+        super().__init__(ReorderBuffer())
         self._spec = spec
-        self._rows = Runs(spec.key, strict=True)
-        self._deleted = Runs(spec.key, strict=False)
+        self._rows = SortedRuns(spec.key, strict=True)
+        self._deleted = SortedRuns(spec.key, strict=False)
         self._rejected: list[Rejection] = []
 
     def synopses(self) -> Mapping[str, Synopsis]:
@@ -121,7 +125,7 @@ class Updates(EarlyOperator):
         self._reject(rows, verdict)
         fresh = np.arange(len(rows)) >= known
         comings = _plain(rows.take(np.flatnonzero(fresh & (verdict == _FINE) & (kind == _COMES))))
-        # The negative tuple carries the columns of the row it takes away, at its own time.
+        # The negative tuple has the columns of the row that it deletes, and the time of the deletion.
         ended = np.flatnonzero(ended_by >= 0)
         size = len(ended)
         goings = Elements(
@@ -138,12 +142,13 @@ class Updates(EarlyOperator):
             self._deleted.add(self._key_alone(rows.take(ended)))
         return changes
 
-    def _known(self, runs: Runs, arrived: Elements) -> list[Elements]:
-        """The elements of `runs` with names of rows that arrived, the oldest first: none, or one batch."""
+    def _known(self, runs: SortedRuns, arrived: Elements) -> list[Elements]:
+        """Return the elements of `runs` whose identity is that of a row that arrived, oldest first: none, or one
+        batch."""
         first, second = fingerprints([arrived.columns[i] for i in self._spec.key], len(arrived))
         _, heads = group_codes(first, second)
         first, second = first[heads], second[heads]
-        # All that is held began before what arrives.
+        # All elements in the state began before the elements that arrive.
         at = np.full(len(heads), int(arrived.ts.max()), np.int64)
         asking = Elements((), at, at + 1)
         found = [run.elements.take(rows) for run in runs for _, rows in (probe_run(run, asking, first, second),)]
@@ -166,22 +171,22 @@ class Updates(EarlyOperator):
         return ended_by, verdict
 
     def _key_alone(self, rows: Elements) -> Elements:
-        """Of `rows` the keys; their other columns are NULL."""
+        """Return `rows` with every column that is not part of the key set to NULL."""
         columns = [c if i in self._spec.key else pa.nulls(len(rows), c.type) for i, c in enumerate(rows.columns)]
         return _plain(rows.with_columns(columns))
 
     def _reject(self, rows: Elements, verdict: Int64s) -> None:
+        batch = pa.RecordBatch.from_arrays(list(rows.columns), list(self._spec.names)) if verdict.any() else None
         for i in np.flatnonzero(verdict).tolist():
-            values = [column[i].as_py() for column in rows.columns]
-            record = str(dict(zip(self._spec.names, values, strict=True)))
+            record = shown_row(batch, i)
             self._rejected.append(Rejection(self._spec.source, int(rows.ts[i]), record, REASONS[int(verdict[i])]))
 
 
 def _netted(elements: Elements) -> Elements:
-    """Every tuple as often as it is left when what went is set against what came."""
+    """Return every tuple with its net multiplicity: insertions minus deletions."""
     if elements.sign is None:
         return elements
-    # What came stands first, as it tells since when the tuple is there.
+    # Insertions first: the first element of a tuple determines since when it is valid.
     elements = elements.take(np.argsort(-elements.signs, kind="stable"))
     codes, heads = group_codes(*fingerprints(elements.columns, len(elements)))
     left = np.maximum(sum_by_code(codes, elements.signs, len(heads)), 0)

@@ -1,56 +1,65 @@
-"""A job on Spark: puts the streaming query together, delivers its answers, knows when it has ended.
+"""A job on Spark: assembles the streaming query, delivers its answers, detects its end.
 
 source -> ingest -> stage 1 -> ... -> deliver. One streaming query answers all queries of a script: each source is read
-once, answers travel as tagged packets and are split at the sinks.
+once, answers travel as tagged packets and are separated at the sinks.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import shutil
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from penstock.algebra.scans import Source
+from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.events import tell
-from penstock.physical.answers import answer_tables
+from penstock.physical.execution.answers import answer_tables
 from penstock.physical.operators import Rejection
-from penstock.runtime.metrics import RunMetrics
-from penstock.runtime.progress import RunProgress
-from penstock.runtime.recorder import Backlog, Recorder, Totals
-from penstock.runtime.reporting import LOG, Reporter, Wanted
-from penstock.runtime.spark import source_log
-from penstock.runtime.spark.accounts import Accounts
-from penstock.runtime.spark.claim import Claim
-from penstock.runtime.spark.epochs import check_log, forget_older, spark_place
-from penstock.runtime.spark.failures import translate
-from penstock.runtime.spark.feed import Offset
-from penstock.runtime.spark.folder import Folder, Job, load_job
-from penstock.runtime.spark.handing import hand_over
-from penstock.runtime.spark.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_rejected
-from penstock.runtime.spark.parcels import forget, forget_all
-from penstock.runtime.spark.processor import KeyedStage
-from penstock.runtime.spark.rejections import write_rejections
-from penstock.runtime.spark.rounds import Rounds
-from penstock.runtime.spark.session import job_session
-from penstock.runtime.spark.source import PenstockSource
-from penstock.runtime.spark.state_files import sweep
-from penstock.runtime.spark.tasks import batch_number, ingest_frame, ingest_pieces, keyed_stage, task_number
-from penstock.runtime.spark.telling import Told, told
+from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
+from penstock.runtime.spark.checkpoint.epochs import check_log, forget_older, mend_log, spark_place, sync_log
+from penstock.runtime.spark.checkpoint.folder import Folder, Job, load_job
+from penstock.runtime.spark.checkpoint.state_files import sweep
+from penstock.runtime.spark.checkpoint.totals import RunTotals
+from penstock.runtime.spark.input import source_log
+from penstock.runtime.spark.input.data_source import PenstockSource
+from penstock.runtime.spark.input.input_planner import Offset
+from penstock.runtime.spark.input.round_log import RoundLog
+from penstock.runtime.spark.output.answer_writer import PendingAnswer, told
+from penstock.runtime.spark.output.delivery import hand_over
+from penstock.runtime.spark.output.failures import is_gone, translate
+from penstock.runtime.spark.output.rejections import write_rejections
+from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.startup.jvm import spark_log
+from penstock.runtime.spark.startup.session import job_session, stop_at_end
+from penstock.runtime.spark.startup.temporary import let_go
+from penstock.runtime.spark.worker.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_rejected
+from penstock.runtime.spark.worker.processor import KeyedStage
+from penstock.runtime.spark.worker.spill_files import forget, forget_all
+from penstock.runtime.spark.worker.tasks import batch_number, ingest_frame, ingest_pieces, keyed_stage, task_number
+from penstock.runtime.watching.metrics import RunMetrics
+from penstock.runtime.watching.progress import RunProgress
+from penstock.runtime.watching.recorder import Backlog, Recorder, Totals
+from penstock.runtime.watching.reporting import LOG, Reporter, ReportOptions
+from penstock.storage import storage
 
-#: Batches from one shortening of Spark's log of files to the next.
+#: Batches between two shortenings of Spark's log of files.
 _SHORTEN_EVERY = 100
+#: Seconds for which closing a run waits for a delivery in progress.
+_LAST_DELIVERY = 10.0
+_Answer = TypeVar("_Answer")
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
 
 
@@ -58,9 +67,13 @@ def assemble(
     spark: SparkSession, folder: Folder, job: Job, digest: str, frames: Mapping[str, DataFrame],
     rounds: Path | None = None,
 ) -> DataFrame:  # fmt: skip
-    """The streaming DataFrame of packets that leave the last stage. frames: the DataFrame sources by name; rounds:
-    where the run's rounds appear as files; without it a reader of our own plans them, for a result whose queries and
-    checkpoint are the user's."""
+    """Return the streaming DataFrame of packets that leave the last stage.
+
+    Args:
+        frames: the DataFrame sources by name.
+        rounds: the folder in which the run's rounds appear as files; None lets Penstock's data source plan them, for a
+            result whose queries and checkpoint are the user's.
+    """
     session = job_session(spark, job.shards)
     root = str(folder.root)
     if rounds is None:
@@ -69,7 +82,7 @@ def assemble(
     else:
         files = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).option("maxFileAge", source_log.MOST_AGE)
         pieces = files.load(f"{rounds}/*")
-        packets = pieces.select("content").mapInArrow(ingest_pieces(root, digest), SPARK_SCHEMA)
+        packets = pieces.select("path", "content").mapInArrow(ingest_pieces(root, digest), SPARK_SCHEMA)
     for name in sorted(job.intake.spark_sources):
         # One task reads a DataFrame source, so that its rows have one order of arrival.
         packets = packets.unionByName(
@@ -87,21 +100,21 @@ def assemble(
 
 
 def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, schema: Any) -> DataFrame:
-    """The rows of one query's answer, as a DataFrame that any Spark sink can take."""
+    """Return the rows of one query's answer, as a DataFrame for any Spark sink."""
     root = str(folder.root)
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job, _ = load_job(root, digest)
-        found = job.plan.queries[query]
+        answered = job.plan.queries[query]
         rejected: list[Rejection] = []
         for batch in batches:
-            parts: list[Told] = []
+            parts: list[PendingAnswer] = []
             for kind, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
                 if kind == REJECTED:
                     rejected += read_rejected(blob.as_py())
                 if kind == f"answer:{query}":
                     parts += told(blob.as_buffer())
-            for table in answer_tables(found, parts) if parts else ():
+            for table in answer_tables(answered, parts) if parts else ():
                 yield from table.to_batches()
         letters = DeadLetters(Folder(root).dead_letters)
         write_rejections(rejected, job.plan.sources, letters, batch_number(), task_number())
@@ -110,12 +123,18 @@ def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, sc
 
 
 class SparkRun:
-    """A started job. Sinks are opened by the caller. offset: where the epoch of the job begins; claimed: the
-    checkpoint, let go of at the end; None for one that goes with the run."""
+    """A started job. Sinks are opened by the caller.
+
+    Args:
+        offset: the offset at which the epoch of the job begins.
+        claimed: the lock of the checkpoint, released at the end; None for a checkpoint that is removed with the run.
+        wanted: options of the reports.
+    """
 
     def __init__(
         self, spark: SparkSession, checkpoint: Path, job: Job, digest: str, offset: Offset | None,
-        sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], claimed: Claim | None, wanted: Wanted,
+        sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], claimed: CheckpointLock | None,
+        wanted: ReportOptions,
         notices: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self._folder = Folder(checkpoint / "penstock")
@@ -123,16 +142,18 @@ class SparkRun:
         self._job = job
         self._sinks = sinks
         self._claimed = claimed
-        #: What the user must know of a script that is another one than the checkpoint's.
+        #: Messages for the user about a script that differs from the checkpoint's.
         self.notices = notices
         self._epochs_behind = job.epoch > 0
-        self._accounts = Accounts(self._folder)
-        self._rounds: Rounds | None = None
+        self._accounts = RunTotals(self._folder)
+        self._parts = ResultParts(self._folder)
+        self._rounds: RoundLog | None = None
         self._ended_in: int | None = None
         self._failure: PenstockError | None = None
         self._began = time.monotonic()
         self._seconds = 0.0
         self._closed = False
+        self._delivering = threading.Lock()
         self._letters = self._folder.dead_letters
         recorder = Recorder(job.plan, _all_sources(job))
         counted = self._counted()
@@ -143,11 +164,12 @@ class SparkRun:
         self._tell("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
         self._query: StreamingQuery | None = None
         if claimed is not None:
-            claimed.over = lambda: self._query is None or not self._query.isActive
+            claimed.over = lambda: not self.active
         if (self._folder.read_mark("finished") or {}).get("epoch") == job.epoch:
             return
         try:
             self._query = self._started(spark, digest, offset, frames)
+            stop_at_end(self)
         except PenstockError as error:
             self._failure = error
             self.close()
@@ -162,22 +184,33 @@ class SparkRun:
     ) -> StreamingQuery:
         sweep(self._folder.root)
         forget_all(str(self._folder.root))
-        if self._job.state_store == "files" and not frames:
+        storage().make_folder(self._log)
+        if self._in_files:
+            mend_log(self._folder, self._log, self._job.base)
             check_log(self._folder, self._log, self._job.base)
-        self._rounds = Rounds(self._folder, self._job.intake, epoch=self._job.epoch, carried=offset)
+        self._rounds = RoundLog(self._folder, self._job.intake, epoch=self._job.epoch, carried=offset)
         packets = assemble(spark, self._folder, self._job, digest, frames, self._rounds.place)
         writer = packets.writeStream.foreachBatch(self._deliver).outputMode("append")
         writer = writer.option("checkpointLocation", str(self._log)).queryName(f"penstock-{self._checkpoint.name}")
         return writer.start()
 
     @property
+    def _in_files(self) -> bool:
+        """Whether Spark's log only records which rounds have been read."""
+        return self._job.state_store == "files" and not self._job.intake.spark_sources
+
+    @property
     def _log(self) -> Path:
-        """Spark's own."""
+        """Spark's own log of this epoch."""
         return spark_place(self._checkpoint, self._job.epoch)
 
     # -- delivering --------------------------------------------------------------------------------------------
 
     def _deliver(self, packets: DataFrame, number: int) -> None:
+        with self._delivering:
+            self._deliver_batch(packets, number)
+
+    def _deliver_batch(self, packets: DataFrame, number: int) -> None:
         batch = self._job.base + number
         try:
             began = time.monotonic()
@@ -186,6 +219,7 @@ class SparkRun:
             ended, round_, answers = self._write(table, batch)
             forget(str(self._folder.root), batch)
             done = time.monotonic()
+            self._accounts.warn_of_jumps(self._job.plan)
             self._accounts.close_batch()
             self._seconds = time.monotonic() - self._began
             if round_ is not None and self._rounds is not None:
@@ -193,6 +227,8 @@ class SparkRun:
             self._done = done
             self._reporter.batch(batch, done - began, done - computed, self._job.intake.parallelism, self._counted())
             if round_ is not None and self._rounds is not None:
+                if self._in_files:
+                    sync_log(self._log, number)
                 if number % _SHORTEN_EVERY == 0:
                     source_log.shorten(self._log / "sources" / "0")
                 self._rounds.delivered(round_, done - began, batch, answers)
@@ -207,9 +243,10 @@ class SparkRun:
             raise
 
     def _write(self, table: pa.Table, batch: int) -> tuple[bool, int | None, int]:
-        """Hand every query's rows to its sink; returns whether all sources have ended, the round it was, and the bytes
-        of all answers."""
-        answers: dict[str, list[tuple[int, list[Told]]]] = {}
+        """Write every query's rows to its sink; return whether all sources have ended, the number of the round, and the
+        bytes of all answers.
+        """
+        answers: dict[str, list[tuple[int, list[PendingAnswer]]]] = {}
         rejected: list[Rejection] = []
         ended, round_ = False, None
         shards, kinds = table.column("shard").to_pylist(), table.column("kind").to_pylist()
@@ -226,25 +263,49 @@ class SparkRun:
                 round_ = int(blob.as_py())
             else:
                 answers.setdefault(kind.removeprefix("answer:"), []).append((shard, told(blob.as_buffer())))
+        if round_ is not None and self._rounds is not None:
+            self._rounds.check_due(round_, self._log)
         counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
-        # A start that broke off may have written the first batch of an epoch with other rows, or with any.
+        # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
         names = self._job.plan.queries if batch == self._job.base and batch else answers
-        handed = hand_over(self._job, self._sinks, names, answers, batch)
-        self._accounts.delivered(batch, {name: one.rows for name, one in handed.items()}, counts)
-        return ended, round_, sum(one.bytes for one in handed.values())
+        delivered_answers = hand_over(self._job, self._sinks, names, answers, batch)
+        self._parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
+        self._accounts.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
+        return ended, round_, sum(answer.bytes for answer in delivered_answers.values())
 
     # -- what the caller sees ----------------------------------------------------------------------------------
 
     @property
     def error(self) -> PenstockError | None:
-        """Why the run failed, None while it has not."""
+        """The error that ended the run, None without one."""
         if self._failure is None and self._rounds is not None:
             self._failure = self._rounds.failure
         if self._failure is None and self._query is not None:
-            failure = self._query.exception()
+            failure = self._ask(self._query.exception, None)
             if failure is not None:
                 self._failure = translate(failure, self._log)
         return self._failure
+
+    @property
+    def active(self) -> bool:
+        """Whether the run goes on."""
+        query = self._query
+        return not self._closed and query is not None and self._ask(lambda: bool(query.isActive), False)
+
+    def _ask(self, call: Callable[[], _Answer], otherwise: _Answer) -> _Answer:
+        """What Spark answers; `otherwise` where its JVM is gone, which the run has failed of then."""
+        try:
+            return call()
+        except (Py4JError, OSError) as failure:
+            if not is_gone(failure):
+                raise
+            self._failure = self._failure or translate(failure, self._log)
+            return otherwise
+
+    @property
+    def sinks(self) -> Mapping[str, Sink]:
+        """The sink of each query."""
+        return self._sinks
 
     @property
     def checkpoint(self) -> Path:
@@ -252,11 +313,11 @@ class SparkRun:
 
     @property
     def dead_letters(self) -> str:
-        """Where records kept out lie."""
+        """The folder of the dead letters."""
         return self._letters
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether the run has ended, after at most `timeout` seconds. Raises what it failed of."""
+        """Wait at most `timeout` seconds; return whether the run has ended. Raises the error that ended it."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             if self._query is None or self._committed():
@@ -266,7 +327,7 @@ class SparkRun:
                 self._failure = self._failure or self._rounds.failure
                 self.stop()
                 raise self._failure
-            if not self._query.isActive:
+            if not self.active:
                 error = self.error
                 self.close()
                 if error is not None:
@@ -277,19 +338,19 @@ class SparkRun:
             time.sleep(0.02)
 
     def _committed(self) -> bool:
-        """Whether the batch with which the sources ended is committed and reported by Spark too."""
+        """Return whether the batch with which the sources ended is committed and reported by Spark too."""
         if self._ended_in is None or self._query is None:
             return False
-        last = self._query.lastProgress
-        return not self._query.isActive or (last is not None and last["batchId"] >= self._ended_in)
+        query = self._query
+        last = self._ask(lambda: query.lastProgress, None)
+        return self._failure is None and (not self.active or (last is not None and last["batchId"] >= self._ended_in))
 
     def end_frames(self) -> None:
-        """Say that DataFrame sources have given all they will, once everything available has been read. Raises what the
-        run failed of."""
+        """End the DataFrame sources once everything available has been read. Raises the error of a failed run."""
         assert self._query is not None
         try:
             self._query.processAllAvailable()
-        except StreamingQueryException as failure:
+        except (StreamingQueryException, Py4JError, ConnectionError) as failure:
             error = self.error or translate(failure, self._log)
             self.close()
             raise error from None
@@ -297,45 +358,58 @@ class SparkRun:
 
     def stop(self) -> None:
         """Stop after the work at hand; with a checkpoint the run can be resumed."""
-        if self._query is not None and self._query.isActive:
-            self._query.stop()
+        self._stop_query()
         self.close()
+
+    def _stop_query(self) -> None:
+        query = self._query
+        if query is not None and self._ask(lambda: bool(query.isActive), False):
+            self._ask(query.stop, None)
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        self._tell("stop", "the run stops" if self._failure is None else f"the run failed: {self._failure.message}")
+        self._tell("stop", "the run stops" if self._failure is None else f"the run failed: {self._failure.code}")
         self._reporter.close()
         if self._rounds is not None:
             self._rounds.stop()
-        if self._query is not None and self._query.isActive:
-            self._query.stop()
+        self._stop_query()
+        # What still reads from a Spark that has failed ends with it: the process may end next, or sinks close.
+        if self._delivering.acquire(timeout=_LAST_DELIVERY):
+            self._delivering.release()
         for sink in self._sinks.values():
             sink.close()
         if self._claimed is not None:
+            if self._failure is not None and (logged := spark_log()):
+                with suppress(OSError):
+                    storage().write(self._checkpoint / "spark.log", logged)
             self._claimed.release()
         else:
             # The checkpoint of a run that cannot be resumed goes; its dead letters are the user's.
             letters = Path(self._letters)
             if letters.exists():
                 kept = self._checkpoint.with_name(self._checkpoint.name + "-dead-letters")
-                self._letters = str(letters.rename(kept))
-            shutil.rmtree(self._checkpoint, ignore_errors=True)
+                storage().rename(letters, kept)
+                self._letters = str(kept)
+            let_go(self._checkpoint)
+            storage().remove_tree(self._checkpoint)
 
     def _batch_seconds(self) -> float:
         if self._query is None:
             return 0.0
-        spent = (p["durationMs"].get("addBatch", 0) for p in self._query.recentProgress)
+        query = self._query
+        nothing: list[Any] = []
+        spent = (p["durationMs"].get("addBatch", 0) for p in self._ask(lambda: query.recentProgress, nothing))
         return float(sum(spent)) / 1000.0
 
     def metrics(self) -> RunMetrics:
-        """What the run has done and holds, as of now."""
+        """Return the present metrics of the run."""
         return self._reporter.recorder.metrics(self._counted())
 
     @property
     def metrics_port(self) -> int | None:
-        """Where the Prometheus endpoint listens, None where there is none."""
+        """The port of the Prometheus endpoint, None without one."""
         return self._reporter.port
 
     def _counted(self) -> Totals:
@@ -343,7 +417,7 @@ class SparkRun:
         return self._accounts.totals(*self._ahead(), limit)
 
     def _ahead(self) -> tuple[dict[str, Backlog], dict[str, int]]:
-        """What has been found and not read yet by source, and how many records wait in each topic."""
+        """Return by source the input discovered but not read yet, and by topic the number of waiting records."""
         return ({}, {}) if self._rounds is None else (self._rounds.backlog(), self._rounds.waiting)
 
     def _tell(self, event: str, message: str) -> None:
@@ -351,18 +425,20 @@ class SparkRun:
         fields: dict[str, Any] = {"queries": sorted(self._job.plan.queries), "checkpoint": str(self._checkpoint)}
         if self._failure is not None:
             fields["error"] = self._failure.code
+            # The caller that waits for the run gets the whole error: the log does not repeat it.
+            fields["reason"] = self._failure.message
         level = logging.ERROR if failed else logging.INFO
         tell(LOG, level, event, message, batches=self._accounts.batches, **fields)
 
     def progress(self) -> RunProgress:
-        found = self._accounts.progress(self._job.plan, _all_sources(self._job), self._sinks, *self._ahead())
-        found.batch_seconds = self._batch_seconds()
+        progress = self._accounts.progress(self._job.plan, _all_sources(self._job), self._sinks, *self._ahead())
+        progress.batch_seconds = self._batch_seconds()
         seconds = self._seconds or time.monotonic() - self._began
-        found.rows_per_second = (found.rows_in - self._accounts.rows_before) / seconds if seconds > 0 else 0.0
-        return found
+        progress.rows_per_second = (progress.rows_in - self._accounts.rows_before) / seconds if seconds > 0 else 0.0
+        return progress
 
 
 def _all_sources(job: Job) -> dict[str, Source]:
-    """The timed sources and the static relations of a job."""
+    """Return the timed sources and the static relations of a job."""
     statics = {name: source for plan in job.plan.statics.values() for name, source in plan.sources.items()}
     return {**job.plan.sources, **statics}

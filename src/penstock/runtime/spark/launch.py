@@ -1,19 +1,16 @@
-"""From bound queries to a started run: decide what the start is to its checkpoint, refuse, write down what workers
-need, start.
+"""Start a run from bound queries: decide what the start means for its checkpoint, reject what cannot start, write what
+workers need, start.
 
-The order matters for a crash at any point: what cannot start is refused first, then results that exist; the epoch is
-written last, and only a run that has one resumes (`change.py`, `epochs.py`). A result that a start left without any
-rows is no obstacle to the next start.
+The order matters for a crash at any point: what cannot start is rejected first, then results that exist; the epoch is
+written last, and only a run with an epoch resumes (`restart_decision.py`, `epochs.py`). A result without rows, left by
+an earlier start, does not prevent the next start.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import shutil
-import tempfile
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,26 +20,24 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.algebra import Algebra
-from penstock.algebra.query import Query
-from penstock.algebra.scans import Scan, Source
-from penstock.algebra.statistics import known_statistics
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.connectors.contract import Sink
-from penstock.connectors.seals import checksum, damaged, sealed, unsealed
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
+from penstock.errors import PenstockError
 from penstock.events import tell
-from penstock.physical.planner import planned
-from penstock.physical.said_of_state import JobState, job_state
-from penstock.physical.strategies import Strategy
-from penstock.physical.wallclock import peers_of
-from penstock.runtime.reporting import LOG, Wanted
-from penstock.runtime.spark.accounts import forget_totals
-from penstock.runtime.spark.backfill import backfill
-from penstock.runtime.spark.change import Decision, Given, Kind, decide, other_script
-from penstock.runtime.spark.claim import Claim, claim
-from penstock.runtime.spark.epochs import forget_all, latest_epoch, write_epoch
-from penstock.runtime.spark.folder import (
+from penstock.physical.execution.wall_clock import peers_of
+from penstock.physical.planning.planner import planned
+from penstock.physical.planning.state_size.summary import JobState, job_state
+from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.local.statics import read_statics
+from penstock.runtime.spark.checkpoint.backfill import backfill
+from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock, claim
+from penstock.runtime.spark.checkpoint.epochs import forget_all, latest_epoch, write_epoch
+from penstock.runtime.spark.checkpoint.folder import (
     STATICS,
     Folder,
     Intake,
@@ -50,22 +45,38 @@ from penstock.runtime.spark.folder import (
     Seen,
     round_name,
     unwritable,
-    write_whole,
 )
-from penstock.runtime.spark.frames import spark_schema, write_frame
+from penstock.runtime.spark.checkpoint.place import check_place
+from penstock.runtime.spark.checkpoint.restart_decision import Decision, StartKind, StartRequest, decide, other_script
+from penstock.runtime.spark.checkpoint.state_files import check_state
+from penstock.runtime.spark.checkpoint.totals import forget_totals
+from penstock.runtime.spark.input.dataframes import spark_schema, write_frame
+from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.job import SparkRun, answers_only, assemble
-from penstock.runtime.spark.pace import Pace
-from penstock.runtime.spark.session import shard_keys
-from penstock.runtime.spark.state_files import check_state
-from penstock.runtime.statics import read_statics
+from penstock.runtime.spark.output.result_parts import ResultParts, check_results
+from penstock.runtime.spark.startup.session import shard_keys
+from penstock.runtime.spark.startup.temporary import let_go, temporary_folder
+from penstock.runtime.watching.reporting import LOG, ReportOptions
 from penstock.settings import Settings
+from penstock.storage import storage
+from penstock.storage.names import file_name
+from penstock.storage.seals import checksum, damaged
 from penstock.tree import Node, transform_up, walk
+
+#: Every folder of a run has one of these, also of earlier versions.
+_SIGNS = frozenset({"run.json", "epochs", "identity.json"})
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is to run. rows: those of MEMORY sources, by name in lower case; frames: DataFrames and Arrow tables by
-    source; spark: gives the session when it is needed."""
+    """What is to run.
+
+    Args:
+        rows: rows of MEMORY sources, by source name in lower case.
+        frames: DataFrames and Arrow tables by source.
+        spark: returns the session, called when it is needed.
+        accept_missing: continue results some parts of which are missing.
+    """
 
     queries: tuple[Query, ...]
     rows: Mapping[str, Sequence[tuple[Any, ...]]]
@@ -74,6 +85,7 @@ class Work:
     drain: bool
     spark: Callable[[], SparkSession]
     backfill: bool = False
+    accept_missing: bool = False
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -86,7 +98,7 @@ class Work:
 
     @property
     def digests(self) -> dict[str, str]:
-        """By MEMORY source, what tells its rows apart from others."""
+        """By MEMORY source, a digest of its rows."""
         memory = [name for name, source in self.sources.items() if source.connector == "MEMORY"]
         texts = {name: repr(self.rows.get(name.lower())) for name in memory}
         return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
@@ -97,16 +109,24 @@ class Work:
 
 
 def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
-    """Start `work` as one job. checkpoint: a folder to resume from; without one the run is ephemeral. Raises
-    PenstockError for what cannot start: P0401, P0402, P0404, P0501, P0602, P0603, P0605, P0606, P0607, P0609."""
+    """Start `work` as one job.
+
+    Args:
+        checkpoint: a folder to resume from; without one the run is ephemeral.
+
+    Raises:
+        PenstockError: P0401, P0402, P0404, P0501, P0503, P0602, P0603, P0605 to P0609 for what cannot start.
+    """
     if checkpoint is None:
-        place = Path(tempfile.mkdtemp(prefix="penstock-"))
+        place = temporary_folder()
         try:
             return _launch(work, place, overwrite, None)
         except BaseException:
-            shutil.rmtree(place, ignore_errors=True)
+            let_go(place)
+            storage().remove_tree(place)
             raise
     place = Path(checkpoint).absolute()
+    _may_be_checkpoint(place)
     claimed = claim(place)
     try:
         return _launch(work, place, overwrite, claimed)
@@ -115,9 +135,34 @@ def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
         raise
 
 
+#: Files ignored in a folder that becomes a checkpoint: left by an interrupted start, or by the system.
+_IGNORED = frozenset({".in-use", "lost+found", "spark.log"})
+
+
+def _may_be_checkpoint(place: Path) -> None:
+    """Raises PenstockError P0608 for what is no folder, and for a folder that holds something else: a start removes
+    what it takes for its own."""
+    check_place(place)
+    names = set(storage().list(place)) - _IGNORED
+    if names and not ("penstock" in names and _is_run_folder(storage().list(place / "penstock"))):
+        raise _no_checkpoint(place, names)
+
+
+def _is_run_folder(names: Collection[str]) -> bool:
+    """Return whether a folder with these names is that of a run, or may become one."""
+    return any(name in _SIGNS for name in names) or all(name.startswith(".") for name in names)
+
+
+def _no_checkpoint(place: Path, names: Collection[str]) -> PenstockError:
+    return PenstockError(
+        "P0608", f"{place} is not empty and no checkpoint: it holds {min(names)}",
+        hint="give a folder of its own as --checkpoint, which need not exist",
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Begun:
-    """A start whose sinks are open and whose job is written down."""
+    """A start whose sinks are open and whose job is written."""
 
     decision: Decision
     sinks: Mapping[str, Sink]
@@ -126,31 +171,32 @@ class Begun:
 
 
 def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[], int]) -> Begun:
-    """Everything of a start but Spark's part. parallelism: tells how many tasks may run side by side, when all that may
-    be refused has been looked at."""
-    brought = given(work, folder)
-    decision = decide(brought, folder)
+    """Do everything of a start but Spark's part. parallelism: returns the number of tasks that may run in parallel;
+    called after all checks.
+    """
+    request = given(work, folder)
+    decision = decide(request, folder)
     check_state(folder, decision.before)
     for source in work.sources.values():
         if source.connector not in ("MEMORY", "DATAFRAME"):
             open_source(source).check()
     _forget_what_began(folder, decision)
-    # Sinks know by its name what the run has written already: it is noted before anything is.
-    run = folder.read_mark("run") or uuid.uuid4().hex
-    folder.write_mark("run", run)
+    # Sinks recognize by its name what the run has written already, so it is recorded before anything is written.
+    run = folder.begin_run()
     sinks = {query.name: open_sink(query) for query in work.queries}
     with _closed_on_failure(sinks):
+        check_results(ResultParts(folder), sinks, decision.kept_sinks, work.accept_missing)
         for name, sink in sinks.items():
             sink.run = run
             sink.open(name in decision.kept_sinks, overwrite)
-        job, digest = prepare(work, brought, decision, folder, parallelism())
+        job, digest = prepare(work, request, decision, folder, parallelism())
         backfill(folder, job, decision.epoch, sinks)
     return Begun(decision, sinks, job, digest)
 
 
 @contextmanager
 def _closed_on_failure(sinks: Mapping[str, Sink]) -> Iterator[None]:
-    """A start that fails leaves no connection open."""
+    """Close all sinks if the start fails."""
     try:
         yield
     except BaseException:
@@ -159,11 +205,11 @@ def _closed_on_failure(sinks: Mapping[str, Sink]) -> Iterator[None]:
         raise
 
 
-def _launch(work: Work, place: Path, overwrite: bool, claimed: Claim | None) -> SparkRun:
+def _launch(work: Work, place: Path, overwrite: bool, claimed: CheckpointLock | None) -> SparkRun:
     folder = Folder(place / "penstock")
     begun = begin(work, folder, overwrite, lambda: work.spark().sparkContext.defaultParallelism)
     with _closed_on_failure(begun.sinks):
-        wanted = Wanted.of(work.settings, folder.read_mark("horizons"))
+        wanted = ReportOptions.of(work.settings, folder.read_mark("horizons"))
         return SparkRun(
             work.spark(), place, begun.job, begun.digest, begun.decision.epoch.offset, begun.sinks, work.streaming,
             claimed, wanted, begun.decision.notices,
@@ -171,13 +217,13 @@ def _launch(work: Work, place: Path, overwrite: bool, claimed: Claim | None) -> 
 
 
 def _forget_what_began(folder: Folder, decision: Decision) -> None:
-    """Where the run begins: nothing of an earlier start has come to the sinks."""
-    if decision.kind is Kind.FIRST:
+    """At the first start of a run, remove what an interrupted start left: no batch has reached the sinks."""
+    if decision.kind is StartKind.FIRST:
         forget_all(folder, folder.root.parent)
 
 
-def _foresee(folder: Folder, state: JobState) -> None:
-    """Say of every query whose state has no bound that it has none; note how long the others take to fill."""
+def _report_state_bounds(folder: Folder, state: JobState) -> None:
+    """Warn of every query with unbounded state, and record how long the others take to fill."""
     for query, bound in state.unbounded.items():
         hint = f"; {bound.hint}" if bound.hint else ""
         message = f"the state of {query} is unbounded: it keeps {bound.by}{hint}"
@@ -186,44 +232,55 @@ def _foresee(folder: Folder, state: JobState) -> None:
 
 
 def answer_frame(work: Work, place: Path) -> DataFrame:
-    """The answer of the one query of `work` as a streaming DataFrame; `place`: the folder that its workers share."""
+    """Return the answer of the one query of `work` as a streaming DataFrame. place: the folder that its
+    workers share.
+    """
     (query,) = work.queries
     folder = Folder(place.absolute())
+    if not _is_run_folder(names := storage().list(place)):
+        raise _no_checkpoint(place, names)
     spark = work.spark()
-    brought = replace(given(work, folder), state_store="spark")
-    decision = decide(brought, folder)
-    if decision.kind is not Kind.SAME and latest_epoch(folder) is not None:
+    request = replace(given(work, folder), state_store="spark")
+    decision = decide(request, folder)
+    if decision.kind is not StartKind.SAME and latest_epoch(folder) is not None:
         raise other_script(folder, "the checkpoint is the sink's, and fits one plan only")
     _forget_what_began(folder, decision)
-    job, digest = prepare(work, brought, decision, folder, spark.sparkContext.defaultParallelism)
+    folder.begin_run()
+    job, digest = prepare(work, request, decision, folder, spark.sparkContext.defaultParallelism)
     packets = assemble(spark, folder, job, digest, work.streaming)
     return answers_only(packets, folder, digest, query.name, spark_schema(query.output_schema))
 
 
-def given(work: Work, folder: Folder) -> Given:
-    """What `work` brings to a checkpoint in `folder`."""
+def given(work: Work, folder: Folder) -> StartRequest:
+    """Return the start request of `work` for a checkpoint in `folder`."""
     places = {name: (source, str(_spool_place(work, source, folder.root))) for name, source in _to_spool(work)}
     spooled = {name: replace(source, options=(("spool", place),)) for name, (source, place) in places.items()}
     queries = tuple(replace(q, root=_with_sources(q.root, spooled)) for q in work.queries)
-    return Given(
+    return StartRequest(
         queries, work.sources, work.digests,
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
         str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.backfill,
     )  # fmt: skip
 
 
-def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, parallelism: int) -> tuple[Job, str]:
-    """Everything that workers need, written to `folder`: the job and the digest by which they know it. How much a round
-    reads may change between starts; what it means may not. parallelism: how many tasks may run side by side."""
+def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folder, parallelism: int) -> tuple[Job, str]:
+    """Write everything that workers need to `folder`; return the job and the digest by which they verify it. How much a
+    round reads may change between starts; its meaning may not.
+
+    Args:
+        parallelism: number of tasks that may run in parallel.
+    """
     epoch, plan = decision.epoch, decision.plan
-    if decision.kind is Kind.FIRST:
-        epoch = replace(epoch, shards=brought.shards or parallelism)
-    if decision.kind is not Kind.SAME:
-        planning = brought.strategy.planning(brought.statistics)
-        ready = [brought.optimized(query, planning) for query in brought.queries]
-        _foresee(folder, job_state(*planned(ready, brought.statistics, brought.strategy), brought.statistics))
+    if decision.kind is StartKind.FIRST:
+        epoch = replace(epoch, shards=request.shards or parallelism)
+    if decision.kind is not StartKind.SAME:
+        planning = request.strategy.planning(request.statistics)
+        ready = [request.optimized(query, planning) for query in request.queries]
+        _report_state_bounds(
+            folder, job_state(*planned(ready, request.statistics, request.strategy), request.statistics)
+        )
     for _, source in _to_spool(work):
-        _spool(work, source, folder.root)
+        _spool(work, source, folder)
     missing = {name: static for name, static in plan.statics.items() if name not in folder.tables()}
     statics, read = read_statics(replace(plan, statics=missing), folder.dead_letters)
     for name, counts in read.items():
@@ -234,27 +291,27 @@ def prepare(work: Work, brought: Given, decision: Decision, folder: Folder, para
     own = tuple(source for name, source in plan.sources.items() if name not in streaming)
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
     peers = peers_of(q.root for q in plan.queries.values())
-    pace = Pace.of(work.settings, len(work.queries))
+    pace = RateControl.of(work.settings, len(work.queries))
     intake = Intake(own, frozenset(streaming), parallelism, frames, peers, epoch.births, pace)
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
     job = Job(
         plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base
     )  # fmt: skip
-    if decision.kind is Kind.CHANGED:
+    if decision.kind is StartKind.CHANGED:
         forget_counts(folder, decision)
-    if decision.kind is not Kind.SAME:
+    if decision.kind is not StartKind.SAME:
         write_epoch(folder, epoch)
     return job, folder.write_job(job)
 
 
 def forget_counts(folder: Folder, decision: Decision) -> None:
-    """The totals of queries and sources that begin now count from now on; a round that was under way is done again."""
+    """Reset the totals of queries and sources that begin now; a round in progress is repeated."""
     kept = {name for name, source in decision.epoch.sources.items() if source.birth < decision.epoch.number}
     forget_totals(folder, {*decision.fresh, *decision.gone}, kept)
     offset = decision.epoch.offset
     if offset is not None and "before" in offset:
-        shutil.rmtree(folder.root / "seen" / round_name(offset["round"]), ignore_errors=True)
+        folder.forget_seen(round_name(offset["round"]))
 
 
 def _to_spool(work: Work) -> list[tuple[str, Source]]:
@@ -263,47 +320,50 @@ def _to_spool(work: Work) -> list[tuple[str, Source]]:
 
 
 def _spool_place(work: Work, source: Source, root: Path) -> Path:
-    """Where the rows of a source lie beside the checkpoint; other rows of a script lie elsewhere."""
+    """Return where the rows of a source are kept beside the checkpoint; different rows have different names."""
     if isinstance(work.frames.get(source.name), DataFrame):
-        return root / "spool" / source.name
+        return root / "spool" / file_name(source.name)
     digest = work.digests.get(source.name)
-    return root / "spool" / (f"{source.name}-{digest}.arrow" if digest else f"{source.name}.arrow")
+    name = file_name(source.name)
+    return root / "spool" / (f"{name}-{digest}.arrow" if digest else f"{name}.arrow")
 
 
-def _spool(work: Work, source: Source, root: Path) -> None:
-    """Have the rows of a source in files beside the checkpoint that every worker can read."""
-    place = _spool_place(work, source, root)
-    if place.exists() and _is_spooled(place):
+def _spool(work: Work, source: Source, folder: Folder) -> None:
+    """Write the rows of a source to files beside the checkpoint that every worker can read."""
+    path = _spool_place(work, source, folder.root)
+    if storage().exists(path) and _is_spooled(folder, path):
         return
     frame = work.frames.get(source.name)
     try:
+        storage().make_folder(path.parent)
         if isinstance(frame, DataFrame):
             timestamp = None if source.timestamp is None else source.columns[source.timestamp].name
-            write_frame(frame, str(place), timestamp)
+            write_frame(frame, str(path), timestamp)
         else:
             rows = frame if isinstance(frame, pa.Table) else list(work.rows.get(source.name.lower(), ()))
-            spool(source, rows, str(place))
-        write_whole(_spool_mark(place), sealed(str(checksum(place))))
+            spool(source, rows, str(path))
+        folder.write_sealed(_spool_mark(path), str(checksum(path)))
     except OSError as error:
-        raise unwritable(place, error) from error
+        raise unwritable(path, error) from error
 
 
-def _spool_mark(place: Path) -> Path:
-    """The file that tells the checksum of what was spooled; it comes last."""
-    return place.with_name(f".{place.name}.crc")
+def _spool_mark(path: Path) -> Path:
+    """Return the file with the checksum of the spooled rows; it is written last."""
+    return path.with_name(f".{path.name}.crc")
 
 
-def _is_spooled(place: Path) -> bool:
-    """Whether rows lie there whole; a start that broke off leaves them unmarked. Raises PenstockError P0605 for those
-    that are not as they were written."""
-    mark = _spool_mark(place)
-    if not mark.exists():
+def _is_spooled(folder: Folder, path: Path) -> bool:
+    """Return whether spooled rows are complete; an interrupted start leaves them without a mark. Raises PenstockError
+    P0605 for those that have changed.
+    """
+    mark = _spool_mark(path)
+    if not storage().exists(mark):
         return False
     try:
-        if int(unsealed(mark.read_bytes())) != checksum(place):
+        if int(folder.read_sealed(mark)) != checksum(path):
             raise ValueError("it is not what was written")
     except (OSError, ValueError) as error:
-        raise damaged(place, error) from error
+        raise damaged(path, error) from error
     return True
 
 

@@ -1,4 +1,4 @@
-"""The denotation of every operator: what it means, as plain definitions over small bags (LANGUAGE 2 and 4).
+"""The denotation of every operator: what it means, as plain definitions over small bags [semantics 2 and 4].
 
 A *stream* is denoted by its bag of (timestamp, tuple); a *relation* by a function that gives the bag R(τ), together
 with the instants at which R may change. Nothing is incremental. A new operator is one more `denote.register`; a test

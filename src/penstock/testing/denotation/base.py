@@ -41,7 +41,7 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Line:
+class InstantLine:
     """The instants 1, 2, ... of a query in the sequence model. ticks: their timestamps; arrived: of each stream, by
     place, the (instant, tuple) of its elements; boundaries: of each (slide, align) the instants that are boundaries."""
 
@@ -58,7 +58,7 @@ class World:
 
     rows: Mapping[str, list[tuple[int, Row]]]
     final: int
-    line: Line | None = None
+    line: InstantLine | None = None
     known: dict[str, Stream | Relation] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -125,7 +125,7 @@ denote = cast("functools._SingleDispatchCallable[Stream | Relation]", _Denote())
 
 
 def relation(node: Algebra, world: World) -> Relation:
-    """`node` as a relation: a stream that stands where a relation is wanted is unbounded (LANGUAGE 4.1)."""
+    """`node` as a relation: a stream that stands where a relation is wanted is unbounded [semantics 4.1]."""
     meaning = denote(node, world)
     if isinstance(meaning, Relation):
         return meaning

@@ -8,10 +8,10 @@ from itertools import compress
 from penstock.algebra import (
     Aggregate,
     Algebra,
-    Announced,
     Distinct,
     Join,
     MultiJoin,
+    NegativeTuples,
     Project,
     RelationToStream,
     RowWindow,
@@ -54,12 +54,12 @@ def _(node: Window, world: World) -> Relation:
 
 
 def validity(window: Window | RowWindow, ts: int) -> tuple[int, int]:
-    """The table of LANGUAGE 4.1: [start, end) of an element with timestamp `ts`; of a row window, as far as time
+    """The table of [semantics 4.1]: [start, end) of an element with timestamp `ts`; of a row window, as far as time
     decides."""
     length = window.length
     if isinstance(window, Window):
         length = {WindowKind.NOW: 1, WindowKind.RANGE: window.length, WindowKind.UNBOUNDED: None}[window.kind]
-    return boundaries(window, ts, END if length is None else ts + length)
+    return boundaries(window, ts, END if length is None else min(END, ts + length))
 
 
 def boundaries(window: Window | RowWindow, start: int, end: int) -> tuple[int, int]:
@@ -71,12 +71,12 @@ def boundaries(window: Window | RowWindow, start: int, end: int) -> tuple[int, i
 
 
 def boundary(tick: int, slide: int, align: int) -> int:
-    """⌈tick⌉s: the smallest k·slide + align that is not before `tick`."""
-    return align - (align - tick) // slide * slide
+    """⌈tick⌉s: the smallest k·slide + align that is not before `tick`; the end of time is the last one."""
+    return min(END, align - (align - tick) // slide * slide)
 
 
 @denote.register
-def _(node: Announced, world: World) -> Relation:
+def _(node: NegativeTuples, world: World) -> Relation:
     return relation(node.input, world)
 
 
@@ -189,7 +189,7 @@ def _(node: UnionAll, world: World) -> Relation:
 
 @denote.register
 def _(node: RelationToStream, world: World) -> Stream:
-    """LANGUAGE 4.3, by the bags of neighbouring instants."""
+    """[semantics 4.3], by the bags of neighbouring instants."""
     below = relation(node.input, world)
     start = first_instant(node, world)
     course = list(steps(below, start))

@@ -1,4 +1,4 @@
-"""CSQL: the frequency operator and the sequence model (LANGUAGE 6), by definition.
+"""CSQL: the frequency operator and the sequence model [semantics 6], by definition.
 
 A query in the sequence model is denoted on its own line of instants, where the operators mean what they mean on ticks:
 only its windows and its evaluation are told apart here.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.algebra import Algebra, Arrivals, AtInstants, FrequencyWindow, Pick, Sequenced
+from penstock.algebra import Algebra, Arrivals, AtInstants, Frequency, FrequencyWindow, Sequenced
 from penstock.testing.denotation.base import (
     Bag,
-    Line,
+    InstantLine,
     Relation,
     Stream,
     World,
@@ -29,7 +29,7 @@ from penstock.types import END
 
 
 @denote.register
-def _(node: Pick, world: World) -> Stream:
+def _(node: Frequency, world: World) -> Stream:
     elements = [(ts, row) for ts, row in as_arrived(node.input, world) if ts <= world.final]
     if node.slot is not None:
         last: dict[tuple[int, Row], tuple[int, Row]] = {}
@@ -62,7 +62,7 @@ def _(node: Sequenced, world: World) -> Stream:
     return Stream([(line.ticks[instant - 1], row) for instant, row in ordered])
 
 
-def line_of(node: Sequenced, world: World) -> Line:
+def line_of(node: Sequenced, world: World) -> InstantLine:
     """All elements and boundaries up to the end of time: a boundary behind the elements of its tick."""
     found: list[tuple[int, int, int, Row | None]] = []
     for place, stream in enumerate(node.streams):
@@ -84,10 +84,10 @@ def line_of(node: Sequenced, world: World) -> Line:
             for slide, align in node.periods:
                 if boundary(ts, slide, align) == ts:
                     boundaries[slide, align].append(instant)
-    return Line([event[0] for event in found], arrived, boundaries)
+    return InstantLine([event[0] for event in found], arrived, boundaries)
 
 
-def line_around(world: World) -> Line:
+def line_around(world: World) -> InstantLine:
     assert world.line is not None, "stands inside a query in the sequence model only"
     return world.line
 
@@ -112,7 +112,9 @@ def _(node: FrequencyWindow, world: World) -> Relation:
     return Relation(frozenset(range(1, len(line.ticks) + 1)), at)
 
 
-def evaluations(node: FrequencyWindow, substream: Row, elements: list[tuple[int, Row]], line: Line) -> Iterator[int]:
+def evaluations(
+    node: FrequencyWindow, substream: Row, elements: list[tuple[int, Row]], line: InstantLine
+) -> Iterator[int]:
     """The evaluation instants of the window, or of its `substream`."""
     if node.every is not None:
         own = [instant for instant, row in elements if part(row, node.by) == substream]
@@ -129,7 +131,7 @@ def last_of(instants: list[int], instant: int) -> int:
 
 
 def content(
-    node: FrequencyWindow, substream: Row, elements: list[tuple[int, Row]], instant: int, line: Line
+    node: FrequencyWindow, substream: Row, elements: list[tuple[int, Row]], instant: int, line: InstantLine
 ) -> list[tuple[int, Row]]:
     """What the window holds of `substream` as of the evaluation instant `instant`."""
     arrived = [(i, row) for i, row in elements if i <= instant and part(row, node.by) == substream]
@@ -195,9 +197,9 @@ def _evaluated(node: Algebra, world: World) -> Iterator[int]:
             yield from _evaluated(child, world)
 
 
-def last_boundaries(node: Pick | Sequenced, last: int) -> list[int]:
+def last_boundaries(node: Frequency | Sequenced, last: int) -> list[int]:
     """Where the frequencies in time of `node` are last evaluated when the last element came at `last`."""
-    if isinstance(node, Pick):
+    if isinstance(node, Frequency):
         return [last if node.slot is None else boundary(last, node.slot, 0)]
     ends = [(last + (w.length or 0), w.slide, w.align) for w in node.windows]
     return [last, *(boundary(end, slide, align) for end, slide, align in ends if slide is not None)]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from penstock.algebra import (
     Algebra,
+    ArrivalTime,
     FrequencyWindow,
     Join,
     MultiJoin,
@@ -13,10 +14,9 @@ from penstock.algebra import (
     Project,
     RowWindow,
     Select,
-    Stamped,
     Window,
 )
-from penstock.algebra.nodes import is_static
+from penstock.algebra.nodes.base import is_static
 from penstock.expressions.nodes import Expression
 from penstock.testing.denotation.base import Relation, Stream, World, denote, relation, values_of, windowed
 from penstock.testing.denotation.core import boundaries, validity
@@ -40,7 +40,7 @@ def _(node: NRRJoin, world: World) -> list[Life]:
 
 
 @denote.register
-def _(node: Stamped, world: World) -> Relation:
+def _(node: ArrivalTime, world: World) -> Relation:
     return windowed([(ts, lives, (*row, ts)) for ts, lives, row in elements(node.input, world)])
 
 

@@ -1,4 +1,4 @@
-"""Declared relations: the updates up to τ, one after the other (LANGUAGE 3).
+"""Declared relations: the updates up to τ, one after the other [semantics 3].
 
 What an update may not do is told as a reason, and then the relation stays as it is: a `-` of a row that is not there, a
 `+` of a primary key that is, a key of a NON RETROACTIVE relation used again, a key that occurs twice in a static one.
@@ -6,8 +6,9 @@ What an update may not do is told as a reason, and then the relation stays as it
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from penstock.algebra import RelationScan, Source
 from penstock.testing.denotation.base import Bag, Relation, World, denote
@@ -19,9 +20,13 @@ from penstock.types import BEGIN
 def _(node: RelationScan, world: World) -> Relation:
     updates = sorted(world.rows[node.source.name], key=lambda update: update[0])
 
-    def at(tau: int) -> Bag:
-        held, _ = content(node.source, [row for ts, row in updates if ts <= tau])
+    @cache
+    def after(count: int) -> Bag:
+        held, _ = content(node.source, [row for _, row in updates[:count]])
         return [tuple(row[c] for c in node.columns) for row in held]
+
+    def at(tau: int) -> Bag:
+        return list(after(bisect_right(updates, tau, key=lambda update: update[0])))
 
     if world.line is not None and not node.source.is_static:
         return _on_the_line(world.line.ticks, [ts for ts, _ in updates], at)
@@ -38,31 +43,35 @@ def _on_the_line(ticks: list[int], updated: list[int], at: Callable[[int], Bag])
 def content(source: Source, updates: Sequence[Row]) -> tuple[Bag, list[str]]:
     """The rows that `updates`, in order of (timestamp, arrival), leave, and why some of them did nothing."""
     held: Bag = []
+    #: The identity of each row of `held`.
+    names: list[Row] = []
     used: set[Row] = set()
     reasons: list[str] = []
-
-    def place(row: Row) -> int | None:
-        return next((i for i, h in enumerate(held) if _identity(source, h) == _identity(source, row)), None)
-
     for row in updates:
-        found = place(row)
-        if source.operation is not None and row[source.operation] == "-":
+        taken_back = source.operation is not None and row[source.operation] == "-"
+        if not taken_back and not source.primary_key:
+            held.append(row)
+            names.append(_identity(source, row))
+            continue
+        name = _identity(source, row)
+        found = names.index(name) if name in names else None
+        if taken_back:
             if found is None and source.upserts:
                 continue
             if found is None:
                 reasons.append("no such row to delete")
             else:
-                used.add(_identity(source, held.pop(found)))
-        elif not source.primary_key:
-            held.append(row)
+                held.pop(found)
+                used.add(names.pop(found))
         elif found is not None and (source.is_static or source.operation is not None) and not source.upserts:
             reasons.append("duplicate primary key")
         elif found is not None:
             held[found] = row
-        elif source.non_retroactive and _identity(source, row) in used:
+        elif source.non_retroactive and name in used:
             reasons.append("primary key used again after its deletion")
         else:
             held.append(row)
+            names.append(name)
     return held, reasons
 
 

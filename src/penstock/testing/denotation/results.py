@@ -1,4 +1,4 @@
-"""What WSTREAM and RESTORE count: the lives of results (LANGUAGE 4.3, `[golab 3.3.3, 3.3.4]`)."""
+"""What WSTREAM and RESTORE count: the lives of results ([semantics 4.3], `[golab 3.3.3, 3.3.4]`)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from itertools import compress
 
 from penstock.algebra import (
     Algebra,
+    IndividualResults,
     Join,
     MultiJoin,
     Project,
     RelationScan,
     Restored,
-    Results,
     RowWindow,
     Select,
     UnionAll,
     Window,
 )
-from penstock.algebra.nodes import is_static
+from penstock.algebra.nodes.base import is_static
 from penstock.testing.denotation.base import (
     Stream,
     World,
@@ -40,7 +40,7 @@ Life = tuple[int, int, Row]
 
 
 @denote.register
-def _(node: Results, world: World) -> Stream:
+def _(node: IndividualResults, world: World) -> Stream:
     start = first_instant(node, world)
     if start is None:
         return Stream([])
@@ -107,7 +107,7 @@ def _(node: RowWindow, world: World) -> list[Life]:
 
         counts = [members[i][0] for i in range(step - 1, len(members), step)]
         for place, (ts, row) in enumerate(members):
-            limit = END if node.length is None else ts + node.length
+            limit = END if node.length is None else min(END, ts + node.length)
             if node.rows is None:
                 end = next((tick for tick in counts if tick >= limit), END)
             else:

@@ -1,4 +1,4 @@
-"""Row windows, samples, and the results of INTERNAL windows (LANGUAGE 4.1)."""
+"""Row windows, samples, and the results of INTERNAL windows [semantics 4.1]."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from itertools import compress
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra import Algebra, Internal, RelationToStream, Results, RowWindow, Sample, StreamKind
-from penstock.algebra.arrival import in_arrival_order
+from penstock.algebra import Algebra, IndividualResults, Internal, RelationToStream, RowWindow, Sample, StreamKind
+from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.expressions.draws import kept
 from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, windowed
 from penstock.testing.denotation.core import boundaries
@@ -31,7 +31,7 @@ def _(node: RowWindow, world: World) -> Relation:
     ends = (
         set()
         if node.lifetime is None or node.length is None
-        else {boundaries(node, ts, ts + node.length)[1] for ts, _ in elements}
+        else {boundaries(node, ts, min(END, ts + node.length))[1] for ts, _ in elements}
     )
     return Relation(frozenset(starts | ends), at)
 
@@ -81,7 +81,7 @@ def _(node: Sample, world: World) -> Stream:
 @denote.register
 def _(node: Internal, world: World) -> Relation:
     """All results so far: those that WSTREAM would window, or what ISTREAM would tell."""
-    results = Results(node.input) if node.by_life else RelationToStream(node.input, StreamKind.ISTREAM)
+    results = IndividualResults(node.input) if node.by_life else RelationToStream(node.input, StreamKind.ISTREAM)
     came = denote(results, world)
     assert isinstance(came, Stream)
     return windowed([(ts, (ts, END), row) for ts, row in came.elements])

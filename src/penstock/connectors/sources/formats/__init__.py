@@ -6,18 +6,16 @@ from penstock.connectors.sources.formats.arrow import ArrowFormat
 from penstock.connectors.sources.formats.base import FileFormat
 from penstock.connectors.sources.formats.csv import CsvFormat
 from penstock.connectors.sources.formats.json import JsonFormat
+from penstock.connectors.sources.formats.packed import without_suffix
 from penstock.connectors.sources.formats.parquet import ParquetFormat
 
 FORMATS: dict[str, type[FileFormat]] = {f.name: f for f in (CsvFormat, JsonFormat, ParquetFormat, ArrowFormat)}
-_COMPRESSED = (".gz", ".bz2", ".zst")
 
 
 def format_of(path: str) -> str | None:
     """The format that a path's extension stands for, a compression suffix left out; None for an unknown one."""
-    folded = path.lower()
-    for suffix in _COMPRESSED:
-        folded = folded.removesuffix(suffix)
-    return next((name for name, format_ in FORMATS.items() if folded.endswith(format_.extensions)), None)
+    name = without_suffix(path)
+    return next((format_ for format_, class_ in FORMATS.items() if name.endswith(class_.extensions)), None)
 
 
 __all__ = ["FORMATS", "FileFormat", "format_of"]

@@ -14,7 +14,15 @@ import pyarrow as pa
 
 from penstock.connectors.contract import PassedOver, Split
 from penstock.connectors.sources.formats.base import DAMAGE, BrokenOff, Chunk, FileFormat, one_line, whole
-from penstock.connectors.sources.formats.columnar import Columns, columns_of, fitted, pieces, placed_values, sure
+from penstock.connectors.sources.formats.columnar import (
+    Columns,
+    check_buffers,
+    columns_of,
+    fitted,
+    pieces,
+    placed_values,
+    sure,
+)
 from penstock.expressions.value_ranges import UNKNOWN, may_pass
 
 _MAGIC = b"ARROW1"
@@ -68,6 +76,7 @@ class ArrowFormat(FileFormat):
             for index in range(split.start, stop):
                 try:
                     batch = reader.get_batch(index)
+                    check_buffers(batch)
                 except DAMAGE as error:
                     raise BrokenOff(f"record batch {index} cannot be read: {one_line(error)}") from None
                 yield from self._chunks(split.path, batch, columns)
@@ -79,6 +88,7 @@ class ArrowFormat(FileFormat):
         while True:
             try:
                 batch = reader.read_next_batch()
+                check_buffers(batch)
             except StopIteration:
                 break
             except DAMAGE as error:

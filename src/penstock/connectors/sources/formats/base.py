@@ -22,9 +22,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.algebra.scans import Source
-from penstock.connectors.contract import Parsed, PassedOver, Rejected, Split
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import ParsedRecords, PassedOver, Rejected, Split
 from penstock.connectors.sources.formats import cells
+from penstock.connectors.sources.formats.keys import folded, places
 from penstock.errors import PenstockError
 from penstock.expressions.nodes import Expression
 
@@ -35,12 +36,14 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How text formats are written. null: the text that is NULL beside the empty cell; quote: None for no quoting."""
+    """How text formats are written. null: the text that is NULL beside the empty cell; quote: None for no quoting;
+    limit: the most bytes of a record."""
 
     header: bool = True
     delimiter: str = ","
     quote: str | None = '"'
     null: str = ""
+    limit: int = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class BrokenOff(Exception):
 
 
 #: What reading a damaged file raises below us.
-DAMAGE = (pa.ArrowException, OSError, EOFError)
+DAMAGE = (pa.ArrowException, OSError, EOFError, UnicodeError, OverflowError)
 
 
 @dataclass
@@ -117,12 +120,12 @@ class FileFormat(ABC):
         except (Unfit, *DAMAGE):
             return [whole(path)]
 
-    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+    def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         """The contract of `SourceConnector.read`."""
         for part in self._parts(split, columns):
             if isinstance(part, PassedOver):
                 empty = [pa.array([], self.source.columns[c].type) for c in columns]
-                yield Parsed(self.batch(empty, columns, 0), passed=part)
+                yield ParsedRecords(self.batch(empty, columns, 0), passed=part)
             else:
                 yield from self._read(part, columns)
 
@@ -146,7 +149,7 @@ class FileFormat(ABC):
         except (Unfit, BrokenOff, *DAMAGE):
             return [split]
 
-    def _read(self, split: Split, columns: tuple[int, ...]) -> Iterator[Parsed]:
+    def _read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         try:
             placed = self.placed(split.path)
             for chunk in self.chunks(split, frozenset(columns)):
@@ -178,28 +181,28 @@ class FileFormat(ABC):
     def match(self, names: list[str], placed: Mapping[int, pa.Scalar]) -> dict[int, int]:
         """Declared position -> position in the file, by name. Raises Unfit for a missing or ambiguous column. A column
         that both the file and a folder name give is taken from the file."""
-        folded = [name.strip().lower() for name in names]
+        where = places(name.strip() for name in names)
         found: dict[int, int] = {}
         for position, column in enumerate(self.source.columns):
-            count = folded.count(column.name.lower())
-            if count > 1:
+            here = where.get(folded(column.name), [])
+            if len(here) > 1:
                 raise Unfit(
-                    f"column {column.name} stands {count} times in the file", "a column needs a name of its own"
+                    f"column {column.name} stands {len(here)} times in the file", "a column needs a name of its own"
                 )
-            if count:
-                found[position] = folded.index(column.name.lower())
+            if here:
+                found[position] = here[0]
             elif position not in placed:
                 known = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
                 raise Unfit(f"column {column.name} is missing", f"the file's columns: {known}")
         return found
 
-    def _cut(self, chunk: Chunk, placed: Mapping[int, pa.Scalar], columns: tuple[int, ...]) -> Iterator[Parsed]:
+    def _cut(self, chunk: Chunk, placed: Mapping[int, pa.Scalar], columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         inside = chunk.columns
         arrays = {c: inside[c] if c in inside else constant(placed[c], chunk.rows) for c in set(columns)}
         rejected = chunk.rejected
         for start in range(0, max(chunk.rows, 1), BATCH_ROWS):
             rows = min(BATCH_ROWS, chunk.rows - start)
-            yield Parsed(self.batch([arrays[c].slice(start, rows) for c in columns], columns, rows), rejected)
+            yield ParsedRecords(self.batch([arrays[c].slice(start, rows) for c in columns], columns, rows), rejected)
             rejected = ()
 
     def batch(self, arrays: list[pa.Array], columns: tuple[int, ...], rows: int) -> pa.RecordBatch:
@@ -211,9 +214,9 @@ class FileFormat(ABC):
 
     def _refused(
         self, split: Split, columns: tuple[int, ...], reason: str, line: int | None = None, record: str = ""
-    ) -> Parsed:
+    ) -> ParsedRecords:
         empty = [pa.array([], self.source.columns[c].type) for c in columns]
-        return Parsed(self.batch(empty, columns, 0), (rejection(split.path, line, record, reason),))
+        return ParsedRecords(self.batch(empty, columns, 0), (rejection(split.path, line, record, reason),))
 
 
 def whole(path: str) -> Split:
@@ -226,6 +229,16 @@ def rejection(path: str, line: int | None, record: bytes | str, reason: str) -> 
     if isinstance(record, bytes):
         record = record[: RECORD_SHOWN * 4].decode("utf-8", "backslashreplace")
     return Rejected(path, line, record.rstrip("\r\n")[:RECORD_SHOWN], reason)
+
+
+def too_long(limit: int) -> str:
+    """The reason why a record is rejected that is longer than records may be."""
+    return f"longer than {limit} bytes, the max_record_bytes of this source"
+
+
+def long_record(path: str, line: int, record: bytes, limit: int) -> Rejected:
+    """A record that is too long, of which at least `limit` bytes are known."""
+    return rejection(path, line, record[:limit], too_long(limit))
 
 
 def one_line(error: BaseException) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.connectors.sources.formats import cells
 
@@ -50,8 +49,15 @@ def fit(values: pa.Array, declared: pa.DataType) -> cells.Converted:
         values = values.dictionary_decode()
     if _T.is_timestamp(declared) and _T.is_timestamp(values.type) and values.type.unit == "ns":
         # Finer than a tick: the tick it falls into, also before 1970.
-        values = pc.floor_temporal(values, unit="microsecond")
+        values = _whole_microseconds(values)
     return cells.attempt_cast(values, declared)
+
+
+def _whole_microseconds(values: pa.Array) -> pa.Array:
+    """Nanoseconds as the microseconds they fall into."""
+    ticks = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // 1_000
+    whole = pa.array(ticks, mask=values.is_null().to_numpy(zero_copy_only=False))
+    return whole.cast(pa.timestamp("us")).cast(pa.timestamp("us", values.type.tz))
 
 
 def sure(stored: pa.DataType, declared: pa.DataType) -> bool:

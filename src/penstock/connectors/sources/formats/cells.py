@@ -11,12 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.expressions.shown import shown_value
 from penstock.types import TIMESTAMP
 
 #: The spellings that Arrow's csv parser takes as booleans; `convert` takes them in any case.
@@ -26,9 +29,19 @@ FALSE_WORDS = ("false", "False", "FALSE", "f", "F", "no", "No", "NO", "n", "N", 
 _INTEGER = r"^[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)$"
 _DECIMAL = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _FLOAT = r"(?i)^[+-]?([0-9]+\.?[0-9]*(e[+-]?[0-9]+)?|\.[0-9]+(e[+-]?[0-9]+)?|inf|infinity|nan(\(\w*\))?)$"
-_MOMENT = r"^[0-9]{4,}-[0-9]{1,2}-[0-9]{1,2}"
+_DAY = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_TIME = (
+    r"[T ]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?)?"
+    r"( ?(UTC|GMT)|Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)?"
+)
+#: 30 February, 31 April, 29 February of a year that is no leap year, in a padded date.
+_NO_DAY = (
+    r"^[0-9]{4}-(02-3|(0[469]|11)-31)"
+    r"|^([0-9]{2}([02468][1235679]|[13579][01345789])|([02468][1235679]|[13579][01345789])00)-02-29"
+)
 _ZONED = r"[T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
+Parse = Callable[[pa.Array], pa.Array]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -44,7 +57,7 @@ def convert(texts: pa.Array, type_: pa.DataType, nulls: tuple[str, ...] = ("",))
     """`texts` (string or binary) as `type_`. For a type that is no text, the texts `nulls` (trimmed) are NULL."""
     if pa.types.is_binary(type_):
         return Converted(texts.cast(type_), np.zeros(len(texts), dtype=bool))
-    strings = _attempt(texts, pa.string(), lambda part: part.cast(pa.string()))
+    strings = _strings(texts)
     if not pa.types.is_string(type_):
         trimmed = pc.ascii_trim_whitespace(strings)
         strings = pc.if_else(pc.is_in(trimmed, value_set=pa.array(nulls, pa.string())), None, trimmed)
@@ -84,7 +97,8 @@ def complaint(text: object, type_: pa.DataType, column: str) -> str:
     """The reason why a cell was rejected."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "backslashreplace")
-    shown = str(text) if len(str(text)) <= 80 else str(text)[:77] + "..."
+    shown = shown_value(text)
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
     return f"bad {kind(type_)} '{shown}' in column {column}"
 
 
@@ -98,30 +112,64 @@ def _typed(strings: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(type_):
         return _booleans(strings)
     if pa.types.is_timestamp(type_):
-        return _attempt(strings, type_, _timestamps, _MOMENT)
+        return _attempt(strings, type_, _timestamps, _moments)
     if pa.types.is_date(type_):
-        return _attempt(strings, type_, lambda part: _padded(part).cast(type_), _MOMENT)
+        return _attempt(strings, type_, lambda part: _padded(part).cast(type_), _days)
     if pa.types.is_decimal(type_):
-        return _attempt(strings, type_, lambda part: _decimals(part, type_), _DECIMAL)
+        return _attempt(strings, type_, lambda part: _decimals(part, type_), _matching(_DECIMAL))
     if pa.types.is_integer(type_):
-        return _attempt(strings, type_, lambda part: _unsigned(part).cast(type_), _INTEGER)
-    return _attempt(strings, type_, lambda part: part.cast(type_), _FLOAT)
+        in_range = partial(_in_range, type_=type_)
+        return _attempt(strings, type_, lambda part: _unsigned(part).cast(type_), in_range)
+    return _attempt(strings, type_, lambda part: part.cast(type_), _matching(_FLOAT))
 
 
-def _attempt(
-    texts: pa.Array, type_: pa.DataType, parse: Callable[[pa.Array], pa.Array], pattern: str | None = None
-) -> pa.Array:
-    """`parse(texts)` with NULL where that fails: first whole, then without what does not look right, then in halves."""
+def _attempt(texts: pa.Array, type_: pa.DataType, parse: Parse, sift: Parse | None = None) -> pa.Array:
+    """`parse(texts)` with NULL where that fails: first whole, then without what `sift` leaves out, then in halves. To
+    fail is slow: `sift` should leave out all that fails but for what is rare."""
     try:
         return parse(texts)
     except pa.ArrowInvalid:
-        pass
-    if pattern is not None:
-        texts = pc.if_else(pc.match_substring_regex(texts, pattern), texts, None)
-    return _halved(texts, type_, parse)
+        return _halved(texts if sift is None else sift(texts), type_, parse)
 
 
-def _halved(texts: pa.Array, type_: pa.DataType, parse: Callable[[pa.Array], pa.Array]) -> pa.Array:
+def _strings(texts: pa.Array) -> pa.Array:
+    """Bytes as text, NULL where they are no UTF-8."""
+    try:
+        return texts.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if text is None else _decoded(text) for text in texts.to_pylist()], pa.string())
+
+
+def _decoded(text: bytes) -> str | None:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _matching(pattern: str) -> Parse:
+    """Leaves out the texts that do not match."""
+    return lambda texts: pc.if_else(pc.match_substring_regex(texts, pattern), texts, None)
+
+
+def _days(texts: pa.Array) -> pa.Array:
+    """Leaves out what is no date."""
+    return _existing(texts, f"{_DAY}$")
+
+
+def _moments(texts: pa.Array) -> pa.Array:
+    """Leaves out what is no timestamp."""
+    return _existing(texts, f"{_DAY}({_TIME})?$")
+
+
+def _existing(texts: pa.Array, pattern: str) -> pa.Array:
+    """Leaves out what does not match, and days that their month does not have."""
+    padded = _padded(texts)
+    found = pc.match_substring_regex(padded, pattern)
+    return pc.if_else(pc.and_(found, pc.invert(pc.match_substring_regex(padded, _NO_DAY))), texts, None)
+
+
+def _halved(texts: pa.Array, type_: pa.DataType, parse: Parse) -> pa.Array:
     try:
         return parse(texts)
     except pa.ArrowInvalid:
@@ -153,6 +201,19 @@ def _padded(texts: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(texts, r"^([0-9]{4}-[0-9]{2})-([0-9])($|[T ])", r"\1-0\2\3")
 
 
+def _in_range(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Leaves out what is no whole number, and the decimal ones that `type_` does not hold, told by their digits."""
+    texts = _matching(_INTEGER)(texts)
+    largest = str(2 ** (type_.bit_width - 1) - 1)
+    smallest = largest[:-1] + str(int(largest[-1]) + 1)
+    decimal = pc.match_substring_regex(texts, r"^[+-]?[0-9]+$")
+    digits = pc.replace_substring_regex(texts, r"^[+-]?0*", "")
+    bound = pc.if_else(pc.starts_with(texts, "-"), smallest, largest)
+    count = pc.utf8_length(digits)
+    fits = pc.or_(pc.less(count, len(largest)), pc.and_(pc.equal(count, len(largest)), pc.less_equal(digits, bound)))
+    return pc.if_else(pc.or_(pc.invert(decimal), fits), texts, None)
+
+
 def _unsigned(texts: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(texts, r"^\+([0-9])", r"\1")
 
@@ -162,7 +223,10 @@ def _decimals(texts: pa.Array, type_: pa.DataType) -> pa.Array:
         return texts.cast(type_)
     except pa.ArrowInvalid:
         wide = texts.cast(pa.decimal256(76, 38))
-        return pc.round(wide, ndigits=type_.scale, round_mode="half_towards_infinity").cast(type_)
+        rounded = pc.round(wide, ndigits=type_.scale, round_mode="half_towards_infinity")
+        digits = "9" * (type_.precision - type_.scale) + "." + "9" * type_.scale
+        largest = pa.scalar(Decimal(digits if digits != "." else "0"), rounded.type)
+        return pc.if_else(pc.less_equal(pc.abs(rounded), largest), rounded, None).cast(type_)
 
 
 def _booleans(texts: pa.Array) -> pa.Array:

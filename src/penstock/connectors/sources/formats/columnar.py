@@ -11,7 +11,8 @@ import pyarrow as pa
 from penstock.connectors.contract import Rejected
 from penstock.connectors.sources.formats import casts, cells
 from penstock.connectors.sources.formats.base import BATCH_ROWS, Chunk, FileFormat, Unfit, rejection, without
-from penstock.expressions.value_ranges import Values, only
+from penstock.expressions.shown import shown_row
+from penstock.expressions.value_ranges import ValueRange, only
 from penstock.types import type_name
 
 
@@ -52,7 +53,7 @@ def sure(format_: FileFormat, schema: pa.Schema, columns: Columns, asked: Iterab
     )
 
 
-def placed_values(format_: FileFormat, path: str, columns: Columns) -> dict[int, Values]:
+def placed_values(format_: FileFormat, path: str, columns: Columns) -> dict[int, ValueRange]:
     """What is known of the values of columns that do not stand in the file: those that its folders give."""
     given = ((position, value) for position, value in format_.placed(path).items() if position not in columns.places)
     return {position: only(value.as_py(), value.type) for position, value in given}
@@ -70,11 +71,32 @@ def fitted(format_: FileFormat, path: str, batch: pa.RecordBatch, columns: Colum
         arrays[position] = converted.values
         for row in np.flatnonzero(converted.failed & ~failed):
             reason = cells.complaint(stored[int(row)], column.type, column.name)
-            rejected.append(rejection(path, None, str(batch.slice(int(row), 1).to_pylist()[0]), reason))
+            rejected.append(rejection(path, None, shown_row(batch, int(row)), reason))
         failed |= converted.failed
     if failed.any():
         arrays = without(arrays, failed)
     return Chunk(arrays, batch.num_rows - int(failed.sum()), tuple(rejected))
+
+
+def check_buffers(batch: pa.RecordBatch) -> None:
+    """Check that no value of `batch` lies outside of its buffers.
+
+    Arrow checks what it reads of a file as far as that is cheap, and code that follows a damaged offset ends the
+    process.
+    Texts may hold any bytes: these are judged row by row later. Raises pa.ArrowInvalid.
+    """
+    for column in batch.columns:
+        _as_bytes(column).validate(full=True)
+
+
+def _as_bytes(column: pa.Array) -> pa.Array:
+    if pa.types.is_string(column.type):
+        return column.view(pa.binary())
+    if pa.types.is_large_string(column.type):
+        return column.view(pa.large_binary())
+    if pa.types.is_dictionary(column.type):
+        return pa.DictionaryArray.from_arrays(column.indices, _as_bytes(column.dictionary))
+    return column
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

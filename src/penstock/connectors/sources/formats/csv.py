@@ -12,28 +12,31 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from penstock.connectors.contract import Rejected, Split
 from penstock.connectors.sources.formats import cells
-from penstock.connectors.sources.formats.base import Chunk, FileFormat, Unfit, rejection, without
-from penstock.connectors.sources.formats.lines import Block, blocks, count_lines
-from penstock.connectors.sources.formats.quoting import Quoting, Records
+from penstock.connectors.sources.formats.base import Chunk, FileFormat, Unfit, long_record, rejection, too_long, without
+from penstock.connectors.sources.formats.lines import BOM, SAMPLE_BYTES, TextFile, text_file
+from penstock.connectors.sources.formats.quoting import LONG, OPEN, SOUND, Quoting, RecordBounds
 from penstock.errors import counted
 
 #: Records of a file without a header that are looked at to tell how many columns it has.
 _SAMPLE = 100
+#: Delimiters that a file may have in place of the declared one.
+_DELIMITERS = (",", ";", "\t", "|")
 _FILLED = re.compile(rb"[^\r\n]")
 _NOT_CLOSED = "a quoted cell that is not closed"
 
 
 @dataclass(frozen=True)
-class Shape:
+class FileLayout:
     """How a file's columns lie. width: cells per record; places: declared position -> cell."""
 
     width: int
@@ -41,13 +44,11 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Cells:
-    """What Arrow's parser made of some records. columns: in the order of `Shape.places`, without the ragged records;
-    ragged: index among all records -> how many cells it has."""
+class ParsedCells:
+    """What Arrow's parser made of some records. columns: in the order of `Shape.places`."""
 
     columns: list[pa.Array]
     rows: int
-    ragged: dict[int, int]
 
 
 @dataclass
@@ -60,50 +61,109 @@ class CsvFormat(FileFormat):
         return Quoting(self.options.delimiter, self.options.quote)
 
     def fit(self, path: str) -> None:
-        for block in blocks(path, self.quoting.end):
-            self._open(path, block)
-            return
+        with text_file(path, verify=False) as text:
+            text.finish()
+            self._open(path, text)
 
     def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
-        shape: Shape | None = None
-        for block in blocks(split.path, self.quoting.end):
-            if shape is None:
-                shape, block = self._open(split.path, block)
-            rest: Block | None = block
-            while rest is not None:
-                chunk, rest = self._parse(split.path, rest, shape)
-                yield chunk
+        with text_file(split.path) as text:
+            shape = self._open(split.path, text)
+            while text.data or not text.ended:
+                yield from self._next(split.path, text, shape)
+            text.finish()
 
-    def _open(self, path: str, block: Block) -> tuple[Shape, Block]:
-        """The shape of the file whose first block is given, and that block without the header. Raises Unfit."""
+    def _next(self, path: str, text: TextFile, shape: FileLayout) -> Iterator[Chunk]:
+        """The next records of a file. None where more of it must be read first to know where one ends."""
+        end = self.quoting.end(text.data, text.ended)
+        data = text.data[:end]
+        chunk = self._fast(data, shape) if end else None
+        if chunk is not None:
+            yield chunk
+            text.leave(data)
+            end = 0
+        elif text.data:
+            records = self.quoting.records(text.data, shape.width, self.options.limit, text.ended)
+            end = records.taken
+            if end:
+                yield self._careful(path, text.line, records, shape)
+                text.take(end)
+            elif len(text.data) > self.options.limit + 2:
+                yield self._nothing(shape, (long_record(path, text.line, text.data, self.options.limit),))
+                text.take_line()
+                end = 1
+        if (chunk is not None or not end) and not text.ended:
+            text.more()
+
+    def _open(self, path: str, text: TextFile) -> FileLayout:
+        """The shape of a file at whose beginning `text` stands; its header is taken. Raises Unfit."""
         placed = self.placed(path)
         if not self.options.header:
             inside = [p for p in range(len(self.source.columns)) if p not in placed]
-            shape = Shape(len(inside), {p: i for i, p in enumerate(inside)})
-            self._expect_width(block, shape.width)
-            return shape, block
-        first = next(self.quoting.first(block.data, 1), None)
+            shape = FileLayout(len(inside), {p: i for i, p in enumerate(inside)})
+            self._expect_width(text, shape.width)
+            return shape
+        first = self._header(text)
         if first is None:
-            return Shape(0, {}), Block(b"", block.line)
-        names = self._cells(first)
-        start = block.data.index(first)
-        line = block.line + count_lines(block.data[:start])
+            return FileLayout(0, {})
+        start = text.data.index(first)
+        text.take(start)
+        names, line = self._cells(first), text.line
         try:
-            shape = Shape(len(names), self.match(names, placed))
+            shape = FileLayout(len(names), self.match(names, placed))
         except Unfit as unfit:
-            unfit.line, unfit.record = line, first.decode("utf-8", "backslashreplace")
-            raise
+            hint = self._hint(first, names) or unfit.hint
+            raise Unfit(unfit.reason, hint, line, first.decode("utf-8", "backslashreplace")) from None
         # What remains of the header's own line is its line end: an empty line, no record.
-        return shape, Block(block.data[start + len(first) :], line + count_lines(first))
+        text.take(len(first))
+        return shape
 
-    def _expect_width(self, block: Block, width: int) -> None:
+    def _header(self, text: TextFile) -> bytes | None:
+        """The first record that is no empty line."""
+        while True:
+            first = next(self.quoting.first(text.data, 1), None)
+            whole = first is not None and text.data.index(first) + len(first) < len(text.data)
+            if whole or text.ended or len(text.data) > self.options.limit:
+                return first
+            text.more()
+
+    def _hint(self, header: bytes, names: list[str]) -> str | None:
+        """What is probably wrong where the header does not name the declared columns."""
+        for other in _DELIMITERS:
+            if other != self.options.delimiter and len(names) == 1 and other.encode() in header:
+                found = self._known(replace(self, options=replace(self.options, delimiter=other))._cells(header))
+                shown = "tab" if other == "\t" else other
+                if found:
+                    return f"the header is one column with the delimiter '{self.options.delimiter}'; \
+write delimiter '{shown}'"
+        if not self._known(names) and len(names) >= len(self.source.columns):
+            return f"if the first line is no header, write header 'false'; it reads: {', '.join(names[:12])}"
+        return None
+
+    def _known(self, names: list[str]) -> int:
+        """How many of `names` are declared."""
+        return sum(self.source.columns.index(name.strip()) is not None for name in names)
+
+    def _expect_width(self, text: TextFile, width: int) -> None:
         """Raises Unfit when none of the first records has `width` cells."""
-        sample = list(self.quoting.first(block.data, _SAMPLE))
+        while not text.ended and len(text.data) < SAMPLE_BYTES:
+            text.more()
+        sample = list(self.quoting.first(text.data[:SAMPLE_BYTES], _SAMPLE))
         widths = [len(self._cells(record)) for record in sample]
         if sample and width not in widths:
             reason = f"the file has {counted(widths[0], 'column')}, {width} {'is' if width == 1 else 'are'} declared"
-            hint = "a file without a header has exactly the declared columns, in their order; see header, delimiter"
-            raise Unfit(reason, hint, block.line, sample[0].decode("utf-8", "backslashreplace"))
+            hint = self._width_hint(sample[0], width) or (
+                "a file without a header has exactly the declared columns, in their order; see header, delimiter"
+            )
+            raise Unfit(reason, hint, text.line, sample[0].decode("utf-8", "backslashreplace"))
+
+    def _width_hint(self, record: bytes, width: int) -> str | None:
+        for other in _DELIMITERS:
+            options = replace(self.options, delimiter=other)
+            if other != self.options.delimiter and len(replace(self, options=options)._cells(record)) == width > 1:
+                return (
+                    f"its records have as many cells as declared with delimiter '{'tab' if other == chr(9) else other}'"
+                )
+        return None
 
     def _cells(self, record: bytes) -> list[str]:
         text = io.StringIO(record.decode("utf-8", "backslashreplace"), newline="")
@@ -114,52 +174,33 @@ class CsvFormat(FileFormat):
             reader = csv.reader(text, delimiter=self.options.delimiter, quotechar=quote)
         return next(reader, [])
 
-    def _parse(self, path: str, block: Block, shape: Shape) -> tuple[Chunk, Block | None]:
-        """The first records of a block, and what is left of it: nothing, unless a quote was not closed."""
-        chunk = self._fast(block, shape)
-        return (chunk, None) if chunk is not None else self._repair(path, block, shape)
-
-    def _fast(self, block: Block, shape: Shape) -> Chunk | None:
-        """All records of a block, or None when one of them is bad."""
-        if not _FILLED.search(block.data):
+    def _fast(self, data: bytes, shape: FileLayout) -> Chunk | None:
+        """All records of some text that is tidy and closed, or None when one of them is bad."""
+        if not _FILLED.search(data):
             return self._nothing(shape)
-        if not (self.quoting.tidy(block.data) and self.quoting.closed(block.data)):
+        if len(data) > self.options.limit and self.quoting.longest(data) > self.options.limit:
             return None
         try:
-            parsed = self._arrow(block.data, shape, typed=True)
-        except pa.ArrowInvalid:
+            parsed = self._arrow(data, shape, typed=True)
+        except (pa.ArrowInvalid, UnicodeDecodeError):
             return None
         columns = {}
         for position, values in zip(shape.places, parsed.columns, strict=True):
             columns[position] = cells.settled(values, self.source.columns[position].type, ("", self.options.null))
             if columns[position] is None:
                 return None
-        return None if parsed.ragged else Chunk(columns, parsed.rows)
+        return Chunk(columns, parsed.rows)
 
-    def _repair(self, path: str, block: Block, shape: Shape) -> tuple[Chunk, Block | None]:
-        """As `_parse`, with a look at every record."""
-        records = self.quoting.records(block.data, block.line)
-        parsed = self._arrow(block.data, shape, typed=False)
-        ragged = np.zeros(len(records), dtype=bool)
-        ragged[list(parsed.ragged)] = True
-        # A record over several lines that does not fit swallowed the lines after its first one: give them back.
-        swallowing = np.flatnonzero(records.doubtful | (records.several & ragged))
-        if not len(swallowing):
-            return self._sift(path, records, parsed, shape), None
-        index = int(swallowing[0])
-        before = Block(block.data[: records.starts[index]], block.line)
-        chunk = self._parse(path, before, shape)[0]
-        line = records.text(index).splitlines(keepends=True)[0]
-        refused = rejection(path, records.line(index), line, _NOT_CLOSED)
-        rest = Block(block.data[records.starts[index] + len(line) :], records.line(index) + count_lines(line))
-        return Chunk(chunk.columns, chunk.rows, (*chunk.rejected, refused)), rest
-
-    def _sift(self, path: str, records: Records, parsed: Cells, shape: Shape) -> Chunk:
-        """`parsed`, the text of `records`, converted column by column; records that fail are rejected."""
-        reasons = {i: f"{count} cells, {shape.width} expected" for i, count in parsed.ragged.items()}
-        kept = np.delete(np.arange(len(records)), list(parsed.ragged))
+    def _careful(self, path: str, line: int, records: RecordBounds, shape: FileLayout) -> Chunk:
+        """The records, each judged alone. line: the line that they begin on."""
+        ragged = (records.faults == SOUND) & (records.cells != shape.width)
+        bad = np.flatnonzero(ragged | (records.faults != SOUND))
+        reasons = {int(i): self._fault(records, int(i), shape) for i in bad}
+        kept = np.delete(np.arange(len(records)), bad)
         columns = {}
-        failed = np.zeros(parsed.rows, dtype=bool)
+        failed = np.zeros(len(kept), dtype=bool)
+        parsed = self._arrow(_without(records, bad), shape, typed=False)
+        assert parsed.rows == len(kept), "records are not what the parser takes for one"
         for position, texts in zip(shape.places, parsed.columns, strict=True):
             column = self.source.columns[position]
             converted = self._convert(position, texts)
@@ -167,35 +208,45 @@ class CsvFormat(FileFormat):
             for row in np.flatnonzero(converted.failed & ~failed):
                 reasons[int(kept[row])] = cells.complaint(texts[int(row)].as_py(), column.type, column.name)
             failed |= converted.failed
-        refused = [rejection(path, records.line(i), records.text(i), reasons[i]) for i in sorted(reasons)]
+        refused = [self._refuse(path, line, records, i, reasons[i]) for i in sorted(reasons)]
         return Chunk(without(columns, failed), int((~failed).sum()), tuple(refused))
+
+    def _refuse(self, path: str, line: int, records: RecordBounds, index: int, reason: str) -> Rejected:
+        line += int(records.lines[index])
+        if records.faults[index] == LONG:
+            return long_record(path, line, records.text(index), self.options.limit)
+        return rejection(path, line, records.text(index), reason)
+
+    def _fault(self, records: RecordBounds, index: int, shape: FileLayout) -> str:
+        fault = records.faults[index]
+        if fault == LONG:
+            return too_long(self.options.limit)
+        return _NOT_CLOSED if fault == OPEN else f"{records.cells[index]} cells, {shape.width} expected"
 
     def _convert(self, position: int, texts: pa.Array) -> cells.Converted:
         return cells.convert(texts, self.source.columns[position].type, ("", self.options.null))
 
-    def _nothing(self, shape: Shape, rejected: tuple[Rejected, ...] = ()) -> Chunk:
+    def _nothing(self, shape: FileLayout, rejected: tuple[Rejected, ...] = ()) -> Chunk:
         return Chunk({p: pa.array([], self.source.columns[p].type) for p in shape.places}, 0, rejected)
 
-    def _arrow(self, data: bytes, shape: Shape, typed: bool) -> Cells:
+    def _arrow(self, data: bytes, shape: FileLayout, typed: bool) -> ParsedCells:
         """The declared columns of `data`. typed: as declared where Arrow's parser means what `cells` means,
-        else as text. Raises ArrowInvalid for a cell that does not convert."""
-        ragged: dict[int, int] = {}
-
-        def skip(row: arrow_csv.InvalidRow) -> str:
-            ragged[row.number - 1] = row.actual_columns
-            return "skip"
-
+        else as text. Raises ArrowInvalid for a ragged record and for a cell that does not convert."""
+        if not _FILLED.search(data):
+            return ParsedCells([pa.array([], pa.binary()) for _ in shape.places], 0)
+        if data.startswith(BOM):
+            # A mark at the beginning of a file is left out already; Arrow's parser would leave out this one too.
+            data = b"\n" + data
         names = [str(i) for i in range(shape.width)]
         types = {names[i]: self._parser_type(self.source.columns[p].type, typed) for p, i in shape.places.items()}
         table = arrow_csv.read_csv(
             pa.BufferReader(pa.py_buffer(data)),
-            # One thread: only then are ragged records numbered; Spark has a task for every core.
+            # One thread: Spark has a task for every core.
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=self.options.delimiter,
                 quote_char=self.options.quote or False,
                 newlines_in_values=True,
-                invalid_row_handler=skip,
             ),
             convert_options=arrow_csv.ConvertOptions(
                 column_types=types,
@@ -209,10 +260,17 @@ class CsvFormat(FileFormat):
             ),
         )
         columns = [pa.concat_arrays(column.chunks or [pa.array([], column.type)]) for column in table.columns]
-        return Cells(columns[: len(types)], table.num_rows, ragged)
+        return ParsedCells(columns[: len(types)], table.num_rows)
 
     def _parser_type(self, declared: pa.DataType, typed: bool) -> pa.DataType:
         if not typed:
             return pa.binary()
         # Arrow wants either all or none of a column's timestamps with a zone.
         return pa.string() if pa.types.is_timestamp(declared) else declared
+
+
+def _without(records: RecordBounds, bad: npt.NDArray[np.int64]) -> bytes:
+    """The text of the records but those that are `bad`."""
+    stops = [*records.starts[bad].tolist(), records.taken]
+    starts = [0, *records.after[bad].tolist()]
+    return b"".join(records.data[start:stop] for start, stop in zip(starts, stops, strict=True))

@@ -1,9 +1,10 @@
 """json lines: one object per line, by Arrow's parser block by block; a block with a bad line is read line by line.
 
-Contract: a line is rejected alone, with its number, when it is no JSON object or when a value is not of its column's
-type (numbers for numbers, text for text, dates, timestamps; decimals may stand as either; base64 text for BINARY).
-A missing key is NULL, other keys are ignored. A declared column whose spelling the first objects do not have is looked
-up under their spelling, whatever its case.
+Contract: a line is rejected alone, with its number, when it is no JSON object, when a value is not of its column's type
+(numbers for numbers, text for text, dates, timestamps; decimals may stand as either; base64 text for BINARY), when two
+of its keys name one column (`keys.py`), and when it is longer than a record may be. A missing key is NULL, other keys
+are ignored. For a column of text an object or an array is its JSON text as it stands in the record, without the blanks
+between its tokens. What a line comes to depends on no other line.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,22 +22,40 @@ import pyarrow.json as arrow_json
 
 from penstock.connectors.contract import Rejected, Split
 from penstock.connectors.sources.formats import cells
-from penstock.connectors.sources.formats.base import Chunk, FileFormat, Unfit, rejection, without
-from penstock.connectors.sources.formats.lines import Block, blocks, end_of_lines
+from penstock.connectors.sources.formats.base import Chunk, FileFormat, Unfit, long_record, rejection, too_long, without
+from penstock.connectors.sources.formats.keys import folded, spellings
+from penstock.connectors.sources.formats.lines import (
+    BOM,
+    SAMPLE_BYTES,
+    Block,
+    TextFile,
+    end_of_lines,
+    longest_line,
+    text_file,
+)
 
-#: First lines of a file that are looked at to learn how its keys are spelled.
+#: First lines of a file that are looked at to see whether its keys are those declared.
 _SAMPLE = 100
 _SPECIAL = frozenset({"NaN", "Infinity", "-Infinity"})
 
 #: Two objects on one line, unless inside a text.
 _DOUBLED = re.compile(rb"\}[ \t]*\{")
+#: A line that is `null`, which Arrow takes for an object.
+_NULL = re.compile(rb"\n[ \t]*n")
+#: A text, or the blanks between two tokens.
+_TEXT_OR_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
+_BLANKS = re.compile(r"[ \t\r\n]*")
 
-#: Declared position -> key in the file.
-Keys = dict[int, str]
+#: The declared positions that a file's objects hold.
+Inside = tuple[int, ...]
 
 
 class _Number(str):
     """A number as it was written: converted like a cell of text, but told apart from a string."""
+
+
+class _Object(list[tuple[str, Any]]):
+    """The members of an object, in order."""
 
 
 @dataclass
@@ -44,85 +63,122 @@ class JsonFormat(FileFormat):
     name: ClassVar[str] = "json"
     extensions: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".ndjson")
 
+    #: Whether no block was seen that has other keys than the declared ones; it decides how keys are looked up, no more.
+    _declared_only: bool = field(default=True, init=False, repr=False, compare=False)
+
     def fit(self, path: str) -> None:
-        for block in blocks(path, end_of_lines):
-            self._keys(path, block)
-            return
+        with text_file(path, verify=False) as text:
+            text.finish()
+            self._inside(path, text)
 
     def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
-        keys: Keys | None = None
-        for block in blocks(split.path, end_of_lines):
-            if keys is None:
-                keys = self._keys(split.path, block)
-            yield self.parse(split.path, block, keys)
+        limit = self.options.limit
+        with text_file(split.path) as text:
+            inside = self._inside(split.path, text)
+            while text.data or not text.ended:
+                end = len(text.data) if text.ended else end_of_lines(text.data)
+                if end:
+                    yield self.parse(split.path, text.take(end), inside)
+                elif len(text.data) > limit + 2:
+                    refused = long_record(split.path, text.line, text.data, limit)
+                    yield Chunk({p: pa.array([], self.source.columns[p].type) for p in inside}, 0, (refused,))
+                    text.take_line()
+                if not text.ended:
+                    text.more()
+            text.finish()
 
-    def parse(self, path: str, block: Block, keys: Keys) -> Chunk:
+    def parse(self, path: str, block: Block, inside: Inside) -> Chunk:
         """The records of some lines that stand in `path`."""
-        return self._fast(block, keys) or self._repair(path, block, keys)
+        return self._fast(block, inside) or self._repair(path, block, inside)
 
-    def _keys(self, path: str, block: Block) -> Keys:
-        """Raises Unfit when the first objects have none of the declared columns, or not the timestamp."""
+    def _inside(self, path: str, text: TextFile) -> Inside:
+        """The columns that the objects hold: all but those that only folders give. Raises Unfit when the first objects
+        have none of the declared columns, or not the timestamp."""
+        while not text.ended and len(text.data) < SAMPLE_BYTES and text.data.count(b"\n") < _SAMPLE:
+            text.more()
         placed = self.placed(path)
-        found: dict[str, str] = {}
-        lines = block.data.split(b"\n", _SAMPLE)[:_SAMPLE]
-        parsed = [value for value in map(_parse, lines) if isinstance(value, dict)]
-        for key in (key for value in parsed for key in value):
-            found.setdefault(key.lower(), key)
-        exact = {key for value in parsed for key in value}
-        keys = {}
-        for position, column in enumerate(self.source.columns):
-            if column.name.lower() in found or position not in placed:
-                spelled = column.name if column.name in exact else found.get(column.name.lower(), column.name)
-                keys[position] = spelled
+        lines = text.data[:SAMPLE_BYTES].splitlines()[:_SAMPLE]
+        parsed = [value for value in map(_parse, lines) if isinstance(value, _Object)]
+        found = {folded(key) for value in parsed for key, _ in value}
+        inside = tuple(
+            position
+            for position, column in enumerate(self.source.columns)
+            if position not in placed or folded(column.name) in found
+        )
         if parsed:
-            self._expect(keys, set(found))
-        return keys
+            self._expect(inside, found)
+        return inside
 
-    def _expect(self, keys: Keys, found: set[str]) -> None:
-        missing = [p for p, key in keys.items() if key.lower() not in found]
+    def _expect(self, inside: Inside, found: set[str]) -> None:
+        missing = [p for p in inside if folded(self.source.columns[p].name) not in found]
         needed = [p for p in (self.source.timestamp, self.source.operation) if p in missing]
-        if needed or (keys and len(missing) == len(keys)):
+        if needed or (inside and len(missing) == len(inside)):
             column = self.source.columns[(needed or missing)[0]]
             raise Unfit(f"no object has the key {column.name}", f"the file's keys: {', '.join(sorted(found)[:12])}")
 
-    def _fast(self, block: Block, keys: Keys) -> Chunk | None:
-        """All lines of a block; None when one of them is bad, or holds base64, which Arrow does not decode."""
-        coded = any(pa.types.is_binary(self.source.columns[p].type) for p in keys)
-        if not keys or coded or not _is_text(block.data):
+    def _fast(self, block: Block, inside: Inside) -> Chunk | None:
+        """All lines of a block; None when one of them is bad or spells a key in another way, and where there is base64,
+        which Arrow does not decode."""
+        coded = any(pa.types.is_binary(self.source.columns[p].type) for p in inside)
+        if not inside or coded or not _is_plain(block.data, self.options.limit):
             return None
-        fields = [pa.field(key, self._parser_type(self.source.columns[p].type)) for p, key in keys.items()]
-        try:
-            table = arrow_json.read_json(
-                pa.BufferReader(pa.py_buffer(block.data)),
-                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
-                parse_options=arrow_json.ParseOptions(
-                    explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"
-                ),
-            )
-        except pa.ArrowInvalid:
+        table = self._table(block.data, inside)
+        if table is None:
             return None
         # Arrow reads on where one object follows another; here a line is a record.
         if _DOUBLED.search(block.data) or not _one_per_line(block, table.num_rows):
             return None
-        columns = {}
-        for position, values in zip(keys, table.columns, strict=True):
+        columns: dict[int, pa.Array] = {}
+        for position, values in zip(inside, table.columns, strict=True):
             values = pa.concat_arrays(values.chunks or [pa.array([], values.type)])
-            columns[position] = cells.settled(values, self.source.columns[position].type)
-            if columns[position] is None:
+            settled = cells.settled(values, self.source.columns[position].type)
+            if settled is None:
                 return None
+            columns[position] = settled
+        if all(values.null_count for values in columns.values()) and _has_null(block.data):
+            return None
         return Chunk(columns, table.num_rows)
+
+    def _table(self, data: bytes, inside: Inside) -> pa.Table | None:
+        """The objects of a block by Arrow's parser; None when it takes one for bad, or keys are spelled otherwise."""
+        declared = [self.source.columns[p].name for p in inside]
+        if self._declared_only:
+            # Arrow refuses every key that is not spelled as declared, and stops at the first.
+            table = self._parsed(data, inside, declared, "error")
+            if table is not None:
+                return table
+        names = spellings(data, declared)
+        table = None if names is None else self._parsed(data, inside, names, "ignore")
+        self._declared_only = self._declared_only and table is None
+        return table
+
+    def _parsed(self, data: bytes, inside: Inside, names: list[str], others: str) -> pa.Table | None:
+        """Arrow's table of the keys `names`; others: what it does with other keys."""
+        types = [self._parser_type(self.source.columns[p].type) for p in inside]
+        schema = pa.schema(list(zip(names, types, strict=True)))
+        try:
+            return arrow_json.read_json(
+                pa.BufferReader(pa.py_buffer(data)),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
+            )
+        except pa.ArrowInvalid:
+            return None
 
     def _parser_type(self, declared: pa.DataType) -> pa.DataType:
         return pa.string() if pa.types.is_temporal(declared) else declared
 
-    def _repair(self, path: str, block: Block, keys: Keys) -> Chunk:
+    def _repair(self, path: str, block: Block, inside: Inside) -> Chunk:
         """As `_fast`, line by line, without the bad ones."""
         lines = _lines(block)
         reasons: dict[int, str] = {}
         kept: list[int] = []
-        texts: dict[int, list[str | bytes | None]] = {position: [] for position in keys}
-        for index, (_, line) in enumerate(lines):
-            row = self._row(line, keys)
+        texts: dict[int, list[str | bytes | None]] = {position: [] for position in inside}
+        by_name = {folded(self.source.columns[p].name): p for p in inside}
+        for index, (number, line) in enumerate(lines):
+            row = self._row(line, by_name)
+            if row is None:
+                row = self._deep(Block(line, number), inside)
             if isinstance(row, str):
                 reasons[index] = row
                 continue
@@ -142,24 +198,52 @@ class JsonFormat(FileFormat):
         refused = tuple(self._reject(path, *lines[i], reasons[i]) for i in sorted(reasons))
         return Chunk(without(columns, failed), int((~failed).sum()), refused)
 
-    def _row(self, line: bytes, keys: Keys) -> dict[int, str | bytes | None] | str:
-        """The texts of one line's declared columns, or why it is rejected."""
+    def _row(self, line: bytes, by_name: Mapping[str, int]) -> dict[int, str | bytes | None] | str | None:
+        """The texts of one line's declared columns, or why it is rejected; None for one that is nested too deeply to be
+        read here. by_name: folded name -> declared position."""
+        if len(line) > self.options.limit:
+            return too_long(self.options.limit)
         value = _parse(line)
+        if isinstance(value, RecursionError):
+            return None
         if isinstance(value, ValueError):
             return f"broken JSON: {value}"
-        if not isinstance(value, dict):
+        if not isinstance(value, _Object):
             return "not a JSON object"
-        row: dict[int, str | bytes | None] = {}
-        for position, key in keys.items():
+        row: dict[int, str | bytes | None] = dict.fromkeys(by_name.values())
+        seen: dict[int, str] = {}
+        for index, (key, member) in enumerate(value):
+            position = by_name.get(key)
+            position = by_name.get(folded(key)) if position is None else position
+            if position is None:
+                continue
+            if position in seen:
+                return _ambiguous(seen[position], key)
+            seen[position] = key
             column = self.source.columns[position]
             try:
-                row[position] = _text(value.get(key), column.type)
+                row[position] = _text(_as_written(line, index, member), column.type)
             except ValueError:
-                return cells.complaint(json.dumps(value[key]), column.type, column.name)
+                return cells.complaint(_shown(_as_written(line, index, member)), column.type, column.name)
         return row
 
+    def _deep(self, block: Block, inside: Inside) -> dict[int, str | bytes | None] | str:
+        """As `_row`, of a line that is nested deeply: Arrow's parser passes over what is not asked for."""
+        chunk = self._fast(block, inside)
+        if chunk is None or chunk.rows != 1:
+            return "nested too deeply"
+        texts = {p: values.cast(pa.string()).to_pylist()[0] for p, values in chunk.columns.items()}
+        return dict(texts)
+
     def _reject(self, path: str, number: int, line: bytes, reason: str) -> Rejected:
+        if len(line) > self.options.limit:
+            return long_record(path, number, line, self.options.limit)
         return rejection(path, number, line, reason)
+
+
+def _has_null(data: bytes) -> bool:
+    """Whether a line begins as `null` does."""
+    return data.lstrip(b" \t").startswith(b"n") or _NULL.search(data) is not None
 
 
 def _one_per_line(block: Block, objects: int) -> bool:
@@ -174,15 +258,49 @@ def _lines(block: Block) -> list[tuple[int, bytes]]:
 
 
 def _parse(line: bytes) -> Any:
-    """The JSON value of a line, its numbers as `_Number`; the ValueError when it has none."""
+    """The JSON value of a line, its numbers as `_Number`, its objects as `_Object`; the error when it has none."""
     try:
-        return json.loads(line.decode("utf-8"), parse_int=_Number, parse_float=_Number)
+        return json.loads(line.decode("utf-8"), parse_int=_Number, parse_float=_Number, object_pairs_hook=_Object)
     except UnicodeDecodeError:
         return ValueError("not UTF-8")
     except json.JSONDecodeError as error:
         return ValueError(f"{error.msg} at column {error.colno}")
     except (ValueError, RecursionError) as error:
-        return ValueError(str(error))
+        return error
+
+
+class _Written(str):
+    """The JSON text of an object or array."""
+
+
+def _as_written(line: bytes, index: int, member: Any) -> Any:
+    """The value of a line's member; of an object or array its text without the blanks between tokens."""
+    if not isinstance(member, list):
+        return member
+    text, decoder = line.decode("utf-8"), json.JSONDecoder()
+    at = text.index("{") + 1
+    for _ in range(index + 1):
+        at = _skip_blanks(text, at)
+        at = _skip_blanks(text, decoder.raw_decode(text, at)[1]) + 1
+        start = _skip_blanks(text, at)
+        at = _skip_blanks(text, decoder.raw_decode(text, start)[1]) + 1
+    written = text[start : at - 1]
+    return _Written(_TEXT_OR_BLANKS.sub(lambda found: found[1] or "", written))
+
+
+def _skip_blanks(text: str, at: int) -> int:
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
+
+
+def _ambiguous(first: str, second: str) -> str:
+    if first == second:
+        return f"the key {first} stands there twice"
+    return f"the keys {first} and {second} are one column"
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, _Number | _Written) else json.dumps(value)
 
 
 def _text(value: Any, type_: pa.DataType) -> str | bytes | None:
@@ -200,15 +318,35 @@ def _text(value: Any, type_: pa.DataType) -> str | bytes | None:
     elif isinstance(value, _Number):
         if kind == "number":
             return str(value)
+    elif isinstance(value, _Written):
+        if pa.types.is_string(type_):
+            return str(value)
     elif isinstance(value, str):
-        if pa.types.is_binary(type_):
-            return base64.b64decode(value, validate=True)
-        if pa.types.is_decimal(type_) or (pa.types.is_floating(type_) and value in _SPECIAL):
-            return value
-        if kind in ("text", "date", "timestamp"):
-            value.encode("utf-8")
-            return value
+        return _text_of_text(value, kind, type_)
     raise ValueError
+
+
+def _text_of_text(value: str, kind: str, type_: pa.DataType) -> str | bytes:
+    if pa.types.is_binary(type_):
+        return base64.b64decode(value, validate=True)
+    if pa.types.is_decimal(type_) or (pa.types.is_floating(type_) and value in _SPECIAL):
+        return value
+    if kind in ("text", "date", "timestamp"):
+        value.encode("utf-8")
+        return value
+    raise ValueError
+
+
+def _is_plain(data: bytes, limit: int) -> bool:
+    """Whether a block holds nothing that Arrow reads in another way: bytes that are no UTF-8, line ends without \\n,
+    lines that are too long, a mark that is none at the beginning of a file."""
+    if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
+        return False
+    if data.startswith(BOM):
+        return False
+    if len(data) > limit and longest_line(data) > limit:
+        return False
+    return _is_text(data)
 
 
 def _is_text(data: bytes) -> bool:

@@ -1,26 +1,35 @@
-"""Text files block by block, in bounded memory, each block cut where a record ends.
+"""Text files piece by piece, in bounded memory.
 
-Contract: `blocks` yields whole records only, with the number of the line each block begins at, so that any record can
-be told by its line. A UTF-8 byte order mark is dropped. A file that breaks off (a truncated .gz, a read error) gives
-the whole records before the break, then raises BrokenOff.
+Contract: a `TextFile` shows the bytes that are not yet taken, from the beginning of a record on, with the number of
+the line they begin at. Where its reader finds no end of a record it reads as much again as it holds, so that looking
+for the end costs no more than twice the bytes. A UTF-8 byte order mark is dropped. A compressed file is verified before
+any of it is shown (`packed.py`); a plain one that cannot be read to its end raises BrokenOff behind its whole records.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-import pyarrow as pa
+import numpy as np
 
-from penstock.connectors.sources.formats.base import BrokenOff, one_line
+from penstock.connectors.sources.formats.base import BrokenOff, Unfit, one_line
+from penstock.connectors.sources.formats.packed import DAMAGED, ByteStream, compression_of, damaged, open_bytes
 
 BLOCK_BYTES = 4 * 2**20
-#: A record longer than this is taken as broken (usually a quote that nobody closed).
-RECORD_BYTES = 16 * 2**20
-#: Compressed files are read in small pieces: when one breaks off, only the piece that fails is lost.
-_PIECE = 64 * 2**10
-_BOM = b"\xef\xbb\xbf"
+#: Records are looked at to learn how a file is written up to so many bytes.
+SAMPLE_BYTES = 2**20
+BOM = b"\xef\xbb\xbf"
+#: First bytes of text that is not UTF-8; the longer marks come first.
+_FOREIGN = {
+    b"\xff\xfe\x00\x00": "UTF-32LE",
+    b"\x00\x00\xfe\xff": "UTF-32BE",
+    b"\xff\xfe": "UTF-16LE",
+    b"\xfe\xff": "UTF-16BE",
+}
+#: Without a mark, an encoding shows from NULs that stand in every second byte of so many.
+_LOOK = 64
 
 
 @dataclass(frozen=True)
@@ -31,34 +40,82 @@ class Block:
     line: int
 
 
-#: How many bytes of the data are whole records, when more data follows; 0 when there is no end of a record yet.
-Cut = Callable[[bytes], int]
+@dataclass
+class TextFile:
+    """The bytes of a file that are not yet taken. ended: there are no more behind them; line: where they begin;
+    packed: they come from a compressed file."""
+
+    stream: ByteStream
+    data: bytes = b""
+    line: int = 1
+    ended: bool = False
+    packed: bool = False
+    broken: Exception | None = field(default=None, repr=False)
+
+    def begin(self) -> None:
+        """Read the first bytes. Raises Unfit for text in another encoding than UTF-8."""
+        self.more()
+        while len(self.data) < _LOOK and not self.ended:
+            self.more()
+        name = _foreign(self.data[:_LOOK])
+        if name is not None:
+            raise Unfit(f"the file is {name}, and text is read as UTF-8", f"convert it: iconv -f {name} -t UTF-8")
+        self.data = self.data.removeprefix(BOM)
+
+    def more(self) -> None:
+        """Read a block, and at least as much as is held."""
+        wanted = max(BLOCK_BYTES, len(self.data))
+        pieces = [self.data]
+        while wanted > 0 and not self.ended:
+            try:
+                piece = self.stream.read(min(wanted, BLOCK_BYTES))
+            except DAMAGED as error:
+                piece, self.broken = b"", error
+            self.ended = not piece
+            pieces.append(piece)
+            wanted -= len(piece)
+        self.data = b"".join(pieces)
+
+    def take(self, count: int) -> Block:
+        """The first `count` bytes, which are whole lines."""
+        block = Block(self.data[:count], self.line)
+        self.leave(block.data)
+        return block
+
+    def leave(self, data: bytes) -> None:
+        """Go on behind `data`, whole lines that come next."""
+        self.line += count_lines(data)
+        self.data = self.data[len(data) :]
+
+    def take_line(self) -> None:
+        """Leave out the line at the beginning, however long it is."""
+        while (end := _first_line(self.data, self.ended)) == 0:
+            # Only its last byte counts: it may be the first half of \\r\\n.
+            self.data = self.data[-1:] if self.data.endswith(b"\r") else b""
+            if self.ended:
+                self.line += 1
+                return
+            self.more()
+        self.take(end)
+
+    def finish(self) -> None:
+        """Raises BrokenOff when the file could not be read to its end."""
+        if self.broken is not None:
+            if self.packed:
+                raise BrokenOff(damaged(self.broken))
+            raise BrokenOff(f"the rest of the file cannot be read: {one_line(self.broken)}", self.line)
 
 
-def blocks(path: str, cut: Cut) -> Iterator[Block]:
-    """The blocks of a file. Raises OSError when it cannot be opened, BrokenOff when it cannot be read to its end."""
-    line, rest = 1, b""
-    broken: Exception | None = None
-    with pa.input_stream(path, compression="detect") as stream:
-        first = True
-        while broken is None:
-            data, broken = _fill(stream)
-            if first:
-                data, first = data.removeprefix(_BOM), False
-            if not data and broken is None:
-                break
-            data = rest + data
-            end = cut(data)
-            if not end and len(data) > RECORD_BYTES:
-                end = data.rfind(b"\n") + 1 or len(data)
-            rest = data[end:]
-            if end:
-                yield Block(data[:end], line)
-                line += count_lines(data[:end])
-    if broken is not None:
-        raise BrokenOff(f"the rest of the file cannot be read: {one_line(broken)}", line)
-    if rest:
-        yield Block(rest, line)
+@contextmanager
+def text_file(path: str, verify: bool = True) -> Iterator[TextFile]:
+    """The text of a file, its first bytes read. Raises OSError, BrokenOff or Unfit."""
+    stream = open_bytes(path, verify)
+    try:
+        text = TextFile(stream, packed=compression_of(path) is not None)
+        text.begin()
+        yield text
+    finally:
+        stream.close()
 
 
 def count_lines(data: bytes) -> int:
@@ -67,6 +124,12 @@ def count_lines(data: bytes) -> int:
     if b"\r" in data:
         count += data.count(b"\r") - data.count(b"\r\n")
     return count
+
+
+def longest_line(data: bytes) -> int:
+    """The length of the longest line of `data`, whose lines end in \\n; a \\r before it may be counted."""
+    view = np.frombuffer(data, dtype=np.uint8)
+    return int(np.diff(np.flatnonzero(view == ord("\n")), prepend=-1, append=len(data)).max())
 
 
 def end_of_lines(data: bytes) -> int:
@@ -78,19 +141,23 @@ def end_of_lines(data: bytes) -> int:
     return end
 
 
-def _fill(stream: pa.NativeFile) -> tuple[bytes, Exception | None]:
-    if not isinstance(stream, pa.CompressedInputStream):
-        try:
-            return stream.read(BLOCK_BYTES), None
-        except OSError as error:
-            return b"", error
-    buffer = io.BytesIO()
-    while buffer.tell() < BLOCK_BYTES:
-        try:
-            piece = stream.read(_PIECE)
-        except (OSError, EOFError) as error:
-            return buffer.getvalue(), error
-        if not piece:
-            break
-        buffer.write(piece)
-    return buffer.getvalue(), None
+def _first_line(data: bytes, ended: bool) -> int:
+    """How many bytes the first line has with its end; 0 when its end is not there."""
+    feed = data.find(b"\n") + 1
+    back = data.find(b"\r", 0, feed or len(data)) + 1
+    if not back:
+        return feed
+    if back == len(data):
+        return back if ended else 0
+    return back + (data[back : back + 1] == b"\n")
+
+
+def _foreign(head: bytes) -> str | None:
+    """The encoding that the first bytes of a file show, where it is none of one byte a character."""
+    marked = next((name for mark, name in _FOREIGN.items() if head.startswith(mark)), None)
+    if marked or len(head) < 4:
+        return marked
+    low, high = head[0::2], head[1::2]
+    if not any(high) and all(low):
+        return "UTF-16LE"
+    return "UTF-16BE" if not any(low) and all(high) else None

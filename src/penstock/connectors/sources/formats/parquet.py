@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from penstock.connectors.contract import PassedOver, Split
 from penstock.connectors.sources.formats.base import BATCH_ROWS, DAMAGE, Chunk, FileFormat, one_line, rejection
 from penstock.connectors.sources.formats.columnar import Columns, columns_of, fitted, placed_values, sure
+from penstock.connectors.sources.formats.footer import Footer
 from penstock.connectors.sources.formats.row_groups import RowGroups
 from penstock.expressions.value_ranges import may_pass
 
@@ -36,7 +37,9 @@ class ParquetFormat(FileFormat):
     def ranges(self, path: str) -> list[Split]:
         with _open(path) as file:
             columns = columns_of(self, path, file.schema_arrow)
-            groups = RowGroups(file, self.source, columns, {})
+            stamp = columns.places.get(-1 if self.source.timestamp is None else self.source.timestamp)
+            names = [] if stamp is None else [file.schema_arrow.names[stamp]]
+            groups = RowGroups(file, Footer(path, file, names), self.source, columns, {})
             pieces = [self._piece(path, groups, group) for group in range(file.metadata.num_row_groups)]
         return _merged(pieces) or [Split(path, 0, 0, Path(path).stat().st_size, 0)]
 
@@ -45,7 +48,8 @@ class ParquetFormat(FileFormat):
         assert self.wanted is not None
         with _open(split.path) as file:
             found = columns_of(self, split.path, file.schema_arrow)
-            values = RowGroups(file, self.source, found, placed_values(self, split.path, found))
+            footer = Footer(split.path, file, found.names)
+            values = RowGroups(file, footer, self.source, found, placed_values(self, split.path, found))
             stop = file.num_row_groups if split.stop < 0 else min(split.stop, file.num_row_groups)
             safe = sure(self, file.schema_arrow, found, columns)
             parts: list[Split | PassedOver] = []
@@ -84,8 +88,7 @@ class ParquetFormat(FileFormat):
     def _piece(self, path: str, groups: RowGroups, group: int) -> Split:
         meta = groups.file.metadata.row_group(group)
         low, high = groups.ticks(group)
-        stored = sum(meta.column(i).total_compressed_size for i in range(meta.num_columns))
-        return Split(path, group, group + 1, stored, meta.num_rows, low, high)
+        return Split(path, group, group + 1, groups.footer.stored(group), meta.num_rows, low, high)
 
 
 def _open(path: str) -> pq.ParquetFile:

@@ -2,15 +2,25 @@
 
 A quote opens a quoted cell only at the beginning of a cell; inside, `""` is a quote and line ends are text; behind the
 closing quote the rest of the cell is plain. As long as every quote is an opening, closing or doubled one ("tidy"),
-counting quotes tells inside from outside, vectorised; else records are found one by one.
+counting quotes tells inside from outside, vectorised; else records are found line by line (`records`).
+
+What a record is depends on its own bytes and those behind it alone, never on how the file is cut:
+- A line whose quotes are all closed is a record.
+- A line that leaves a quote open begins a record over several lines, if a later line closes it with nothing but a
+  delimiter or a line end behind each closing quote, if it then has as many cells as it should, and if it is not longer
+  than a record may be. Else nobody closed the quote: the line is bad, and the next one begins a record.
+
+Lines are read from left to right. What an open quote comes to is known once for all lines that it runs over (`_Open`),
+so that looking for its end takes time in proportion to the bytes, whatever they are.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,29 +30,34 @@ from penstock.connectors.sources.formats.lines import end_of_lines
 Places = npt.NDArray[np.int64]
 
 
+#: What is wrong with where a record begins and ends: nothing, a quote that nobody closed, too many bytes.
+SOUND, OPEN, LONG = 0, 1, 2
+
+
 @dataclass(frozen=True)
-class Records:
+class RecordBounds:
     """The records of some text that are no empty lines.
 
-    starts, ends: offsets in `data`, line ends left out; lines: the line each begins on; several: it runs over more than
-    one line; doubtful: a quote in it looks as if nobody had closed it.
+    starts, ends: offsets in `data`, line ends left out; after: offset of the next record or line; lines: how many lines
+    stand before each; cells: how many it has; faults: one of
+    SOUND, OPEN, LONG each; taken: how many bytes they cover, with blank
+    lines.
     """
 
     data: bytes
     starts: Places
     ends: Places
+    after: Places
     lines: Places
-    several: npt.NDArray[np.bool_]
-    doubtful: npt.NDArray[np.bool_]
+    cells: Places
+    faults: npt.NDArray[np.int8]
+    taken: int
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def text(self, index: int) -> bytes:
         return self.data[self.starts[index] : self.ends[index]]
-
-    def line(self, index: int) -> int:
-        return int(self.lines[index])
 
 
 @dataclass(frozen=True)
@@ -52,14 +67,17 @@ class Quoting:
     delimiter: str
     quote: str | None
 
-    def end(self, data: bytes) -> int:
-        """How many bytes are whole records, when more data follows; 0 when no record ends."""
+    def end(self, data: bytes, ended: bool = False) -> int:
+        """How many bytes, from a record's beginning on, are whole records that are tidy; 0 when none are, or when they
+        need a look line by line. ended: no data follows."""
         quote = self.quote.encode() if self.quote else b""
         if not quote or quote not in data:
-            return end_of_lines(data)
+            return len(data) if ended else end_of_lines(data)
         if not self.tidy(data):
-            return self._end_one_by_one(data)
+            return 0
         inside = data.count(quote) % 2 == 1
+        if ended:
+            return 0 if inside else len(data)
         end = len(data)
         while (newline := data.rfind(b"\n", 0, end)) >= 0:
             # The newline is outside quotes iff an even number of quotes stands before it.
@@ -81,67 +99,193 @@ class Quoting:
         before, after = opening[opening > 0] - 1, closing[closing < len(view) - 1] + 1
         return bool(neighbours[view[before]].all() and neighbours[view[after]].all())
 
-    def closed(self, data: bytes) -> bool:
-        """Whether no quote of `data` (tidy) is left open."""
-        return not self.quote or data.count(self.quote.encode()) % 2 == 0
-
-    def records(self, data: bytes, line: int) -> Records:
-        """The records of `data`, whose first byte stands on `line`."""
+    def longest(self, data: bytes) -> int:
+        """At least the length of the longest record of `data`, which is tidy and closed."""
         stops = _line_ends(data)
-        starts, ends = self._counted(data, stops) if self.tidy(data) else self._one_by_one(data)
-        filled = ends > starts
-        starts, ends = starts[filled], ends[filled]
-        first, last = np.searchsorted(stops, starts), np.searchsorted(stops, ends)
-        several = last > first
-        doubtful = np.zeros(len(starts), dtype=bool)
-        for index in np.flatnonzero(several):
-            doubtful[index] = not self._closes(data[starts[index] : ends[index]], plain_tail=False)
-        if len(starts) and not doubtful[-1]:
-            doubtful[-1] = not self._closes(data[starts[-1] : ends[-1]], plain_tail=True)
-        return Records(data, starts, ends, line + first, several, doubtful)
+        outside = stops[np.searchsorted(self._quotes(data), stops) % 2 == 0]
+        return int(np.diff(outside, prepend=-1, append=len(data)).max())
+
+    def records(self, data: bytes, width: int, limit: int, ended: bool) -> RecordBounds:
+        """The records of `data` as far as it is known where they end. width: the cells that a record over several lines
+        has; limit: the most bytes of a record; ended: no data follows."""
+        return _Scan(self, _Lines.of(data, self, ended), width, limit, ended).records()
 
     def first(self, data: bytes, count: int) -> Iterator[bytes]:
         """The first `count` records that are no empty lines, without looking at the others."""
-        for match in self._matches(data):
+        for match in _record(self.delimiter, self.quote).finditer(data):
             if match[1] and count:
                 count -= 1
                 yield match[1]
-            if not count:
+            if not count or match.end() >= len(data):
                 return
 
     def _quotes(self, data: bytes) -> Places:
-        if not self.quote or self.quote.encode() not in data:
-            return np.empty(0, dtype=np.int64)
-        return np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == ord(self.quote))
+        return _places(data, self.quote) if self.quote else np.empty(0, dtype=np.int64)
 
-    def _counted(self, data: bytes, stops: Places) -> tuple[Places, Places]:
-        """Starts and ends of the records of tidy data, whose lines end at `stops`."""
-        stops = stops[np.searchsorted(self._quotes(data), stops) % 2 == 0]
-        starts = np.concatenate(([0], stops + 1))
-        ends = np.concatenate((stops, [len(data)]))
-        # Of \r\n the stop is the \n.
+
+@dataclass(frozen=True)
+class _Lines:
+    """The lines of some text that are known to be whole. starts, ends: without line ends; after: where the next begins;
+    quoted: which lines hold a quote."""
+
+    data: bytes
+    starts: Places
+    ends: Places
+    after: Places
+    cells: Places
+    quoted: list[int]
+
+    @staticmethod
+    def of(data: bytes, quoting: Quoting, ended: bool) -> _Lines:
+        stops = _line_ends(data)
+        if not ended and len(stops) and stops[-1] == len(data) - 1 and data.endswith(b"\r"):
+            stops = stops[:-1]  # it may be the first half of \r\n
+        after = stops + 1
+        rest = int(after[-1]) if len(after) else 0
         view = np.frombuffer(data, dtype=np.uint8)
-        paired = (stops > 0) & (view[stops] == ord("\n")) & (view[stops - 1] == ord("\r"))
-        ends[:-1] -= paired
-        return starts, ends
+        paired = (stops > 0) & (view[stops] == ord("\n")) & (view[np.maximum(stops, 1) - 1] == ord("\r"))
+        ends = stops - paired
+        if ended and rest < len(data):
+            after, ends = np.append(after, len(data)), np.append(ends, len(data))
+        starts = np.concatenate((np.zeros(1, np.int64), after[:-1])) if len(after) else after
+        cells = np.diff(np.searchsorted(_places(data, quoting.delimiter), after), prepend=0) + 1
+        quoted = np.unique(np.searchsorted(after, quoting._quotes(data), side="right"))
+        return _Lines(data, starts, ends, after, cells, quoted[quoted < len(after)].tolist())
 
-    def _one_by_one(self, data: bytes) -> tuple[Places, Places]:
-        spans = np.array([m.span(1) for m in self._matches(data)], dtype=np.int64).reshape(-1, 2)
-        return spans[:, 0], spans[:, 1]
+    def __len__(self) -> int:
+        return len(self.after)
 
-    def _end_one_by_one(self, data: bytes) -> int:
-        ends = [m.end() for m in self._matches(data) if m[0] != m[1]]
-        # A \r at the very end may be the first half of \r\n.
-        return next((end for end in reversed(ends) if end < len(data) or data.endswith(b"\n")), 0)
+    def text(self, line: int) -> bytes:
+        return self.data[self.starts[line] : self.ends[line]]
 
-    def _matches(self, data: bytes) -> Iterator[re.Match[bytes]]:
-        for match in _record(self.delimiter, self.quote).finditer(data):
-            yield match
-            if match.end() >= len(data):
+
+@dataclass
+class _Open:
+    """A quote that is open at the beginning of the line `first`. reached: lines below it are looked at; last: the line
+    in which the record ends, or in which a quote makes it none; found: the cells that each quoted line adds."""
+
+    first: int
+    reached: int
+    last: int | None = None
+    sound: bool = False
+    lines: list[int] = field(default_factory=list)
+    found: list[int] = field(default_factory=lambda: [0])
+
+    def covers(self, line: int) -> bool:
+        """Whether a quote open at the beginning of `line` is this one."""
+        return self.first <= line <= (self.reached if self.last is None else self.last)
+
+    def cells_from(self, line: int) -> int:
+        """The cells that begin in `line` or behind it."""
+        return self.found[-1] - self.found[bisect_left(self.lines, line)]
+
+
+@dataclass
+class _Scan:
+    """Lines put together to records, from left to right."""
+
+    quoting: Quoting
+    lines: _Lines
+    width: int
+    limit: int
+    ended: bool
+    open: _Open | None = None
+
+    def __post_init__(self) -> None:
+        self._patterns = _patterns(self.quoting)
+
+    def records(self) -> RecordBounds:
+        lines = self.lines
+        last, cells = np.arange(len(lines)), lines.cells.copy()
+        begins = np.ones(len(lines), dtype=bool)
+        faults = np.where(lines.ends - lines.starts > self.limit, LONG, SOUND).astype(np.int8)
+        stop, end = len(lines), -1
+        long = set(np.flatnonzero(faults).tolist())
+        for line in lines.quoted:
+            if line <= end or line in long:
+                continue
+            counted = self._closed(line)
+            if counted is not None:
+                cells[line] = counted
+                continue
+            found = self._several(line)
+            if found is None:
+                stop = line
+                break
+            end, cells[line] = found
+            last[line], begins[line + 1 : end + 1] = end, False
+            faults[line] = OPEN if end == line else SOUND
+        kept = np.flatnonzero(begins[:stop] & (lines.ends[last[:stop]] > lines.starts[:stop]))
+        ends = last[kept]
+        taken = int(lines.after[stop - 1]) if stop else 0
+        return RecordBounds(
+            lines.data, lines.starts[kept], lines.ends[ends], lines.after[ends], kept, cells[kept], faults[kept], taken
+        )
+
+    def _closed(self, line: int) -> int | None:
+        """The cells of a line whose quotes are all closed; None for another."""
+        text = self.lines.text(line)
+        if self._patterns.closed.fullmatch(text) is None:
+            return None
+        return len(self._patterns.cell.findall(text))
+
+    def _several(self, line: int) -> tuple[int, int] | None:
+        """The last line of the record that begins in `line`, and its cells: the same line when its quote is not closed.
+        None when that is not known yet."""
+        patterns = self._patterns
+        begun = patterns.opens.fullmatch(self.lines.text(line))
+        if begun is None:
+            return line, 0
+        if self.open is None or not self.open.covers(line + 1):
+            self.open = _Open(line + 1, line + 1)
+        self._follow(self.open, line)
+        if self.open.last is None:
+            # A record that has no end within the limit has none.
+            longer = len(self.lines.data) - int(self.lines.starts[line]) > self.limit + 2
+            return (line, 0) if self.ended or longer else None
+        cells = len(patterns.before.findall(begun[1])) + 1 + self.open.cells_from(line + 1)
+        fits = self.open.sound and cells == self.width and self._length(line, self.open.last) <= self.limit
+        return (self.open.last if fits else line), cells
+
+    def _follow(self, opened: _Open, line: int) -> None:
+        """Look for the end of an open quote, as far as a record that begins in `line` may go."""
+        quoted = self.lines.quoted
+        place = bisect_left(quoted, opened.reached)
+        while opened.last is None and opened.reached < len(self.lines):
+            if self._beyond(opened, line):
                 return
+            at = quoted[place] if place < len(quoted) else len(self.lines)
+            place += 1
+            opened.reached = min(at + 1, len(self.lines))
+            if at < len(self.lines):
+                self._step(opened, at)
 
-    def _closes(self, record: bytes, plain_tail: bool) -> bool:
-        return _closed_record(self.delimiter, self.quote, plain_tail).fullmatch(record) is not None
+    def _beyond(self, opened: _Open, line: int) -> bool:
+        reached = opened.reached
+        return reached > line + 1 and self._length(line, reached - 1) > self.limit
+
+    def _step(self, opened: _Open, line: int) -> None:
+        """What a line does to the quote that is open at its beginning."""
+        text, patterns = self.lines.text(line), self._patterns
+        goes_on = patterns.goes_on.fullmatch(text)
+        ends = None if goes_on else patterns.ends.fullmatch(text)
+        opened.lines.append(line)
+        if goes_on:
+            # Without a closing quote, or with one and another that opens.
+            more = 0 if goes_on[1] is None else len(patterns.behind.findall(goes_on[1])) + 1
+            opened.found.append(opened.found[-1] + more)
+            return
+        opened.last, opened.sound = line, ends is not None
+        opened.found.append(opened.found[-1] + (len(patterns.behind.findall(ends[1])) if ends else 0))
+
+    def _length(self, first: int, last: int) -> int:
+        return int(self.lines.ends[last] - self.lines.starts[first])
+
+
+def _places(data: bytes, mark: str) -> Places:
+    if mark.encode() not in data:
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == ord(mark))
 
 
 def _line_ends(data: bytes) -> Places:
@@ -158,20 +302,86 @@ def _line_ends(data: bytes) -> Places:
 @lru_cache
 def _record(delimiter: str, quote: str | None) -> re.Pattern[bytes]:
     """A record and its line end, told as Arrow's parser does; a quote may be open up to the end of the data."""
-    cell = _cell(delimiter, quote, plain_tail=True, may_end_open=True)
-    return re.compile(f"({cell}(?:{re.escape(delimiter)}{cell})*+)(?:\\r\\n|\\n|\\r|\\Z)".encode())
+    d, plain = re.escape(delimiter), _plain(delimiter)
+    cell = plain
+    if quote:
+        q = re.escape(quote)
+        cell = f"(?:{q}(?:[^{q}]++|{q}{q})*+{q}?+{plain}|(?!{q}){plain})"
+    return re.compile(f"({cell}(?:{d}{cell})*+)(?:\\r\\n|\\n|\\r|\\Z)".encode())
+
+
+@dataclass(frozen=True)
+class _Patterns:
+    """Regular expressions over single lines. A strict cell has nothing behind its closing quote."""
+
+    delimiter: str
+    quote: str
+
+    @cached_property
+    def closed(self) -> re.Pattern[bytes]:
+        """All quotes are closed; plain text may stand behind a closing quote."""
+        return self._compile(f"{self._lenient}(?:{self._d}{self._lenient})*+")
+
+    @cached_property
+    def cell(self) -> re.Pattern[bytes]:
+        """One cell of a closed line."""
+        return self._compile(f"(?:\\A|{self._d}){self._lenient}")
+
+    @cached_property
+    def opens(self) -> re.Pattern[bytes]:
+        """Strict cells, then one whose quote stays open."""
+        return self._compile(f"((?:{self._strict}{self._d})*+){self._q}{self._inside}")
+
+    @cached_property
+    def goes_on(self) -> re.Pattern[bytes]:
+        """A line that begins and ends within quotes."""
+        between = f"{self._q}((?:{self._d}{self._strict})*?){self._d}{self._q}{self._inside}"
+        return self._compile(f"{self._inside}(?:{between})?+")
+
+    @cached_property
+    def ends(self) -> re.Pattern[bytes]:
+        """A line that begins within quotes, closes them, and ends a record."""
+        return self._compile(f"{self._inside}{self._q}((?:{self._d}{self._strict})*+)")
+
+    @cached_property
+    def before(self) -> re.Pattern[bytes]:
+        """One strict cell and the delimiter behind it."""
+        return self._compile(f"{self._strict}{self._d}")
+
+    @cached_property
+    def behind(self) -> re.Pattern[bytes]:
+        """One strict cell and the delimiter before it."""
+        return self._compile(f"{self._d}{self._strict}")
+
+    @property
+    def _d(self) -> str:
+        return re.escape(self.delimiter)
+
+    @property
+    def _q(self) -> str:
+        return re.escape(self.quote)
+
+    @property
+    def _inside(self) -> str:
+        return f"(?:[^{self._q}]++|{self._q}{self._q})*+"
+
+    @property
+    def _strict(self) -> str:
+        return f"(?:{self._q}{self._inside}{self._q}(?!{self._q})|(?!{self._q}){_plain(self.delimiter)})"
+
+    @property
+    def _lenient(self) -> str:
+        plain = _plain(self.delimiter)
+        return f"(?:{self._q}{self._inside}{self._q}{plain}|(?!{self._q}){plain})"
+
+    def _compile(self, pattern: str) -> re.Pattern[bytes]:
+        return re.compile(pattern.encode())
 
 
 @lru_cache
-def _closed_record(delimiter: str, quote: str | None, plain_tail: bool) -> re.Pattern[bytes]:
-    """A record whose quotes are all closed, with plain text behind a closing quote only where `plain_tail` says so."""
-    cell = _cell(delimiter, quote, plain_tail, may_end_open=False)
-    return re.compile(f"{cell}(?:{re.escape(delimiter)}{cell})*+".encode())
+def _patterns(quoting: Quoting) -> _Patterns:
+    return _Patterns(quoting.delimiter, quoting.quote or "")
 
 
-def _cell(delimiter: str, quote: str | None, plain_tail: bool, may_end_open: bool) -> str:
-    plain = f"[^{re.escape(delimiter)}\\r\\n]*+"
-    if not quote:
-        return plain
-    q, tail, close = re.escape(quote), plain if plain_tail else "", "?+" if may_end_open else ""
-    return f"(?:{q}(?:[^{q}]++|{q}{q})*+{q}{close}{tail}|(?!{q}){plain})"
+def _plain(delimiter: str) -> str:
+    return f"[^{re.escape(delimiter)}\\r\\n]*+"

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.algebra.scans import Source
+from penstock.algebra.nodes.scans import Source
 from penstock.connectors.sources.formats import casts
 from penstock.connectors.sources.formats.columnar import Columns
-from penstock.expressions.value_ranges import UNKNOWN, Values
+from penstock.connectors.sources.formats.footer import Footer
+from penstock.expressions.value_ranges import UNKNOWN, ValueRange
 
 _T = pa.types
 Ticks = tuple[int | None, int | None]
@@ -26,14 +27,16 @@ Ticks = tuple[int | None, int | None]
 
 @dataclass(frozen=True)
 class RowGroups:
-    """The row groups of an open file. columns: where declared columns stand in it; given: values of others."""
+    """The row groups of an open file. footer: what Arrow may be asked about; columns: where declared columns stand in
+    the file; given: values of others."""
 
     file: pq.ParquetFile
+    footer: Footer
     source: Source
     columns: Columns
-    given: Mapping[int, Values]
+    given: Mapping[int, ValueRange]
 
-    def of(self, group: int, position: int) -> Values:
+    def of(self, group: int, position: int) -> ValueRange:
         """The values of a declared column in a row group."""
         if position not in self.columns.places:
             return self.given.get(position, UNKNOWN)
@@ -42,9 +45,9 @@ class RowGroups:
             return UNKNOWN
         nulls = found.null_count if found.has_null_count else None
         if nulls is not None and nulls == self.file.metadata.row_group(group).num_rows:
-            return Values(some=False)
+            return ValueRange(some=False)
         low, high = self._bounds(found, position)
-        return Values(low, high, nulls=nulls != 0)
+        return ValueRange(low, high, nulls=nulls != 0)
 
     def ticks(self, group: int) -> Ticks:
         """Smallest and largest timestamp in ticks, where the file tells them; of those that are not NULL."""
@@ -61,10 +64,11 @@ class RowGroups:
     def _statistics(self, group: int, position: int) -> pq.Statistics | None:
         if position not in self.columns.places:
             return None
-        meta = self.file.metadata.row_group(group)
-        name = self._field(position).name
-        column = next((c for c in map(meta.column, range(meta.num_columns)) if c.path_in_schema == name), None)
-        return column.statistics if column is not None and column.is_stats_set else None
+        place = self.footer.place(group, self._field(position).name)
+        if place is None:
+            return None
+        column = self.file.metadata.row_group(group).column(place)
+        return column.statistics if column.is_stats_set else None
 
     def _bounds(self, found: pq.Statistics, position: int) -> tuple[object, object]:
         declared, stored = self.source.columns[position].type, self._field(position).type
@@ -75,7 +79,7 @@ class RowGroups:
             return None, None
         try:
             low, high = found.min, found.max
-        except (pa.ArrowException, ValueError):  # a text that was cut within a letter
+        except (pa.ArrowException, ValueError, OverflowError):  # a text cut within a letter, a date beyond Python's
             return None, None
         return (low, high) if type(low) is kind and type(high) is kind else (None, None)
 
@@ -86,7 +90,9 @@ class RowGroups:
         scale = casts.ticks_per_unit(_stored_type(self._field(position).type))
         if scale is None or not isinstance(low, (int, np.integer)):
             return None, None
-        return int(low) * scale[0] // scale[1], int(high) * scale[0] // scale[1]
+        bounds = int(low) * scale[0] // scale[1], int(high) * scale[0] // scale[1]
+        # A value that is no tick is a record that is rejected: then the bounds are those of no rows.
+        return bounds if bounds[0] >= -(2**63) and bounds[1] < 2**63 else (None, None)
 
     def _field(self, position: int) -> pa.Field:
         return self.file.schema_arrow.field(self.columns.places[position])

@@ -1,0 +1,1 @@
+"""The logical operators, one file per family, and the base class they share."""

@@ -1,0 +1,128 @@
+"""Joins that only ask: rows that live for one instant, each of which looks up one group of an aggregate.
+
+`find_probe` says of a join whether it is one. An aggregate tells its row anew at every change, also where a row of its
+window goes, and a join then finds out which of these changes anybody met. Where the other side lives for single
+instants and its key names the group, what the groups are at those instants is all that is read of the aggregate: the
+result follows from the groups alone (`physical/operators/joins/aggregate_lookup.py`). Nothing is ever taken back of
+it, as an instant that is final stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+
+from penstock.algebra.nodes.aggregate import Aggregate
+from penstock.algebra.nodes.base import Algebra, is_static
+from penstock.algebra.nodes.join import Join
+from penstock.algebra.nodes.rowwise import Project, Select
+from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind
+from penstock.algebra.nodes.set_operations import UnionAll
+from penstock.algebra.nodes.windows import Window, WindowKind
+from penstock.algebra.optimizer.rules.support import is_volatile
+from penstock.expressions.nodes import Column, Expression
+from penstock.expressions.user import UserCall
+from penstock.tree import walk
+
+
+@dataclass(frozen=True)
+class AggregateLookup:
+    """A join read as a look-up. asking: the side that lives for instants; left: whether it is the left one; key: its
+    columns, in the order of the group columns of `aggregate`; between: what lies between the aggregate and the join,
+    the lowest first."""
+
+    asking: Algebra
+    left: bool
+    key: tuple[int, ...]
+    aggregate: Aggregate
+    between: tuple[Select | Project, ...]
+
+    @property
+    def inputs(self) -> tuple[Algebra, Algebra]:
+        """What asks, and what the aggregate is made of."""
+        return self.asking, self.aggregate.input
+
+
+def find_probe(node: Join | OuterJoin) -> AggregateLookup | None:
+    """`node` as a look-up, None where it is more than that."""
+    if isinstance(node, OuterJoin):
+        return _asked(node, True) if node.kind is OuterKind.LEFT else None
+    return _asked(node, True) or _asked(node, False)
+
+
+def _asked(node: Join | OuterJoin, left: bool) -> AggregateLookup | None:
+    asking, asked = (node.left, node.right) if left else (node.right, node.left)
+    between: list[Select | Project] = []
+    below = asked
+    while isinstance(below, Select | Project):
+        between.insert(0, below)
+        below = below.input
+    if not isinstance(below, Aggregate) or not below.group or is_static(below) or not lives_an_instant(asking):
+        return None
+    if any(_must_stay(e) for one in between for e in _expressions(one)):
+        return None
+    pairs = [(i, j) if left else (j, i) for i, j in node.equal]
+    places = {_group_column(j, between): i for i, j in pairs}
+    if len(pairs) != len(below.group) or set(places) != set(range(len(below.group))):
+        return None
+    return AggregateLookup(asking, left, tuple(places[g] for g in range(len(below.group))), below, tuple(between))
+
+
+def _group_column(column: int, between: list[Select | Project]) -> int | None:
+    """Return which output column of the aggregate the column `column` above `between` is; None where it is computed."""
+    for one in reversed(between):
+        if isinstance(one, Project):
+            computed = one.expressions[column]
+            if not isinstance(computed, Column):
+                return None
+            column = computed.index
+    return column
+
+
+def _expressions(one: Select | Project) -> tuple[Expression, ...]:
+    return (one.predicate,) if isinstance(one, Select) else one.expressions
+
+
+def _must_stay(expression: Expression) -> bool:
+    """Return whether it counts how often `expression` is computed: once a change, or once a row that asks."""
+    return is_volatile(expression) or any(isinstance(node, UserCall) for node in walk(expression))
+
+
+@singledispatch
+def lives_an_instant(node: Algebra) -> bool:
+    """Return whether every element of the relation `node`, however it is computed, has an end one tick after its
+    beginning.
+
+    More is asked than that R(τ) is empty between arrivals (`instantaneous.py`): equal tuples of neighbouring instants
+    stay two elements. False is always a safe answer, and the one an operator without an entry here gets.
+    """
+    return False
+
+
+@lives_an_instant.register
+def _window(node: Window) -> bool:
+    one_tick = node.kind is WindowKind.NOW or (node.kind is WindowKind.RANGE and node.length == 1)
+    return one_tick and node.slide is None
+
+
+@lives_an_instant.register(Select)
+@lives_an_instant.register(Project)
+def _row_by_row(node: Select | Project) -> bool:
+    return lives_an_instant(node.input)
+
+
+@lives_an_instant.register
+def _union(node: UnionAll) -> bool:
+    return all(map(lives_an_instant, node.members))
+
+
+@lives_an_instant.register
+def _join(node: Join) -> bool:
+    # A joined tuple lives as long as both of its parents do.
+    return lives_an_instant(node.left) or lives_an_instant(node.right)
+
+
+@lives_an_instant.register
+def _outer_join(node: OuterJoin) -> bool:
+    # Whoever waits for partners may tell of a tuple without one in any pieces; a look-up does not.
+    return find_probe(node) is not None

@@ -1,0 +1,64 @@
+"""ORDER BY ... LIMIT: the first rows of a relation [semantics 4]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.algebra.nodes.base import Keys, Unary, column_labels, is_static
+from penstock.algebra.properties.update_pattern import Pattern
+
+
+class SortKey(NamedTuple):
+    """A column to order by: its position, the direction, and where its NULLs stand."""
+
+    column: int
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class TopK(Unary):
+    """At every instant, the rows at places offset+1 ... offset+limit of R(τ); of each part of it whose rows agree in
+    the columns `partition`, NULL being like NULL.
+
+    The order is total up to equal tuples: by `order`, then by all other columns, left to right, ascending with NULL
+    first and NaN last. So the answer depends on R(τ) alone.
+    """
+
+    order: tuple[SortKey, ...]
+    limit: int
+    offset: int = 0
+    partition: tuple[int, ...] = ()
+
+    @property
+    def pattern(self) -> Pattern:
+        # A row that comes pushes another out, also where nothing expires.
+        return Pattern.MONOTONIC if is_static(self) else Pattern.STRICT
+
+    @property
+    def keys(self) -> Keys:
+        return self.input.keys | ({frozenset(self.partition)} if self.limit <= 1 else frozenset())
+
+    @property
+    def total_order(self) -> tuple[SortKey, ...]:
+        """`order`, and behind it the columns that break its ties."""
+        named = {key.column for key in self.order}
+        return self.order + tuple(SortKey(i) for i in range(len(self.schema)) if i not in named)
+
+    def describe(self) -> Mapping[str, str]:
+        labels = column_labels(self.schema)
+        text = {
+            "order": ", ".join(_shown(key, labels) for key in self.order) or "by all columns",
+            "limit": str(self.limit),
+        }
+        if self.partition:
+            text["of each"] = ", ".join(labels[i] for i in self.partition)
+        return text | ({"offset": str(self.offset)} if self.offset else {})
+
+
+def _shown(key: SortKey, labels: tuple[str, ...]) -> str:
+    text = labels[key.column] + (" DESC" if key.descending else "")
+    usual = key.nulls_first is not key.descending
+    return text if usual else f"{text} NULLS {'FIRST' if key.nulls_first else 'LAST'}"

@@ -1,0 +1,193 @@
+"""CSQL: how often a query answers, and the sequence model ([semantics 6], `[csql]`).
+
+`Frequency` is the frequency operator on a stream. A query with a FREQUENCY clause is evaluated in the sequence model:
+it has a time line of its own, whose *instants* are numbered 1, 2, 3, ... An instant is one arriving element, or a
+boundary of a frequency in time behind all elements up to it; several streams interleave by (timestamp, place, arrival).
+`Sequenced` is the whole query: its `body` is a relation-to-stream operator over relations on that line, whose windows
+(`FrequencyWindow`) stand on the streams' elements as they arrive there (`Arrivals`). A relation with updates is at an
+instant what it is at the instant's timestamp; its updates are no instants. What the body tells at an instant leaves
+with the instant's timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from penstock.algebra.nodes.base import Algebra, Emitted, Unary, common_domain, is_static
+from penstock.algebra.nodes.frequency_window import FrequencyWindow, frequency_text
+from penstock.algebra.nodes.internal import Internal
+from penstock.algebra.nodes.join import Join
+from penstock.algebra.nodes.nonretroactive import NRRJoin, is_nrr
+from penstock.algebra.nodes.r2s import RelationToStream, StreamKind
+from penstock.algebra.nodes.results import IndividualResults, has_lives
+from penstock.algebra.nodes.rowwise import Project, Select
+from penstock.algebra.nodes.scans import RelationScan
+from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, SemiJoin
+from penstock.algebra.nodes.set_operations import UnionAll
+from penstock.algebra.nodes.windows import RowWindow, Window
+from penstock.types import Schema, TimeDomain
+
+
+@dataclass(frozen=True, eq=False)
+class Frequency(Emitted, Unary):
+    """The frequency operator: of every partition of a stream the elements number n, 2n, 3n, ... (`rows` = n), or of
+    each slot ((j-1)t, jt] of time the last one, stamped jt (`slot` = t). One of the two is None."""
+
+    rows: int | None = None
+    slot: int | None = None
+    partition: tuple[int, ...] = ()
+
+    def describe(self) -> Mapping[str, str]:
+        return {"frequency": frequency_text(self.rows, self.slot, 0, self.partition, self)}
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals(Emitted):
+    """The elements of stream number `place` of the `Sequenced` around, each at its instant. A window stands on all, or,
+    where other windows see more, on those that its WHERE chooses."""
+
+    place: int
+    columns: Schema
+    time: TimeDomain | None
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+    @property
+    def domain(self) -> TimeDomain | None:
+        return self.time
+
+    def describe(self) -> Mapping[str, str]:
+        return {"stream": str(self.place + 1)}
+
+
+@dataclass(frozen=True, eq=False)
+class AtInstants(Emitted, Unary):
+    """All of R at every instant of the sequence at which one of its windows is evaluated, or at which R changes; where
+    every window jumps, at their evaluations alone."""
+
+    @property
+    def tells_changes(self) -> bool:
+        """Whether R is told where it changes between evaluations: a window that slides is evaluated all the time."""
+        return not all(window.jumps for window in own_frequency_windows(self))
+
+
+@dataclass(frozen=True, eq=False)
+class Sequenced(Emitted):
+    """A query in the sequence model: what `body` tells on the line of instants of `streams`, with the timestamps of the
+    instants. Elements come in the order of the instants, those of one instant in that of their values."""
+
+    body: Algebra
+    streams: tuple[Algebra, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.body.schema
+
+    @property
+    def domain(self) -> TimeDomain | None:
+        return common_domain(self.streams)
+
+    @property
+    def windows(self) -> tuple[FrequencyWindow, ...]:
+        """The windows of the body."""
+        return tuple(dict.fromkeys(w for w in own_frequency_windows(self.body)))
+
+    @property
+    def relations(self) -> tuple[RelationScan, ...]:
+        """The relations with updates that the body reads."""
+        return tuple(dict.fromkeys(own_updated_relations(self.body)))
+
+    @property
+    def periods(self) -> tuple[tuple[int, int], ...]:
+        """The (slide, align) of its frequencies in time: whose boundaries are instants."""
+        found = {(w.slide, w.align) for w in self.windows if w.slide is not None}
+        return tuple(sorted(found))
+
+    @property
+    def in_time(self) -> bool:
+        """Whether all its windows are evaluated at the boundaries of one frequency in time, and nowhere else."""
+        return len(self.periods) == 1 and all(w.slide is not None for w in self.windows)
+
+    @property
+    def reports_all(self) -> bool:
+        """Whether the body answers at instants at which nothing changes too."""
+        return isinstance(self.body, AtInstants)
+
+    def describe(self) -> Mapping[str, str]:
+        return {"model": "sequence", "instants": "arrivals" + (", boundaries" if self.periods else "")}
+
+
+def own_frequency_windows(node: Algebra) -> Iterator[FrequencyWindow]:
+    """Return the frequency windows of the query itself: those not inside a stream below."""
+    for child in (node, *node.inputs) if not node.is_stream else node.inputs:
+        if isinstance(child, FrequencyWindow):
+            yield child
+        elif child is not node and not child.is_stream:
+            yield from own_frequency_windows(child)
+
+
+def own_updated_relations(node: Algebra) -> Iterator[RelationScan]:
+    """Return the relations with updates of the query itself: those not inside a stream below."""
+    for child in (node, *node.inputs) if not node.is_stream else node.inputs:
+        if isinstance(child, RelationScan) and not child.source.is_static:
+            yield child
+        elif child is not node and not child.is_stream:
+            yield from own_updated_relations(child)
+
+
+def in_sequence(node: Algebra) -> bool:
+    """Return whether the relation `node` belongs to a query that is evaluated in the sequence model: a frequency stands
+    in one of its windows, or where one would stand. Those of streams below count for these alone."""
+    return next(own_frequency_windows(node), None) is not None
+
+
+def holds_internal(node: Algebra) -> bool:
+    """Return whether an INTERNAL window stands in the relation `node`: the sequence model has no place for one."""
+    return not node.is_stream and (isinstance(node, Internal) or any(map(holds_internal, node.inputs)))
+
+
+def answers(relation: Algebra) -> Algebra:
+    """Return the answer stream of a query in the sequence model that names no operator.
+
+    Where its windows slide and its results are rows of their own, each result once, at the instant it comes. Where a
+    window jumps, or a result is the state of a group, all of R at every instant of evaluation."""
+    windows = list(own_frequency_windows(relation))
+    if any(w.jumps for w in windows) or not _rows_of_their_own(relation):
+        return AtInstants(relation)
+    return each_result(relation)
+
+
+def each_result(relation: Algebra) -> Algebra:
+    """Each result of a relation on the line, once, at the instant it comes."""
+    changing = any(not is_nrr(scan) for scan in own_updated_relations(relation))
+    told_by_bag = changing or not has_lives(relation)
+    return RelationToStream(relation, StreamKind.ISTREAM) if told_by_bag else IndividualResults(relation)
+
+
+def _rows_of_their_own(node: Algebra) -> bool:
+    """Return whether every result is made of rows of streams and relations, none of the state of several."""
+    if is_static(node) or isinstance(node, FrequencyWindow | Window | RowWindow | RelationScan):
+        return True
+    joined = isinstance(node, Join | NRRJoin | SemiJoin | OuterJoin)
+    return (joined or isinstance(node, Select | Project | UnionAll)) and all(map(_rows_of_their_own, node.inputs))
+
+
+def on_the_line(relation: Algebra) -> Algebra:
+    """`relation` with each of its own windows as a window of the sequence model."""
+    if relation.is_stream or isinstance(relation, FrequencyWindow):
+        return relation
+    if isinstance(relation, Window):
+        return FrequencyWindow(
+            relation.input, None, relation.lifetime, slide=relation.slide, align=relation.align
+        )  # fmt: skip
+    if isinstance(relation, RowWindow):
+        stepped = relation.step is not None
+        return FrequencyWindow(
+            relation.input, relation.rows, relation.length, relation.partition, relation.step,
+            relation.partition if stepped else (), relation.slide, relation.align,
+        )  # fmt: skip
+    children = tuple(on_the_line(c) if isinstance(c, Algebra) else c for c in relation.children)
+    return relation.with_children(children)

@@ -1,0 +1,61 @@
+"""Windows of the sequence model: when they are evaluated is one thing, what they then hold another [semantics 6]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.algebra.nodes.base import NO_KEYS, Algebra, Keys, Unary, column_labels
+from penstock.algebra.nodes.windows import slide_text
+from penstock.algebra.properties.update_pattern import Pattern
+
+
+def frequency_text(rows: int | None, slot: int | None, align: int, partition: tuple[int, ...], node: Algebra) -> str:
+    """Return a frequency as people write it; empty for none."""
+    if rows is None and slot is None:
+        return ""
+    domain = node.domain
+    text = f"{rows} TUPLES" if slot is None else slide_text(slot, align, domain).removeprefix(" SLIDE ")
+    labels = column_labels(node.schema)
+    return text + (f" PARTITIONED BY {', '.join(labels[i] for i in partition)}" if partition else "")
+
+
+@dataclass(frozen=True, eq=False)
+class FrequencyWindow(Unary):
+    """A window in the sequence model. At one of its evaluation instants e it holds the elements that have arrived,
+    are among the last `rows` of their partition (`partition`; None for all) and whose timestamp is more than e's less
+    `length` (None for no such limit); between two such instants it stays as it is.
+
+    Its evaluation instants are every `every`-th element (of each substream by `by`, which is evaluated by itself), or
+    the boundaries align + k·slide, or, with neither, all instants of the query.
+    """
+
+    rows: int | None = None
+    length: int | None = None
+    partition: tuple[int, ...] = ()
+    every: int | None = None
+    by: tuple[int, ...] = ()
+    slide: int | None = None
+    align: int = 0
+
+    @property
+    def jumps(self) -> bool:
+        """Whether it passes instants by; FREQUENCY 1 TUPLE slides."""
+        return self.slide is not None or (self.every or 1) > 1
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.MONOTONIC if self.rows is None and self.length is None else Pattern.STRICT
+
+    @property
+    def keys(self) -> Keys:
+        return frozenset({frozenset(self.partition)}) if self.rows == 1 else NO_KEYS
+
+    def describe(self) -> Mapping[str, str]:
+        domain, labels = self.domain, column_labels(self.schema)
+        by = f"PARTITION BY {', '.join(labels[i] for i in self.partition)} " if self.partition else ""
+        text = f"{by}RANGE {self.rows} TUPLES" if self.rows is not None else ""
+        if self.length is not None:
+            text += f" RANGE {(domain.show_length if domain else str)(self.length)}"
+        frequency = frequency_text(self.every, self.slide, self.align, self.by, self)
+        return {"window": text.strip() or "RANGE UNBOUNDED", "frequency": frequency or "every instant"}

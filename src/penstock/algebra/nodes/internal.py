@@ -1,0 +1,54 @@
+"""INTERNAL windows: used to bound state only, while the results of the query never expire `[golab 3.3.2]`.
+
+A SELECT over INTERNAL windows computes what it would over ordinary ones, and all its results are collected: each comes
+at the instant at which it would, and stays. These are the results that WSTREAM windows (`results.py`), and the state
+below is that of ordinary windows.
+
+Not for duplicate elimination and negation, whose results would be wrong if they stayed, nor beside anything else that
+loses tuples: then a result would have to expire with that, and not with the INTERNAL window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.algebra.nodes.aggregate import Aggregate
+from penstock.algebra.nodes.base import Algebra, Unary
+from penstock.algebra.nodes.join import Join
+from penstock.algebra.nodes.rowwise import Project, Select
+from penstock.algebra.nodes.windows import RowWindow, Window
+from penstock.algebra.properties.update_pattern import Pattern
+
+#: The operators that a SELECT over INTERNAL windows may consist of.
+_ALLOWED = (Select, Project, Join, Aggregate)
+
+
+@dataclass(frozen=True, eq=False)
+class Internal(Unary):
+    """The relation of all results so far of its input, which never loses a tuple.
+
+    by_life: the input has lives, and each counts; else its ISTREAM is collected, R(τ) − R(τ−1) at every τ.
+    """
+
+    by_life: bool
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.MONOTONIC
+
+
+def what_forbids_internal(node: Algebra) -> Algebra | None:
+    """Return the first operator below `node`, down to its windows, that may not stand over INTERNAL ones; None for
+    none."""
+    if isinstance(node, Window | RowWindow | Internal) or not node.inputs:
+        return None
+    if not isinstance(node, _ALLOWED):
+        return node
+    found = (what_forbids_internal(child) for child in node.inputs)
+    return next((one for one in found if one is not None), None)
+
+
+def reaches_internal(node: Algebra) -> bool:
+    """Return whether the relation `node` is made of results of INTERNAL windows. A stream made of them does not count:
+    it is append-only by itself."""
+    return isinstance(node, Internal) or any(reaches_internal(child) for child in node.inputs if not child.is_stream)

@@ -1,0 +1,77 @@
+"""The join of three and more relations at once: no order, and no intermediate results `[golab 5]`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from penstock.algebra.nodes.base import Algebra, Keys, column_labels
+from penstock.algebra.properties.update_pattern import Pattern, worst
+from penstock.expressions.nodes import Call, Expression, conjuncts
+from penstock.expressions.text import to_sql
+from penstock.types import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class MultiJoin(Algebra):
+    """Inner join of `members`, none of which is static. Columns: those of the first member, then of the second, ...
+
+    classes: sets of columns that must be equal (and not NULL), each as one position per member, in that member's own
+    row, or None where the member has no part in it; the columns of a class have one type. residual: any further
+    condition over the joined row, or None.
+    """
+
+    members: tuple[Algebra, ...]
+    classes: tuple[tuple[int | None, ...], ...]
+    residual: Expression | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return Schema(tuple(field for member in self.members for field in member.schema))
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each member's columns begin in the joined row."""
+        return offsets(self.members)
+
+    @property
+    def common(self) -> tuple[int, ...]:
+        """The classes that every member has a part in."""
+        return tuple(n for n, places in enumerate(self.classes) if None not in places)
+
+    @property
+    def pattern(self) -> Pattern:
+        found = worst(member.pattern for member in self.members)
+        return Pattern.WEAK if found is Pattern.WEAKEST else found
+
+    @property
+    def keys(self) -> Keys:
+        shifted = [
+            [frozenset(c + offset for c in key) for key in member.keys]
+            for member, offset in zip(self.members, self.offsets, strict=True)
+        ]
+        return frozenset(frozenset[int]().union(*combination) for combination in product(*shifted))
+
+    def describe(self) -> Mapping[str, str]:
+        labels = column_labels(self.schema)
+        parts = [" = ".join(labels[c] for c in self.class_columns(n)) for n in range(len(self.classes))]
+        for part in () if self.residual is None else conjuncts(self.residual):
+            text = to_sql(part, labels)
+            parts.append(f"({text})" if isinstance(part, Call) and part.function == "OR" else text)
+        return {"on": " AND ".join(parts) or "every combination"}
+
+    def class_columns(self, number: int) -> Iterator[int]:
+        """Return the columns of a class, as positions in the joined row."""
+        for offset, place in zip(self.offsets, self.classes[number], strict=True):
+            if place is not None:
+                yield offset + place
+
+
+def offsets(members: tuple[Algebra, ...]) -> tuple[int, ...]:
+    """Return where the columns of each of `members` begin when their rows stand side by side."""
+    found, width = [], 0
+    for member in members:
+        found.append(width)
+        width += len(member.schema)
+    return tuple(found)

@@ -1,0 +1,52 @@
+"""Expirations told by negative tuples: the negative tuple approach to windows `[golab 2.3.3, 3.5.2]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from penstock.algebra.nodes.base import Algebra, Keys, Unary
+from penstock.algebra.nodes.internal import Internal
+from penstock.algebra.nodes.nonretroactive import NRRJoin
+from penstock.algebra.nodes.results import IndividualResults, Restored, has_lives
+from penstock.algebra.nodes.windows import Window
+from penstock.algebra.properties.update_pattern import Pattern
+
+
+@dataclass(frozen=True, eq=False)
+class NegativeTuples(Unary):
+    """The relation `input` itself. Its tuples carry no end: each is taken back by a negative tuple when it comes, so
+    that all operators above are planned as for a strict input."""
+
+    @property
+    def pattern(self) -> Pattern:
+        return Pattern.STRICT
+
+    @property
+    def keys(self) -> Keys:
+        return self.input.keys
+
+
+def announced(node: Algebra) -> Algebra:
+    """Return the plan `node` with every window that loses tuples announced, except where lives are what is counted: a
+    stream of all results, or of those that RESTORE gives back, is told from the ends that its windows give."""
+    if isinstance(node, IndividualResults | Internal) and has_lives(node.input):
+        return replace(node, input=_below_windows(node.input))
+    if isinstance(node, Restored) and node.by_life:
+        reported = announced(node.reported)
+        return node.with_children((reported, _below_windows(node.continual)))
+    if isinstance(node, NRRJoin):
+        # Its elements meet the relation before their window ends them, so the join is announced in its window's place;
+        # what is strict tells its ends by itself.
+        joined = replace(node, left=_below_windows(node.left))
+        return joined if joined.pattern in (Pattern.MONOTONIC, Pattern.STRICT) else NegativeTuples(joined)
+    changed = node.with_children(tuple(announced(c) if isinstance(c, Algebra) else c for c in node.children))
+    if isinstance(changed, Window) and changed.pattern is not Pattern.MONOTONIC:
+        return NegativeTuples(changed)
+    return changed
+
+
+def _below_windows(node: Algebra) -> Algebra:
+    """`node` with the streams that its windows stand on announced, and the windows as they are."""
+    if node.is_stream:
+        return announced(node)
+    return node.with_children(tuple(_below_windows(c) if isinstance(c, Algebra) else c for c in node.children))

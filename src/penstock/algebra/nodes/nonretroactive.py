@@ -1,0 +1,96 @@
+"""The join with a NON RETROACTIVE relation `[golab 3.3.1]` [semantics 3].
+
+An update of such a relation (an NRR) changes only results of stream elements that arrive after it. So every element of
+the stream meets the NRR as it is at the element's own timestamp, once; the result lives as long as the element does in
+its window, whatever becomes of the NRR. Nothing is taken back and nothing of the stream is stored. What several streams
+give by a join comes with the latest of its elements. Over a row window, which ends elements by later ones, results are
+kept until they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from penstock.algebra.nodes.base import Algebra, Keys, is_static
+from penstock.algebra.nodes.frequency_window import FrequencyWindow
+from penstock.algebra.nodes.join import Join
+from penstock.algebra.nodes.multi_join import MultiJoin
+from penstock.algebra.nodes.rowwise import Project, Select
+from penstock.algebra.nodes.scans import RelationScan
+from penstock.algebra.nodes.windows import RowWindow, Window
+from penstock.algebra.properties.update_pattern import Pattern
+from penstock.expressions.nodes import Expression
+from penstock.types import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class NRRJoin(Algebra):
+    """Columns: the left ones, then the right ones. left: what comes with elements of streams (`is_elementwise`); right:
+    an NRR; equal, residual: as in `Join`. came: the column of left that tells when its tuple came, where a plan has
+    one (`arrivals.py`)."""
+
+    left: Algebra
+    right: Algebra
+    equal: tuple[tuple[int, int], ...]
+    residual: Expression | None = None
+    came: int | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return Schema(self.left.schema.fields + self.right.schema.fields)
+
+    @property
+    def pattern(self) -> Pattern:
+        # [semantics 5]: an NRR does not add.
+        return self.left.pattern
+
+    @property
+    def keys(self) -> Keys:
+        return self._as_join.keys
+
+    def describe(self) -> Mapping[str, str]:
+        return self._as_join.describe()
+
+    @property
+    def _as_join(self) -> Join:
+        return Join(self.left, self.right, self.equal, self.residual)
+
+
+def is_nrr(node: Algebra) -> bool:
+    """Return whether `node` is an updated NON RETROACTIVE relation, or some rows or columns of one."""
+    if isinstance(node, Select | Project):
+        return is_nrr(node.input)
+    return isinstance(node, RelationScan) and node.source.non_retroactive and not node.source.is_static
+
+
+def is_elementwise(node: Algebra) -> bool:
+    """Return whether every tuple of the relation `node` comes with one element of each of its streams, so that it has a
+    timestamp: that of the element, or of the latest. With a SLIDE in rows an element comes with a later one."""
+    if isinstance(node, Select | Project):
+        return is_elementwise(node.input)
+    if isinstance(node, NRRJoin):
+        return is_elementwise(node.left)
+    if isinstance(node, Join | MultiJoin):
+        moving = [child for child in node.inputs if not is_static(child)]
+        return bool(moving) and all(map(is_elementwise, moving))
+    return isinstance(node, Window | FrequencyWindow) or (isinstance(node, RowWindow) and node.step is None)
+
+
+def over_one_window(node: Algebra) -> bool:
+    """Return whether the tuples of `node` are elements of one window in time, each judged alone."""
+    if isinstance(node, Select | Project):
+        return over_one_window(node.input)
+    if isinstance(node, NRRJoin):
+        return node.came is None and over_one_window(node.left)
+    return isinstance(node, Window)
+
+
+def unjoined(node: Algebra) -> Iterator[RelationScan]:
+    """Return the NRRs below `node` that no stream meets."""
+    if isinstance(node, RelationScan):
+        if is_nrr(node):
+            yield node
+        return
+    for child in node.inputs[:1] if isinstance(node, NRRJoin) else node.inputs:
+        yield from unjoined(child)

@@ -1,0 +1,57 @@
+"""A named query as the language hands it over: the root of its algebra and where its answer goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.base import Algebra
+from penstock.types import CALENDAR, TimeDomain
+
+
+@dataclass(frozen=True)
+class SinkSpec:
+    """INTO connector (options). `connector` in upper case: FILES, CONSOLE or MEMORY; option keys in lower case."""
+
+    connector: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def option(self, key: str, default: str = "") -> str:
+        return dict(self.options).get(key, default)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A continuous query. A stream root is emitted as (ts, items); a relation root as changes (ts, op, items).
+    text: the statement as it was written."""
+
+    name: str
+    root: Algebra
+    sink: SinkSpec
+    text: str = ""
+
+    @property
+    def domain(self) -> TimeDomain:
+        """The query's time domain; a query over static relations alone is told in calendar time."""
+        return self.root.domain or CALENDAR
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Column names of the result: `ts`, then `op` for a relation, then the items; an item whose name is taken
+        already gets a number behind it (`ts_1`)."""
+        names = ["ts"] if self.root.is_stream else ["ts", "op"]
+        for item in self.root.schema.names:
+            name, number = item, 0
+            while name.lower() in (n.lower() for n in names):
+                number += 1
+                name = f"{item}_{number}"
+            names.append(name)
+        return tuple(names)
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """The columns of the result, by `output_names`."""
+        op = [] if self.root.is_stream else [pa.string()]
+        types = [self.domain.type(), *op, *self.root.schema.types]
+        return pa.schema(list(zip(self.output_names, types, strict=True)))

@@ -1,0 +1,62 @@
+"""Relation to stream: ISTREAM, DSTREAM, RSTREAM [semantics 4.3]."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from penstock.algebra.nodes.base import Algebra, Emitted, Unary
+from penstock.algebra.nodes.scans import RelationScan
+from penstock.algebra.nodes.windows import RowWindow, Window
+
+
+class StreamKind(enum.Enum):
+    ISTREAM = "ISTREAM"
+    DSTREAM = "DSTREAM"
+    RSTREAM = "RSTREAM"
+
+
+@dataclass(frozen=True, eq=False)
+class RelationToStream(Emitted, Unary):
+    """The stream that `kind` makes of a relation; the elements' ts is the instant they are emitted at."""
+
+    kind: StreamKind
+
+    def describe(self) -> Mapping[str, str]:
+        text = {"kind": self.kind.value}
+        if self.kind is StreamKind.RSTREAM:
+            period = evaluation_period(self)
+            domain = self.domain
+            show = domain.show_length if domain else str
+            text["evaluated"] = "every arrival and change" if period is None else f"every {show(period[0])}"
+        return text
+
+
+def own_windows(node: Algebra) -> Iterator[Window | RowWindow]:
+    """Return the windows of a query itself: those not inside a derived stream below."""
+    for child in node.inputs:
+        if isinstance(child, Window | RowWindow):
+            yield child
+        else:
+            yield from own_windows(child)
+
+
+def evaluation_period(node: RelationToStream) -> tuple[int, int] | None:
+    """(slide, align) when all the query's windows have the same SLIDE, else None: RSTREAM is then evaluated at every
+    instant at which an element of one of its streams arrives or the relation changes [semantics 4.3]. A SLIDE in
+    rows has no boundaries in time."""
+    slides = {(w.slide, w.align) for w in own_windows(node)}
+    if len(slides) != 1:
+        return None
+    slide, align = slides.pop()
+    return None if slide is None else (slide, align)
+
+
+def updated_relations(node: Algebra) -> Iterator[RelationScan]:
+    """Relations with updates of the query itself."""
+    for child in node.inputs:
+        if isinstance(child, RelationScan) and not child.source.is_static:
+            yield child
+        elif not isinstance(child, Window | RowWindow):
+            yield from updated_relations(child)

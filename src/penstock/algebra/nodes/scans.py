@@ -1,0 +1,112 @@
+"""Leaves of a plan: streams and relations as they were declared [semantics 3]."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.algebra.nodes.base import NO_KEYS, Algebra, Emitted, Keys
+from penstock.algebra.properties.update_pattern import Pattern
+from penstock.types import Field, Schema, TimeDomain
+
+
+class OnError(enum.Enum):
+    """What happens to a record that does not parse or has no timestamp."""
+
+    DEAD_LETTER = "DEAD LETTER"
+    FAIL = "FAIL"
+    SKIP = "SKIP"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A declared stream or relation.
+
+    columns: all declared columns, in order; connector: `FILES`, `MEMORY`, `DATAFRAME`; options: its (key, value)
+    pairs, keys in lower case; timestamp: position of the timestamp column, None for a static relation;
+    domain: what its ticks are, None for a static relation; slack: ORDER WITHIN in ticks;
+    operation: position of the OPERATION BY column (`+` or `-`), relations only; primary_key: positions of the columns
+    that no two rows of the relation share; non_retroactive: an updated relation that is a NON RETROACTIVE one;
+    system_time: a stream whose elements are stamped on ingest (timestamp is None then); idle: its IDLE TIMEOUT in
+    microseconds of wall clock; upserts: a relation with an operation and a primary key whose `+` replaces the row of
+    its key, and whose `-` of a key that is not there says nothing; ahead: its ADVANCE AT MOST in ticks, None for any.
+    """
+
+    name: str
+    is_stream: bool
+    columns: Schema
+    connector: str
+    options: tuple[tuple[str, str], ...] = ()
+    timestamp: int | None = None
+    domain: TimeDomain | None = None
+    slack: int = 0
+    on_error: OnError = OnError.DEAD_LETTER
+    operation: int | None = None
+    primary_key: tuple[int, ...] = ()
+    non_retroactive: bool = False
+    system_time: bool = False
+    idle: int | None = None
+    upserts: bool = False
+    ahead: int | None = None
+
+    @property
+    def is_static(self) -> bool:
+        return not self.is_stream and self.timestamp is None
+
+    @property
+    def loses_rows(self) -> bool:
+        """Whether its updates take rows away: a `-` does, and a row that replaces another."""
+        return self.operation is not None or bool(self.primary_key and not self.is_static)
+
+    def option(self, key: str, default: str = "") -> str:
+        return dict(self.options).get(key, default)
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Algebra):
+    """Base of both scans. `columns`: the positions of the declared columns that are read, in output order."""
+
+    source: Source
+    columns: tuple[int, ...]
+
+    @property
+    def schema(self) -> Schema:
+        chosen = (self.source.columns[i] for i in self.columns)
+        return Schema(tuple(Field(f.name, f.type, self.source.name) for f in chosen))
+
+    @property
+    def domain(self) -> TimeDomain | None:
+        return self.source.domain
+
+    def describe(self) -> Mapping[str, str]:
+        return {"source": self.source.name, "columns": ", ".join(self.schema.names)}
+
+
+@dataclass(frozen=True, eq=False)
+class StreamScan(Emitted, Scan):
+    """The elements of a declared stream."""
+
+    def describe(self) -> Mapping[str, str]:
+        domain, ahead = self.source.domain, self.source.ahead
+        shown = {} if ahead is None or domain is None else {"advances": f"at most {domain.show_length(ahead)}"}
+        return {**super().describe(), **shown}
+
+
+@dataclass(frozen=True, eq=False)
+class RelationScan(Scan):
+    """A declared relation: constant from the beginning of time, or updated by a timed source. The update columns
+    (timestamp and operation) are ordinary columns too where the query reads them."""
+
+    @property
+    def pattern(self) -> Pattern:
+        # A relation that only ever gains rows is monotonic; static ones do not add to the pattern.
+        return Pattern.STRICT if self.source.loses_rows else Pattern.MONOTONIC
+
+    @property
+    def keys(self) -> Keys:
+        """The primary key, where all its columns are read."""
+        declared = self.source.primary_key
+        if not declared or not set(declared) <= set(self.columns):
+            return NO_KEYS
+        return frozenset({frozenset(self.columns.index(c) for c in declared)})

@@ -1,0 +1,68 @@
+"""Bag and set operations on relations with the same columns [semantics 4.2]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.algebra.nodes.base import Algebra, Compared, Keys, is_static
+from penstock.algebra.nodes.windows import Window
+from penstock.algebra.properties.update_pattern import Pattern, worst
+from penstock.tree import walk
+from penstock.types import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class UnionAll(Algebra):
+    """The sum of bags. All inputs have the same column types; names are the first one's."""
+
+    members: tuple[Algebra, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.members[0].schema
+
+    @property
+    def pattern(self) -> Pattern:
+        found = worst(m.pattern for m in self.members)
+        if found is Pattern.WEAKEST:
+            lengths = {
+                (node.kind, node.length, node.slide, node.align)
+                for m in self.members
+                for node in walk(m)
+                if isinstance(node, Window)
+            }
+            # Elements of windows of different length or boundaries do not leave in the order they came.
+            return Pattern.WEAKEST if len(lengths) == 1 else Pattern.WEAK
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Except(Compared):
+    """The tuples of `left` that `right` does not take away: max(l - r, 0) copies; as sets, where l > 0 and r = 0."""
+
+    @property
+    def pattern(self) -> Pattern:
+        # A tuple of `right` ends one of `left` when it comes, which nobody knew before.
+        return Pattern.MONOTONIC if is_static(self) else Pattern.STRICT
+
+    @property
+    def keys(self) -> Keys:
+        return self.left.keys if self.every else self.left.keys | self.whole
+
+
+@dataclass(frozen=True, eq=False)
+class Intersect(Compared):
+    """The tuples that both sides have: min(l, r) copies; as sets, where l > 0 and r > 0."""
+
+    @property
+    def pattern(self) -> Pattern:
+        """MON of monotonic inputs: min(l, r) and (l > 0 and r > 0) grow with l and r. Else STR: a tuple is in the
+        answer as long as both sides hold a copy. When it enters that end is not known, since either side may still get
+        more copies; they are counted, and the end is told by a negative tuple."""
+        both = worst((self.left.pattern, self.right.pattern))
+        return Pattern.MONOTONIC if both is Pattern.MONOTONIC else Pattern.STRICT
+
+    @property
+    def keys(self) -> Keys:
+        found = self.left.keys | self.right.keys
+        return found if self.every else found | self.whole

@@ -1,0 +1,1 @@
+"""The optimizer: its rules in order, the cost model, estimates and statistics."""

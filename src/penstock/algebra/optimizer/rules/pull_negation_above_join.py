@@ -1,0 +1,74 @@
+"""Negation above a join instead of below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.join import Join
+from penstock.algebra.nodes.rowwise import Project
+from penstock.algebra.optimizer.rules.above_join import asked_of, pulled_above
+from penstock.algebra.optimizer.rules.negation import Negation, negation, unprojected
+from penstock.algebra.optimizer.rules.support import column
+from penstock.expressions.nodes import Column, Expression, columns_of, remap, substitute
+from penstock.types import Field
+
+
+def pull_negation_above_join(node: Algebra) -> tuple[Algebra, ...]:
+    """(R ▷ N) ⋈ S = (R ⋈ S) ▷ N, on either side of the join; likewise for marks and R ⟕ N.
+
+    Law: whether r has a partner in N is decided by r and N alone, so it is the same for all that r is joined with. The
+    join below then knows when its results end, and only what stands above handles negative tuples `[golab 3.5.3]`. A
+    projection between the two is applied above.
+    Unsound for: a join on the mark or on columns of N (a padded NULL joins nothing, and N's do not exist below ⟕);
+    volatile conditions; a scalar subquery that is checked to have one row, since r that joins nothing is checked too.
+    """
+    return pulled_above(node, _pulled)
+
+
+def _pulled(join: Join, from_left: bool) -> Algebra | None:
+    """Over the rows of the new join, the negation's left side stands at `start` and the other side at `aside`."""
+    below, values = unprojected(join.left if from_left else join.right)
+    found = negation(below)
+    if found is None:
+        return None
+    other = join.right if from_left else join.left
+    keys, condition = asked_of(join, from_left, values)
+    own = len(found.left.schema)
+    if any(c >= own for expression in (*keys, *condition) for c in columns_of(expression)):
+        return None
+    left, places = _with_keys(found.left, keys)
+    start, aside = (0, len(left.schema)) if from_left else (len(other.schema), 0)
+    width = len(left.schema) + len(other.schema)
+
+    def place(i: int) -> int:
+        return start + i if i < own else width + i - own
+
+    moved = tuple(remap(value, place) for value in values)
+    kept = tuple(column(field, aside + i) for i, field in enumerate(other.schema))
+    columns = (*moved, *kept) if from_left else (*kept, *moved)
+    pairs = zip(places, ((j if from_left else i) for i, j in join.equal), strict=True)
+    equal = tuple((p, o) if from_left else (o, p) for p, o in pairs)
+    residual = None if join.residual is None else substitute(join.residual, columns)
+    sides = (left, other) if from_left else (other, left)
+    negated = _negated(found, Join(*sides, equal, residual), start, place)
+    return Project(negated, columns, join.schema.fields)
+
+
+def _negated(found: Negation, left: Algebra, start: int, place: Callable[[int], int]) -> Algebra:
+    residual = None if found.residual is None else remap(found.residual, place)
+    return replace(found, left=left, equal=tuple((start + i, j) for i, j in found.equal), residual=residual)
+
+
+def _with_keys(node: Algebra, keys: list[Expression]) -> tuple[Algebra, list[int]]:
+    """`node` with a column for each of `keys`, and where they stand."""
+    computed = [key for key in keys if not isinstance(key, Column)]
+    if not computed:
+        return node, [key.index for key in keys if isinstance(key, Column)]
+    width = len(node.schema)
+    fields = (*node.schema.fields, *(Field(f"key{n}", key.type) for n, key in enumerate(computed, 1)))
+    columns = tuple(column(field, i) for i, field in enumerate(node.schema))
+    made = iter(range(width, width + len(computed)))
+    places = [key.index if isinstance(key, Column) else next(made) for key in keys]
+    return Project(node, (*columns, *computed), fields), places

@@ -1,0 +1,67 @@
+"""A join's condition taken apart: what one side decides, equal columns, the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.join import Join
+from penstock.algebra.optimizer.rules.support import is_volatile, same_for_equal, select, unique
+from penstock.expressions.nodes import Call, Column, Expression, columns_of, conjunction, conjuncts, remap
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+def split_join_condition(node: Algebra) -> Algebra:
+    """R ⋈(p(R) AND q(S) AND r.k = s.k AND θ) S = σp(R) ⋈[k = k; θ] σq(S).
+
+    Law: a pair is kept iff every conjunct is TRUE; one without columns goes to both sides, which then store nothing if
+    it is FALSE. A NULL key makes r.k = s.k NULL, and NULL keys never join.
+    Across equal columns: of pairs with r.k = s.k, p(r.k) holds iff p(s.k) does, so p is copied to the other side
+    (`a.k = b.k AND a.k = 5` reads only b.k = 5 of b); for floats only as far as `same_for_equal` goes.
+    Unsound for: outer joins (the padded side must not be filtered); volatile conjuncts; r.k = s.k of different types.
+    """
+    if not isinstance(node, Join) or node.residual is None:
+        return node
+    width = len(node.left.schema)
+    parts = conjuncts(node.residual)
+    fixed = tuple(p for p in parts if not is_volatile(p))
+    pairs = {p: _pair(p, width) for p in fixed}
+    equal = tuple(dict.fromkeys((*node.equal, *(pair for pair in pairs.values() if pair is not None))))
+    left = tuple(p for p in fixed if all(c < width for c in columns_of(p)))
+    right = tuple(remap(p, lambda i: i - width) for p in fixed if all(c >= width for c in columns_of(p)))
+    rest = tuple(p for p in parts if is_volatile(p) or (pairs[p] is None and _crosses(p, width)))
+    if len(rest) == len(parts):
+        return node
+    flipped = tuple((r, s) for s, r in equal)
+    return Join(
+        select(node.left, unique(left + tuple(_copies(right, flipped)))),
+        select(node.right, unique(right + tuple(_copies(left, equal)))),
+        equal,
+        conjunction(rest),
+    )
+
+
+def _crosses(part: Expression, width: int) -> bool:
+    columns = columns_of(part)
+    return any(c < width for c in columns) and any(c >= width for c in columns)
+
+
+def _pair(part: Expression, width: int) -> tuple[int, int] | None:
+    """The equi-join pair that `part` states, if it does."""
+    if not (isinstance(part, Call) and part.function == "EQ" and _crosses(part, width)):
+        return None
+    one, other = part.arguments
+    if not (isinstance(one, Column) and isinstance(other, Column)) or one.type != other.type:
+        return None
+    return min(one.index, other.index), max(one.index, other.index) - width
+
+
+def _copies(parts: tuple[Expression, ...], pairs: Pairs) -> Iterable[Expression]:
+    """What `parts` over one equal column each say of the other side's column."""
+    for part in parts:
+        columns = columns_of(part)
+        if len(columns) == 1 and same_for_equal(part):
+            for here, there in pairs:
+                if here in columns:
+                    yield remap(part, lambda _, to=there: to)  # type: ignore[misc]

@@ -1,0 +1,73 @@
+"""What the rules share: which expressions may move, and small builders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.rowwise import Select
+from penstock.expressions.functions import row_of
+from penstock.expressions.nodes import Call, Column, Expression, conjunction
+from penstock.expressions.user import volatile
+from penstock.types import Field
+
+
+def is_volatile(expression: Expression) -> bool:
+    """Whether two evaluations over equal rows may differ. No rule moves, copies or merges such an expression: RAND()
+    drawn once for a column that is read twice is not RAND() drawn twice, nor a draw before a join one after it."""
+    return volatile(expression)
+
+
+def is_trivial(expression: Expression) -> bool:
+    """Whether evaluating `expression` twice costs nothing."""
+    return not expression.children
+
+
+def same_for_equal(expression: Expression) -> bool:
+    """Whether equal column values give equal results.
+
+    True of everything but floats: -0.0 and 0.0 are one key, yet CAST(x AS STRING) tells them apart. A float column is
+    let pass only right below a comparison, which does not.
+    """
+    if isinstance(expression, Column):
+        return not pa.types.is_floating(expression.type)
+    row = row_of(expression.function) if isinstance(expression, Call) else None
+    compared = row is not None and row.compares
+    return all(
+        (compared and isinstance(child, Column)) or same_for_equal(child)
+        for child in expression.children
+        if isinstance(child, Expression)
+    )
+
+
+def unique(parts: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """`parts` without repetitions of deterministic ones, in the order of their first occurrence."""
+    seen: dict[str, Expression] = {}
+    for number, part in enumerate(parts):
+        seen.setdefault(f"{number}" if is_volatile(part) else part.fingerprint, part)
+    return tuple(seen.values())
+
+
+def select(node: Algebra, parts: tuple[Expression, ...]) -> Algebra:
+    """`node` under a selection by the AND of `parts`; `node` itself for none."""
+    predicate = conjunction(unique(parts))
+    return node if predicate is None else Select(node, predicate)
+
+
+def split(
+    parts: tuple[Expression, ...], chosen: Callable[[Expression], bool]
+) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
+    """The parts that are `chosen`, and the rest."""
+    return tuple(p for p in parts if chosen(p)), tuple(p for p in parts if not chosen(p))
+
+
+def column(field: Field, index: int) -> Column:
+    """A reference to the input column `field` at `index`."""
+    return Column(field.type, index, field.name)
+
+
+def over_inputs(node: Algebra, function: Callable[[Algebra], Algebra]) -> Algebra:
+    """`node` with `function` applied to the algebra nodes directly below."""
+    return node.with_children(tuple(function(c) if isinstance(c, Algebra) else c for c in node.children))

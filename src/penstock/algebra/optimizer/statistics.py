@@ -1,0 +1,98 @@
+"""What is known of the inputs when a plan is chosen: arrival rates and numbers of distinct values.
+
+Statistics decide what a plan costs, never what it answers. They are told by `SET statistics = '...'` or observed of
+inputs that lie in memory; what is unknown is taken to be the defaults below. `estimates.py` carries them up a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.algebra.nodes.scans import Source
+from penstock.settings import SourceHint
+from penstock.types import TimeDomain, Unit
+
+#: Rows of an input that are looked at.
+SAMPLE = 10_000
+#: Seconds that an element of an unbounded window, or a row of a relation, is taken to count.
+HORIZON = 3600.0
+
+
+@dataclass(frozen=True)
+class SourceStatistics:
+    """rate: tuples per second; of a static relation, as if its rows came within the `HORIZON`; distinct: column in
+    lower case -> values seen in it."""
+
+    rate: float = 1.0
+    distinct: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """By source, in lower case. A source that is not here has one tuple a second; a column that is not, one value for
+    every ten tuples of its window, and ten at the least. shards: among how many a keyed stage is divided."""
+
+    sources: Mapping[str, SourceStatistics] = field(default_factory=dict)
+    shards: int = 4
+    #: What was estimated of plans already, by fingerprint.
+    estimates: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def of(self, source: Source) -> SourceStatistics:
+        return self.sources.get(source.name.lower(), SourceStatistics())
+
+    def updated(self, hints: tuple[SourceHint, ...]) -> Statistics:
+        """These, with what the hints say in their place."""
+        found = dict(self.sources)
+        for name, rate, distinct in hints:
+            known = found.get(name.lower(), SourceStatistics())
+            values = {**known.distinct, **{column.lower(): count for column, count in distinct}}
+            found[name.lower()] = SourceStatistics(known.rate if rate is None else rate, values)
+        return replace(self, sources=found)
+
+
+def observe(sources: Mapping[str, Source], tables: Mapping[str, pa.Table]) -> Statistics:
+    """What the first rows of bounded inputs show. tables: source -> its declared columns."""
+    return Statistics(
+        {n.lower(): _observed(s, tables[n]) for n, s in sources.items() if n in tables and len(tables[n])}
+    )
+
+
+def known_statistics(
+    sources: Mapping[str, Source],
+    rows: Mapping[str, Sequence[tuple[Any, ...]]],
+    frames: Mapping[str, Any],
+    hints: tuple[SourceHint, ...],
+) -> Statistics:
+    """What a job knows before it starts: of rows INSERTed (by name in lower case), of Arrow tables, and the hints.
+    Other inputs are not looked into."""
+    tables = {name: frame for name, frame in frames.items() if isinstance(frame, pa.Table)}
+    for name, source in sources.items():
+        if found := rows.get(name.lower(), ())[:SAMPLE]:
+            arrays = [pa.array([row[i] for row in found], f.type) for i, f in enumerate(source.columns)]
+            tables[name] = pa.Table.from_arrays(arrays, names=list(source.columns.names))
+    return observe(sources, tables).updated(hints)
+
+
+def _observed(source: Source, table: pa.Table) -> SourceStatistics:
+    sample = table.slice(0, SAMPLE)
+    distinct = {
+        field.name.lower(): float(pc.count_distinct(sample.column(i), mode="only_valid").as_py())
+        for i, field in enumerate(source.columns)
+    }
+    if source.timestamp is None or source.domain is None:
+        return SourceStatistics(len(table) / HORIZON, distinct)
+    ticks = sample.column(source.timestamp).cast(pa.int64())
+    ends = pc.min_max(ticks).as_py()
+    if ends["min"] is None:
+        return SourceStatistics(1.0, distinct)
+    return SourceStatistics(len(sample) / seconds(ends["max"] - ends["min"] + 1, source.domain), distinct)
+
+
+def seconds(ticks: float, domain: TimeDomain) -> float:
+    """Return a length of time in seconds."""
+    return ticks * domain.unit.value / Unit.SECOND.value

@@ -1,0 +1,194 @@
+"""Standard output as the place of CONSOLE results: tables for people; csv, json lines or an Arrow stream for programs.
+
+Contract: a process has one standard output, which all CONSOLE queries of a run share; batches come one after the other.
+All rows are written and no value is cut. A format for programs writes nothing but results. Results of several queries
+are told apart: a table has its query's name above it; in csv a line `# name` and a header stand wherever the query
+changes; json lines begin with the field `query`; an Arrow stream has one schema and so takes one query.
+"""
+
+from __future__ import annotations
+
+import enum
+import io
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.query import Query
+from penstock.connectors.sinks.tabular import rendered
+from penstock.connectors.sinks.text import csv_text, json_text
+from penstock.errors import PenstockError
+
+
+class OutputFormat(enum.StrEnum):
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    ARROW = "arrow"
+
+
+#: What the field of json lines is called that names the query.
+_QUERY = "query"
+
+
+class Output(ABC):
+    """Writes results to standard output. around: entered while something is written, such as to take a progress line
+    away; broken: whether standard output takes nothing any more; gone: whether that is because its reader closed it."""
+
+    def __init__(self) -> None:
+        self.around: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.broken = self.gone = False
+
+    @abstractmethod
+    def write(self, query: Query, tables: Iterable[pa.Table], rows: int | None) -> None:
+        """Write one batch of a query, which comes in pieces. rows: how many of it people are shown at the most.
+        Raises PenstockError P0502 where standard output takes nothing any more."""
+
+    def close(self) -> None:  # noqa: B027 - most formats need no end
+        """Write what belongs at the end of a run that was not broken off."""
+
+    def _put(self, content: bytes | str) -> None:
+        try:
+            with self.around():
+                _write(content)
+        except BrokenPipeError as error:
+            self.broken = self.gone = True
+            raise PenstockError("P0502", "standard output was closed by its reader", cause=error) from error
+        except OSError as error:
+            self.broken = True
+            message = f"standard output cannot be written: {error.strerror or error}"
+            raise PenstockError("P0502", message, cause=error) from error
+
+
+def _write(content: bytes | str) -> None:
+    """Text is written in the encoding of standard output, bytes as they are."""
+    out = sys.stdout
+    if out is None:  # closed before the process began
+        return
+    if isinstance(content, str):
+        encoding = getattr(out, "encoding", None) or "utf-8"
+        out.write(content.encode(encoding, "backslashreplace").decode(encoding))
+    elif (buffer := getattr(out, "buffer", None)) is not None:
+        out.flush()
+        buffer.write(content)
+    else:
+        out.write(content.decode("utf-8", "backslashreplace"))
+    out.flush()
+
+
+class Tables(Output):
+    def write(self, query: Query, tables: Iterable[pa.Table], rows: int | None) -> None:
+        shown, more = 0, 0
+        for table in tables:
+            part = table if rows is None else table.slice(0, max(0, rows - shown))
+            shown += part.num_rows
+            more += table.num_rows - part.num_rows
+            for text in rendered(query.name, part):
+                self._put(text)
+        if more:
+            self._put(f"{more:,} more row{'s' * (more != 1)} of {query.name}\n")
+
+
+class Csv(Output):
+    """One query's results are one csv file: the header comes once, also where there are no rows."""
+
+    def __init__(self, queries: Sequence[Query]) -> None:
+        super().__init__()
+        self._only = queries[0] if len(queries) == 1 else None
+        self._last: str | None = None
+
+    def write(self, query: Query, tables: Iterable[pa.Table], rows: int | None) -> None:
+        for table in tables:
+            if table.num_rows:
+                changed = query.name != self._last
+                if changed and self._only is None:
+                    name = query.name if query.name.isprintable() else json.dumps(query.name)
+                    between = "" if self._last is None else "\n"
+                    self._put(f"{between}# {name}\n".encode())
+                self._last = query.name
+                self._put(csv_text(table, changed).to_pybytes())
+
+    def close(self) -> None:
+        if self._only is not None and self._last is None:
+            self._put(csv_text(self._only.output_schema.empty_table()).to_pybytes())
+
+
+class JsonLines(Output):
+    """Raises PenstockError P0502 for a column that is called like the field that tells queries apart."""
+
+    def __init__(self, queries: Sequence[Query]) -> None:
+        super().__init__()
+        self._several = len(queries) > 1
+        for query in queries if self._several else ():
+            if _QUERY in (name.lower() for name in query.output_names):
+                raise PenstockError(
+                    "P0502", f"json lines of several queries have a field {_QUERY}, and so has {query.name}",
+                    hint="give that column another name with AS, write that query INTO FILES, or choose --format csv",
+                )  # fmt: skip
+
+    def write(self, query: Query, tables: Iterable[pa.Table], rows: int | None) -> None:
+        for table in tables:
+            if self._several:
+                table = table.add_column(0, _QUERY, pa.repeat(query.name, table.num_rows))
+            self._put(json_text(table).to_pybytes())
+
+
+class ArrowStream(Output):
+    """An Arrow IPC stream. Raises PenstockError P0502 for more than one query."""
+
+    def __init__(self, queries: Sequence[Query]) -> None:
+        super().__init__()
+        if len(queries) > 1:
+            names = ", ".join(query.name for query in queries)
+            raise PenstockError(
+                "P0502", f"an Arrow stream holds the results of one query, and {len(queries)} have no INTO: {names}",
+                hint="write the others INTO FILES (...), or choose --format json or csv",
+            )  # fmt: skip
+        self._queries = queries
+        self._stream: Any = None
+
+    @property
+    def _writer(self) -> Any:
+        if self._stream is None:
+            self._stream = pa.ipc.new_stream(_Sink(self._put), self._queries[0].output_schema)
+        return self._stream
+
+    def write(self, query: Query, tables: Iterable[pa.Table], rows: int | None) -> None:
+        for table in tables:
+            self._writer.write_table(table.cast(query.output_schema))
+
+    def close(self) -> None:
+        if self._queries:
+            self._writer.close()
+
+
+class _Sink(io.RawIOBase):
+    """Hands on what Arrow writes."""
+
+    def __init__(self, put: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._put = put
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: object) -> int:
+        taken = bytes(memoryview(content))  # type: ignore[arg-type]
+        self._put(taken)
+        return len(taken)
+
+
+def output(form: OutputFormat, queries: Sequence[Query]) -> Output:
+    """Where the CONSOLE results of `queries`, all there are in a run, go. Raises PenstockError P0502 where the format
+    cannot hold them."""
+    if form is OutputFormat.TABLE:
+        return Tables()
+    kinds: dict[OutputFormat, type[Csv | JsonLines | ArrowStream]] = {
+        OutputFormat.CSV: Csv, OutputFormat.JSON: JsonLines, OutputFormat.ARROW: ArrowStream,
+    }  # fmt: skip
+    return kinds[form](queries)

@@ -1,0 +1,106 @@
+"""Which files lie below a folder or match a glob, through symbolic links too.
+
+Contract: each real directory is listed once, so that a link to a folder above it ends; where several paths lead to one,
+its own name goes before those of links. A link that leads nowhere is no file: it is passed over, and told to
+`dangling`. Names that begin with `_` or `.` and names that end in `.tmp` or `.crc` are no data.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_HIDDEN = ("_", ".")
+_UNFINISHED = (".tmp", ".crc")
+_Identity = tuple[int, int]
+
+
+@dataclass
+class Listing:
+    """One look at a folder or glob. denied: makes the error of a folder that cannot be read; dangling: is told of each
+    link that leads nowhere."""
+
+    denied: Callable[[str], Exception]
+    dangling: Callable[[str], None]
+
+    def files(self, path: str, pattern: bool) -> set[Path]:
+        """The data files that `path` names: itself, those below it, or those that the pattern matches, each with
+        everything below it."""
+        found: set[Path] = set()
+        for start in self._matches(Path(path)) if pattern else [Path(path)]:
+            found.update(self._below(start))
+        return found
+
+    def _below(self, start: Path) -> Iterator[Path]:
+        if not start.is_dir():
+            # A file that is named in full is meant, whatever its name.
+            if not start.name.endswith(_UNFINISHED) and self._leads_somewhere(start):
+                yield start
+            return
+        for folder in self._folders(start):
+            for entry in self._entries(folder):
+                path = Path(entry.path)
+                if not entry.name.endswith(_UNFINISHED) and not path.is_dir() and self._leads_somewhere(path):
+                    yield path
+
+    def _folders(self, start: Path) -> Iterator[Path]:
+        """`start` and the folders below it, each real one once; those behind links come last."""
+        seen: set[_Identity] = set()
+        waiting: list[Path] = [start]
+        links: list[Path] = []
+        while waiting or links:
+            folder = waiting.pop() if waiting else links.pop(0)
+            identity = _identity(folder)
+            if identity in seen:
+                continue
+            seen.add(identity)
+            yield folder
+            inside = [entry for entry in self._entries(folder) if entry.is_dir()]
+            waiting += [Path(entry.path) for entry in inside if not entry.is_symlink()]
+            links += sorted(Path(entry.path) for entry in inside if entry.is_symlink())
+
+    def _matches(self, path: Path) -> list[Path]:
+        """What a pattern matches: `*`, `?` and `[..]` within a name, `**` for any folders."""
+        parts = path.parts
+        fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+        return list(dict.fromkeys(self._expanded(Path(*parts[:fixed]), parts[fixed:])))
+
+    def _expanded(self, base: Path, parts: tuple[str, ...]) -> Iterator[Path]:
+        if not parts:
+            yield base
+        elif not base.is_dir():
+            return
+        elif parts[0] == "**":
+            for folder in self._folders(base):
+                yield from self._expanded(folder, parts[1:])
+        elif glob.has_magic(parts[0]):
+            for entry in self._entries(base):
+                if fnmatch.fnmatchcase(entry.name, parts[0]):
+                    yield from self._expanded(Path(entry.path), parts[1:])
+        elif os.path.lexists(base / parts[0]) and not parts[0].startswith(_HIDDEN):
+            yield from self._expanded(base / parts[0], parts[1:])
+
+    def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
+        """What lies in a folder, hidden names left out."""
+        try:
+            with os.scandir(folder) as entries:
+                found = [entry for entry in entries if not entry.name.startswith(_HIDDEN)]
+        except OSError as error:
+            raise self.denied(error.filename or str(folder)) from error
+        return sorted(found, key=lambda entry: entry.name)
+
+    def _leads_somewhere(self, path: Path) -> bool:
+        if path.exists():
+            return True
+        if path.is_symlink():
+            self.dangling(str(path))
+        return False
+
+
+def _identity(folder: Path) -> _Identity:
+    told = folder.stat()
+    return told.st_dev, told.st_ino

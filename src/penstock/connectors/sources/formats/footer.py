@@ -1,0 +1,284 @@
+"""The footer of a parquet file, read far enough to know what Arrow may be asked about it.
+
+Arrow ends the process where it meets certain damage in the metadata of a column: its exception is none of Python's. So
+the bytes of the footer are walked here first (Thrift's compact protocol), and Arrow is asked for the statistics of no
+column that is not whole: not encrypted, of the type that the schema says, with bounds as long as that type and
+histograms as long as its levels.
+
+Contract: `Footer` never raises for what the bytes are. What is not understood counts as damaged: then nothing is known
+of the values, and reading the rows shows what is wrong with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+_TAIL = 8
+_MAGIC = b"PAR1"
+
+# Types of the compact protocol.
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_INTEGERS = frozenset({_I16, _I32, _I64})
+_DEEPEST = 32
+
+#: Parquet's physical types by number, and how many bytes a bound of them has; None for any number of them.
+_PHYSICAL: dict[int, tuple[str, int | None]] = {
+    0: ("BOOLEAN", 1), 1: ("INT32", 4), 2: ("INT64", 8), 3: ("INT96", 12), 4: ("FLOAT", 4), 5: ("DOUBLE", 8),
+    6: ("BYTE_ARRAY", None), 7: ("FIXED_LEN_BYTE_ARRAY", None),
+}  # fmt: skip
+
+# Fields by number: what they are and must be stored as.
+_ROW_GROUPS, _COLUMNS = 4, 1
+_META_DATA, _CRYPTO, _ENCRYPTED = 3, 8, 9
+_TYPE, _PATH, _COMPRESSED, _STATISTICS, _SIZES = 1, 3, 7, 12, 16
+_BOUNDS = (1, 2, 5, 6)
+
+
+class _Damaged(Exception):
+    """Bytes that are no footer as every writer writes it."""
+
+
+@dataclass(frozen=True)
+class _FooterGroup:
+    """stored: bytes of all columns; whole: name of a top-level column -> its place, where its statistics are sound."""
+
+    stored: int
+    whole: dict[str, int]
+
+
+class Footer:
+    """What the footer of an open file says. names: the top-level columns that are asked for."""
+
+    def __init__(self, path: str, file: pq.ParquetFile, names: Collection[str]) -> None:
+        self._path = path
+        try:
+            self._groups = _Walk(_footer_bytes(path), file, names).groups()
+        except (_Damaged, IndexError):
+            self._groups = []
+        if len(self._groups) != file.metadata.num_row_groups:
+            self._groups = []
+
+    def place(self, group: int, name: str) -> int | None:
+        """Where a column stands in a row group; None where it may not be looked at."""
+        return self._groups[group].whole.get(name) if self._groups else None
+
+    def stored(self, group: int) -> int:
+        """The compressed bytes of a row group; those of the file where the footer does not tell."""
+        return self._groups[group].stored if self._groups else Path(self._path).stat().st_size
+
+
+def _footer_bytes(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        end = file.seek(0, 2)
+        file.seek(max(0, end - _TAIL))
+        tail = file.read(_TAIL)
+        length = int.from_bytes(tail[:4], "little")
+        if tail[4:] != _MAGIC or length > end - _TAIL:
+            raise _Damaged
+        file.seek(end - _TAIL - length)
+        return file.read(length)
+
+
+class _Walk:
+    """One pass over the bytes of a footer. A field that stands twice in a struct, or is stored as another type than
+    Parquet's, is damage: readers differ in what they make of it."""
+
+    def __init__(self, data: bytes, file: pq.ParquetFile, names: Collection[str]) -> None:
+        self._data = data
+        self._at = 0
+        self._names = {name.encode(): name for name in names}
+        self._schema = file.schema
+        self._columns = file.metadata.num_columns
+
+    def groups(self) -> list[_FooterGroup]:
+        found: list[_FooterGroup] = []
+        for number, type_ in self._fields():
+            if number == _ROW_GROUPS:
+                found = [self._group() for _ in range(self._list(type_, _STRUCT))]
+            else:
+                self._skip(type_)
+        return found
+
+    def _group(self) -> _FooterGroup:
+        stored, whole = 0, {}
+        for number, type_ in self._fields():
+            if number != _COLUMNS:
+                self._skip(type_)
+                continue
+            count = self._list(type_, _STRUCT)
+            if count != self._columns:
+                raise _Damaged
+            for place in range(count):
+                size, name = self._column(place)
+                stored += max(0, size)
+                if name is not None:
+                    whole[name] = place
+        return _FooterGroup(stored, whole)
+
+    def _column(self, place: int) -> tuple[int, str | None]:
+        """The compressed size of a column, and its name where it is asked for and its statistics are sound."""
+        size, name, clear = 0, None, True
+        for number, type_ in self._fields():
+            if number == _META_DATA:
+                _expect(type_ == _STRUCT)
+                size, name = self._meta_data(place)
+            else:
+                clear = clear and number not in (_CRYPTO, _ENCRYPTED)
+                self._skip(type_)
+        return size, name if clear else None
+
+    def _meta_data(self, place: int) -> tuple[int, str | None]:
+        physical, size, name, bounds, fitting = -1, 0, None, list[int](), True
+        for number, type_ in self._fields():
+            if number == _TYPE:
+                _expect(type_ == _I32)
+                physical = self._integer()
+            elif number == _PATH:
+                parts = [self._binary() for _ in range(self._list(type_, _BINARY))]
+                name = self._names.get(parts[0]) if len(parts) == 1 else None
+            elif number == _COMPRESSED:
+                _expect(type_ == _I64)
+                size = self._integer()
+            elif number == _STATISTICS:
+                _expect(type_ == _STRUCT)
+                bounds = self._bounds()
+            elif number == _SIZES:
+                _expect(type_ == _STRUCT)
+                fitting = self._sizes_fit(place)
+            else:
+                self._skip(type_)
+        return size, name if fitting and name is not None and self._sound(place, physical, bounds) else None
+
+    def _bounds(self) -> list[int]:
+        """How long the bounds in some statistics are."""
+        lengths: list[int] = []
+        for number, type_ in self._fields():
+            if number in _BOUNDS:
+                _expect(type_ == _BINARY)
+                lengths.append(len(self._binary()))
+            else:
+                self._skip(type_)
+        return lengths
+
+    def _sizes_fit(self, place: int) -> bool:
+        """Whether the statistics of sizes are as the schema has the column."""
+        column, fit = self._schema.column(place), True
+        levels = {2: column.max_repetition_level, 3: column.max_definition_level}
+        for number, type_ in self._fields():
+            if number in levels:
+                length = self._list(type_, _I64)
+                for _ in range(length):
+                    self._varint()
+                fit = fit and length in (0, levels[number] + 1)
+            else:
+                fit = fit and (number != 1 or column.physical_type == "BYTE_ARRAY")
+                self._skip(type_)
+        return fit
+
+    def _sound(self, place: int, physical: int, bounds: list[int]) -> bool:
+        column = self._schema.column(place)
+        name, length = _PHYSICAL.get(physical, ("", None))
+        if name != column.physical_type:
+            return False
+        if name == "FIXED_LEN_BYTE_ARRAY":
+            length = column.length
+        return length is None or all(found == length for found in bounds)
+
+    def _fields(self) -> Iterator[tuple[int, int]]:
+        """Number and type of each field of a struct; the caller takes its value before the next."""
+        number, seen = 0, set[int]()
+        while head := self._byte():
+            delta, type_ = head >> 4, head & 15
+            number = number + delta if delta else self._integer()
+            if number in seen or not 0 < number < 2**15:
+                raise _Damaged
+            seen.add(number)
+            yield number, type_
+
+    def _list(self, type_: int, members: int) -> int:
+        """The length of a list whose members are of one type; they follow."""
+        _expect(type_ == _LIST)
+        length, found = self._head_of_list()
+        _expect(found == members or not length)
+        return length
+
+    def _head_of_list(self) -> tuple[int, int]:
+        head = self._byte()
+        length = head >> 4
+        if length == 15:
+            length = self._varint()
+        # A member has a byte at least.
+        _expect(length <= len(self._data) - self._at)
+        return length, head & 15
+
+    def _skip(self, type_: int, depth: int = 0) -> None:
+        _expect(depth < _DEEPEST)
+        if type_ in _INTEGERS:
+            self._varint()
+        elif type_ == _BINARY:
+            self._binary()
+        elif type_ == _STRUCT:
+            for _, inner in self._fields():
+                self._skip(inner, depth + 1)
+        elif type_ in (_LIST, _SET):
+            length, members = self._head_of_list()
+            for _ in range(length):
+                self._skip_member(members, depth + 1)
+        elif type_ == _BYTE:
+            self._forward(1)
+        elif type_ == _DOUBLE:
+            self._forward(8)
+        else:
+            # A truth is its type. Parquet has no maps.
+            _expect(type_ in (_TRUE, _FALSE))
+
+    def _skip_member(self, type_: int, depth: int) -> None:
+        if type_ in (_TRUE, _FALSE):
+            self._forward(1)
+        else:
+            self._skip(type_, depth)
+
+    def _byte(self) -> int:
+        found = self._data[self._at]
+        self._at += 1
+        return found
+
+    def _varint(self) -> int:
+        data, at = self._data, self._at
+        found = data[at]
+        at += 1
+        if found > 127:
+            found &= 127
+            shift = 7
+            while (part := data[at]) > 127:
+                found |= (part & 127) << shift
+                shift += 7
+                at += 1
+            found |= part << shift
+            at += 1
+            _expect(shift < 64)
+        self._at = at
+        return found
+
+    def _integer(self) -> int:
+        raw = self._varint()
+        return (raw >> 1) ^ -(raw & 1)
+
+    def _binary(self) -> bytes:
+        length = self._varint()
+        start = self._at
+        self._forward(length)
+        return self._data[start : self._at]
+
+    def _forward(self, count: int) -> None:
+        self._at += count
+        _expect(self._at <= len(self._data))
+
+
+def _expect(holds: bool) -> None:
+    if not holds:
+        raise _Damaged

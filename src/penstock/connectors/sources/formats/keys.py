@@ -1,0 +1,109 @@
+"""Names of columns in files and records: the same without regard to case, everywhere.
+
+Contract: a declared column is the column, key or field whose name equals its own when both are in lower case. Where a
+file or a record has two such names it is ambiguous: a file does not fit, a record is malformed. There is no order of
+preference between them, so that what a name means depends on nothing that was read before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import numba as nb
+import numpy as np
+
+#: Letters of other alphabets whose lower case is a letter of ASCII.
+_KELVIN = "\u212a".encode()
+#: An escape that may stand for a letter, a digit, `_` or `-`.
+_ESCAPED = re.compile(rb"\\u(?:00(?:[46][0-9A-Fa-f]|[57][0-9AaFf]|3[0-9]|2[Dd])|212[Aa])")
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def folded(name: str) -> str:
+    """What names that mean the same column have in common."""
+    return name.lower()
+
+
+def places(names: Iterable[str]) -> dict[str, list[int]]:
+    """Folded name -> the places in `names` where it stands."""
+    found: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        found.setdefault(folded(name), []).append(place)
+    return found
+
+
+def spellings(data: bytes, names: Sequence[str]) -> list[str] | None:
+    """How `names` are spelled as keys in some JSON, where each is spelled in one way alone; its own where it does not
+    occur. None where a name stands there in two spellings, or where that cannot be told at a glance."""
+    if not all(_PLAIN.fullmatch(name) for name in names):
+        return _spelled_as_declared(data, names)
+    if (not data.isascii() and _KELVIN in data) or (b"\\" in data and _ESCAPED.search(data)):
+        return None
+    view = np.frombuffer(data, dtype=np.uint8)
+    lower = [np.frombuffer(folded(name).encode(), dtype=np.uint8) for name in names]
+    ends = np.cumsum([0, *map(len, lower)])
+    firsts = np.full(len(names), -1, np.int64)
+    letters = np.concatenate([np.empty(0, np.uint8), *lower])
+    if not _one_spelling(view, np.flatnonzero(view == ord(":")), letters, ends, firsts):
+        return None
+    return [
+        name if at < 0 else view[at : at + len(name)].tobytes().decode("ascii")
+        for name, at in zip(names, firsts.tolist(), strict=True)
+    ]
+
+
+@nb.njit(cache=True)
+def _one_spelling(data, colons, letters, ends, firsts):  # type: ignore[no-untyped-def]
+    """Whether each of some names is spelled in one way wherever it is a key; `firsts` gets the place where it first is.
+    letters, ends: the names in lower case, one behind the other. A text before a colon within a text counts too."""
+    count, expected = firsts.shape[0], 0
+    for colon in colons:
+        end = colon - 1
+        while end > 0 and data[end] <= 32:
+            end -= 1
+        if end <= 0 or data[end] != 34:
+            continue
+        # Most records have their keys in the same order.
+        for k in range(expected, expected + count):
+            k = k - count if k >= count else k
+            start = end - (ends[k + 1] - ends[k])
+            if start <= 0 or data[start - 1] != 34:
+                continue
+            if firsts[k] >= 0 and _same(data, start, end, firsts[k]):
+                expected = k + 1
+                break
+            if _is_name(data, start, end, letters, ends[k]):
+                if firsts[k] >= 0:
+                    return False
+                firsts[k] = start
+                break
+    return True
+
+
+@nb.njit(cache=True)
+def _same(data, start, end, other):  # type: ignore[no-untyped-def]
+    for at in range(start, end):  # noqa: SIM110 - numba compiles loops
+        if data[at] != data[other + at - start]:
+            return False
+    return True
+
+
+@nb.njit(cache=True)
+def _is_name(data, start, end, letters, first):  # type: ignore[no-untyped-def]
+    """Whether the bytes from `start` to `end` are the name from `first` on but for the case of letters."""
+    for at in range(start, end):
+        letter = letters[first + at - start]
+        if data[at] != letter and not (97 <= letter <= 122 and data[at] == letter - 32):
+            return False
+    return True
+
+
+def _spelled_as_declared(data: bytes, names: Sequence[str]) -> list[str] | None:
+    """The same for names of any letters: whether no key is spelled otherwise."""
+    if b"\\" in data:
+        return None
+    text = data.decode("utf-8")
+    lower = text.lower()
+    same = (lower.count(f'"{folded(name)}"') == text.count(f'"{name}"') for name in names)
+    return list(names) if all(same) else None

@@ -1,0 +1,65 @@
+"""Where results lie, compared: two queries never write into one place, and none into what the script reads.
+
+A sink says where it writes (`Sink.target`), a source whether it reads there (`SourceConnector.reads`); neither is
+opened, so that a script can be checked on a machine that reaches none of its systems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import Target
+from penstock.connectors.sinks import target_of
+from penstock.connectors.sources import reads
+from penstock.errors import PenstockError, Position, ScriptWarning
+
+
+def collisions(
+    queries: Iterable[Query], sources: Iterable[Source], places: Mapping[str, Position]
+) -> Iterator[PenstockError | ScriptWarning]:
+    """What is wrong with where the results of `queries` go: errors P0502 and P0504, and warnings. places: where INTO
+    stands in the script, by query; only these queries are told of."""
+    declared = list(sources)
+    known: list[tuple[Query, Target]] = []
+    for query in queries:
+        target = target_of(query)
+        if target is None:
+            continue
+        place = places.get(query.name)
+        if place is not None:
+            yield from (error.at(place) for error in _between(query, target, known))
+            yield from _of_one(query, target, declared, place)
+        known.append((query, target))
+
+
+def _between(query: Query, target: Target, known: list[tuple[Query, Target]]) -> Iterator[PenstockError]:
+    for other, taken in known:
+        if not target.meets(taken):
+            continue
+        where = "the same place as" if target.parts == taken.parts else "a place that meets"
+        message = f"query {query.name} writes to {target.shown}, {where} query {other.name}"
+        message += "" if target.shown == taken.shown else f", which writes to {taken.shown}"
+        hint = "give each query a place of its own; UNION ALL makes one result of two"
+        yield PenstockError("P0504", message, hint=hint)
+        return
+
+
+def _of_one(
+    query: Query, target: Target, sources: list[Source], place: Position
+) -> Iterator[PenstockError | ScriptWarning]:
+    if target.blocked:
+        hint = "choose a path whose parents are folders, or do not exist yet"
+        message = f"query {query.name}: {target.shown} cannot be made, {target.blocked} is no folder"
+        yield PenstockError("P0502", message, place, hint)
+    for source in sources:
+        goes_on = reads(source, target)
+        if goes_on is None:
+            continue
+        message = f"query {query.name} writes to {target.shown}, which {source.name} reads"
+        hint = f"FROM {query.name} in a query reads the answer without the way round, or choose another place"
+        if goes_on:
+            yield ScriptWarning(message, place, hint)
+        else:
+            yield PenstockError("P0504", message, place, hint)

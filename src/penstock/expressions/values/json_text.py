@@ -1,0 +1,195 @@
+"""JSON in texts: reading it, paths into it, and its values as text.
+
+Contract: a text is read as RFC 8259 has it, nothing looser; what is no JSON, or nested deeper than `DEEPEST`, is `BAD`.
+Numbers keep the digits they were written with. Of equal keys in one object the first counts, as in Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+#: Brackets within brackets, at the most. Deeper ones would be read or not as the stack happens to stand.
+DEEPEST = 200
+#: The texts of one column are kept as they were read until another is, where they are not longer than this.
+_KEPT_BYTES = 4 * 2**20
+
+BAD = object()
+
+
+class Number(str):
+    """A number by its digits."""
+
+
+def _unlike(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        made = {}
+        for key, value in pairs:
+            made.setdefault(key, value)
+    return made
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=Number, parse_int=Number, parse_constant=_unlike, strict=True
+)
+#: What begins or ends a level; brackets within strings are not counted. A string may lack its end, so that no quote in
+#: it is tried as another beginning.
+_LEVELS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
+
+
+def read(text: str) -> Any:
+    """The value of a JSON text, or `BAD`."""
+    if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
+        return BAD
+    try:
+        value, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip(" \t\r\n")))
+    except (ValueError, RecursionError):
+        return BAD
+    return BAD if text[end:].strip(" \t\r\n") else value
+
+
+def _depth(text: str) -> int:
+    deepest = depth = 0
+    for match in _LEVELS.finditer(text):
+        mark = match[0]
+        depth += 1 if mark in "[{" else -1 if mark in "]}" else 0
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def as_json(value: Any) -> str:
+    """The JSON text of a value, without blanks."""
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_quoted(key)}:{as_json(member)}" for key, member in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(as_json, value)) + "]"
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(_whole(text), ensure_ascii=False)
+
+
+def as_text(value: Any) -> str | None:
+    """A string without quotes, the JSON text of anything else; NULL for null."""
+    if isinstance(value, Number) or not isinstance(value, str):
+        return None if value is None else as_json(value)
+    return _whole(value)
+
+
+def _whole(text: str) -> str:
+    """Halves of surrogate pairs, which JSON can say and UTF-8 cannot, replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Path:
+    """before: keys and indices from the root; after: those within each member of the array there, None where there
+    is no `[*]`."""
+
+    before: tuple[str | int, ...]
+    after: tuple[str | int, ...] | None = None
+
+
+_STEP = re.compile(r"\.(?P<name>[^.\[]+)|\['(?P<quoted>[^']+)'\]|\[(?P<index>\d{1,9})\]|\[(?P<every>\*)\]")
+
+
+def parse_path(text: str) -> Path | None:
+    """The path of `$.a['b c'][0][*].d`, with one `[*]` at the most; None for anything else."""
+    if not text.startswith("$"):
+        return None
+    parts: list[list[str | int]] = [[]]
+    position = 1
+    while position < len(text):
+        match = _STEP.match(text, position)
+        if match is None or match["name"] == "*":
+            return None
+        if match["every"]:
+            parts.append([])
+        elif match["index"]:
+            parts[-1].append(int(match["index"]))
+        else:
+            parts[-1].append(match["name"] or match["quoted"])
+        position = match.end()
+    if len(parts) > 2:
+        return None
+    return Path(tuple(parts[0]), tuple(parts[1]) if len(parts) == 2 else None)
+
+
+def follow(value: Any, steps: tuple[str | int, ...]) -> Any:
+    """What lies there, or `BAD` where nothing does. A negative index counts from the end."""
+    for step in steps:
+        if isinstance(step, str):
+            value = value.get(step, BAD) if isinstance(value, dict) else BAD
+        elif isinstance(value, list) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
+            return BAD
+    return value
+
+
+def text_at(value: Any, path: Path) -> str | None:
+    """GET_JSON_OBJECT: the text of what lies there; of several members that `[*]` finds an array, of one that one."""
+    found = follow(value, path.before)
+    if path.after is None or found is BAD:
+        return None if found is BAD else as_text(found)
+    if not isinstance(found, list):
+        return None
+    members = [m for m in (follow(member, path.after) for member in found) if m is not BAD]
+    if not members:
+        return None
+    return as_json(members) if len(members) > 1 else as_json(members[0])
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+class _Last(threading.local):
+    """The column that was read last: several paths into one column read its texts once."""
+
+    column: pa.Array | None = None
+    values: tuple[list[Any], npt.NDArray[np.int64]] = ([], np.empty(0, np.int64))
+
+
+_LAST = _Last()
+
+
+def read_column(texts: pa.Array) -> tuple[list[Any], npt.NDArray[np.int64]]:
+    """(the values of the distinct texts, which of them each row has); NULL is `BAD`."""
+    if texts is _LAST.column:
+        return _LAST.values
+    encoded = texts.dictionary_encode(null_encoding="encode")
+    values = [BAD if text is None else read(text) for text in encoded.dictionary.to_pylist()]
+    found = values, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    small = texts.nbytes <= _KEPT_BYTES
+    _LAST.column, _LAST.values = (texts, found) if small else (None, ([], found[1][:0]))
+    return found
+
+
+def over_texts(texts: pa.Array, function: Callable[[Any], str | None]) -> pa.Array:
+    """`function` of the value of each text, NULL where that is no JSON."""
+    values, rows = read_column(texts)
+    results = pa.array([None if value is BAD else function(value) for value in values], pa.string())
+    return results.take(pa.array(rows))

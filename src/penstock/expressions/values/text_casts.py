@@ -1,0 +1,171 @@
+"""CAST from and to STRING.
+
+Each reader tries Arrow's own strict parser first and the lenient one only where that refuses.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.expressions.values import decimals
+from penstock.expressions.values.datum import choose, from_numbers, null_unless, numbers, over_distinct
+from penstock.types import TIMESTAMP
+
+_SPACE = "".join(chr(c) for c in range(33))
+_TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
+_INTEGER = r"^[+-]?\d+(\.\d*)?$|^[+-]?\.\d+$"
+_FLOAT = r"(?i)^[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?[df]?|nan|inf|infinity)$"
+_DECIMAL = r"^[+-]?\d{1,37}(\.\d{0,37})?$|^[+-]?\.\d{1,37}$"
+_DATE = r"^(?P<y>\d{4,5})(?:-(?P<m>\d{1,2})(?:-(?P<d>\d{1,2})(?:[ T].*)?)?)?$"
+_MOMENT = (
+    r"^(?P<y>\d{4,5})(?:-(?P<m>\d{1,2})(?:-(?P<d>\d{1,2})"
+    r"(?:[ T](?:(?P<h>\d{1,2})(?::(?P<i>\d{1,2})(?::(?P<s>\d{1,2})(?:\.(?P<f>\d{0,9}))?)?)?"
+    r"(?P<z>\s*(?:Z|UTC|GMT|UT|(?:(?:UTC|GMT|UT)?(?P<zs>[+-])(?P<zh>\d{1,2})(?::?(?P<zm>\d{2}))?)))?)?)?)?)?$"
+)
+
+
+def _trim(array: pa.Array) -> pa.Array:
+    return pc.utf8_trim(array, _SPACE)
+
+
+def string_to_integer(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Digits with a sign; decimals are cut off; NULL when out of range."""
+    if not _contains(array, "x"):
+        try:
+            return array.cast(type_)
+        except pa.ArrowInvalid:
+            pass
+    trimmed = _trim(array)
+    plain = null_unless(pc.match_substring_regex(trimmed, _INTEGER), trimmed)
+    whole = pc.replace_substring_regex(plain, r"^([+-]?)0*(\d*)(\.\d*)?$", r"\1\2")
+    whole = choose(pc.is_in(whole, value_set=pa.array(["", "+", "-"])), pa.scalar("0"), whole)
+    # Nineteen digits and a sign fit a decimal; longer ones are out of every range.
+    short = null_unless(pc.less_equal(pc.utf8_length(whole), 20), whole)
+    exact = short.cast(pa.decimal128(38, 0))
+    limits = np.iinfo(type_.to_pandas_dtype())
+    low, high = (pa.scalar(decimal.Decimal(int(v)), exact.type) for v in (limits.min, limits.max))
+    fits = pc.and_(pc.less_equal(exact, high), pc.greater_equal(exact, low))
+    return null_unless(fits, exact).cast(type_)
+
+
+def _contains(array: pa.Array, letter: str) -> bool:
+    return bool(pc.any(pc.match_substring(array, letter, ignore_case=True)).as_py())
+
+
+def string_to_float(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """What Java's parseDouble reads: exponents, NaN, Infinity, a trailing d or f."""
+    try:
+        return array.cast(type_)
+    except pa.ArrowInvalid:
+        pass
+    trimmed = _trim(array)
+    plain = null_unless(pc.match_substring_regex(trimmed, _FLOAT), trimmed)
+    bare = pc.replace_substring_regex(plain, r"^\+?(.*?[\d.])[dDfF]$|^\+(.*)$", r"\1\2")
+    return bare.cast(type_)
+
+
+def string_to_decimal(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    trimmed = _trim(array)
+    if pc.all(pc.match_substring_regex(trimmed, _DECIMAL)).as_py() is not False:
+        try:
+            return decimals.rescale(trimmed.cast(pa.decimal256(75, 37)), type_)
+        except pa.ArrowInvalid:
+            pass
+    return over_distinct(lambda v: _parse_decimal(v, type_), [trimmed], type_)
+
+
+def _parse_decimal(text: str, type_: pa.DataType) -> decimal.Decimal | None:
+    if not re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", text, re.ASCII):
+        return None
+    return decimals.exact(decimal.Decimal(text), type_)
+
+
+def string_to_boolean(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    folded = pc.utf8_lower(_trim(array))
+    known = pc.is_in(folded, value_set=pa.array(_TRUE + _FALSE))
+    return null_unless(known, pc.is_in(folded, value_set=pa.array(_TRUE)))
+
+
+def string_to_date(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """yyyy, yyyy-m, yyyy-m-d, and anything after a blank or T."""
+    try:
+        return array.cast(type_)
+    except pa.ArrowInvalid:
+        pass
+    parts = pc.extract_regex(_trim(array), _DATE)
+    days, fits = days_from(_number(parts, "y", 1970), _number(parts, "m", 1), _number(parts, "d", 1))
+    return null_unless(fits, from_numbers(days.astype(np.int32), type_, parts))
+
+
+def string_to_timestamp(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """ISO-8601 with blank or T, any part left out from the right, and UTC unless an offset is given."""
+    for parser in (pa.timestamp("us"), TIMESTAMP):
+        try:
+            return array.cast(parser).view(TIMESTAMP)
+        except pa.ArrowInvalid:
+            continue
+    parts = pc.extract_regex(_trim(array), _MOMENT)
+    days, fits = days_from(_number(parts, "y", 1970), _number(parts, "m", 1), _number(parts, "d", 1))
+    hour, minute, second = (_number(parts, name, 0) for name in "his")
+    zone_hour, zone_minute = _number(parts, "zh", 0), _number(parts, "zm", 0)
+    fits &= (hour < 24) & (minute < 60) & (second < 60) & (zone_hour <= 18) & (zone_minute < 60)
+    fraction = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(parts, "f"), 6, "0"), 0, 6)
+    micros = numbers(pc.fill_null(fraction, "0").cast(pa.int64()))
+    west = numbers(pc.fill_null(pc.equal(pc.struct_field(parts, "zs"), "-"), False).cast(pa.int8()))
+    offset = (zone_hour * 60 + zone_minute) * np.where(west == 1, -1, 1)
+    seconds = days * 86_400 + hour * 3_600 + (minute - offset) * 60 + second
+    return null_unless(fits, from_numbers(seconds * 1_000_000 + micros, TIMESTAMP, parts))
+
+
+def _number(parts: pa.Array, name: str, missing: int) -> npt.NDArray[np.int64]:
+    texts = pc.struct_field(parts, name)
+    texts = choose(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    return numbers(pc.fill_null(texts, str(missing)).cast(pa.int64()))
+
+
+def days_from(
+    year: npt.NDArray[np.int64], month: npt.NDArray[np.int64], day: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """(days since 1970-01-01 of a calendar date, whether there is such a date)."""
+    fits = (month >= 1) & (month <= 12) & (day >= 1) & (year >= 1) & (year <= 9999)
+    months = np.where(fits, (year - 1970) * 12 + month - 1, 0)
+    start = months.astype("M8[M]").astype("M8[D]").astype(np.int64)
+    after = (months + 1).astype("M8[M]").astype("M8[D]").astype(np.int64)
+    days = start + day - 1
+    return np.where(fits, days, 0), fits & (days < after)
+
+
+def float_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """As Java writes doubles: always with a decimal point, with an exponent outside [1e-3, 1e7)."""
+    texts = array.cast(pa.string())
+    values = np.abs(numbers(array))
+    plain = ((values >= 1e-3) & (values < 1e7)) | (values == 0)
+    whole = pc.invert(pc.match_substring(texts, "."))
+    pointed = pc.if_else(whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
+    if plain.all():
+        return pointed
+    spread = null_unless(pa.array(~plain), texts)
+    return choose(plain, pointed, over_distinct(_java, [spread], pa.string()))
+
+
+def _java(text: str) -> str:
+    value = float(text)
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    sign, digits, exponent = decimal.Decimal(text).as_tuple()
+    figures = "".join(map(str, digits)).rstrip("0")
+    power = int(exponent) + len(digits) - 1
+    return f"{'-' * sign}{figures[0]}.{figures[1:] or '0'}E{power}"
+
+
+def timestamp_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """yyyy-MM-dd HH:mm:ss, with a fraction without trailing zeros when there is one."""
+    texts = array.view(pa.timestamp("us")).cast(pa.string())
+    return pc.replace_substring_regex(texts, r"(\.\d*[1-9])0+$|\.0+$", r"\1")

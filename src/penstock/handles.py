@@ -1,0 +1,287 @@
+"""What a session hands out in Python: queries, runs of them, their results, and sources.
+
+Contract: a handle describes itself (`repr`, and HTML in a notebook) without starting anything; `to_arrow()`,
+`to_pandas()` and `show()` give its rows. What has no end has no rows to give: PenstockError P0622.
+"""
+
+from __future__ import annotations
+
+import html
+import sys
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.sinks.memory import MemorySink
+from penstock.connectors.sinks.tabular import html_table, rendered
+from penstock.errors import PenstockError, malformed_rows, nearest
+from penstock.runtime.watching.progress import RunProgress
+from penstock.types import type_name
+
+if TYPE_CHECKING:
+    from penstock.runtime.spark.job import SparkRun
+    from penstock.runtime.watching.metrics import RunMetrics
+
+#: Rows that `show()` prints, and a notebook shows, unless told otherwise.
+ROWS = 20
+
+
+class Rows(ABC):
+    """Something with rows."""
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """All rows, as an Arrow table."""
+
+    def to_pandas(self) -> Any:
+        """All rows, as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def show(self, rows: int | None = ROWS) -> None:
+        """Print the first `rows` rows as a table, and how many others there are; None: all rows."""
+        table = self.to_arrow()
+        shown = table if rows is None else table.slice(0, rows)
+        for text in rendered(self._title, shown):
+            sys.stdout.write(text)
+        more = table.num_rows - shown.num_rows
+        if not table.num_rows:
+            sys.stdout.write(f"{self._title}: no rows\n")
+        elif more:
+            sys.stdout.write(f"{more:,} more row{'s' * (more != 1)}\n")
+
+    @property
+    @abstractmethod
+    def _title(self) -> str: ...
+
+
+class Result(Rows):
+    """What a query INTO MEMORY has answered so far in one run."""
+
+    def __init__(self, sink: MemorySink) -> None:
+        self._sink = sink
+
+    @property
+    def name(self) -> str:
+        return self._sink.query.name
+
+    @property
+    def _title(self) -> str:
+        return self.name
+
+    def to_arrow(self) -> pa.Table:
+        """All rows that the run has answered so far, in the order of time."""
+        return self._sink.result()
+
+    def __repr__(self) -> str:
+        table = self.to_arrow()
+        return f"Result({self.name}: {table.num_rows:,} row{'s' * (table.num_rows != 1)} of {_columns(table.schema)})"
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{html.escape(self.name)}</b></p>{html_table(self.to_arrow(), ROWS)}"
+
+
+class SourceHandle(Rows):
+    """A declared stream or relation. read: gives its rows, and how many others are malformed."""
+
+    def __init__(self, source: Source, read: Callable[[], tuple[pa.Table, int]]) -> None:
+        self._source = source
+        self._read = read
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The declared columns."""
+        return pa.schema([pa.field(f.name, f.type) for f in self._source.columns])
+
+    @property
+    def _title(self) -> str:
+        return self.name
+
+    def to_arrow(self) -> pa.Table:
+        """The rows that are there now, in order of arrival; a warning tells of malformed ones. Raises PenstockError
+        P0622 for a source without an end, P0401 to P0404 for one that cannot be read."""
+        table, malformed = self._read()
+        if malformed:
+            warnings.warn(f"{malformed_rows(malformed, self.name)} and left out", stacklevel=2)
+        return table
+
+    @property
+    def _kind(self) -> str:
+        return "Stream" if self._source.is_stream else "Relation"
+
+    def __repr__(self) -> str:
+        return f"{self._kind}({self.name} {_columns(self.schema)} FROM {self._source.connector})"
+
+    def _repr_html_(self) -> str:
+        title = f"{self._kind} <b>{html.escape(self.name)}</b> from {html.escape(self._source.connector)}"
+        return f"<p>{title}</p>{_columns_in_html(self.schema)}"
+
+
+class Run:
+    """A started job. As a context it is stopped at the end. `run["name"]` is the result of a query INTO MEMORY."""
+
+    def __init__(self, job: SparkRun, queries: Sequence[Query], sinks: Mapping[str, Any]) -> None:
+        self._job = job
+        self._queries = tuple(queries)
+        self._results = {name: Result(sink) for name, sink in sinks.items() if isinstance(sink, MemorySink)}
+
+    # -- results -----------------------------------------------------------------------------------------------
+
+    @property
+    def results(self) -> Mapping[str, Result]:
+        """By name, the results that are kept INTO MEMORY."""
+        return dict(self._results)
+
+    def __getitem__(self, query: str) -> Result:
+        """Raises PenstockError P0201 for a query that is not in the run, or whose result lies elsewhere."""
+        for name, result in self._results.items():
+            if name.lower() == query.lower():
+                return result
+        for known in self._queries:
+            if known.name.lower() == query.lower():
+                place = self.progress().queries[known.name].place
+                raise PenstockError(
+                    "P0201", f"the result of {known.name} is not in memory: it is in {place}",
+                    hint="CREATE QUERY name INTO MEMORY () AS ... keeps it there",
+                )  # fmt: skip
+        names = [known.name for known in self._queries]
+        raise PenstockError("P0201", f"the run has no query {query}", hint=nearest(query, names))
+
+    def to_arrow(self, query: str | None = None) -> pa.Table:
+        """All rows so far of a query INTO MEMORY, which need not be named where there is one alone."""
+        return self._one(query).to_arrow()
+
+    def to_pandas(self, query: str | None = None) -> Any:
+        """As `to_arrow`, as a pandas DataFrame."""
+        return self._one(query).to_pandas()
+
+    def show(self, query: str | None = None, rows: int | None = ROWS) -> None:
+        """Print the results INTO MEMORY, or that of one query."""
+        for result in self._results.values() if query is None else [self[query]]:
+            result.show(rows)
+
+    def _one(self, query: str | None) -> Result:
+        if query is not None:
+            return self[query]
+        if len(self._results) == 1:
+            return next(iter(self._results.values()))
+        known = ", ".join(self._results) or "none"
+        raise PenstockError("P0201", f"which query? In memory are the results of: {known}", hint='run["name"]')
+
+    # -- the run -----------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Whether the run has ended, after at most `timeout` seconds. Raises what it failed of."""
+        return self._job.wait(timeout)
+
+    def stop(self) -> None:
+        """Stop after the work at hand; with a checkpoint the run can be resumed."""
+        self._job.stop()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def active(self) -> bool:
+        """Whether the run goes on."""
+        return self._job.active
+
+    @property
+    def error(self) -> PenstockError | None:
+        """Why the run failed, None while it has not."""
+        return self._job.error
+
+    def progress(self) -> RunProgress:
+        """Rows, late and malformed ones, heartbeats and places, as of now."""
+        return self._job.progress()
+
+    def metrics(self) -> RunMetrics:
+        """What the run has done and holds, as of now (docs/metrics.md)."""
+        return self._job.metrics()
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where the Prometheus endpoint listens, None where there is none."""
+        return self._job.metrics_port
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What is to be known of a script that is another one than the checkpoint's."""
+        return self._job.notices
+
+    @property
+    def checkpoint(self) -> Path:
+        return self._job.checkpoint
+
+    @property
+    def dead_letters(self) -> str:
+        """Where records kept out lie."""
+        return self._job.dead_letters
+
+    def _state(self) -> str:
+        if self._job.error is not None:
+            return f"failed with {self._job.error.code}"
+        return "running" if self.active else "ended"
+
+    def __repr__(self) -> str:
+        found = self.progress()
+        names = ", ".join(query.name for query in self._queries)
+        return f"Run({names}: {self._state()}, {found.rows_in:,} rows in, {found.rows_out:,} rows out)"
+
+    def _repr_html_(self) -> str:
+        found = self.progress()
+        sources = pa.table(
+            {
+                "source": list(found.sources),
+                "rows": [s.rows for s in found.sources.values()],
+                "late": [s.late for s in found.sources.values()],
+                "malformed": [s.malformed for s in found.sources.values()],
+                "known to": [s.heartbeat for s in found.sources.values()],
+            }
+        )
+        queries = pa.table(
+            {
+                "query": list(found.queries),
+                "rows": [q.rows for q in found.queries.values()],
+                "final to": [q.heartbeat for q in found.queries.values()],
+                "result": [q.place for q in found.queries.values()],
+            }
+        )
+        tables = "".join(html_table(table, table.num_rows) for table in (sources, queries))
+        return f"<p>{html.escape(self._state())}</p>{tables}"
+
+
+def query_text(query: Query) -> str:
+    """`Query(late: a stream of (ts TIMESTAMP, dest STRING))`, what `repr` shows of a query."""
+    kind = "a stream of" if query.root.is_stream else "a relation, told as changes of"
+    return f"Query({query.name}: {kind} {_columns(query.output_schema)})"
+
+
+def query_html(query: Query) -> str:
+    """A query, its text and its columns."""
+    text = f"<pre>{html.escape(query.text)}</pre>" if query.text else ""
+    return f"<p>Query <b>{html.escape(query.name)}</b></p>{text}{_columns_in_html(query.output_schema)}"
+
+
+def _columns(schema: pa.Schema) -> str:
+    return f"({', '.join(f'{field.name} {type_name(field.type)}' for field in schema)})"
+
+
+def _columns_in_html(schema: pa.Schema) -> str:
+    table = pa.table({"column": schema.names, "type": [type_name(kind) for kind in schema.types]})
+    return html_table(table, table.num_rows)

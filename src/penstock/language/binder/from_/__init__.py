@@ -1,0 +1,1 @@
+"""The FROM clause: sources, windows, joins, frequencies."""

@@ -1,0 +1,29 @@
+"""Lengths as written, in ticks of a stream's domain or in rows (docs/language.md)."""
+
+from __future__ import annotations
+
+from penstock.language.binder.context import Context
+from penstock.language.queries import Count, Duration
+from penstock.types import LONGEST_TICKS, TimeDomain
+
+_MOST_ROWS = 2**60
+
+
+def count(written: Count, context: Context, least: str = "ROWS 1") -> int:
+    """Return a positive number of rows. least: example of the clause for the hint. Raises BindingFailed after P0102."""
+    if written.value < 1:
+        hint = f"write {least}, or leave the clause out"
+        context.fail("P0102", "a number of rows here is at least 1", written.span, hint)
+    if written.value >= _MOST_ROWS:
+        context.fail("P0102", "these are more rows than a stream has", written.span)
+    return written.value
+
+
+def ticks(duration: Duration, domain: TimeDomain, context: Context, least: int = 1) -> int:
+    """Return a length in ticks, at least `least` (0 or 1). Raises BindingFailed after P0102 or P0303."""
+    found = context.guard(duration.span, lambda: domain.ticks(duration.interval))
+    if found < least:
+        context.fail("P0102", "a length of time here is at least one tick", duration.span)
+    if found >= LONGEST_TICKS:
+        context.fail("P0102", "this is longer than time lasts", duration.span)
+    return found

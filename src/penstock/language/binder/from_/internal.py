@@ -1,0 +1,52 @@
+"""SELECT over INTERNAL windows: where it is allowed, and the collection of its results
+(`algebra/nodes/internal.py`).
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from penstock.algebra import Algebra, Internal, OuterJoin, SemiJoin
+from penstock.algebra.nodes.internal import reaches_internal, what_forbids_internal
+from penstock.algebra.nodes.results import has_lives
+from penstock.algebra.properties.update_pattern import Pattern
+from penstock.language.binder.context import Context
+from penstock.language.binder.from_.inputs import Inputs
+from penstock.language.text import TextSpan
+from penstock.tree import walk
+
+_HINT = "make a view of the SELECT with the INTERNAL window: it is a stream, which can take a window of its own"
+
+
+def collected(node: Algebra, inputs: Inputs, context: Context) -> Algebra:
+    """Return `node`, the SELECT over `inputs`; with INTERNAL windows among them, the collection of its results. Fails
+    with P0310 where these would have to expire.
+    """
+    places = [member.internal for member in inputs.members if member.internal is not None]
+    if not places:
+        return node
+    forbidding = what_forbids_internal(node)
+    if forbidding is not None:
+        refuse_internal(type(forbidding).__name__.upper(), inputs, places[0], context)
+    for member in inputs.members:
+        if member.internal is None and member.node.pattern is not Pattern.MONOTONIC:
+            message = "beside an INTERNAL window stands what loses tuples: the results would have to expire with these"
+            context.fail("P0310", message, member.span, "make its window INTERNAL too, or leave out INTERNAL")
+    return Internal(node, has_lives(node))
+
+
+def refuse_internal(operator: str, inputs: Inputs | None, span: TextSpan, context: Context) -> NoReturn:
+    """Fail: results of INTERNAL windows never expire, and under `operator` they would have to. The error is placed at
+    the word INTERNAL if it is in the same SELECT, else at `span`.
+    """
+    members = inputs.members if inputs is not None else ()
+    place = next((member.internal for member in members if member.internal is not None), span)
+    context.fail("P0310", f"INTERNAL under {operator}: its results would have to expire", place, _HINT)
+
+
+def refuse_partners(node: Algebra, inputs: Inputs, span: TextSpan, context: Context) -> None:
+    """Fail with P0310 where an outer join, IN or EXISTS has results of INTERNAL windows on a side."""
+    for found in walk(node):
+        if isinstance(found, SemiJoin | OuterJoin) and any(reaches_internal(side) for side in found.inputs):
+            what = "an outer join" if isinstance(found, OuterJoin) else "IN or EXISTS"
+            refuse_internal(what, inputs, span, context)

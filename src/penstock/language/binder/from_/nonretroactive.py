@@ -1,0 +1,99 @@
+"""NON RETROACTIVE relations in FROM: each is joined with the streams that its conditions name, before all
+other joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.algebra import Algebra, Join, NRRJoin, is_elementwise, is_nrr, unjoined
+from penstock.algebra.nodes.base import common_domain
+from penstock.expressions.nodes import Expression, columns_of, remap
+from penstock.language.binder.context import Context
+from penstock.language.binder.from_.inputs import FromInput
+from penstock.language.text import TextSpan
+
+_HINT = "join it with the streams before they are grouped, or declare it without NON RETROACTIVE"
+
+
+@dataclass(frozen=True)
+class JoinedMembers:
+    """Members without NRRs, the remaining conditions over their columns, and the new position of each of the old
+    columns.
+    """
+
+    members: tuple[FromInput, ...]
+    conditions: list[Expression]
+    place: list[int]
+
+
+def refuse_unjoined(root: Algebra, span: TextSpan, context: Context) -> None:
+    """Raise BindingFailed after P0340 for a query in which an NRR is joined with no stream."""
+    for scan in unjoined(root):
+        message = f"{scan.source.name} is NON RETROACTIVE: it can only be joined with streams or windows over them"
+        context.fail("P0340", message, span, _HINT)
+
+
+#: Joins two inputs on conditions over the columns of the left followed by those of the right.
+JoinTwo = Callable[[Algebra, Algebra, list[Expression], type[Join] | type[NRRJoin]], Algebra]
+
+
+def attach(
+    members: Sequence[FromInput], conditions: list[Expression], join_two: JoinTwo, context: Context
+) -> JoinedMembers:
+    """Return every NRR among `members` joined with its streams. Raises BindingFailed after P0340 or P0302."""
+    owner = [i for i, member in enumerate(members) for _ in member.node.schema]
+    columns = [[c for c, i in enumerate(owner) if i == number] for number in range(len(members))]
+    read = {condition: {owner[c] for c in columns_of(condition)} for condition in conditions}
+    groups = _groups(len(members), _hosts(members, list(read.values()), context))
+    joined: list[FromInput] = []
+    left = conditions
+    for first, *others in groups:
+        node = members[first].node
+        for number, other in enumerate(others, 1):
+            more, seen = members[other].node, [first, *others[:number]]
+            context.guard(members[other].span, lambda: common_domain((node, more)))  # noqa: B023
+            inside = [c for i in seen for c in columns[i]]
+            mine = [p for p in left if len(read[p]) > 1 and other in read[p] and read[p] <= set(seen)]
+            left = [p for p in left if p not in mine]
+            kind = NRRJoin if is_nrr(more) else Join
+            node = join_two(node, more, [remap(p, inside.index) for p in mine], kind)
+        joined.append(replace(members[first], node=node))
+    order = [c for group in groups for i in group for c in columns[i]]
+    place = [order.index(c) for c in range(len(owner))]
+    return JoinedMembers(tuple(joined), [remap(p, lambda c: place[c]) for p in left], place)
+
+
+def _groups(count: int, hosts: dict[int, list[int]]) -> list[list[int]]:
+    """Return the members that are joined before all others: each NRR after its streams, which may be those of others
+    too.
+    """
+    groups = [{i} for i in range(count) if i not in hosts]
+    for wanted in hosts.values():
+        met = [group for group in groups if group & set(wanted)]
+        groups = [group for group in groups if group not in met] + [set().union(*met)]
+    found = [[*sorted(group), *(nrr for nrr, wanted in hosts.items() if wanted[0] in group)] for group in groups]
+    return sorted(found)
+
+
+def _hosts(members: Sequence[FromInput], touched: list[set[int]], context: Context) -> dict[int, list[int]]:
+    """Return the streams of each NRR: the other members that its conditions reach, or the only stream there is."""
+    nrrs = {i for i, member in enumerate(members) if is_nrr(member.node)}
+    streams = [i for i in range(len(members)) if i not in nrrs and is_elementwise(members[i].node)]
+    found: dict[int, list[int]] = {}
+    for nrr in sorted(nrrs):
+        met = {nrr}
+        while grown := {i for group in touched if group & met & nrrs for i in group} - met:
+            met |= grown
+        named = sorted(met - nrrs)
+        if not named and len(streams) == 1:
+            named = streams
+        if not named or not set(named) <= set(streams):
+            other = "several streams, and no condition says which" if not named and streams else "none"
+            if named:
+                other = "what does not come with single elements of streams: a group, or a row that may change"
+            message = f"a NON RETROACTIVE relation is asked when a stream element comes; here it is joined with {other}"
+            context.fail("P0340", message, members[nrr].span, _HINT)
+        found[nrr] = named
+    return found

@@ -1,0 +1,240 @@
+"""FROM: declared sources, views, nested queries and joins, each with the window that makes it a relation.
+
+Inner joins of any number of inputs are kept flat during binding (`from_joins.py`), with their conditions over the
+columns of all of them; `joins.py` then builds the binary joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan, unjoined
+from penstock.algebra.properties.timestamps import timestamp_column
+from penstock.algebra.properties.update_pattern import Pattern
+from penstock.errors import PenstockError, counted, nearest
+from penstock.language.binder.context import Context
+from penstock.language.binder.from_.frequency import answer_stream
+from penstock.language.binder.from_.from_joins import Around, join_sources
+from penstock.language.binder.from_.inputs import FromInput, Inputs
+from penstock.language.binder.from_.lateral import reads_beside
+from penstock.language.binder.from_.windows import bind_window
+from penstock.language.binder.scope import Entry, Role, Scope, lost
+from penstock.language.binder.select.rows import Inner
+from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
+from penstock.language.catalog import View
+from penstock.language.queries import (
+    DerivedSource,
+    FromSource,
+    JoinedSource,
+    Name,
+    NamedSource,
+    QueryTree,
+    WindowClause,
+)
+from penstock.language.queries import SampleClause as SampleTree
+from penstock.language.text import TextSpan
+
+#: The columns of the enclosing queries, the innermost first.
+Levels = tuple[tuple[Entry, ...], ...]
+#: Binds a nested query: (tree, enclosing columns, whether the innermost of them are beside it) -> (rows, column names).
+NestedBinder = Callable[[QueryTree, Levels, bool], tuple[Inner, tuple[str, ...]]]
+
+
+@dataclass(frozen=True)
+class SourceBinder:
+    """Binds FROM clauses. views: those of WITH, by lower-case name; subqueries, outer, enclosing: as in `Around`."""
+
+    context: Context
+    nested: NestedBinder
+    views: dict[str, View]
+    subqueries: Callable[[Scope], ClauseSubqueries]
+    outer: tuple[Entry, ...] = ()
+    enclosing: Levels = ()
+
+    def bind(self, source: FromSource) -> Inputs:
+        """Return all relations of a FROM clause; with `failed`, and the errors recorded, where some could
+        not be bound.
+        """
+        found = self._bind(source, self.enclosing)
+        clashing = self._clashing(source)
+        if clashing:
+            entries = (*found.entries, *(lost(name) for name in clashing))
+            return replace(found, entries=entries, failed=True)
+        return found
+
+    def _bind(self, source: FromSource, around: Levels, right: bool = False) -> Inputs:
+        """Bind one source. around: before `enclosing`, the columns left of each join whose right side contains this
+        source; right: whether it is all of the right side.
+        """
+        if isinstance(source, JoinedSource):
+            return self._joined(source, around)
+        name = source.alias
+        if isinstance(source, NamedSource):
+            named, name = source, name or source.name
+            found = self.context.attempt(lambda: self._named(named))
+        else:
+            derived = source
+            found = self.context.attempt(lambda: self._derived(derived, around, right))
+        return found or Inputs((), (lost(name.text if name else None),), failed=True)
+
+    # --- one source
+
+    def _named(self, source: NamedSource) -> Inputs:
+        name = source.name
+        qualifier = (source.alias or name).text
+        view = self.views.get(name.key) or self.context.catalog.views.get(name.key)
+        if view is not None and name.matches(view.name):
+            root = self._sampled(view.root, source.sample, view.name)
+            return self._relation(root, view.names, source.window, qualifier, name)
+        query = self.context.catalog.queries.get(name.key)
+        if query is not None and name.matches(query.name):
+            root = self._sampled(query.root, source.sample, query.name)
+            return self._relation(root, root.schema.names, source.window, qualifier, name)
+        declared = self.context.catalog.sources.get(name.key)
+        if declared is None or not name.matches(declared.name):
+            self._unknown(name)
+        node = self._sampled(_scan(declared), source.sample, declared.name)
+        alias = source.alias.text if source.alias else declared.name
+        return self._relation(node, node.schema.names, source.window, alias, name)
+
+    def _derived(self, source: DerivedSource, around: Levels, right: bool) -> Inputs:
+        beside, last = len(around) - len(self.enclosing), source.lateral is None
+        levels = tuple(tuple(replace(e, beside=last) for e in entries) for entries in around[:beside])
+        rows, names = self.nested(source.query, levels + self.enclosing, right)
+        if source.columns:
+            if len(source.columns) != len(names):
+                message = f"{counted(len(source.columns), 'name')} for {counted(len(names), 'column')}"
+                self.context.fail("P0305", message, source.columns[0].span.to(source.columns[-1].span))
+            names = tuple(c.text for c in source.columns)
+        qualifier = source.alias.text if source.alias else None
+        if right and reads_beside(rows):
+            return self._lateral(source, rows, names, qualifier)
+        node = rows.node
+        if source.window is not None:
+            node = as_stream(node, source.span, self.context)
+        return self._relation(node, names, source.window, qualifier, source)
+
+    def _lateral(self, source: DerivedSource, rows: Inner, names: Sequence[str], qualifier: str | None) -> Inputs:
+        entries = tuple(Entry(i, n, e.type, qualifier) for i, (n, e) in enumerate(zip(names, rows.items, strict=True)))
+        if source.window is not None:
+            hint = "put the window behind the stream that the query reads"
+            message = "a window over a query that reads what stands beside it"
+            self.context.note(PenstockError("P0312", message, hint=hint), source.window.span)
+            return Inputs((), entries, failed=True)
+        return Inputs((), entries, rows=rows)
+
+    def _sampled(self, node: Algebra, sample: SampleTree | None, name: str) -> Algebra:
+        """Return the sample of `node`; a SAMPLE that fails is reported, and binding continues without it."""
+        if sample is None:
+            return node
+        return self.context.attempt(lambda: self._sample(node, sample, name)) or node
+
+    def _sample(self, node: Algebra, sample: SampleTree, name: str) -> Algebra:
+        if not node.is_stream:
+            self.context.fail("P0103", f"SAMPLE draws from a stream; {name} is a relation", sample.span)
+        if not 0 <= sample.percent <= 100:
+            self.context.fail("P0102", "a sample is between 0 and 100 percent", sample.span)
+        return Sample(node, sample.percent, self.context.settings.get_int("seed"), name)
+
+    def _relation(
+        self,
+        node: Algebra,
+        names: Sequence[str],
+        window: WindowClause | None,
+        qualifier: str | None,
+        place: Name | DerivedSource,
+    ) -> Inputs:
+        stamp = timestamp_column(node) if node.is_stream else None
+        plain = Role.ELEMENT if node.is_stream else Role.RELATION
+        entries = tuple(
+            Entry(i, n, f.type, qualifier, role=Role.TIMESTAMP if i == stamp else plain)
+            for i, (n, f) in enumerate(zip(names, node.schema, strict=True))
+        )
+        if node.is_stream:
+            called = place if isinstance(place, Name) else place.called
+            own = called.text if called is not None else qualifier
+            # A window after an alias may still use the stream's own name.
+            other = () if own == qualifier else (replace(e, qualifier=own, merged=True) for e in entries)
+            stream = node
+            windowed = self.context.attempt(lambda: bind_window(window, stream, self.context, (*entries, *other)))
+            if windowed is None:
+                return Inputs((), entries, failed=True)
+            node = windowed
+        elif window is not None:
+            shown = place.text if isinstance(place, Name) else "this query"
+            hint = "a window belongs to a stream; leave it out"
+            self.context.note(
+                PenstockError("P0301", f"{shown} is a relation, it takes no window", hint=hint), window.span
+            )
+            return Inputs((), entries, failed=True)
+        internal = window.internal.span if window is not None and window.internal is not None else None
+        return Inputs((FromInput(node, place.span, internal),), entries)
+
+    def _unknown(self, name: Name) -> NoReturn:
+        context = self.context
+        if name.key in context.failed:
+            context.fail_silently()
+        if context.depends_on_itself(name.key):
+            context.fail(
+                "P0306", f"{context.view_kind} {context.view} depends on itself through {name.text}", name.span
+            )
+        if name.key in context.later:
+            hint = f"it is declared later, in line {context.later[name.key][-1]}; move that statement up"
+            context.fail("P0201", f"{name.text} is not declared yet", name.span, hint)
+        known = [s.name for s in context.catalog.sources.values()]
+        known += [q.name for q in context.catalog.queries.values()]
+        known += [v.name for v in (*context.catalog.views.values(), *self.views.values())]
+        hint = (
+            nearest(name.text, known) or f"declare it first: CREATE STREAM {name.text} (...) FROM ... TIMESTAMP BY ..."
+        )
+        context.fail("P0201", f"unknown stream, relation or view {name.text}", name.span, hint)
+
+    # --- joins
+
+    def _joined(self, join: JoinedSource, around: Levels) -> Inputs:
+        left = self._bind(join.left, around)
+        right = self._bind(join.right, (left.entries, *around), right=True)
+        hidden = tuple(() for _ in around[len(self.enclosing) :])  # ON sees its two sides, and the enclosing queries
+        return join_sources(
+            join, left, right, Around(self.outer, (*hidden, *self.enclosing), self.subqueries), self.context
+        )
+
+    def _clashing(self, source: FromSource) -> list[str]:
+        """Report the names that occur twice, and return them."""
+        seen: dict[str, Name] = {}
+        clashing: list[str] = []
+        for leaf in _leaves(source):
+            name = leaf.alias or (leaf.name if isinstance(leaf, NamedSource) else None)
+            if name is None:
+                continue
+            if name.key in seen:
+                hint = f"give it a name of its own: {name.text} AS {name.text}2"
+                message = f"{name.text} stands twice in FROM"
+                self.context.note(PenstockError("P0206", message, hint=hint), name.span)
+                clashing.append(name.text)
+            seen[name.key] = name
+        return clashing
+
+
+def as_stream(node: Algebra, span: TextSpan, context: Context) -> Algebra:
+    """Return a query's default answer (docs/language.md): the ISTREAM of a relation that never loses a tuple, else
+    `node` unchanged; in the sequence model its answer stream.
+    """
+    node = answer_stream(node, span, context)
+    timed = not node.is_stream and node.domain is not None
+    if timed and node.pattern is Pattern.MONOTONIC and next(unjoined(node), None) is None:
+        return RelationToStream(node, StreamKind.ISTREAM)
+    return node
+
+
+def _scan(source: Source) -> Algebra:
+    columns = tuple(range(len(source.columns)))
+    return StreamScan(source, columns) if source.is_stream else RelationScan(source, columns)
+
+
+def _leaves(source: FromSource) -> list[NamedSource | DerivedSource]:
+    if isinstance(source, JoinedSource):
+        return _leaves(source.left) + _leaves(source.right)
+    return [source]

@@ -1,0 +1,1 @@
+"""Scalar expressions: columns, literals, operators, function calls."""

@@ -1,0 +1,117 @@
+"""The binder of scalar expressions, without its table: the interface for functions that bind one kind of node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.expressions.fold import fold
+from penstock.expressions.functions import build_call, row_of
+from penstock.expressions.nodes import Column, Expression, Literal
+from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.binder.scope import Scope
+from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
+from penstock.language.dialect import span_of
+from penstock.language.queries import Name
+from penstock.language.text import TextSpan
+from penstock.types import type_name
+
+Binding: TypeAlias = Callable[["ScalarBinder", exp.Expr], Expression]
+
+
+@dataclass
+class ScalarBinder:
+    """Binds expressions over one scope.
+
+    Args:
+        aggregates: None where an aggregate is allowed; else the name of the clause for the message (`WHERE`).
+        aliases: select-list expressions to which a name refers when no column has it (GROUP BY, HAVING).
+        subqueries: collects those in the expression, None where they are not allowed.
+        inner_subqueries: collects those inside aggregates.
+        outputs: bound select-list columns to which a name refers before any column of the scope (ORDER BY).
+        lost: names of those that could not be bound.
+        unseen: names of the select list, invisible in this clause, for the hint.
+        grouped: GROUP BY expressions with subqueries, and their bound forms, which equal text outside of aggregates
+            shares.
+        places: spans of bound Columns, by identity, for errors of grouping.
+        inside: within an aggregate.
+    """
+
+    scope: Scope
+    context: Context
+    aggregates: str | None = None
+    aliases: dict[str, exp.Expr] = field(default_factory=dict)
+    places: list[tuple[Column, TextSpan]] = field(default_factory=list)
+    inside: bool = False
+    subqueries: ClauseSubqueries | None = None
+    inner_subqueries: ClauseSubqueries | None = None
+    outputs: Sequence[tuple[str, Expression]] = ()
+    lost: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
+    grouped: Sequence[tuple[exp.Expr, Expression]] = ()
+    #: kind of node -> the function that binds it; filled by `expressions.py`.
+    table: ClassVar[Mapping[type[exp.Expr], Binding]] = {}
+
+    def bind(self, node: exp.Expr) -> Expression:
+        """Return the bound expression. Raises BindingFailed with the errors recorded."""
+        known = None if self.inside else next((bound for tree, bound in self.grouped if tree == node), None)
+        if known is not None:
+            return known
+        bound = self.table.get(type(node))
+        if bound is None:
+            raise BindingFailed  # reported by unsupported.py
+        return bound(self, node)
+
+    def meant(self, node: exp.Expr) -> exp.Expr:
+        """Return `node`, or the item of the select list that it names."""
+        if not isinstance(node, exp.Column) or node.args.get("table") is not None:
+            return node
+        name = name_of(node.this)
+        return node if self.scope.can_resolve(name) else self.aliases.get(name.key, node)
+
+    def bind_all(self, nodes: list[exp.Expr]) -> list[Expression]:
+        return self.context.each(self.bind, nodes)
+
+    def predicate(self, node: exp.Expr, clause: str) -> Expression:
+        """Return a bound condition. It must be BOOLEAN, or P0203."""
+        bound = self.bind(node)
+        if pa.types.is_null(bound.type):
+            return Literal(pa.bool_(), None)
+        if not pa.types.is_boolean(bound.type):
+            self.context.fail("P0203", f"{clause} needs a BOOLEAN, this is {type_name(bound.type)}", span_of(node))
+        return bound
+
+    def call(self, name: str, node: exp.Expr, arguments: list[Expression], span: TextSpan | None = None) -> Expression:
+        truncate = self.context.settings.get_bool("integer_division")
+        row = row_of(name)
+        if row is not None and row.checks:
+            arguments = arguments[:1] + [_computed(argument) for argument in arguments[1:]]
+        return self.context.guard(span or span_of(node), lambda: build_call(name, arguments, integer_division=truncate))
+
+    def output(self, name: Name) -> Expression | None:
+        """Return the select-list column that `name` denotes, or None. Fails with P0205 where it is ambiguous."""
+        if name.key in self.lost:
+            self.context.fail_silently()
+        found = list(dict.fromkeys(value for known, value in self.outputs if name.matches(known)))
+        if len(found) > 1:
+            hint = "give the columns different names with AS, or order by position"
+            self.context.fail("P0205", f"{name.text} can mean several columns", name.span, hint)
+        return found[0] if found else None
+
+    def place_of(self, column: Column) -> TextSpan | None:
+        return next((span for known, span in self.places if known is column), None)
+
+
+def _computed(argument: Expression) -> Expression:
+    """Return the value of a constant expression as a literal; `argument` if it is not constant."""
+    value = fold(argument)
+    return value if isinstance(value, Literal) else argument
+
+
+def name_of(node: exp.Expr) -> Name:
+    """Return an identifier node as a Name."""
+    return Name(node.name, bool(node.args.get("quoted")), span_of(node))

@@ -1,0 +1,190 @@
+"""Functions, aggregates and the functions with a syntax of their own: EXTRACT, TRIM, SUBSTRING, POSITION."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlglot import exp
+
+from penstock.errors import PenstockError
+from penstock.expressions.fold import fold as fold_constant
+from penstock.expressions.functions import build_aggregate, build_call, build_cast, function, is_aggregate
+from penstock.expressions.nodes import AggregateCall, Column, Expression
+from penstock.expressions.user import UserAggregate, UserFunction, build_user_aggregate, build_user_call
+from penstock.language.binder.context import BindingFailed
+from penstock.language.binder.scalars.binder import Binding, ScalarBinder
+from penstock.language.binder.scalars.intervals import interval
+from penstock.language.binder.scope import Role, Scope
+from penstock.language.binder.subqueries.placeholders import reads_outer
+from penstock.language.catalog import Catalog
+from penstock.language.dialect import span_of
+from penstock.language.elsewhere import FUNCTIONS
+from penstock.language.hints import WINDOW, WINDOW_FUNCTIONS
+from penstock.language.queries import StreamOperator
+from penstock.language.text import TextSpan
+from penstock.tree import walk
+from penstock.types import parse_type
+
+#: Types whose names cast, as in INT(x).
+_TYPES = frozenset(
+    ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY")
+)
+OPERATOR_WORDS = frozenset(operator.value for operator in StreamOperator)
+
+
+_EXTRACTED = {
+    "YEAR": "YEAR", "QUARTER": "QUARTER", "MONTH": "MONTH", "WEEK": "WEEKOFYEAR", "DAY": "DAY", "DOW": "DAYOFWEEK",
+    "DAYOFWEEK": "DAYOFWEEK", "DOY": "DAYOFYEAR", "HOUR": "HOUR", "MINUTE": "MINUTE", "SECOND": "SECOND",
+}  # fmt: skip
+
+
+def _extract(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    field_name = node.this.name.upper()
+    function = _EXTRACTED.get(field_name) or _EXTRACTED.get(field_name.removesuffix("S"))
+    if function is None:
+        shown = ", ".join(_EXTRACTED)
+        binder.context.fail("P0204", f"EXTRACT does not know {node.this.name}", span_of(node), f"known: {shown}")
+    return binder.call(function, node, [binder.bind(node.expression)])
+
+
+def _trim(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(node.args.get("position") or "", "TRIM")
+    characters = node.args.get("expression")
+    return binder.call(name, node, binder.bind_all([node.this, *([characters] if characters is not None else [])]))
+
+
+def _substring(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    parts = [node.args.get(key) for key in ("this", "start", "length")]
+    return binder.call("SUBSTRING", node, binder.bind_all([p for p in parts if p is not None]))
+
+
+def _position(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    parts = [node.args.get(key) for key in ("substr", "this", "position")]
+    return binder.call("LOCATE", node, binder.bind_all([p for p in parts if p is not None]))
+
+
+def function_name(node: exp.Expr) -> str:
+    this = node.this
+    return str(this.name if isinstance(this, exp.Expr) else this)
+
+
+def name_span(node: exp.Expr) -> TextSpan:
+    """Return the span of the name of a called function."""
+    span = span_of(node)
+    return TextSpan(span.start, span.start + len(function_name(node)))
+
+
+def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    name = function_name(node).upper()
+    if name in OPERATOR_WORDS:
+        hint = f"write {name}(SELECT ...) or SELECT {name}(item, ...) FROM ..."
+        binder.context.fail("P0304", f"{name} stands around a query or a whole select list", name_span(node), hint)
+    if called_aggregate(node, binder.context.catalog):
+        return _aggregate(binder, node, None)
+    if node.expressions and isinstance(node.expressions[0], exp.Distinct):
+        message = "DISTINCT stands behind SELECT or first in an aggregate"
+        binder.context.fail("P0304", message, span_of(node.expressions[0]))
+    user = binder.context.catalog.function(name)
+    elsewhere = WINDOW if name in WINDOW_FUNCTIONS else FUNCTIONS.get(name)
+    if elsewhere is not None and user is None:
+        binder.context.fail("P0204", f"unknown function {name}", name_span(node), elsewhere)
+    if name in _TYPES and user is None and len(node.expressions) == 1:
+        argument = binder.bind(node.expressions[0])
+        return binder.context.guard(name_span(node), lambda: build_cast(argument, parse_type(name)))
+    known = (
+        isinstance(user, UserFunction)
+        or name.lower() in binder.context.failed
+        or bool(binder.context.attempt(lambda: binder.context.guard(name_span(node), lambda: function(name))))
+    )
+    arguments = binder.bind_all(node.expressions)
+    if not known:
+        raise BindingFailed
+    if isinstance(user, UserFunction):
+        return binder.context.guard(name_span(node), lambda: build_user_call(user, arguments))
+    if name.lower() in binder.context.failed:
+        binder.context.fail_silently()
+    return binder.call(name, node, arguments, name_span(node))
+
+
+def called_aggregate(node: exp.Expr, catalog: Catalog) -> bool:
+    """Return whether a call is of an aggregate, built in or user-defined."""
+    name = function_name(node)
+    return is_aggregate(name) or isinstance(catalog.function(name), UserAggregate)
+
+
+def _filter(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    inner = node.this
+    if not isinstance(inner, exp.Anonymous) or not called_aggregate(inner, binder.context.catalog):
+        binder.context.fail("P0304", "FILTER belongs to an aggregate", span_of(node))
+    return _aggregate(binder, inner, node.expression.this)
+
+
+def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None) -> Expression:
+    context = binder.context
+    name = function_name(node).upper()
+    if binder.inside:
+        other = "make the inner one a column of a query in FROM, and aggregate that"
+        context.fail("P0304", f"{name} inside another aggregate", name_span(node), other)
+    if binder.aggregates is not None:
+        hint = "a condition over groups goes into HAVING" if binder.aggregates == "WHERE" else None
+        context.fail("P0304", f"{name} is an aggregate and may not stand in {binder.aggregates}", name_span(node), hint)
+    arguments = list(node.expressions)
+    distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+    if distinct:
+        arguments = list(arguments[0].expressions)
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Star) and name == "COUNT":
+        arguments = []
+    elif not arguments and name == "COUNT":
+        context.fail("P0204", "COUNT takes an argument", name_span(node), "COUNT(*) counts rows")
+    inner = replace(binder, aggregates=None, aliases={}, outputs=(), inside=True)
+    where = None if condition is None else context.attempt(lambda: inner.predicate(condition, "FILTER"))
+    bound = inner.bind_all(arguments)
+    if condition is not None and where is None:
+        raise BindingFailed
+    if any(reads_outer(b) for b in bound) and not any(isinstance(n, Column) for b in bound for n in walk(b)):
+        hint = "as in SQL it counts the rows of that query: write it there, and read its value here"
+        context.fail("P0312", f"{name} over columns of the query around alone belongs to it", name_span(node), hint)
+    user = context.catalog.function(name)
+    if isinstance(user, UserAggregate):
+        return context.guard(name_span(node), lambda: build_user_aggregate(user, bound, distinct, where))
+    bound = bound[:1] + [fold_constant(b) for b in bound[1:]]
+    order = time_of(binder.scope) if name in _IN_TIME else None
+    call: AggregateCall = context.guard(name_span(node), lambda: _call(name, bound, distinct, where, order))
+    return call
+
+
+def _call(
+    name: str, arguments: list[Expression], distinct: bool, where: Expression | None, order: Expression | None
+) -> AggregateCall:
+    try:
+        return build_aggregate(name, arguments, distinct, where, order)
+    except PenstockError as error:
+        error.hint = error.hint or FUNCTIONS.get(name)
+        raise
+
+
+_IN_TIME = frozenset({"FIRST", "FIRST_VALUE", "LAST", "LAST_VALUE"})
+
+
+def time_of(scope: Scope) -> Expression | None:
+    """Return the timestamp of a row of FROM: the greatest of those of the stream elements in it. None when there is no
+    stream, or one whose elements have no timestamp column.
+    """
+    streams = {e.qualifier for e in scope.entries if e.role is not Role.RELATION}
+    stamps = [e for e in scope.entries if e.role is Role.TIMESTAMP]
+    if not streams or streams != {e.qualifier for e in stamps}:
+        return None
+    columns: list[Expression] = [e.column() for e in stamps]
+    return columns[0] if len(columns) == 1 else build_call("GREATEST", columns)
+
+
+CALLS: Mapping[type[exp.Expr], Binding] = {
+    exp.Interval: interval,
+    exp.Extract: _extract,
+    exp.Trim: _trim,
+    exp.Substring: _substring,
+    exp.StrPosition: _position,
+    exp.Anonymous: _function,
+    exp.Filter: _filter,
+}

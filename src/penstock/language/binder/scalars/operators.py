@@ -1,0 +1,393 @@
+"""Columns, literals, operators, predicates, CASE and CAST: sqlglot's nodes bound, one function a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.expressions.functions import build_cast
+from penstock.expressions.nodes import Column, Expression, Literal
+from penstock.language.binder.context import BindingFailed
+from penstock.language.binder.scalars.binder import Binding, ScalarBinder, name_of
+from penstock.language.binder.scalars.intervals import moved
+from penstock.language.binder.subqueries.unplacing import ClauseSubqueries, embedded_tree
+from penstock.language.dialect import Cql, span_of
+from penstock.language.queries import EmbeddedQuery, Name
+from penstock.language.text import TextSpan
+from penstock.types import parse_type
+
+
+def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    if node.args.get("db") is not None or not isinstance(node.this, exp.Identifier):
+        raise BindingFailed  # reported by unsupported.py
+    name = name_of(node.this)
+    table = node.args.get("table")
+    qualifier = name_of(table) if table is not None else None
+    if qualifier is None and (output := binder.output(name)) is not None:
+        return output
+    if (item := binder.meant(node)) is not node:
+        return replace(binder, aliases={}).bind(item)
+    if qualifier is None and name.key in binder.unseen and not binder.scope.knows(name):
+        hint = "WHERE comes before the select list: repeat the expression, or select from a query in FROM"
+        binder.context.fail("P0202", f"{name.text} is named in the select list only", name.span, hint)
+    entry = binder.scope.resolve(name, qualifier, binder.context)
+    column = entry.column()
+    if isinstance(column, Column):
+        binder.places.append((column, span_of(node)))
+    return column
+
+
+def _literal(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    if node.is_string:
+        _perhaps_a_column(binder, node)
+        return Literal(pa.string(), node.this)
+    return number(str(node.this)) or _not_a_number(binder, node)
+
+
+def _perhaps_a_column(binder: ScalarBinder, node: exp.Expr) -> None:
+    """Warn of "text" that equals the name of a column: in other systems it would be that column."""
+    span, text = span_of(node), str(node.this)
+    if binder.context.source.text[span.start : span.start + 1] == '"' and binder.scope.can_resolve(
+        Name(text, False, span)
+    ):
+        hint = f"backticks name columns: `{text}`; write '{text}' where the text is meant"
+        binder.context.warn(f'"{text}" is a text, not the column {text}', span, hint)
+
+
+def _not_a_number(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    binder.context.fail("P0101", f"{node.this} is no number", span_of(node))
+
+
+def number(text: str) -> Literal | None:
+    """Return a literal of Spark's numeric types: INT, BIGINT or DECIMAL by size; DECIMAL with a point; DOUBLE with an
+    exponent.
+    """
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        return None
+    if "e" in text.lower():
+        return Literal(pa.float64(), float(text))
+    _, digits, exponent = value.as_tuple()
+    scale = -int(exponent)
+    if scale == 0 and "." not in text:
+        whole = int(value)
+        if abs(whole) < 2**31:
+            return Literal(pa.int32(), whole)
+        if abs(whole) < 2**63:
+            return Literal(pa.int64(), whole)
+    precision = max(len(digits), scale)
+    if precision > 38:
+        return Literal(pa.float64(), float(text))
+    return Literal(pa.decimal128(precision, scale), value)
+
+
+def _hexadecimal(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    digits = str(node.this)
+    try:
+        return Literal(pa.binary(), bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2)))
+    except ValueError:
+        binder.context.fail("P0101", "these are no hexadecimal digits", span_of(node), "as in X'1CF7'")
+
+
+def _unary(name: str) -> Binding:
+    return lambda binder, node: binder.call(name, node, [binder.bind(node.this)])
+
+
+def _binary(name: str) -> Binding:
+    return lambda binder, node: binder.call(name, node, binder.bind_all([node.this, node.expression]))
+
+
+def _chain(name: str) -> Binding:
+    """Return the binding of AND or OR: a long chain is bound without recursion, to a balanced tree."""
+
+    def bind(binder: ScalarBinder, node: exp.Expr) -> Expression:
+        operands: list[exp.Expr] = []
+        left = node
+        while type(left) is type(node):
+            operands.append(left.expression)
+            left = left.this
+        nodes = [left, *reversed(operands)]
+        return _all_of(binder, name, node, binder.bind_all(nodes))
+
+    return bind
+
+
+def _all_of(binder: ScalarBinder, name: str, node: exp.Expr, parts: Sequence[Expression]) -> Expression:
+    """Return the AND or OR of `parts`, as a balanced tree."""
+    found = list(parts)
+    while len(found) > 1:
+        halves = [found[i : i + 2] for i in range(0, len(found), 2)]
+        found = [binder.call(name, node, pair) if len(pair) == 2 else pair[0] for pair in halves]
+    return found[0]
+
+
+def _like(name: str) -> Binding:
+    def bind(binder: ScalarBinder, node: exp.Expr) -> Expression:
+        right = node.expression
+        listed = isinstance(right, exp.Any | exp.All) and not isinstance(right.this.unnest(), EmbeddedQuery)
+        patterns = _listed(binder, right) if listed else [right]
+        bound = binder.bind_all([node.this, *patterns])
+        found = [binder.call(name, node, [bound[0], pattern]) for pattern in bound[1:]]
+        if node.args.get("negate"):
+            found = [binder.call("NOT", node, [one]) for one in found]
+        return _all_of(binder, "AND" if isinstance(right, exp.All) else "OR", node, found)
+
+    return bind
+
+
+def _listed(binder: ScalarBinder, node: exp.Expr) -> list[exp.Expr]:
+    """Return the values in the brackets after ANY or ALL. Raises PenstockError P0101 where there are none."""
+    inner = node.this
+    values = list(inner.expressions) if isinstance(inner, exp.Tuple) else [inner]
+    if not values:
+        binder.context.fail("P0101", "ANY and ALL compare with one value at least", span_of(node))
+    return values
+
+
+def _escape(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    like = node.this
+    name = {exp.Like: "LIKE", exp.ILike: "ILIKE"}.get(type(like))
+    if name is None:
+        binder.context.fail("P0101", "ESCAPE belongs to LIKE", span_of(node))
+    found = binder.call(name, node, binder.bind_all([like.this, like.expression, node.expression]))
+    return binder.call("NOT", node, [found]) if like.args.get("negate") else found
+
+
+def _is(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    right = node.expression
+    negate = bool(node.args.get("negate"))
+    if isinstance(right, exp.Null):
+        return binder.call("IS_NOT_NULL" if negate else "IS_NULL", node, [binder.bind(node.this)])
+    if not isinstance(right, exp.Boolean):
+        binder.context.fail("P0101", "IS is followed by [NOT] NULL, TRUE, FALSE or DISTINCT FROM", span_of(right))
+    found = binder.call("EQ_NULL_SAFE", node, binder.bind_all([node.this, right]))
+    return binder.call("NOT", node, [found]) if negate else found
+
+
+def _not_same(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    same = binder.call("EQ_NULL_SAFE", node, binder.bind_all([node.this, node.expression]))
+    return binder.call("NOT", node, [same])
+
+
+def _in(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    query = node.args.get("query")
+    if query is not None:
+        return _compared(binder, node, node.this, query, "EQ")
+    row = node.this.unnest()
+    if isinstance(row, exp.Tuple):
+        return _all_of(binder, "OR", node, [_with_row(binder, node, "EQ", row, other) for other in node.expressions])
+    return binder.call("IN", node, binder.bind_all([node.this, *node.expressions]))
+
+
+def _compared(binder: ScalarBinder, node: exp.Expr, left: exp.Expr, query: exp.Expr, comparison: str) -> Expression:
+    """Return whether a row of `query` compares with `left`, a value or a row of values."""
+    row = left.unnest()
+    values = row.expressions if isinstance(row, exp.Tuple) else [left]
+    operands = binder.context.attempt(lambda: binder.bind_all(values))
+    tree, span = embedded_tree(query), span_of(query)
+    found = _subqueries(binder, span)
+    return found.contains(operands, tree, span, lambda ones, others: _rows(binder, node, comparison, ones, others))
+
+
+def _with_row(binder: ScalarBinder, node: exp.Expr, name: str, row: exp.Expr, other: exp.Expr) -> Expression:
+    """Return the comparison of the row `row` with another row of values."""
+    listed = other.unnest()
+    if not isinstance(listed, exp.Tuple):
+        hint = f"a row of {len(row.expressions)} values is compared with rows, as in (a, b) IN ((1, 2), (3, 4))"
+        binder.context.fail("P0203", "this is no row of values", span_of(other), hint)
+    if len(row.expressions) != len(listed.expressions):
+        message = f"a row of {len(row.expressions)} values is compared with one of {len(listed.expressions)}"
+        binder.context.fail("P0203", message, span_of(other))
+    return _rows(binder, node, name, binder.bind_all(row.expressions), binder.bind_all(listed.expressions))
+
+
+def _row_with_query(binder: ScalarBinder, node: exp.Expr, name: str, row: exp.Expr, query: exp.Expr) -> Expression:
+    """Bind (a, b) = (SELECT c, d ...), whose query has at most one row."""
+    ones = binder.context.attempt(lambda: binder.bind_all(row.expressions))
+    span = span_of(query)
+    others = _subqueries(binder, span).row(len(row.expressions), embedded_tree(query), span)
+    if ones is None:
+        raise BindingFailed
+    return _rows(binder, node, name, ones, others)
+
+
+#: comparison -> the one that is TRUE where it is FALSE.
+_OPPOSITE = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "LE": "GT", "GT": "LE"}
+#: comparison -> the same with its sides exchanged.
+_TURNED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
+#: comparison of rows -> that of a column which decides before the last one.
+_STRICT = {"LT": "LT", "LE": "LT", "GT": "GT", "GE": "GT"}
+
+
+def _rows(
+    binder: ScalarBinder, node: exp.Expr, name: str, ones: Sequence[Expression], others: Sequence[Expression]
+) -> Expression:
+    """Return the SQL comparison of two rows of values of equal width: equal where all columns are; less by the first
+    column that differs, NULL where a NULL precedes that.
+    """
+    if name == "EQ":
+        return _all_of(
+            binder, "AND", node, [binder.call("EQ", node, [a, b]) for a, b in zip(ones, others, strict=True)]
+        )
+    if name == "NE":
+        return _all_of(binder, "OR", node, [binder.call("NE", node, [a, b]) for a, b in zip(ones, others, strict=True)])
+    found = binder.call(name, node, [ones[-1], others[-1]])
+    for one, other in reversed(list(zip(ones[:-1], others[:-1], strict=True))):
+        tied = binder.call("AND", node, [binder.call("EQ", node, [one, other]), found])
+        found = binder.call("OR", node, [binder.call(_STRICT[name], node, [one, other]), tied])
+    return found
+
+
+def _comparison(name: str) -> Binding:
+    """Return the binding of a comparison; also of rows, and with ANY, SOME or ALL of a subquery or a list."""
+    plain = _binary(name)
+
+    def bind(binder: ScalarBinder, node: exp.Expr) -> Expression:
+        left, right = node.this, node.expression
+        if isinstance(right, exp.Any | exp.All):
+            return _quantified(binder, node, name)
+        one, other = left.unnest(), right.unnest()
+        if isinstance(one, exp.Tuple) and isinstance(other, exp.Tuple):
+            return _with_row(binder, node, name, one, other)
+        if isinstance(one, exp.Tuple) and isinstance(other, EmbeddedQuery | exp.Subquery):
+            return _row_with_query(binder, node, name, one, right)
+        if isinstance(other, exp.Tuple) and isinstance(one, EmbeddedQuery | exp.Subquery):
+            return _row_with_query(binder, node, _TURNED[name], other, left)
+        return plain(binder, node)
+
+    return bind
+
+
+def _quantified(binder: ScalarBinder, node: exp.Expr, name: str) -> Expression:
+    """Bind a comparison with ANY or ALL values of a subquery or a list."""
+    left, right = node.this, node.expression
+    every = isinstance(right, exp.All)
+    if not isinstance(right.this, exp.Tuple):
+        found = _compared(binder, node, left, right, _OPPOSITE[name] if every else name)
+        return binder.call("NOT", node, [found]) if every else found
+    row = left.unnest()
+    if isinstance(row, exp.Tuple):
+        parts = [_with_row(binder, node, name, row, other) for other in _listed(binder, right)]
+    else:
+        one, *others = binder.bind_all([left, *_listed(binder, right)])
+        parts = [binder.call(name, node, [one, other]) for other in others]
+    return _all_of(binder, "AND" if every else "OR", node, parts)
+
+
+def _misplaced_row(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    hint = "rows of values are compared, as in (a, b) IN (SELECT c, d FROM ...) or (a, b) < (1, 2)"
+    binder.context.fail("P0203", "a row of values is no value", span_of(node), hint)
+
+
+def _misplaced_all(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    word = "ALL" if isinstance(node, exp.All) else "ANY"
+    hint = f"write a > {word} (SELECT b FROM ...), a > {word} (1, 2) or a LIKE {word} ('x%', 'y%')"
+    binder.context.fail("P0101", f"{word} stands right of a comparison", span_of(node), hint)
+
+
+def _exists(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    return _subqueries(binder, span_of(node)).exists(embedded_tree(node), span_of(node))
+
+
+def _scalar_subquery(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    return _subqueries(binder, span_of(node)).scalar(embedded_tree(node), span_of(node))
+
+
+def _subqueries(binder: ScalarBinder, span: TextSpan) -> ClauseSubqueries:
+    found = binder.inner_subqueries if binder.inside else binder.subqueries
+    if found is None:
+        hint = "it may stand anywhere in a query but in a window; a query in FROM can compute the value"
+        binder.context.fail("P0312", "a subquery may not stand here", span, hint)
+    return found
+
+
+def _between(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    row = node.this.unnest()
+    if isinstance(row, exp.Tuple):
+        ends = (("GE", node.args["low"]), ("LE", node.args["high"]))
+        return _all_of(binder, "AND", node, [_with_row(binder, node, name, row, end) for name, end in ends])
+    value, low, high = binder.bind_all([node.this, node.args["low"], node.args["high"]])
+    above = binder.call("GE", node, [value, low])
+    return binder.call("AND", node, [above, binder.call("LE", node, [value, high])])
+
+
+def _case(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    operand = node.this
+    parts: list[exp.Expr] = []
+    for branch in node.args["ifs"]:
+        parts += [branch.this, branch.args["true"]]
+    if node.args.get("default") is not None:
+        parts.append(node.args["default"])
+    bound = binder.bind_all(([operand] if operand is not None else []) + parts)
+    if operand is not None:
+        value, bound = bound[0], bound[1:]
+        for i in range(0, len(node.args["ifs"]) * 2, 2):
+            bound[i] = binder.call("EQ", parts[i], [value, bound[i]])
+    return binder.call("CASE", node, bound)
+
+
+def _cast(binder: ScalarBinder, node: exp.Expr) -> Expression:
+    argument = binder.bind(node.this)
+    target = node.args["to"]
+    type_ = binder.context.guard(span_of(target), lambda: parse_type(target.sql(dialect=Cql)))
+    try_ = isinstance(node, exp.TryCast)
+    return binder.context.guard(span_of(node), lambda: build_cast(argument, type_, try_=try_))
+
+
+OPERATORS: Mapping[type[exp.Expr], Binding] = {
+    exp.Column: _column,
+    exp.Literal: _literal,
+    exp.RawString: lambda binder, node: Literal(pa.string(), node.this),
+    exp.HexString: _hexadecimal,
+    exp.Null: lambda binder, node: Literal(pa.null(), None),
+    exp.Boolean: lambda binder, node: Literal(pa.bool_(), bool(node.this)),
+    exp.Paren: lambda binder, node: binder.bind(node.this),
+    exp.Neg: _unary("NEG"),
+    exp.Not: _unary("NOT"),
+    exp.BitwiseNot: _unary("BIT_NOT"),
+    exp.Add: moved("ADD"),
+    exp.Sub: moved("SUB"),
+    exp.Mul: _binary("MUL"),
+    exp.Div: _binary("DIV"),
+    exp.IntDiv: _binary("INT_DIV"),
+    exp.Mod: _binary("MOD"),
+    exp.BitwiseAnd: _binary("BIT_AND"),
+    exp.BitwiseOr: _binary("BIT_OR"),
+    exp.BitwiseXor: _binary("BIT_XOR"),
+    exp.BitwiseLeftShift: _binary("SHIFTLEFT"),
+    exp.BitwiseRightShift: _binary("SHIFTRIGHT"),
+    exp.DPipe: _binary("CONCAT"),
+    exp.JSONExtract: _binary("JSON_GET"),
+    exp.JSONExtractScalar: _binary("JSON_GET_TEXT"),
+    exp.EQ: _comparison("EQ"),
+    exp.NEQ: _comparison("NE"),
+    exp.LT: _comparison("LT"),
+    exp.LTE: _comparison("LE"),
+    exp.GT: _comparison("GT"),
+    exp.GTE: _comparison("GE"),
+    exp.NullSafeEQ: _binary("EQ_NULL_SAFE"),
+    exp.NullSafeNEQ: _not_same,
+    exp.And: _chain("AND"),
+    exp.Or: _chain("OR"),
+    exp.Is: _is,
+    exp.In: _in,
+    exp.Any: _misplaced_all,
+    exp.All: _misplaced_all,
+    exp.Tuple: _misplaced_row,
+    exp.Exists: _exists,
+    exp.Subquery: _scalar_subquery,
+    EmbeddedQuery: _scalar_subquery,
+    exp.Between: _between,
+    exp.Like: _like("LIKE"),
+    exp.ILike: _like("ILIKE"),
+    exp.RegexpLike: _like("RLIKE"),
+    exp.Escape: _escape,
+    exp.Case: _case,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+}

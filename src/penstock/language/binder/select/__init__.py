@@ -1,0 +1,1 @@
+"""One SELECT and how they combine: grouping, set operations, ORDER BY, relation-to-stream operators."""

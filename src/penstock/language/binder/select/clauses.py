@@ -1,0 +1,176 @@
+"""The clauses of one SELECT behind WHERE, bound; and a SELECT that reads the query around it, taken out of its place.
+
+Decorrelation: `WHERE inner = outer` below a grouping becomes a group column, by which the query around is joined; a
+SELECT without grouping hands on its conditions as they are. What reads the query around anywhere else is unnested.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.algebra import Algebra, Distinct, Project
+from penstock.expressions.functions import build_call
+from penstock.expressions.nodes import AggregateCall, Column, Expression, conjunction, conjuncts
+from penstock.expressions.user import UserAggregateCall
+from penstock.language.binder.context import BindingFailed
+from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.select.grouping import Grouping
+from penstock.language.binder.select.rows import Inner, key_of_correlation, without_rows
+from penstock.language.binder.subqueries.placeholders import attached_in, reads_outer
+from penstock.language.binder.subqueries.unplacing import Applied, ClauseSubqueries
+from penstock.language.queries import SelectQuery
+from penstock.language.text import TextSpan
+from penstock.tree import walk
+from penstock.types import Field
+
+
+@dataclass(frozen=True)
+class SelectItem:
+    """A column of a select list; places: where the columns it reads stand."""
+
+    name: str
+    expression: Expression
+    span: TextSpan
+    places: list[tuple[Column, TextSpan]]
+
+
+@dataclass
+class Grouped:
+    """The groups, and the clauses over them."""
+
+    node: Algebra
+    grouping: Grouping
+    items: list[Expression]
+    having: list[Expression]
+    keys: list[Expression]
+
+    def lift(self, expression: Expression, span: TextSpan) -> Expression:
+        return self.grouping.lift(expression, span)
+
+
+@dataclass(frozen=True)
+class Clauses:
+    """group: None for a query without grouping; keys: those of ORDER BY; within: subqueries inside aggregates,
+    put to the rows; behind: all others, put to the groups where there are any; sure: GROUP BY could be bound."""
+
+    binder: ExpressionBinder
+    items: list[SelectItem]
+    group: tuple[Expression, ...] | None
+    having: Expression | None
+    having_span: TextSpan
+    within: ClauseSubqueries
+    behind: ClauseSubqueries
+    keys: list[Expression]
+    sure: bool = True
+
+    def check(self) -> None:
+        """Tell what is neither grouped nor aggregated, where there is no relation to be grouped."""
+        if self.group is None or not self.sure:
+            return
+        grouping, context = Grouping(self.binder, self.group), self.binder.context
+        asked = [(item.expression, item.span) for item in self.items]
+        asked += [(part, self.having_span) for part in (() if self.having is None else conjuncts(self.having))]
+        for expression, span in asked:
+            context.attempt(lambda: grouping.lift(expression, span))  # noqa: B023
+
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(Field(item.name, item.expression.type) for item in self.items)
+
+    def expressions(self) -> tuple[Expression, ...]:
+        """The select list, GROUP BY and HAVING."""
+        having = () if self.having is None else (self.having,)
+        return (*(item.expression for item in self.items), *(self.group or ()), *having)
+
+    def grouped(self, node: Algebra, keys: tuple[Expression, ...]) -> Grouped:
+        """The groups of `node` by GROUP BY and, behind that, `keys`."""
+        assert self.group is not None
+        context = self.binder.context
+        rows = Applied(node, self.within)
+        group = [rows.resolved(key) for key in (*self.group, *keys)]
+        grouping = Grouping(self.binder, tuple(dict.fromkeys(group)))
+
+        def lift(expression: Expression, span: TextSpan) -> Expression:
+            return grouping.lift(self._within(expression, rows), span)
+
+        items = context.attempt(lambda: context.each(lambda item: lift(item.expression, item.span), self.items))
+        having = [] if self.having is None else [lift(part, self.having_span) for part in conjuncts(self.having)]
+        order = context.each(lambda key: lift(key, self.having_span), self.keys)
+        if items is None:
+            raise BindingFailed
+        # A subquery's operand may hold aggregates of its own: all must be known before the groups are made.
+        for subquery in self.behind.found:
+            for operand in subquery.operands:
+                grouping.lift(operand, subquery.span)
+        return Grouped(grouping.build(rows.node), grouping, items, having, order)
+
+    def _within(self, expression: Expression, rows: Applied) -> Expression:
+        """`expression` with the subqueries inside its aggregates, and in what it is grouped by, put to the rows."""
+        if isinstance(expression, AggregateCall) or expression in (self.group or ()):
+            return rows.resolved(expression)
+        children = tuple(self._within(c, rows) for c in expression.children if isinstance(c, Expression))
+        return expression.with_children(children)
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """A SELECT that reads the query around it."""
+
+    tree: SelectQuery
+    clauses: Clauses
+
+    def bind(self, node: Algebra, conditions: tuple[Expression, ...]) -> Inner | None:
+        """The SELECT by its conditions alone; None where it can only be taken out by unnesting. node, conditions: what
+        FROM and WHERE give."""
+        if self.clauses.group is None and not self.tree.distinct:
+            applied = Applied(node, self.clauses.behind)
+            items = tuple(applied.resolved(item.expression) for item in self.clauses.items)
+            return Inner(applied.node, items, conditions)
+        pairs = [pair for condition in conditions if (pair := key_of_correlation(condition)) is not None]
+        if len(pairs) < len(conditions):
+            return None
+        return self._distinct(node, pairs) if self.clauses.group is None else self._grouped(node, pairs)
+
+    def _distinct(self, node: Algebra, pairs: list[tuple[Expression, Expression]]) -> Inner | None:
+        applied = Applied(node, self.clauses.behind)
+        items = tuple(applied.resolved(item.expression) for item in self.clauses.items)
+        if any(reads_outer(item) for item in items):
+            return None
+        keys = tuple(inner for inner, _ in pairs)
+        fields = (*self.clauses.fields(), *(Field(f"key{n}", e.type) for n, e in enumerate(keys, 1)))
+        made = Distinct(Project(applied.node, (*items, *keys), fields))
+        width = len(items)
+        places = tuple(Column(f.type, i, f.name) for i, f in enumerate(made.schema))
+        return Inner(made, places[:width], _equalities(places[width:], pairs))
+
+    def _grouped(self, node: Algebra, pairs: list[tuple[Expression, Expression]]) -> Inner | None:
+        clauses = self.clauses
+        assert clauses.group is not None
+        parts = (*(item.expression for item in clauses.items), *((clauses.having,) if clauses.having else ()))
+        calls = [n for part in parts for n in walk(part) if isinstance(n, AggregateCall)]
+        if any(reads_outer(e) for e in (*clauses.group, *calls)):
+            return None
+        made = clauses.grouped(node, tuple(inner for inner, _ in pairs))
+        keys = tuple(made.lift(inner, self.tree.span) for inner, _ in pairs)
+        conditions = _equalities(keys, pairs)
+        if not clauses.group:
+            return self._one_row(made, conditions)
+        applied = Applied(made.node, clauses.behind, made.lift)
+        applied.keep([part for part in made.having if not reads_outer(part)])
+        conditions += tuple(applied.resolved(part) for part in made.having if reads_outer(part))
+        items = tuple(applied.resolved(item) for item in made.items)
+        return Inner(applied.node, items, conditions)
+
+    def _one_row(self, made: Grouped, conditions: tuple[Expression, ...]) -> Inner | None:
+        """An ungrouped aggregate, whose row is there also where no group is."""
+        if any(attached_in(e) for e in (*made.items, *made.having)):
+            return None
+        calls, start = made.grouping.calls, len(made.grouping.group)
+        if any(isinstance(call, UserAggregateCall) for call in calls):
+            return None
+        items = tuple(without_rows(e, calls, start) for e in made.items)
+        having = conjunction(tuple(without_rows(e, calls, start) for e in made.having))
+        return Inner(made.node, items, conditions, True, having)
+
+
+def _equalities(keys: tuple[Expression, ...], pairs: list[tuple[Expression, Expression]]) -> tuple[Expression, ...]:
+    return tuple(build_call("EQ", [key, outer]) for key, (_, outer) in zip(keys, pairs, strict=True))

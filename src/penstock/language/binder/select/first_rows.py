@@ -1,0 +1,165 @@
+"""ORDER BY ... LIMIT: sort keys over the select list or the columns of FROM, and the first rows (docs/language.md).
+
+Names refer to output columns first, then to columns of the FROM clause, as in Spark; a number is a position. A key that
+is no output column is computed in a column of its own, which the last projection drops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.algebra import Algebra, Project, SortKey, TopK
+from penstock.errors import counted
+from penstock.expressions.coercion import cast_to
+from penstock.expressions.fold import fold
+from penstock.expressions.nodes import Column, Expression, Literal
+from penstock.language.binder.context import Context
+from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.scope import Entry, Scope
+from penstock.language.dialect import span_of
+from penstock.language.queries import SortedQuery
+from penstock.types import Field
+
+#: Digits beyond which a number cannot be a position in a select list.
+_DIGITS = 10
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Number of rows returned, and of rows skipped before them."""
+
+    limit: int
+    offset: int
+
+
+#: Stands for limits that failed, so that the rest is bound and reports its errors.
+NO_LIMITS = Limits(0, 0)
+
+
+def limits_of(tree: SortedQuery, context: Context) -> Limits:
+    """Return the LIMIT and OFFSET. Raises BindingFailed after P0331 or P0332."""
+    if tree.limit is None:
+        hint = "add LIMIT: an answer is a bag of changes in the order of time, which ORDER BY alone cannot change"
+        word, span = ("OFFSET", tree.offset_span) if tree.offset is not None else ("ORDER BY", tree.order_span)
+        context.fail("P0331", f"{word} without LIMIT", span, hint)
+    limit, offset = tree.limit, tree.offset
+    found = context.each(lambda part: _count(*part, context), [("LIMIT", limit), ("OFFSET", offset)])
+    return Limits(*found)
+
+
+def _count(word: str, node: exp.Expr | None, context: Context) -> int:
+    if node is None:
+        return 0
+    value = fold(ExpressionBinder(Scope(()), context, word).bind(node))
+    if not (isinstance(value, Literal) and pa.types.is_integer(value.type) and value.value is not None):
+        context.fail("P0332", f"{word} takes a whole number that is known beforehand", span_of(node))
+    if not 0 <= value.value < 2**31:
+        context.fail("P0332", f"{word} {value.value}: a count of rows is 0 to {2**31 - 1}", span_of(node))
+    return int(value.value)
+
+
+def refuse_stream(tree: SortedQuery, context: Context) -> None:
+    """Fail with P0331: a stream has no first rows."""
+    word, span = ("ORDER BY", tree.order_span) if tree.order else ("LIMIT", tree.limit_span)
+    hint = "put it inside the operator, as in ISTREAM(SELECT ... ORDER BY ... LIMIT ...)"
+    context.fail("P0331", f"{word} over a stream: it needs a relation", span, hint)
+
+
+def bind_keys(
+    tree: SortedQuery, outputs: Sequence[tuple[str, Expression]], binder: ExpressionBinder, complete: bool = True
+) -> list[Expression]:
+    """Return the sort keys over the columns visible to `binder`.
+
+    Args:
+        outputs: the select list over the same columns.
+        complete: whether all of it could be bound.
+    """
+
+    def bind(node: exp.Expr) -> Expression:
+        if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdecimal():
+            position = int(str(node.this)[:_DIGITS])
+            if not complete:
+                binder.context.fail_silently()
+            if not 1 <= position <= len(outputs):
+                message = f"ORDER BY {position}: the result has {counted(len(outputs), 'column')}"
+                binder.context.fail("P0304", message, span_of(node))
+            bound = outputs[position - 1][1]
+        else:
+            bound = binder.bind(node)
+        if pa.types.is_null(bound.type):
+            return cast_to(bound, pa.string())
+        return bound
+
+    return binder.context.each(bind, [key.value for key in tree.order])
+
+
+def place_keys(
+    keys: Sequence[Expression], outputs: list[Expression], distinct: SortedQuery | None, context: Context
+) -> tuple[list[Expression], list[Expression]]:
+    """Return the keys over a select list's columns, and the columns to append to it for them.
+
+    Args:
+        distinct: the ORDER BY of a SELECT DISTINCT, whose keys must follow from the select list.
+    """
+    placed: list[Expression] = []
+    hidden: list[Expression] = []
+    for number, key in enumerate(keys):
+        if key in outputs:
+            placed.append(Column(key.type, outputs.index(key)))
+        elif distinct is not None:
+            found = _over_outputs(key, outputs)
+            if found is None:
+                message = "with SELECT DISTINCT, ORDER BY takes columns of the select list"
+                context.fail("P0304", message, span_of(distinct.order[number].value))
+            placed.append(found)
+        else:
+            placed.append(Column(key.type, len(outputs) + len(hidden)))
+            hidden.append(key)
+    return placed, hidden
+
+
+def _over_outputs(expression: Expression, outputs: Sequence[Expression]) -> Expression | None:
+    """Return `expression` over the select list's columns, None where it needs others."""
+    if expression in outputs:
+        return Column(expression.type, outputs.index(expression))
+    if isinstance(expression, Column):
+        return None
+    children = [_over_outputs(cast(Expression, child), outputs) for child in expression.children]
+    if any(child is None for child in children):
+        return None
+    return expression.with_children(tuple(child for child in children if child is not None))
+
+
+def sorted_relation(tree: SortedQuery, node: Algebra, limits: Limits, context: Context) -> Algebra:
+    """Return the first rows of the relation `node`, whose columns are the only ones that the keys can name."""
+    entries = tuple(Entry(i, f.name, f.type) for i, f in enumerate(node.schema))
+    outputs = [(e.name, e.column()) for e in entries]
+    keys = bind_keys(tree, outputs, ExpressionBinder(Scope(entries), context, "ORDER BY"))
+    return first_rows(tree, node, keys, len(entries), limits)
+
+
+def first_rows(tree: SortedQuery, node: Algebra, keys: Sequence[Expression], width: int, limits: Limits) -> Algebra:
+    """Return the first rows of `node` by `keys`, its columns from `width` on dropped."""
+    columns: list[Expression] = [Column(f.type, i, f.name) for i, f in enumerate(node.schema)]
+    computed = [key for key in keys if not isinstance(key, Column)]
+    if computed:
+        fields = tuple(Field(f"order {i + 1}", key.type) for i, key in enumerate(computed))
+        node = Project(node, (*columns, *computed), node.schema.fields + fields)
+    places = iter(range(len(columns), len(columns) + len(computed)))
+    order = tuple(
+        SortKey(
+            key.index if isinstance(key, Column) else next(places),
+            said.descending,
+            not said.descending if said.nulls_first is None else said.nulls_first,
+        )
+        for key, said in zip(keys, tree.order, strict=True)
+    )
+    first = TopK(node, order, limits.limit, limits.offset)
+    if len(node.schema) == width:
+        return first
+    return Project(first, tuple(columns[:width]), node.schema.fields[:width])

@@ -1,0 +1,405 @@
+"""Queries to algebra [semantics 4]: SELECT, ORDER BY ... LIMIT, relation-to-stream operators."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.algebra import Algebra, Distinct, Project, Window, WindowKind
+from penstock.algebra import Select as AlgebraSelect
+from penstock.algebra.nodes.frequency import answers, on_the_line
+from penstock.algebra.nodes.internal import reaches_internal
+from penstock.errors import counted
+from penstock.expressions.coercion import cast_to
+from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
+from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.binder.from_.frequency import checked, in_order, items_of_partition, picked
+from penstock.language.binder.from_.inputs import Inputs
+from penstock.language.binder.from_.internal import collected, refuse_internal, refuse_partners
+from penstock.language.binder.from_.joins import build_joins
+from penstock.language.binder.from_.sources import SourceBinder, as_stream
+from penstock.language.binder.from_.windows import check_window
+from penstock.language.binder.scalars.binder import name_of
+from penstock.language.binder.scalars.calls import called_aggregate
+from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.scope import Entry, Scope
+from penstock.language.binder.select.clauses import Clauses, Correlated, SelectItem
+from penstock.language.binder.select.first_rows import (
+    NO_LIMITS,
+    Limits,
+    bind_keys,
+    first_rows,
+    limits_of,
+    place_keys,
+    refuse_stream,
+    sorted_relation,
+)
+from penstock.language.binder.select.rows import Inner, whole
+from penstock.language.binder.select.set_operations import bind_set
+from penstock.language.binder.select.streams import to_stream
+from penstock.language.binder.subqueries.placeholders import attached_in, outer_columns, reads_outer
+from penstock.language.binder.subqueries.unplacing import Applied, ClauseSubqueries
+from penstock.language.catalog import Catalog, View
+from penstock.language.dialect import span_of
+from penstock.language.limits import check_size
+from penstock.language.printer import scalar_text
+from penstock.language.queries import (
+    Item,
+    Name,
+    QueryTree,
+    SelectQuery,
+    SetQuery,
+    SortedQuery,
+    Star,
+    StreamQuery,
+    WithQuery,
+)
+from penstock.language.text import TextSpan
+from penstock.types import Field
+
+#: Digits of a number that is surely no position in a select list.
+_DIGITS = 10
+#: A select list, the sort keys over its columns, and how many of these are not there for the keys alone.
+Projected: TypeAlias = tuple[Algebra, list[Expression], int]
+
+
+@dataclass(frozen=True)
+class QueryBinder:
+    """Binds query trees. views: those of WITH clauses around; enclosing: the columns of the queries around a subquery,
+    the nearest first, which it may read; outer: those around a WITH, which it may not."""
+
+    context: Context
+    views: dict[str, View] = field(default_factory=dict)
+    outer: tuple[Entry, ...] = ()
+    enclosing: tuple[tuple[Entry, ...], ...] = ()
+
+    def root(self, tree: QueryTree) -> Algebra:
+        """A whole query, with the default of [semantics 4.3]. Raises Refused with the errors noted."""
+        found = as_stream(self.bind(tree), _span_of_query(tree), self.context)
+        self.context.guard(_span_of_query(tree), lambda: check_size(found))
+        return found
+
+    def bind(self, tree: QueryTree) -> Algebra:
+        """A query as it stands: a stream when its outermost operator makes one, else a relation."""
+        if isinstance(tree, SelectQuery):
+            return self._select(tree)
+        if isinstance(tree, SetQuery):
+            return bind_set(tree, self.bind, self.context)
+        if isinstance(tree, StreamQuery):
+            node = self.context.attempt(lambda: self.bind(tree.query))
+            if node is None:
+                check_window(tree.operator.window, self.context)
+                raise BindingFailed
+            return to_stream(tree.operator, node, self.context)
+        if isinstance(tree, WithQuery):
+            return self._with(tree)
+        assert isinstance(tree, SortedQuery)
+        return self._sorted(tree)
+
+    def _nested(
+        self, tree: QueryTree, enclosing: tuple[tuple[Entry, ...], ...], beside: bool
+    ) -> tuple[Inner, tuple[str, ...]]:
+        """A query in FROM. beside: the first of `enclosing` are columns beside it."""
+        binder = QueryBinder(self.context, self.views, self.outer, enclosing)
+        if beside and isinstance(tree, SelectQuery):
+            return binder.rows_of(tree, beside=True)
+        node = binder.bind(tree)
+        return whole(node), node.schema.names
+
+    def _with(self, tree: WithQuery) -> Algebra:
+        views, context = dict(self.views), self.context
+        for local in tree.views:
+            beside = (*self.outer, *(entry for entries in self.enclosing for entry in entries))
+            found = context.attempt(lambda: QueryBinder(context, views, beside).root(local.query))  # noqa: B023
+            if found is None:  # what reads it fails without a word
+                context = replace(context, failed=context.failed | {local.name.key})
+                continue
+            root, names = found, found.schema.names
+            if local.columns:
+                if len(local.columns) != len(names):
+                    self.context.fail(
+                        "P0305",
+                        f"{counted(len(local.columns), 'name')} for {counted(len(names), 'column')}",
+                        local.name.span,
+                    )
+                names = tuple(c.text for c in local.columns)
+            views[local.name.key] = View(local.name.text, root, names, "")
+        node = replace(self, context=context, views=views).bind(tree.query)
+        if context is not self.context:
+            raise BindingFailed
+        return node
+
+    # --- SELECT
+
+    def _select(self, tree: SelectQuery, order: SortedQuery | None = None, limits: Limits | None = None) -> Algebra:
+        """order: the ORDER BY ... LIMIT around, which sees the columns of FROM; limits: what it comes to."""
+        inputs, node, conditions, clauses = self._bound(tree, order)
+        projected = self._project(tree, clauses, _selected(node, conditions), order)
+        return self._as_often(tree, clauses, self._finished(tree, inputs, projected, order, limits))
+
+    def _as_often(self, tree: SelectQuery, clauses: Clauses, node: Algebra) -> Algebra:
+        """What FREQUENCY in SELECT picks of the answer stream."""
+        if tree.frequency is None:
+            return node
+        context = self.context
+        outputs = [(item.name, item.expression) for item in clauses.items]
+        partition = items_of_partition(tree.frequency, clauses.binder.scope, outputs, context)
+        if not node.is_stream:
+            checked(node, tree.frequency.span, context)
+            node = in_order(answers(on_the_line(node)), tree.frequency.span, context)
+        return picked(tree.frequency, node, partition, context)
+
+    def _bound(
+        self, tree: SelectQuery, order: SortedQuery | None = None
+    ) -> tuple[Inputs, Algebra, tuple[Expression, ...], Clauses]:
+        """FROM, the relation that it and WHERE give, the conditions that also read rows around, and the clauses behind.
+        Every clause is bound, whatever fails in another, so that each tells its errors."""
+        inputs, scope = self._inputs(tree)
+        rows = self.context.attempt(lambda: self._rows(tree, inputs, scope))
+        clauses, whole = self._clauses(tree, scope, order)
+        if rows is None or not whole:
+            clauses.check()
+            raise BindingFailed
+        return inputs, *rows, clauses
+
+    def _finished(
+        self, tree: SelectQuery, inputs: Inputs, made: Projected, order: SortedQuery | None = None,
+        limits: Limits | None = None,
+    ) -> Algebra:  # fmt: skip
+        context = self.context
+        projected, keys, width = made
+        projected = collected(projected, inputs, context)
+        refuse_partners(projected, inputs, tree.span, context)
+        if tree.distinct:
+            if reaches_internal(projected):
+                refuse_internal("DISTINCT", inputs, tree.span, context)
+            projected = Distinct(projected)
+        if order is not None:
+            projected = first_rows(order, projected, keys, width, limits or NO_LIMITS)
+        if tree.wrapped is None:
+            return projected
+        return to_stream(tree.wrapped, projected, context, tree.frequency is not None)
+
+    def _inputs(self, tree: SelectQuery) -> tuple[Inputs, Scope]:
+        if tree.source is None:
+            raise BindingFailed
+        binder = SourceBinder(self.context, self._nested, self.views, self._subqueries, self.outer, self.enclosing)
+        inputs = binder.bind(tree.source)
+        return inputs, Scope(inputs.entries, self.outer, self.enclosing)
+
+    def _subqueries(self, scope: Scope) -> ClauseSubqueries:
+        """A collector for the subqueries of one clause; they may read this query's columns, and those around it."""
+
+        def bind(nested: QueryTree, entries: tuple[Entry, ...]) -> Inner:
+            enclosing = (entries, *scope.enclosing)
+            return QueryBinder(self.context, self.views, self.outer, enclosing).subquery(nested)
+
+        return ClauseSubqueries(self.context, scope.entries, bind)
+
+    def _rows(self, tree: SelectQuery, inputs: Inputs, scope: Scope) -> tuple[Algebra, tuple[Expression, ...]]:
+        """The relation that FROM and WHERE give, and the conditions that also read the query around it."""
+        subqueries = self._subqueries(scope)
+        condition = tree.where
+        unseen = frozenset(item.alias.key for item in tree.items if item.alias is not None)
+        where = self.context.attempt(lambda: self._where(condition, scope, subqueries, unseen))
+        parts = () if where is None else conjuncts(where)
+        plain = conjunction(tuple(p for p in parts if not attached_in(p) and not reads_outer(p)))
+        if inputs.failed:
+            raise BindingFailed
+        node = self.context.attempt(lambda: build_joins(inputs, plain, self.context))
+        if node is None or (where is None and condition is not None):
+            raise BindingFailed
+        applied = Applied(node, subqueries)
+        applied.keep([p for p in parts if attached_in(p) and not reads_outer(p)])
+        correlated = tuple(applied.resolved(p) for p in parts if reads_outer(p))
+        return applied.node, correlated
+
+    def _where(
+        self, condition: exp.Expr | None, scope: Scope, subqueries: ClauseSubqueries, unseen: frozenset[str]
+    ) -> Expression | None:
+        if condition is None:
+            return None
+        binder = ExpressionBinder(scope, self.context, "WHERE", subqueries=subqueries, unseen=unseen)
+        return binder.predicate(condition, "WHERE")
+
+    def _clauses(self, tree: SelectQuery, scope: Scope, order: SortedQuery | None = None) -> tuple[Clauses, bool]:
+        """The select list, GROUP BY, HAVING and ORDER BY, bound; and whether all of them could be."""
+        context = self.context
+        within, behind = self._subqueries(scope), self._subqueries(scope)
+        aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
+        binder = ExpressionBinder(scope, context, None, aliases, subqueries=behind, inner_subqueries=within)
+        group = context.attempt(lambda: self._group(tree, binder))
+        tried = [(i, context.attempt(lambda i=i: self._item(i, binder))) for i in tree.items]  # type: ignore[misc]
+        items = [output for _, found in tried for output in found or ()]
+        missing = frozenset(name.key for item, found in tried if found is None for name in _names_of(item))
+        grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order, context.catalog)
+        having_tree = tree.having
+        having = context.attempt(lambda: binder.predicate(having_tree, "HAVING")) if having_tree is not None else None
+        outputs = [(item.name, item.expression) for item in items]
+        sorter = replace(binder, aliases={}, outputs=outputs, lost=missing)
+        complete = all(found is not None for _, found in tried)
+        keys = [] if order is None else context.attempt(lambda: bind_keys(order, outputs, sorter, complete))
+        binder.places.extend(place for item in items for place in item.places)
+        span = tree.span if having_tree is None else span_of(having_tree)
+        known = group if grouped else None
+        clauses = Clauses(binder, items, known, having, span, within, behind, keys or [], group is not None)
+        return clauses, complete and group is not None and keys is not None and (having_tree is None) == (
+            having is None
+        )
+
+    def _project(
+        self, tree: SelectQuery, clauses: Clauses, node: Algebra, order: SortedQuery | None = None
+    ) -> Projected:
+        """The select list over `node`, grouped where the query is; the sort keys over its columns, of which those
+        behind the given number are there for the keys alone."""
+        if clauses.group is None:
+            applied = Applied(node, clauses.behind)
+            items, keys = [item.expression for item in clauses.items], clauses.keys
+        else:
+            grouped = clauses.grouped(node, ())
+            applied = Applied(grouped.node, clauses.behind, grouped.lift)
+            applied.keep(grouped.having)
+            items, keys = grouped.items, grouped.keys
+        expressions = [applied.resolved(item) for item in items]
+        resolved = [applied.resolved(key) for key in keys]
+        fields = clauses.fields()
+        placed, hidden = place_keys(resolved, expressions, order if tree.distinct else None, self.context)
+        extra = tuple(Field(f"order {i + 1}", e.type) for i, e in enumerate(hidden))
+        return Project(applied.node, (*expressions, *hidden), fields + extra), placed, len(fields)
+
+    # --- subqueries
+
+    def subquery(self, tree: QueryTree) -> Inner:
+        """A query in an expression, as rows that the query around is joined with."""
+        inner = self.rows_of(tree)[0] if isinstance(tree, SelectQuery) else whole(self.bind(tree))
+        return whole(Window(inner.node, WindowKind.UNBOUNDED)) if inner.node.is_stream else inner
+
+    def rows_of(self, tree: SelectQuery, beside: bool = False) -> tuple[Inner, tuple[str, ...]]:
+        """A SELECT by what it reads of the row around it, and the names of its columns. beside: only of the row right
+        around it, beside which it stands in FROM."""
+        inputs, node, conditions, clauses = self._bound(tree)
+        names = tuple(item.name for item in clauses.items)
+        read = [column for e in (*conditions, *clauses.expressions()) for column in outer_columns(e)]
+        if any(column.depth == 1 or not beside for column in read):
+            self._refuse_around(tree, inputs)
+            found = Correlated(tree, clauses).bind(node, conditions)
+            if found is not None:
+                return found, names
+        made = self._finished(tree, inputs, self._project(tree, clauses, _selected(node, conditions)))
+        return whole(self._as_often(tree, clauses, made)), names
+
+    def _refuse_around(self, tree: SelectQuery, inputs: Inputs) -> None:
+        """Tell what a SELECT that reads the query around it may not have."""
+        if tree.frequency is not None:
+            hint = "write the subquery as a view"
+            message = "FREQUENCY in a subquery that reads the query around it"
+            self.context.fail("P0312", message, tree.frequency.span, hint)
+        if tree.wrapped is not None:
+            hint = "leave it out: the subquery is a relation at every instant"
+            message = f"{tree.wrapped.operator.value} in a subquery that reads the query around it"
+            self.context.fail("P0312", message, tree.wrapped.span, hint)
+        if any(member.internal is not None for member in inputs.members):
+            refuse_internal("a subquery that reads the query around it", inputs, tree.span, self.context)
+
+    def _item(self, item: Item, clauses: ExpressionBinder) -> list[SelectItem]:
+        value, scope = item.value, clauses.scope
+        if isinstance(value, Star):
+            entries = scope.star(value.qualifier, value.span, self.context)
+            columns = [(e.name, Column(e.type, e.index, e.name)) for e in entries]
+            return [SelectItem(name, column, value.span, [(column, value.span)]) for name, column in columns]
+        binder = replace(clauses, aliases={}, places=[])
+        bound = binder.bind(value)
+        if pa.types.is_null(bound.type):
+            bound = cast_to(bound, pa.string())  # a bare NULL is a column too
+        if item.alias is not None:
+            name = item.alias.text
+        else:
+            name = bound.name if isinstance(bound, Column) and isinstance(value, exp.Column) else display_name(value)
+        return [SelectItem(name, bound, span_of(value), binder.places)]
+
+    def _group(self, tree: SelectQuery, clauses: ExpressionBinder) -> tuple[Expression, ...]:
+        """The grouping expressions; a number means the item at that position. Those with subqueries, which belong to
+        the rows, become known to `clauses`."""
+        binder = replace(clauses, aggregates="GROUP BY", subqueries=clauses.inner_subqueries, inner_subqueries=None)
+
+        def bind(node: exp.Expr) -> Expression:
+            meant = self._ordinal(node, tree) if isinstance(node, exp.Literal) and not node.is_string else node
+            bound = binder.bind(meant)
+            if attached_in(bound):
+                clauses.grouped = (*clauses.grouped, (binder.meant(meant), bound))
+            return bound
+
+        bound = self.context.each(bind, tree.group)
+        return tuple(dict.fromkeys(bound))
+
+    def _ordinal(self, node: exp.Expr, tree: SelectQuery) -> exp.Expr:
+        text = str(node.this)
+        position = int(text) if text.isdecimal() and len(text) < _DIGITS else 0
+        if not 1 <= position <= len(tree.items):
+            message = f"GROUP BY {text}: the select list has {counted(len(tree.items), 'item')}"
+            self.context.fail("P0304", message, span_of(node))
+        value = tree.items[position - 1].value
+        if isinstance(value, Star):
+            self.context.fail("P0304", f"GROUP BY {text} means a *; name the columns", span_of(node))
+        return value
+
+    # --- set operations, ORDER BY
+
+    def _sorted(self, tree: SortedQuery) -> Algebra:
+        context = self.context
+        limits = context.attempt(lambda: limits_of(tree, context))
+        if isinstance(tree.query, SelectQuery) and tree.query.wrapped is None and tree.query.frequency is None:
+            node = self._select(tree.query, tree, limits)
+        elif isinstance(tree.query, StreamQuery | SelectQuery):
+            self.context.attempt(lambda: self.bind(tree.query))
+            refuse_stream(tree, context)
+        else:
+            node = self.bind(tree.query)
+            if node.is_stream:
+                refuse_stream(tree, context)
+            node = sorted_relation(tree, node, limits or NO_LIMITS, context)
+        if limits is None:
+            raise BindingFailed
+        return node
+
+
+def _span_of_query(tree: QueryTree) -> TextSpan:
+    return tree.operator_span if isinstance(tree, SetQuery) else tree.span
+
+
+def _selected(node: Algebra, conditions: tuple[Expression, ...]) -> Algebra:
+    predicate = conjunction(conditions)
+    return node if predicate is None else AlgebraSelect(node, predicate)
+
+
+def _names_of(item: Item) -> list[Name]:
+    """What a select item is called, if that is a name."""
+    if item.alias is not None:
+        return [item.alias]
+    value = item.value
+    plain = isinstance(value, exp.Column) and isinstance(value.this, exp.Identifier)
+    return [name_of(value.this)] if plain and not isinstance(value, Star) else []
+
+
+def _has_aggregate(tree: SelectQuery, order: SortedQuery | None, catalog: Catalog) -> bool:
+    values = [item.value for item in tree.items if not isinstance(item.value, Star)]
+    values += [key.value for key in order.order] if order is not None else []
+    calls = (
+        call for value in values for call in value.find_all(exp.Anonymous) if not isinstance(call.parent, exp.Window)
+    )
+    return any(called_aggregate(call, catalog) for call in calls)
+
+
+def display_name(node: exp.Expr) -> str:
+    """The name of an item without alias: its text, lower case, without qualifiers: `sum(bytes)`."""
+    copy = node.copy()
+    for column in copy.find_all(exp.Column):
+        column.set("table", None)
+        column.this.set("quoted", False)
+    text = scalar_text(copy).replace("FILTER(", "FILTER (")
+    parts = re.split(r"('(?:[^'\\]|\\.)*')", text)
+    return "".join(part if i % 2 else part.lower() for i, part in enumerate(parts))

@@ -1,0 +1,62 @@
+"""The rows of a query that may read the row around it, and what its conditions say about the two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.algebra import Algebra
+from penstock.expressions.functions import build_call
+from penstock.expressions.nodes import AggregateCall, Call, Column, Expression, Literal, OuterColumn
+from penstock.language.binder.subqueries.placeholders import SubqueryValue, outer_columns, reads_outer
+from penstock.tree import walk
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A subquery's rows. conditions: those of its WHERE that read the query around; items: its select list; both over
+    `node` and, as OuterColumns, over the row around. always: it is an ungrouped aggregate, whose one row is there also
+    where `node` has none for the row around; having: its HAVING, then. one: it has one row at most.
+
+    `node` may read the row around too; then it is unnested when that row is known."""
+
+    node: Algebra
+    items: tuple[Expression, ...]
+    conditions: tuple[Expression, ...] = ()
+    always: bool = False
+    having: Expression | None = None
+    one: bool = False
+
+    def outer_columns(self) -> list[OuterColumn]:
+        """What any part of it reads of the rows around."""
+        parts = (*self.items, *self.conditions, *(() if self.having is None else (self.having,)))
+        return list(dict.fromkeys(c for part in (self.node, *parts) for c in outer_columns(part)))
+
+
+def whole(node: Algebra) -> Inner:
+    """All of `node`, as rows."""
+    return Inner(node, tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema)))
+
+
+def without_rows(expression: Expression, calls: Sequence[AggregateCall], start: int) -> Expression:
+    """`expression` over the columns of an outer join with a grouped aggregate, as it is for no rows too: its COUNTs,
+    which stand from column `start` on, are then 0."""
+    counts = {start + n for n, call in enumerate(calls) if call.function == "COUNT"}
+
+    def rewrite(node: Expression) -> Expression:
+        if isinstance(node, Column):
+            return build_call("COALESCE", [node, Literal(node.type, 0)]) if node.index in counts else node
+        return node.with_children(tuple(rewrite(c) for c in node.children if isinstance(c, Expression)))
+
+    return rewrite(expression)
+
+
+def key_of_correlation(condition: Expression) -> tuple[Expression, Expression] | None:
+    """(inner side, side of the query around) of an equality between the two."""
+    if not (isinstance(condition, Call) and condition.function == "EQ"):
+        return None
+    for inner, outer in (condition.arguments, reversed(condition.arguments)):
+        reads_inner = any(isinstance(n, Column | SubqueryValue) for n in walk(outer))
+        if not reads_outer(inner) and reads_outer(outer) and not reads_inner and inner.type == outer.type:
+            return inner, outer
+    return None

@@ -1,0 +1,1 @@
+"""CREATE, INSERT, SET and DROP: declarations, connector options, user-defined functions."""

@@ -1,0 +1,278 @@
+"""CREATE STREAM, CREATE RELATION and INSERT: declarations to `Source`s, values to rows (docs/language.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.algebra import OnError, Source
+from penstock.errors import PenstockError, counted, nearest
+from penstock.expressions.evaluate import constant, evaluate
+from penstock.expressions.functions import build_cast
+from penstock.expressions.nodes import Call, Column, Expression, Literal
+from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.binder.from_.durations import ticks
+from penstock.language.binder.scalars.expressions import ExpressionBinder
+from penstock.language.binder.scope import Scope
+from penstock.language.binder.statements.connectors import bind_connector, options_fit
+from penstock.language.catalog import Row
+from penstock.language.dialect import span_of
+from penstock.language.queries import Name
+from penstock.language.statements import CreateSource, Insert, TimestampBy
+from penstock.language.text import TextSpan
+from penstock.types import CALENDAR, Field, Schema, TimeDomain, Unit, parse_type, type_name
+
+
+def bind_source(statement: CreateSource, context: Context) -> Source:
+    """Return the declared source; if only its connector is wrong, without its options and with the errors recorded.
+    Raises BindingFailed with the errors recorded.
+    """
+    connected = context.attempt(lambda: bind_connector(statement.connector, True, context))
+    columns = context.attempt(lambda: _columns(statement, context))
+    if columns is None:
+        _known_names(statement, context)
+        raise BindingFailed
+    # All clauses are bound, so that all errors are reported.
+    time = context.attempt(lambda: _time(statement, columns, context))
+    operation = context.attempt(lambda: _operation(statement, columns, context))
+    places = (time[0] if time else None, operation[0] if operation else None)
+    primary_key = context.attempt(lambda: _primary_key(statement, columns, *places, context))
+    domain = time[1] if time else None
+    slack = context.attempt(lambda: _slack(statement, domain, context))
+    ahead = context.attempt(lambda: _ahead(statement, domain, context))
+    said = statement.idle
+    idle = context.attempt(lambda: (None if said is None else ticks(said, CALENDAR, context),))
+    _system_time_alone(statement, context)
+    time = time or _likely_time(statement, columns)
+    if time is None or operation is None or primary_key is None or slack is None or ahead is None or idle is None:
+        raise BindingFailed
+    connector, options = connected or (statement.connector.name.text.upper(), ())
+    if connected is not None:
+        context.attempt(lambda: options_fit(statement.connector, domain is not None, context))
+    on_error = OnError(statement.on_error.policy) if statement.on_error else OnError.DEAD_LETTER
+    return Source(
+        statement.name.text, statement.is_stream, columns, connector, options, *time, slack, on_error,
+        operation[0], primary_key, statement.non_retroactive is not None, statement.system_time is not None, idle[0],
+        bool(context.attempt(lambda: _upserts(statement, connector, options, context))), ahead[0],
+    )  # fmt: skip
+
+
+def _upserts(statement: CreateSource, connector: str, options: tuple[tuple[str, str], ...], context: Context) -> bool:
+    """Return whether the connector supplies the present rows of a table instead of its changes."""
+    if connector != "POSTGRES" or "deleted" not in dict(options):
+        return False
+    if statement.operation is None or not statement.primary_key:
+        hint = "the flag becomes the operation: declare a column for it, and PRIMARY KEY (...)"
+        message = "option deleted needs OPERATION BY and a PRIMARY KEY"
+        context.fail("P0208", message, statement.connector.span, hint)
+    return True
+
+
+def _known_names(statement: CreateSource, context: Context) -> None:
+    """Report columns in clauses that are not declared, where the columns' types are unknown."""
+    columns = Schema(tuple(Field(c.name.text, pa.null()) for c in statement.columns))
+    by = statement.timestamp
+    said = [by.column if by is not None else None, statement.operation, *statement.primary_key]
+    for name in said:
+        if name is not None:
+            context.attempt(lambda: _find(name, columns, context))  # noqa: B023
+
+
+def _time(statement: CreateSource, columns: Schema, context: Context) -> tuple[int | None, TimeDomain | None]:
+    """Return the position of the timestamp, and the time domain."""
+    if statement.timestamp is not None:
+        return _timestamp(statement.timestamp, columns, context)
+    if statement.system_time is not None:
+        return None, CALENDAR
+    if statement.is_stream:
+        hint = "add TIMESTAMP BY column, or SYSTEM TIME to stamp its elements as they come"
+        context.fail("P0209", f"stream {statement.name.text} has no timestamp", statement.name.span, hint)
+    return None, None
+
+
+def _likely_time(statement: CreateSource, columns: Schema) -> tuple[int, TimeDomain] | None:
+    """Return the likely timestamp where the declared one is wrong, so that what reads the source is checked all the
+    same.
+    """
+    stamps = [i for i, f in enumerate(columns) if pa.types.is_timestamp(f.type)]
+    return (stamps[0], CALENDAR) if stamps and statement.timestamp is not None else None
+
+
+def _operation(statement: CreateSource, columns: Schema, context: Context) -> tuple[int | None]:
+    if statement.operation is None:
+        return (None,)
+    operation = _find(statement.operation, columns, context)
+    type_ = columns[operation].type
+    if type_ != pa.string():
+        message = f"OPERATION BY needs a STRING column of '+' and '-', this is {type_name(type_)}"
+        context.fail("P0209", message, statement.operation.span)
+    if statement.timestamp is None:
+        context.fail("P0209", "OPERATION BY needs a TIMESTAMP BY", statement.operation.span, "add TIMESTAMP BY column")
+    return (operation,)
+
+
+def _slack(statement: CreateSource, domain: TimeDomain | None, context: Context) -> int:
+    if statement.slack is None or domain is None:
+        return 0
+    return ticks(statement.slack, domain, context, least=0)
+
+
+def _ahead(statement: CreateSource, domain: TimeDomain | None, context: Context) -> tuple[int | None]:
+    if statement.ahead is None or domain is None:
+        return (None,)
+    return (ticks(statement.ahead, domain, context),)
+
+
+def _system_time_alone(statement: CreateSource, context: Context) -> None:
+    """Reject timestamp clauses beside SYSTEM TIME: such timestamps arrive in order, and advance with the clock."""
+    if statement.system_time is None:
+        return
+    others = (
+        ("TIMESTAMP BY", statement.timestamp.span if statement.timestamp else None),
+        ("ORDER WITHIN", statement.slack.span if statement.slack else None),
+        ("ADVANCE AT MOST", statement.ahead_span if statement.ahead else None),
+        ("IDLE TIMEOUT", statement.idle_span if statement.idle else None),
+    )
+    for clause, span in others:
+        if span is not None:
+            context.fail("P0103", f"{clause} does not go with SYSTEM TIME", span, "leave one of them out")
+
+
+def _primary_key(
+    statement: CreateSource, columns: Schema, timestamp: int | None, operation: int | None, context: Context
+) -> tuple[int, ...]:
+    """Return the positions of the key's columns."""
+    distinct_names(statement.primary_key, context)
+    found = context.each(lambda name: _find(name, columns, context), statement.primary_key)
+    for name, position in zip(statement.primary_key, found, strict=True):
+        if position in (timestamp, operation):
+            hint = "a key names a row over all its updates; use the columns that do"
+            context.fail("P0210", f"{name.text} tells an update, it is no part of a primary key", name.span, hint)
+    return tuple(found)
+
+
+def _columns(statement: CreateSource, context: Context) -> Schema:
+    distinct_names([c.name for c in statement.columns], context)
+    types = context.each(lambda c: context.guard(c.type_span, lambda: parse_type(c.type)), statement.columns)
+    return Schema(tuple(Field(c.name.text, t) for c, t in zip(statement.columns, types, strict=True)))
+
+
+def distinct_names(names: Sequence[Name], context: Context) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.key in seen:
+            context.attempt(lambda: context.fail("P0206", f"column {name.text} stands twice", name.span))  # noqa: B023
+        seen.add(name.key)
+
+
+def _find(name: Name, columns: Schema, context: Context) -> int:
+    found = next((i for i, column in enumerate(columns) if name.matches(column.name)), None)
+    if found is None:
+        context.fail("P0202", f"unknown column {name.text}", name.span, nearest(name.text, columns.names))
+    return found
+
+
+def _timestamp(by: TimestampBy, columns: Schema, context: Context) -> tuple[int, TimeDomain]:
+    index = _find(by.column, columns, context)
+    type_ = columns[index].type
+    if pa.types.is_timestamp(type_):
+        if by.unit is not None:
+            context.fail("P0209", "UNIT is for integer columns; a TIMESTAMP has microseconds", by.unit_span)
+        return index, CALENDAR
+    if not pa.types.is_integer(type_):
+        message = f"TIMESTAMP BY needs a TIMESTAMP or integer column, {by.column.text} is {type_name(type_)}"
+        hint = (
+            f"declare it {by.column.text} TIMESTAMP: texts in files are read as such" if type_ == pa.string() else None
+        )
+        context.fail("P0209", message, by.column.span, hint)
+    unit = by.unit or Unit.SECOND
+    if unit not in (Unit.SECOND, Unit.MILLISECOND, Unit.MICROSECOND):
+        context.fail("P0209", "UNIT is SECOND, MILLISECOND or MICROSECOND", by.unit_span)
+    return index, TimeDomain(unit, False)
+
+
+# --- INSERT
+
+
+def bind_rows(statement: Insert, context: Context) -> tuple[Row, ...]:
+    """Return the rows of an INSERT as values of the source's columns. Raises BindingFailed with the errors recorded."""
+    name = statement.name
+    source = context.catalog.sources.get(name.key)
+    if source is None or not name.matches(source.name):
+        if name.key in context.failed:
+            context.fail_silently()
+        known = [s.name for s in context.catalog.sources.values()]
+        kind = context.catalog.kind(name.key)
+        if kind in ("VIEW", "QUERY"):
+            hint = "only what is declared FROM MEMORY () takes rows"
+            context.fail("P0201", f"{name.text} is a {kind.lower()}", name.span, hint)
+        context.fail("P0201", f"unknown stream or relation {name.text}", name.span, nearest(name.text, known))
+    if source.connector != "MEMORY":
+        hint = "only what is declared FROM MEMORY () takes rows"
+        context.fail("P0208", f"{source.name} comes FROM {source.connector}", name.span, hint)
+    spans = statement.row_spans or tuple(name.span for _ in statement.rows)
+    fitting = [row for row, span in zip(statement.rows, spans, strict=True) if _fits(row, span, source, context)]
+    binder = ExpressionBinder(Scope(()), context, "VALUES")
+    bound = context.each(lambda row: binder.bind_all(list(row)), fitting)
+    columns = context.each(
+        lambda i: _column_values([(e[i], r[i]) for e, r in zip(bound, fitting, strict=True)], source, i, context),
+        range(len(source.columns)),
+    )
+    if len(fitting) < len(statement.rows):
+        raise BindingFailed
+    return tuple(zip(*columns, strict=True))
+
+
+def _fits(row: tuple[exp.Expr, ...], span: TextSpan, source: Source, context: Context) -> bool:
+    """Return whether the row has as many values as the source has columns; otherwise record P0305."""
+    width = len(source.columns)
+    if len(row) != width:
+        context.note(
+            PenstockError("P0305", f"{counted(len(row), 'value')} for the {counted(width, 'column')} of {source.name}"),
+            span,
+        )
+    return len(row) == width
+
+
+def _column_values(
+    values: list[tuple[Expression, exp.Expr]], source: Source, position: int, context: Context
+) -> list[Any]:
+    """Return the values of one column, converted together, literals of one type at a time. P0203 for values that do not
+    convert.
+    """
+    column = source.columns[position]
+    found: list[Any] = [None] * len(values)
+    alike: dict[pa.DataType, list[int]] = {}
+    given: list[Any] = []
+    wrong = False
+    for i, (expression, _) in enumerate(values):
+        literal = _literal(expression)
+        alike.setdefault(literal.type, []).append(i)
+        given.append(literal.value)
+    for type_, places in alike.items():
+        nodes = [values[i][1] for i in places]
+        cast = context.guard(span_of(nodes[0]), lambda: build_cast(Column(type_, 0), column.type, try_=True))  # noqa: B023
+        array = pa.array([given[i] for i in places], type_)
+        for i, value in zip(places, evaluate(cast, [array], len(places)).to_pylist(), strict=True):
+            if value is None and given[i] is not None:
+                message = f"{given[i]!r} is no {type_name(column.type)}, as {column.name} needs"
+                context.note(PenstockError("P0203", message), span_of(values[i][1]))
+                wrong = True
+            found[i] = value
+    if wrong:
+        raise BindingFailed
+    return found
+
+
+def _literal(expression: Expression) -> Literal:
+    """Return the value of an expression without columns; usual ones need no evaluation."""
+    if isinstance(expression, Literal):
+        return expression
+    if isinstance(expression, Call) and expression.function == "NEG" and isinstance(expression.arguments[0], Literal):
+        value = expression.arguments[0].value
+        if value is not None:
+            return Literal(expression.type, -value)
+    return Literal(expression.type, constant(expression).as_py())

@@ -1,0 +1,52 @@
+"""CREATE FUNCTION and CREATE AGGREGATE: from `module:attr` to the callable of scripts (docs/language.md)."""
+
+from __future__ import annotations
+
+from penstock.algebra import Algebra, Pattern
+from penstock.expressions.functions import known_functions
+from penstock.expressions.nodes import Expression
+from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, load, make, volatile_calls
+from penstock.language.binder.context import Context
+from penstock.language.statements import CreateFunction
+from penstock.language.text import TextSpan
+from penstock.tree import walk
+from penstock.types import parse_type
+
+
+def bind_function(statement: CreateFunction, context: Context) -> UserDefined:
+    """Return the declared function or aggregate. Raises BindingFailed with the errors recorded."""
+    name = statement.name
+    known = context.catalog.functions.get(name.key)
+    if known is not None:
+        hint = f"DROP {known.kind} {name.text} first, or choose another name"
+        context.fail("P0206", f"{name.text} is declared already", name.span, hint)
+    parameters = None
+    if statement.parameters is not None:
+        given = statement.parameters
+        parameters = context.each(lambda p: context.guard(p.span, lambda: parse_type(p.text)), given)
+    wanted = statement.returns
+    returns = None if wanted is None else context.guard(wanted.span, lambda: parse_type(wanted.text))
+    # A name that the language defines is an error, whatever follows AS.
+    if name.text.upper() in {known.upper() for known in known_functions()}:
+        hint = "choose another name"
+        context.fail("P0206", f"{name.text} is a function of the language", name.span, hint)
+    body = context.guard(statement.body_span, lambda: load(statement.body))
+    kind = UserFunction if statement.kind == "FUNCTION" else UserAggregate
+    made: UserDefined = context.guard(
+        statement.body_span,
+        lambda: make(kind, body, returns, name.text, parameters, bool(statement.volatile), statement.body),
+    )
+    return made
+
+
+def check_volatile(root: Algebra, span: TextSpan, context: Context) -> None:
+    """Reject a volatile function over rows that negative tuples retract: a second draw for the retraction would give
+    another row.
+    """
+    for node in walk(root):
+        if isinstance(node, Algebra) and any(i.pattern is Pattern.STRICT for i in node.inputs):
+            drawn = [f for c in node.children if isinstance(c, Expression) for f in volatile_calls(c)]
+            if drawn:
+                message = f"{drawn[0]} is VOLATILE and stands over rows that may be taken back"
+                hint = "call it on the rows of a stream or of a time window, below joins and groups"
+                context.fail("P0321", message, span, hint)

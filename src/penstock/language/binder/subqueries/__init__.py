@@ -1,0 +1,1 @@
+"""Subqueries in expressions: taken out of their place and decorrelated."""

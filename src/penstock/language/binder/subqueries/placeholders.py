@@ -1,0 +1,60 @@
+"""What stands in a bound expression for something outside the row it is over, until the query around is put together.
+
+None of them outlives the binder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.expressions.nodes import Column, Expression, OuterColumn
+from penstock.tree import Node, transform_up, walk
+
+#: The index of an OuterColumn that stands for the left operand of IN; the operands of a row count down from it.
+OPERAND = -1
+
+
+@dataclass(frozen=True, eq=False)
+class SubqueryValue(Expression):
+    """The value of subquery `number` of this query; place: which one of its row."""
+
+    number: int
+    place: int = 0
+
+
+def reads_outer(expression: Expression) -> bool:
+    return any(isinstance(node, OuterColumn) for node in walk(expression))
+
+
+def outer_columns(node: Node) -> list[OuterColumn]:
+    """What `node`, an expression or a relation, reads of the rows around it, without repetitions."""
+    return list(dict.fromkeys(n for n in walk(node) if isinstance(n, OuterColumn)))
+
+
+def attached_in(expression: Expression) -> list[int]:
+    """The numbers of the subqueries whose values `expression` reads."""
+    return [node.number for node in walk(expression) if isinstance(node, SubqueryValue)]
+
+
+def replace_attached(expression: Expression, value: Callable[[SubqueryValue], Expression]) -> Expression:
+    return transform_up(expression, lambda node: value(node) if isinstance(node, SubqueryValue) else node)
+
+
+def over_both(expression: Expression, width: int, outer: Callable[[OuterColumn], Expression]) -> Expression:
+    """`expression` over the inner row as one over the outer row (of `width` columns), then the inner one. What stands
+    further out is one query nearer then."""
+
+    def move(node: Node) -> Node:
+        if isinstance(node, Column):
+            return Column(node.type, node.index + width, node.name)
+        if not isinstance(node, OuterColumn):
+            return node
+        return outer(node) if node.depth == 1 else nearer(node)
+
+    return transform_up(expression, move)
+
+
+def nearer(column: OuterColumn) -> OuterColumn:
+    """`column` as the query around reads it."""
+    return OuterColumn(column.type, column.index, column.name, column.depth - 1)

@@ -1,0 +1,333 @@
+"""Subqueries in expressions, taken out of their place: semi-joins, marks and outer joins [semantics 4].
+
+While an expression is bound, a subquery in it is an `SubqueryValue`, a stand-in by number; `ClauseSubqueries` keeps
+what it means. When the relation below is known, `Applied` puts the subqueries to it: one that is a condition of its
+own keeps or drops tuples, any other adds a column. What a subquery reads of the row around elsewhere than in its
+conditions is taken out first, by `unnesting.py`. SQL's NULL rules: `x IN S` is TRUE where a row equals x, else NULL
+where x or a row is NULL (and S is not empty), else FALSE; so it is told by three questions that are each a plain
+EXISTS."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.algebra import Algebra, Distinct, OuterKind, Project, Select, SemiKind
+from penstock.algebra.nodes.base import common_domain
+from penstock.algebra.optimizer.rules.support import is_volatile
+from penstock.expressions.functions import build_call
+from penstock.expressions.nodes import Call, Column, Expression, Literal, OuterColumn, conjunction, remap
+from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.binder.from_.joins import columns, join_two, outer_join, semi_join
+from penstock.language.binder.scope import Entry
+from penstock.language.binder.select.rows import Inner
+from penstock.language.binder.subqueries.placeholders import (
+    OPERAND,
+    SubqueryValue,
+    attached_in,
+    nearer,
+    outer_columns,
+    over_both,
+    reads_outer,
+    replace_attached,
+)
+from penstock.language.binder.subqueries.unnesting import Unnesting, same, zero_of
+from penstock.language.printer import print_query
+from penstock.language.queries import EmbeddedQuery, QueryTree
+from penstock.language.text import TextSpan
+from penstock.tree import transform_up, walk
+from penstock.types import Field
+
+_TRUE, _FALSE = Literal(pa.bool_(), True), Literal(pa.bool_(), False)
+_UNKNOWN = Literal(pa.bool_(), None)
+
+
+@dataclass(frozen=True)
+class Subquery:
+    """One occurrence. operands: x of `x IN (...)`, or x, y of `(x, y) IN (...)`, over the query around; test: what
+    makes a row the one that is looked for, `x = item`."""
+
+    inner: Inner
+    kind: str
+    type: pa.DataType
+    span: TextSpan
+    text: str
+    operands: tuple[Expression, ...] = ()
+    test: Expression | None = None
+
+
+@dataclass
+class ClauseSubqueries:
+    """The subqueries of one clause. bind: binds the tree of one, given the columns around."""
+
+    context: Context
+    entries: tuple[Entry, ...]
+    bind: Callable[[QueryTree, tuple[Entry, ...]], Inner]
+    found: list[Subquery] = field(default_factory=list)
+
+    def exists(self, tree: QueryTree, span: TextSpan) -> Expression:
+        return self._add(tree, "EXISTS", self.bind(tree, self.entries), span, pa.bool_())
+
+    def scalar(self, tree: QueryTree, span: TextSpan) -> Expression:
+        return self.row(1, tree, span)[0]
+
+    def row(self, width: int, tree: QueryTree, span: TextSpan) -> list[Expression]:
+        """The values of the one row of a subquery that has `width` columns."""
+        inner = self.bind(tree, self.entries)
+        self._check_width(inner, width, span)
+        found = self._add(tree, "SCALAR", inner, span, inner.items[0].type)
+        return [replace(found, type=item.type, place=place) for place, item in enumerate(inner.items)]
+
+    def contains(
+        self, operands: Sequence[Expression] | None, tree: QueryTree, span: TextSpan,
+        compare: Callable[[Sequence[Expression], Sequence[Expression]], Expression],
+    ) -> Expression:  # fmt: skip
+        """Whether a row of the subquery compares with the operands; None for operands that could not be bound."""
+        inner = self.bind(tree, self.entries)
+        if operands is None:
+            raise BindingFailed
+        self._check_width(inner, len(operands), span)
+        asked = [OuterColumn(operand.type, OPERAND - n, "") for n, operand in enumerate(operands)]
+        test = compare(asked, inner.items)
+        return self._add(tree, "IN", inner, span, pa.bool_(), tuple(operands), test)
+
+    def _check_width(self, inner: Inner, width: int, span: TextSpan) -> None:
+        if len(inner.items) != width:
+            has = "one column" if len(inner.items) == 1 else f"{len(inner.items)} columns"
+            needed = "one is" if width == 1 else f"{width} are"
+            self.context.fail("P0305", f"this subquery has {has}, {needed} needed", span)
+
+    def _add(
+        self, tree: QueryTree, kind: str, inner: Inner, span: TextSpan, type_: pa.DataType,
+        operands: tuple[Expression, ...] = (), test: Expression | None = None,
+    ) -> SubqueryValue:  # fmt: skip
+        self.found.append(Subquery(inner, kind, type_, span, f"({print_query(tree)})", operands, test))
+        return SubqueryValue(type_, len(self.found) - 1)
+
+
+@dataclass
+class Applied:
+    """`node` with subqueries put to it: its own columns first, then what they added.
+
+    lift: turns an expression over the columns around, as the subqueries were bound, into one over `node` (behind a
+    GROUP BY these differ)."""
+
+    node: Algebra
+    subqueries: ClauseSubqueries
+    lift: Callable[[Expression, TextSpan], Expression] = lambda expression, _: expression
+    values: dict[int, Sequence[Expression]] = field(default_factory=dict)
+    settled: dict[int, Subquery] = field(default_factory=dict)
+
+    def keep(self, conditions: Sequence[Expression]) -> None:
+        """Only the tuples for which all `conditions` are TRUE."""
+        rest: list[Expression] = []
+        for condition in conditions:
+            negated = isinstance(condition, Call) and condition.function == "NOT"
+            asked = condition.arguments[0] if negated and isinstance(condition, Call) else condition
+            if isinstance(asked, SubqueryValue) and self._questions(self._settled(asked.number)) is not None:
+                self._keep(self._settled(asked.number), negated)
+            else:
+                rest.append(self.resolved(condition))
+        predicate = conjunction(tuple(rest))
+        if predicate is not None:
+            self.node = Select(self.node, predicate)
+
+    def resolved(self, expression: Expression) -> Expression:
+        """`expression` with the values of the subqueries in it, which become columns of `node`."""
+        if not attached_in(expression):
+            return expression
+        return replace_attached(expression, self._value)
+
+    def paired(self, number: int, fields: Sequence[Field]) -> Algebra:
+        """Each tuple of `node` with every row that the subquery has for it."""
+        subquery = self._settled(number)
+        inner, width = subquery.inner, len(self.node.schema)
+        right = self._beside(subquery)
+        conditions = self._over_both(subquery, (*inner.conditions, *inner.items))
+        items = conditions[len(inner.conditions) :]
+        conditions = conditions[: len(inner.conditions)]
+        if inner.always:
+            joined = outer_join(self.node, right, conditions, OuterKind.LEFT)
+        else:
+            joined = join_two(self.node, right, list(conditions))
+        if inner.having is not None:
+            joined = Select(joined, self._over_both(subquery, (inner.having,))[0])
+        return Project(joined, (*columns(joined, range(width)), *items), (*self.node.schema, *fields))
+
+    # --- what a subquery says of a tuple
+
+    def _value(self, asked: SubqueryValue) -> Expression:
+        if asked.number not in self.values:
+            subquery = self._settled(asked.number)
+            questions = self._questions(subquery)
+            found = self._row(subquery) if questions is None else [self._answer(subquery, *questions)]
+            self.values[asked.number] = found
+        return self.values[asked.number][asked.place]
+
+    def _questions(self, subquery: Subquery) -> tuple[list[Expression], list[Expression], list[Expression]] | None:
+        """The conditions, beside the correlation, under which a row makes the answer TRUE, and under which, two ways,
+        it makes it NULL where it is not TRUE. None where the answer is computed from the one row of an aggregate."""
+        if subquery.inner.always or subquery.kind == "SCALAR":
+            return None
+        if subquery.test is None:
+            return [_TRUE], [], []
+        if len(subquery.operands) > 1:  # a row that differs in one column is no match, whatever NULLs it has
+            return [subquery.test], [_is_null(subquery.test)], []
+        operand = subquery.operands[0]
+        nothing = [_is_null(i) for i in subquery.inner.items if _may_be_null(i)]
+        unknown = [_is_null(OuterColumn(operand.type, OPERAND, ""))] if _may_be_null(operand) else []
+        return [subquery.test], nothing, unknown
+
+    def _keep(self, subquery: Subquery, negated: bool) -> None:
+        questions = self._questions(subquery)
+        assert questions is not None
+        sure, nothing, unknown = questions
+        if not negated:
+            self._ask(subquery, sure[0], SemiKind.SEMI)
+            return
+        for condition in (*sure, *nothing, *unknown):  # NOT IN is TRUE only where no row makes IN TRUE or NULL
+            self._ask(subquery, condition, SemiKind.ANTI)
+
+    def _answer(
+        self, subquery: Subquery, sure: list[Expression], nothing: list[Expression], unknown: list[Expression]
+    ) -> Expression:
+        marks = [self._mark(subquery, condition) for condition in (*sure, *nothing, *unknown)]
+        if len(marks) == 1:
+            return marks[0]
+        vague = marks[1] if len(marks) == 2 else build_call("OR", marks[1:])
+        return build_call("CASE", [marks[0], _TRUE, vague, _UNKNOWN, _FALSE])
+
+    def _mark(self, subquery: Subquery, condition: Expression) -> Expression:
+        self._ask(subquery, condition, SemiKind.MARK)
+        return Column(pa.bool_(), len(self.node.schema) - 1, "matched")
+
+    def _ask(self, subquery: Subquery, condition: Expression, kind: SemiKind) -> None:
+        conditions = self._over_both(subquery, (*subquery.inner.conditions, condition))
+        right = self._beside(subquery)
+        self.node = semi_join(self.node, right, tuple(c for c in conditions if c != _TRUE), kind)
+
+    def _row(self, subquery: Subquery) -> list[Expression]:
+        """The values of the subquery's one row, as columns of an outer join."""
+        inner = subquery.inner
+        items = self._results(subquery)
+        right = self._beside(subquery)
+        if not inner.always:
+            right, items = _as_columns(right, items)
+        conditions = self._over_both(subquery, inner.conditions)
+        width = len(self.node.schema)
+        values = [over_both(item, width, lambda column: self._outer(subquery, column)) for item in items]
+        single = "" if inner.one or inner.always or frozenset() in right.keys else subquery.text
+        self.node = outer_join(self.node, right, conditions, OuterKind.LEFT, single)
+        return values
+
+    def _results(self, subquery: Subquery) -> list[Expression]:
+        """What the row of the subquery says, over it and the row around."""
+        inner = subquery.inner
+        if subquery.kind == "SCALAR":
+            return [i if inner.having is None else build_call("CASE", [inner.having, i]) for i in inner.items]
+        sure = subquery.test if subquery.test is not None else _TRUE
+        return [sure if inner.having is None else build_call("CASE", [inner.having, sure, _FALSE])]
+
+    def _beside(self, subquery: Subquery) -> Algebra:
+        context, right = self.subqueries.context, subquery.inner.node
+        context.guard(subquery.span, lambda: common_domain((self.node, right)))
+        return right
+
+    def _over_both(self, subquery: Subquery, conditions: Sequence[Expression]) -> tuple[Expression, ...]:
+        """Conditions over the subquery's rows as conditions over pairs. What they read of other subqueries is put to
+        `node` first, so that its width is settled."""
+        for operand in subquery.operands:
+            self.resolved(operand)
+        width = len(self.node.schema)
+        return tuple(over_both(c, width, lambda column: self._outer(subquery, column)) for c in conditions)
+
+    def _outer(self, subquery: Subquery, column: OuterColumn) -> Expression:
+        if column.index > OPERAND:
+            return self.lift(Column(column.type, column.index, column.name), subquery.span)
+        return self.resolved(self.lift(subquery.operands[OPERAND - column.index], subquery.span))
+
+    def _settled(self, number: int) -> Subquery:
+        """The subquery with rows that read the row around in its conditions alone."""
+        if number not in self.settled:
+            subquery = self.subqueries.found[number]
+            read = {c.index: c for c in outer_columns(subquery.inner.node) if c.depth == 1}
+            if read:
+                subquery = self._unnested(subquery, list(read.values()))
+            elif outer_columns(subquery.inner.node):  # it reads rows further out
+                node = transform_up(subquery.inner.node, lambda n: nearer(n) if isinstance(n, OuterColumn) else n)
+                subquery = replace(subquery, inner=replace(subquery.inner, node=node))
+            self.settled[number] = subquery
+        return self.settled[number]
+
+    def _unnested(self, subquery: Subquery, read: list[OuterColumn]) -> Subquery:
+        """The subquery's rows for every value of the columns `read`, and the conditions that pick those of a row."""
+        context, inner = self.subqueries.context, subquery.inner
+
+        def refuse(why: str) -> NoReturn:
+            context.fail("P0312", f"this subquery reads the query around it where it cannot: {why}", subquery.span)
+
+        if any(zero_of(column.type) is None for column in read):
+            refuse("values of this type are not compared")
+        if any(isinstance(n, Expression) and is_volatile(n) for n in walk(self.node)):
+            refuse("a value that is drawn anew each time stands in it")
+        self._beside(subquery)
+        values = tuple(self._outer(subquery, column) for column in read)
+        fields = tuple(Field(column.name, column.type) for column in read)
+        domain = Distinct(Project(self.node, values, fields))
+        node = Unnesting(domain, {c.index: i for i, c in enumerate(read)}, refuse).put(inner.node)
+
+        def moved(expression: Expression) -> Expression:
+            return remap(expression, lambda i: i + len(read))
+
+        agree = [part for i, c in enumerate(read) for part in same(Column(c.type, i, c.name), c)]
+        rows = replace(
+            inner,
+            node=node,
+            items=tuple(moved(item) for item in inner.items),
+            conditions=(*(moved(c) for c in inner.conditions), *agree),
+            having=None if inner.having is None else moved(inner.having),
+            one=inner.one or frozenset() in inner.node.keys,
+        )
+        return replace(subquery, inner=rows, test=None if subquery.test is None else moved(subquery.test))
+
+
+def _as_columns(right: Algebra, items: Sequence[Expression]) -> tuple[Algebra, list[Expression]]:
+    """`right` with `items` as columns, so that they are NULL where it has no row; those that read the row around too
+    ask a last column whether it is there."""
+    kept = columns(right, range(len(right.schema)))
+    made = [item for item in items if not isinstance(item, Column) and not reads_outer(item)]
+    more = [Field("value", item.type) for item in made]
+    there = Column(pa.bool_(), len(kept) + len(made), "there")
+    asked = any(map(reads_outer, items))
+    if asked:
+        more.append(Field("there", pa.bool_()))
+    if more:
+        right = Project(right, (*kept, *made, *([_TRUE] if asked else [])), (*right.schema.fields, *more))
+    places = itertools.count(len(kept))
+
+    def read(item: Expression) -> Expression:
+        if isinstance(item, Column):
+            return item
+        return build_call("CASE", [there, item]) if reads_outer(item) else Column(item.type, next(places), "value")
+
+    return right, [read(item) for item in items]
+
+
+def embedded_tree(node: exp.Expr) -> QueryTree:
+    """The query inside a node of sqlglot that holds one."""
+    found = node if isinstance(node, EmbeddedQuery) else node.find(EmbeddedQuery)
+    assert isinstance(found, EmbeddedQuery)
+    return found.tree
+
+
+def _is_null(expression: Expression) -> Expression:
+    return build_call("IS_NULL", [expression])
+
+
+def _may_be_null(expression: Expression) -> bool:
+    return not (isinstance(expression, Literal) and expression.value is not None)

@@ -1,0 +1,1 @@
+"""Running a plan: the executor of a stage, ingest, heartbeats, wall clock, meters, answers."""

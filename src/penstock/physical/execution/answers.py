@@ -1,0 +1,158 @@
+"""From the elements of an answer to the table that sinks write: `ts`, `op` for changes, the items [semantics 4.4]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.algebra.nodes.query import Query
+from penstock.physical.elements import Elements, concat, empty
+from penstock.physical.kernels.compiled import in_time
+from penstock.physical.operators.streams.changes import in_order
+
+#: Average number of rows per instant from which on contiguous ranges are copied.
+_STRETCH = 64
+
+#: Maximum number of rows of an answer chunk, and of one whose rows may be long.
+ROWS, LONG_ROWS = 2**20, 2**16
+
+
+class AnswerChunk(Protocol):
+    """Elements that need not be in memory yet. low: the least of their timestamps; rows: how many there are."""
+
+    @property
+    def low(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def take(self) -> Callable[[], Elements]:
+        """Return the elements."""
+
+
+def answer_tables(query: Query, pieces: Sequence[AnswerChunk]) -> Iterator[pa.Table]:
+    """`answer_table` of all `pieces` in tables of so many rows, at least one; how the pieces were cut does not show.
+    Chunks are loaded only when their time range is reached, and released once they are written."""
+    rows = LONG_ROWS if any(_may_be_long(f.type) for f in query.output_schema) else ROWS
+    waiting: list[pa.Table] = []
+    held = 0
+    for table in _by_time(query, pieces, rows):
+        waiting.append(table)
+        held += table.num_rows
+        if held > rows:
+            whole = pa.concat_tables(waiting)
+            # The last one stays until it is known whether more comes.
+            starts = range(0, held - rows, rows)
+            yield from (whole.slice(start, rows) for start in starts)
+            waiting = [whole.slice(starts[-1] + rows)]
+            held = waiting[0].num_rows
+    yield pa.concat_tables(waiting) if waiting else answer_table(query, [])
+
+
+def _by_time(query: Query, pieces: Sequence[AnswerChunk], rows: int) -> Iterator[pa.Table]:
+    """Tables that follow each other in time, of about so many rows."""
+    order = sorted(range(len(pieces)), key=lambda i: pieces[i].low)
+    open_: dict[int, Elements] = {}
+    held, enough = 0, rows
+    for k, number in enumerate(order):
+        open_[number] = pieces[number].take()
+        held += pieces[number].rows
+        last = k + 1 == len(order)
+        if held < enough and not last:
+            continue
+        # What lies before all that has not been taken up; rows of one instant stay together.
+        due = open_ if last else {i: _before(e, pieces[order[k + 1]].low) for i, e in open_.items()}
+        if any(len(e) for e in due.values()):
+            yield answer_table(query, [due[i] for i in sorted(due) if len(due[i])])
+        if not last:
+            open_ = {i: _from(e, pieces[order[k + 1]].low) for i, e in open_.items()}
+            open_ = {i: e for i, e in open_.items() if len(e)}
+            held = sum(map(len, open_.values()))
+            # Where pieces lie over each other in time, they are not looked through for each that comes.
+            enough = max(rows, 2 * held)
+
+
+def _before(elements: Elements, tick: int) -> Elements:
+    if in_time(elements.ts):
+        return elements.slice(0, int(np.searchsorted(elements.ts, tick)))
+    return elements.filter(elements.ts < tick)
+
+
+def _from(elements: Elements, tick: int) -> Elements:
+    if in_time(elements.ts):
+        return elements.slice(int(np.searchsorted(elements.ts, tick)), len(elements))
+    return elements.filter(elements.ts >= tick)
+
+
+def _may_be_long(type_: pa.DataType) -> bool:
+    """Return whether a value of it may take any number of bytes."""
+    return _width(type_) is None
+
+
+def _width(type_: pa.DataType) -> int | None:
+    """Bits of a value, None where they differ."""
+    try:
+        return int(type_.bit_width)
+    except ValueError:
+        return None
+
+
+def content_bytes(table: pa.Table) -> int:
+    """What the values of `table` take, however they lie in memory and are cut into chunks."""
+    return sum(_content_bytes(chunk) for column in table.columns for chunk in column.chunks)
+
+
+def _content_bytes(array: pa.Array) -> int:
+    width = _width(array.type)
+    if width is not None:
+        return len(array) * width // 8
+    if pa.types.is_null(array.type):
+        return 0
+    if pa.types.is_struct(array.type):
+        return sum(map(_content_bytes, array.flatten()))
+    if pa.types.is_list(array.type):
+        return 4 * len(array) + _content_bytes(array.flatten())
+    return 4 * len(array) + int(pc.sum(pc.binary_length(array)).as_py() or 0)
+
+
+def answer_table(query: Query, parts: Sequence[Elements]) -> pa.Table:
+    """Return all of `parts` as one table in ts order, `-` before `+`, a tuple of multiplicity n as n rows."""
+    events = (_laid_together(parts) or in_order(concat(parts))) if parts else empty(query.root.schema.types)
+    if events.sign is not None and not bool(((times := np.abs(events.sign)) == 1).all()):
+        events = events.take(np.repeat(np.arange(len(events)), times))
+    schema = query.output_schema
+    columns = [pa.array(events.ts).cast(schema.field(0).type), *([] if query.root.is_stream else [_ops(events)])]
+    columns += [_exactly(c, f.type) for c, f in zip(events.columns, list(schema)[len(columns) :], strict=True)]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _laid_together(parts: Sequence[Elements]) -> Elements | None:
+    """`in_order` of all parts, where each is in order and has many rows an instant: copied by stretches of one instant,
+    not row by row. None where that does not hold."""
+    if any(part.sign is not None or not in_time(part.ts) for part in parts):
+        return None
+    if len(parts) == 1:
+        return parts[0]
+    starts = [np.flatnonzero(np.concatenate([[True], p.ts[1:] != p.ts[:-1]])) for p in parts if len(p)]
+    if sum(map(len, starts)) * _STRETCH > sum(map(len, parts)):
+        return None
+    stretches = []
+    for part, own in zip([p for p in parts if len(p)], starts, strict=True):
+        stops = np.append(own[1:], len(part))
+        stretches += [part.slice(start, stop) for start, stop in zip(own.tolist(), stops.tolist(), strict=True)]
+    # Stable: at one instant the parts follow each other as they are given.
+    return concat(sorted(stretches, key=lambda stretch: int(stretch.ts[0])))
+
+
+def _ops(events: Elements) -> pa.Array:
+    codes = pa.array((events.signs < 0).astype(np.int8))
+    return pa.DictionaryArray.from_arrays(codes, pa.array(["+", "-"])).cast(pa.string())
+
+
+def _exactly(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    return column if column.type == type_ else column.cast(type_)

@@ -1,0 +1,389 @@
+"""One stage of a plan in one shard: state + batches + heartbeat in, batches out.
+
+The executor runs the stage's operators in topological order: each receives all output of its inputs in this round, then
+the new heartbeat. Rows that leave the stage are either the answer of a query or input of a later stage. An operator may
+emit its output in batches; a batch passes through selections and projections, and out of the stage as an answer, before
+the next batch is produced, so that an answer never needs to be in memory as a whole. The same executor runs in Spark's
+workers and in the local runtime.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.physical.elements import Elements
+from penstock.physical.execution.meter import Meter, StateGauge
+from penstock.physical.execution.progress import (
+    Progress,
+    SourceProgress,
+    first_instant,
+    query_frontier,
+    query_heartbeat,
+    timed_sources,
+)
+from penstock.physical.kernels.compiled import cut_by_shard
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.operators import Moment, Operator, Rejection, Tables, make_operator
+from penstock.physical.plan.identity import step_keys
+from penstock.physical.plan.plan import Edge, Exchange, FilterSpec, OutputSpec, Plan, ProjectSpec, ScanSpec, Step
+from penstock.physical.synopses.contract import Synopsis
+
+#: Where elements go: (step, port).
+Port = tuple[int, int]
+#: Takes rows of a query's answer as they come.
+Taker = Callable[[str, Elements], None]
+
+
+@dataclass
+class StageResult:
+    """What one round gave. answers: by query; onward: by port of a later stage, with the exchange of that edge;
+    rejected: updates that their relation could not take."""
+
+    answers: dict[str, list[Elements]] = field(default_factory=dict)
+    onward: dict[Port, list[Elements]] = field(default_factory=dict)
+    edges: dict[Port, Exchange] = field(default_factory=dict)
+    rejected: list[Rejection] = field(default_factory=list)
+
+
+class _Graph:
+    """The steps of a stage and the edges out of each, looked up once."""
+
+    def __init__(self, plan: Plan, steps: Sequence[Step]) -> None:
+        self.steps = list(steps)
+        self.by_id = {step.id: step for step in self.steps}
+        chosen = self.by_id.keys()
+        self.edges: dict[int, list[tuple[Port, Edge, bool]]] = {step.id: [] for step in self.steps}
+        for consumer in plan.steps:
+            for port, edge in enumerate(consumer.inputs):
+                if edge.step in chosen:
+                    self.edges[edge.step].append(((consumer.id, port), edge, consumer.id in chosen))
+        self.direct = {step.id: self._at_once(step) for step in self.steps}
+        through = {consumer for direct in self.direct.values() for consumer in direct}
+        #: The steps that run once in every round; the others process rows as soon as these are produced.
+        self.turns = [step for step in self.steps if step.id not in through]
+
+    def _at_once(self, step: Step) -> dict[int, Step]:
+        """Return the consumers of `step` in this stage that have no state and no other input: rows pass through them as
+        soon as these are produced."""
+        found = (self.by_id[port[0]] for port, edge, inside in self.edges[step.id] if inside and edge.exchange is None)
+        plain = (FilterSpec, ProjectSpec, OutputSpec)
+        return {s.id: s for s in found if len(s.inputs) == 1 and isinstance(s.spec, plain)}
+
+    def send(
+        self, step: Step, made: list[Elements], inbox: dict[Port, list[Elements]], result: StageResult,
+        but: Container[int] = (),
+    ) -> None:  # fmt: skip
+        """Route the output of `step` to its consumers, except those in `but`; answers are not handled here."""
+        if not made:
+            return
+        for port, edge, inside in self.edges[step.id]:
+            if port[0] in but:
+                continue
+            if inside and edge.exchange is None:
+                inbox.setdefault(port, []).extend(made)
+            elif edge.exchange is not None:
+                result.onward.setdefault(port, []).extend(made)
+                result.edges[port] = edge.exchange
+
+
+def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter | None) -> dict[int, Operator]:
+    made = {step.id: make_operator(step.spec, tables, shards, NestedPlan) for step in steps}
+    for step in steps:
+        if step.spec.reads:
+            made[step.id].attach([made[edge.step] for edge in step.inputs])
+    if meter is None:
+        return made
+    # The readers do the work of scans.
+    scans = {step.id for step in steps if isinstance(step.spec, ScanSpec)}
+    return {i: operator if i in scans else meter.watch(i, operator) for i, operator in made.items()}
+
+
+def _said(step: Step, error: PenstockError) -> PenstockError:
+    """Add to an error of user-defined code, or of an invalid value, which queries it stops."""
+    queries = ", ".join(sorted(filter(None, step.queries)))
+    if error.code not in ("P0612", "P0621") or not queries:
+        return error
+    first, *rest = error.message.split("\n")
+    message = "\n".join([f"query {queries}: {first}", *rest])
+    return PenstockError(error.code, message, hint=error.hint, cause=error.cause)
+
+
+class IngestExecutor:
+    """Stage 0 for one source: stateless, one call a batch."""
+
+    def __init__(self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None) -> None:
+        reached: set[int] = set()
+        for step in plan.steps:
+            starts = isinstance(step.spec, ScanSpec) and step.spec.source.name == source
+            if step.stage == 0 and (starts or any(i.step in reached for i in step.inputs)):
+                reached.add(step.id)
+        self._graph = _Graph(plan, [s for s in plan.steps if s.id in reached])
+        self._operators = _operators(self._graph.steps, tables, 1, meter)
+        self.columns = needed_columns(plan, source)
+
+    def run(self, stamped: Elements) -> StageResult:
+        """Feed elements whose columns are the source's declared columns at `self.columns`."""
+        result = StageResult()
+        inbox: dict[Port, list[Elements]] = {}
+        for step in self._graph.steps:
+            operator = self._operators[step.id]
+            made: list[Elements] = []
+            if isinstance(step.spec, ScanSpec):
+                places = [self.columns.index(c) for c in step.spec.columns]
+                made = [stamped.with_columns([stamped.columns[p] for p in places])] if len(stamped) else []
+            try:
+                for port in range(len(step.inputs)):
+                    for elements in inbox.pop((step.id, port), ()):
+                        made += operator.process(port, elements)
+            except PenstockError as error:
+                raise _said(step, error) from error.cause
+            self._graph.send(step, made, inbox, result)
+        return result
+
+
+def needed_columns(plan: Plan, source: str) -> tuple[int, ...]:
+    """Return the declared columns of `source` that some query of the plan reads."""
+    scans = (s.spec for s in plan.steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source)
+    return tuple(sorted({c for spec in scans for c in spec.columns}))
+
+
+class _Flow:
+    """The flow of one round's rows through a stage. spent: seconds used by each step, without its consumers."""
+
+    def __init__(
+        self, graph: _Graph, operators: Mapping[int, Operator], inbox: dict[Port, list[Elements]], result: StageResult,
+        answer: Taker,
+    ) -> None:  # fmt: skip
+        self._graph = graph
+        self._operators = operators
+        self._inbox = inbox
+        self._result = result
+        self._answer = answer
+        self.spent: dict[int, float] = dict.fromkeys(operators, 0.0)
+
+    def turn(self, step: Step, moment: Moment) -> None:
+        """Run `step` on all its input, and advance its heartbeat; its output is passed on batch by batch."""
+        operator = self._operators[step.id]
+        for port in range(len(step.inputs)):
+            for elements in self._inbox.pop((step.id, port), ()):
+                if len(elements):
+                    self._go_on(step, partial(operator.process, port, elements))
+        self._go_on(step, partial(operator.advance, moment))
+
+    def _go_on(self, step: Step, work: Callable[[], Iterable[Elements]]) -> None:
+        """Pass on the batches that `work` of `step` produces."""
+        began = time.perf_counter()
+        pieces: Iterator[Elements] | None = None
+        while True:
+            try:
+                pieces = iter(work()) if pieces is None else pieces
+                made = next(pieces, None)
+            except PenstockError as error:
+                raise _said(step, error) from error.cause
+            self.spent[step.id] += time.perf_counter() - began
+            if made is None:
+                return
+            if len(made):
+                self._send(step, made)
+            began = time.perf_counter()
+
+    def _send(self, step: Step, made: Elements) -> None:
+        direct = self._graph.direct[step.id]
+        if isinstance(step.spec, OutputSpec):
+            self._answer(step.spec.query, made)
+        self._graph.send(step, [made], self._inbox, self._result, direct)
+        for consumer in direct.values():
+            self._go_on(consumer, partial(self._operators[consumer.id].process, 0, made))
+
+
+class StageExecutor:
+    """A keyed stage (≥ 1) in one shard, with its state. spent: seconds used by each step in the last round."""
+
+    def __init__(
+        self, plan: Plan, stage: int, shard: int, shards: int, tables: Tables, drain: bool = False,
+        meter: Meter | None = None,
+    ) -> None:  # fmt: skip
+        self._plan = plan
+        self.stage = stage
+        self._shard = shard
+        self._drain = drain
+        self._graph = _Graph(plan, [s for s in plan.steps if s.stage == stage])
+        self._operators = _operators(self._graph.steps, tables, shards, meter)
+        self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
+        self.progress: dict[str, SourceProgress] = {}
+        #: By birth: where each source began for the queries of that epoch.
+        self._firsts: dict[int, dict[str, SourceProgress]] = {step.birth: {} for step in plan.steps}
+        self.spent: dict[int, float] = {}
+        self._gauge = StateGauge()
+
+    @cached_property
+    def _keys(self) -> dict[int, str]:
+        return step_keys(self._plan)
+
+    def run(
+        self, inputs: Mapping[Port, Sequence[Elements]], progress: Progress, take: Taker | None = None
+    ) -> StageResult:
+        """One round: the elements that came for this shard, and what the whole job has now seen of each source. take:
+        is given the answers as they are made, which the result then does not hold."""
+        for name, seen in progress.items():
+            self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
+            for firsts in self._firsts.values():
+                firsts[name] = firsts.get(name, SourceProgress()).merge(SourceProgress(seen.first))
+        heartbeats, frontiers = self.heartbeats(), self.frontiers()
+        result = StageResult()
+
+        def keep(query: str, elements: Elements) -> None:
+            result.answers.setdefault(query, []).append(elements)
+
+        def answer(query: str, elements: Elements) -> None:
+            # A step shared with a query that ends later may be ahead of this query's frontier.
+            final = elements.filter(elements.ts <= frontiers[query])
+            if len(final):
+                (take or keep)(query, final)
+
+        inbox: dict[Port, list[Elements]] = {port: list(batches) for port, batches in inputs.items()}
+        flow = _Flow(self._graph, self._operators, inbox, result, answer)
+        for step in self._graph.turns:
+            heartbeat = max(heartbeats[query] for query in step.queries)
+            frontier = max(frontiers[query] for query in step.queries)
+            moment = Moment(heartbeat, self._start(step), self._shard, frontier > heartbeat)
+            flow.turn(step, moment)
+            result.rejected += self._operators[step.id].rejections()
+        self.spent = flow.spent
+        return result
+
+    def _start(self, step: Step) -> int | None:
+        """Return the first instant of the inputs of `step`."""
+        return first_instant(step.sources, self._firsts[step.birth])
+
+    def heartbeats(self) -> dict[str, int]:
+        """Return, by query, the tick up to which its answer is final."""
+        return {
+            name: query_heartbeat(query.root, self._query_sources[name], self.progress, self._drain)
+            for name, query in self._plan.queries.items()
+        }
+
+    def frontiers(self) -> dict[str, int]:
+        """Return, by query, the tick up to which its answer may be emitted, since nothing is retracted any more."""
+        return {
+            name: query_frontier(query.root, self._query_sources[name], self.progress, self._drain)
+            for name, query in self._plan.queries.items()
+        }
+
+    def source_heartbeats(self) -> dict[str, int]:
+        """Return the heartbeat of each source; `END` for one that has ended."""
+        return {
+            n: p.heartbeat(self._plan.sources[n].slack) for n, p in self.progress.items() if n in self._plan.sources
+        }
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    def state_sizes(self) -> dict[int, tuple[int, int]] | None:
+        """Return (rows, bytes) of every step with state; None if it was measured a moment ago."""
+        return self._gauge.look(self._operators)
+
+    def synopses(self) -> dict[str, Synopsis]:
+        """Return all synopses of the stage by a name that a changed plan keeps where what the step does has not
+        changed."""
+        return {
+            f"{self._keys[step.id]}.{name}": synopsis
+            for step in self._graph.steps
+            for name, synopsis in self._operators[step.id].synopses().items()
+        }
+
+    def marks(self) -> dict[str, Any]:
+        """Small state: operators' marks by key, and the progress seen."""
+        seen = {name: p.as_list() for name, p in self.progress.items()}
+        firsts = {str(b): {n: p.first for n, p in found.items()} for b, found in self._firsts.items()}
+        marks = {self._keys[step.id]: m for step in self._graph.steps if (m := self._operators[step.id].marks())}
+        return {"progress": seen, "firsts": firsts, "operators": marks}
+
+    def restore_marks(self, marks: dict[str, Any], sources: Container[str] | None = None) -> None:
+        """Take back what `marks` gave, also in parts and from an executor of an earlier plan. sources: those that are
+        still what they were; None for all."""
+        for name, values in marks["progress"].items():
+            if sources is None or name in sources:
+                self.progress[name] = self.progress.get(name, SourceProgress()).merge(SourceProgress(*values))
+        for birth, firsts in marks["firsts"].items():
+            if int(birth) in self._firsts:
+                self._firsts[int(birth)] |= {n: SourceProgress(first) for n, first in firsts.items()}
+        for step in self._graph.steps:
+            if self._keys[step.id] in marks["operators"]:
+                self._operators[step.id].restore_marks(marks["operators"][self._keys[step.id]])
+
+
+class NestedStage(StageExecutor):
+    """A stage of the inner plan. reached: the last instant so far, 0 for none."""
+
+    reached = 0
+
+    def heartbeats(self) -> dict[str, int]:
+        return {"": self.reached}
+
+    def frontiers(self) -> dict[str, int]:
+        # Its instants are given whole.
+        return self.heartbeats()
+
+    def _start(self, step: Step) -> int | None:
+        return 1 if self.reached else None
+
+
+class NestedPlan:
+    """The body of a query on its line, in one piece."""
+
+    def __init__(self, plan: Plan, tables: Tables) -> None:
+        sources = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
+        self._plan = plan
+        self._ingests = {name: IngestExecutor(plan, name, tables) for name in sorted(sources)}
+        self.stages = [NestedStage(plan, stage, 0, 1, tables) for stage in range(1, plan.stages + 1)]
+
+    def run(self, given: Mapping[str, Elements], reached: int) -> list[Elements]:
+        """What is answered at instants up to `reached`; given: by source."""
+        mail: dict[Port, list[Elements]] = {}
+        for name, elements in given.items():
+            if name in self._ingests and len(elements):
+                _post(self._ingests[name].run(elements), mail)
+        answers: list[Elements] = []
+        for stage in self.stages:
+            stage.reached = reached
+            mine = {port: mail.pop(port) for port in list(mail) if self._plan.steps[port[0]].stage == stage.stage}
+            result = stage.run(mine, {})
+            _post(result, mail)
+            answers += result.answers.get("", [])
+        return answers
+
+    def synopses(self) -> dict[str, Synopsis]:
+        return {f"inner.{name}": s for stage in self.stages for name, s in stage.synopses().items()}
+
+    def marks(self) -> list[Any]:
+        return [[stage.reached, stage.marks()] for stage in self.stages]
+
+    def restore_marks(self, marks: list[Any]) -> None:
+        for stage, (reached, found) in zip(self.stages, marks, strict=True):
+            stage.reached = reached
+            stage.restore_marks(found)
+
+
+def _post(result: StageResult, mail: dict[Port, list[Elements]]) -> None:
+    for port, batches in result.onward.items():
+        mail.setdefault(port, []).extend(batches)
+
+
+def cut(elements: Elements, exchange: Exchange, shards: int, sender: int) -> list[tuple[int, Elements]]:
+    """`elements` by receiving shard. Rows that lie anyhow go to a shard that the sender's number names."""
+    if exchange.everywhere:
+        return [(shard, elements) for shard in range(shards)]
+    if exchange.key is None:
+        return [(sender % shards, elements)]
+    if not exchange.key or shards == 1:
+        return [(0, elements)]
+    first, _ = fingerprints([elements.columns[i] for i in exchange.key], len(elements))
+    order, bounds = cut_by_shard(first, shards)
+    ordered = elements.take(order)
+    pieces = ((k, int(bounds[k]), int(bounds[k + 1])) for k in range(shards))
+    return [(k, ordered.slice(start, stop)) for k, start, stop in pieces if stop > start]

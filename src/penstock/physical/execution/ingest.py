@@ -1,0 +1,155 @@
+"""Stamping: from records to stream elements. Timestamps become ticks, late and unusable records are set apart.
+
+An element is late when its timestamp is more than the slack below the largest seen before it, in arrival order
+[semantics 1]. One that is further beyond the largest than ADVANCE AT MOST allows is too far ahead, and does not count
+as seen. What was seen before a batch is handed in, so the verdict does not depend on how input was cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.algebra.nodes.scans import Source
+from penstock.physical.elements import Bools, Elements, Int64s
+from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.types import END, MOST_TICKS
+
+NULL_KEY = "NULL in the primary key"
+TOO_FAR_AHEAD = "too far ahead"
+
+
+@dataclass(frozen=True)
+class StampedRows:
+    """elements: what goes on, with the columns at the asked positions; late, unusable: positions in the batch of what
+    does not; reasons: why, for each unusable one; lag: for each late one by how many ticks it missed the largest
+    timestamp seen; progress: what is seen now; jump: how far one element moved the largest timestamp at the most."""
+
+    elements: Elements
+    late: Int64s
+    lag: Int64s
+    unusable: Int64s
+    reasons: tuple[str, ...]
+    progress: SourceProgress
+    jump: int
+
+
+def read_columns(source: Source, needed: Sequence[int]) -> tuple[int, ...]:
+    """Return the declared columns to read: the needed ones, and those that stamping looks at."""
+    extra = {c for c in (source.timestamp, source.operation, *source.primary_key) if c is not None}
+    return tuple(sorted({*needed, *extra}))
+
+
+def stamp(
+    source: Source, batch: pa.RecordBatch, columns: Sequence[int], needed: Sequence[int], seen: SourceProgress,
+    now: int | Int64s | None = None,
+) -> StampedRows:  # fmt: skip
+    """Stamp a batch whose columns are the declared ones at `columns`. seen: what was seen of the source before it; now:
+    the stamp of a SYSTEM TIME stream, for all rows or each."""
+    length = batch.num_rows
+    ts, usable = _ticks(source, batch, columns, now)
+    reasons: dict[int, str] = {int(i): "no timestamp" for i in np.flatnonzero(~usable)}
+    outside = usable & ((ts <= -MOST_TICKS) | (ts >= MOST_TICKS))
+    if outside.any():
+        reasons |= {int(i): "timestamp out of range" for i in np.flatnonzero(outside)}
+        usable = usable & ~outside
+    sign: Int64s | None = None
+    if source.operation is not None:
+        sign, known = _signs(batch.column(columns.index(source.operation)))
+        reasons = {int(i): "operation is neither + nor -" for i in np.flatnonzero(~known)} | reasons
+        usable = usable & known
+    for position in source.primary_key:
+        absent = usable & batch.column(columns.index(position)).is_null().to_numpy(zero_copy_only=False)
+        reasons |= dict.fromkeys(np.flatnonzero(absent).tolist(), NULL_KEY)
+        usable = usable & ~absent
+    seen_before = NOTHING if seen.high is None else seen.high
+    if source.ahead is not None:
+        far = _too_far_ahead(ts, usable, seen_before, source.ahead)
+        reasons |= dict.fromkeys(np.flatnonzero(far).tolist(), TOO_FAR_AHEAD)
+        usable = usable & ~far
+    largest = np.maximum(np.maximum.accumulate(np.where(usable, ts, NOTHING)), seen_before) if length else ts
+    late = usable & (ts < largest - source.slack)
+    if not source.system_time:
+        # What an idle stream says too late: the heartbeat went on without it.
+        late |= usable & (ts <= seen.beat)
+    kept = usable & ~late
+    progress = SourceProgress(
+        int(ts[kept].min()) if kept.any() else None,
+        int(largest[-1]) if length and largest[-1] > NOTHING else seen.high,
+    )
+    elements = _elements(source, batch, columns, needed, ts, sign, kept)
+    lates = np.flatnonzero(late)
+    unusable = np.array(sorted(reasons), np.int64)
+    return StampedRows(
+        elements,
+        lates,
+        np.maximum(largest[lates], seen.beat + 1 + source.slack) - ts[lates],
+        unusable,
+        tuple(reasons[int(i)] for i in unusable),
+        progress,
+        _longest_jump(largest, seen_before),
+    )
+
+
+@nb.njit(cache=True)
+def _too_far_ahead(ts, usable, largest, most):  # type: ignore[no-untyped-def]
+    """Return which usable rows lie more than `most` ticks beyond the largest timestamp of those before them that do
+    not. largest: that of all before the batch; the first row of all may lie anywhere."""
+    far = np.zeros(ts.shape[0], np.bool_)
+    for i in range(ts.shape[0]):
+        if not usable[i]:
+            continue
+        if largest > NOTHING and ts[i] > largest + most:
+            far[i] = True
+        else:
+            largest = max(largest, ts[i])
+    return far
+
+
+def _longest_jump(largest: Int64s, before: int) -> int:
+    """Return the longest step of the largest timestamp seen, from that of `before` the batch on; the first of all is
+    none."""
+    known = largest[largest > NOTHING]
+    if before > NOTHING and len(known):
+        known = np.concatenate([[before], known])
+    return int(np.diff(known).max()) if len(known) > 1 else 0
+
+
+def _elements(
+    source: Source, batch: pa.RecordBatch, columns: Sequence[int], needed: Sequence[int], ts: Int64s,
+    sign: Int64s | None, kept: Bools,
+) -> Elements:  # fmt: skip
+    chosen = tuple(batch.column(columns.index(c)) for c in needed)
+    whole = Elements(chosen, ts, np.full(len(ts), END, np.int64), sign)
+    return whole.filter(kept)
+
+
+def _ticks(
+    source: Source, batch: pa.RecordBatch, columns: Sequence[int], now: int | Int64s | None
+) -> tuple[Int64s, Bools]:
+    """Return the timestamps of the rows, and which of them have one."""
+    if source.timestamp is None:
+        assert now is not None
+        stamps: Int64s = np.broadcast_to(np.asarray(now, np.int64), batch.num_rows).copy()
+        return stamps, np.ones(batch.num_rows, np.bool_)
+    column = batch.column(columns.index(source.timestamp))
+    return ticks(column), column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def ticks(column: pa.Array) -> Int64s:
+    """Return a timestamp or integer column as int64 ticks; arbitrary where NULL."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    values: Int64s = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _signs(column: pa.Array) -> tuple[Int64s, Bools]:
+    plus = pc.fill_null(pc.equal(column, "+"), False).to_numpy(zero_copy_only=False)
+    minus = pc.fill_null(pc.equal(column, "-"), False).to_numpy(zero_copy_only=False)
+    return np.where(minus, -1, 1).astype(np.int64), plus | minus

@@ -1,0 +1,126 @@
+"""Measure the work of operators, for EXPLAIN ANALYZE, and the size of their state, for the metrics of a run.
+
+Contract: an executor with a `Meter` wraps its operators in it; without one nothing is counted, at no cost. Rows and
+time are sums over rounds and shards; state is measured by `sample`, between rounds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.physical.elements import Elements
+from penstock.physical.operators.contract import Moment, Operator, Rejection
+from penstock.physical.synopses.contract import Synopsis
+
+
+@dataclass
+class Measured:
+    """What one step did. extra: counts that only some steps have, by name."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    peak_rows: int = 0
+    peak_bytes: int = 0
+    nanoseconds: int = 0
+    extra: dict[str, int] = field(default_factory=dict)
+    operators: list[Operator] = field(default_factory=list)
+
+    def pairs(self) -> tuple[tuple[str, int | float], ...]:
+        """Return the (name, value) pairs that EXPLAIN shows, in order."""
+        found: list[tuple[str, int | float]] = [("rows in", self.rows_in), ("rows out", self.rows_out)]
+        found += sorted(self.extra.items())
+        if self.peak_rows or self.peak_bytes:
+            found += [("state rows", self.state_rows), ("state bytes", self.state_bytes)]
+            found += [("peak state rows", self.peak_rows), ("peak state bytes", self.peak_bytes)]
+        found += [("cpu ms", round(self.nanoseconds / 1e6, 3)), ("shards", max(1, len(self.operators)))]
+        return tuple(found)
+
+
+class Meter:
+    """What the steps of a plan did, by their number."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, Measured] = {}
+
+    def of(self, step: int) -> Measured:
+        return self.steps.setdefault(step, Measured())
+
+    def watch(self, step: int, operator: Operator) -> Operator:
+        """`operator`, one of those of `step`, with its work counted."""
+        measured = self.of(step)
+        measured.operators.append(operator)
+        return _Metered(operator, measured)
+
+    def sample(self) -> None:
+        """Measure the current size of the state."""
+        for measured in self.steps.values():
+            held = [synopsis for operator in measured.operators for synopsis in operator.synopses().values()]
+            measured.state_rows = sum(synopsis.rows for synopsis in held)
+            measured.state_bytes = sum(synopsis.nbytes for synopsis in held)
+            measured.peak_rows = max(measured.peak_rows, measured.state_rows)
+            measured.peak_bytes = max(measured.peak_bytes, measured.state_bytes)
+
+
+class StateGauge:
+    """The rows and bytes that operators hold. Some synopses must count to tell, so it looks no more often than takes a
+    fiftieth of the time."""
+
+    _SHARE = 50
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._next = clock()
+
+    def look(self, operators: Mapping[int, Operator]) -> dict[int, tuple[int, int]] | None:
+        """Return (rows, bytes) by step, of those that keep state; None when it is too early to look again."""
+        began = self._clock()
+        if began < self._next:
+            return None
+        held = {step: list(operator.synopses().values()) for step, operator in operators.items()}
+        found = {step: (sum(s.rows for s in some), sum(s.nbytes for s in some)) for step, some in held.items() if some}
+        ended = self._clock()
+        self._next = ended + self._SHARE * (ended - began)
+        return found
+
+
+class _Metered(Operator):
+    """An operator and what it did."""
+
+    def __init__(self, inner: Operator, measured: Measured) -> None:
+        self._inner = inner
+        self._measured = measured
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._measured.rows_in += len(elements)
+        return list(self._done(lambda: self._inner.process(port, elements)))
+
+    def advance(self, moment: Moment) -> Iterable[Elements]:
+        return self._done(lambda: self._inner.advance(moment))
+
+    def _done(self, work: Callable[[], Iterable[Elements]]) -> Iterator[Elements]:
+        """What `work` makes; what is done with a piece before the next one is asked for is no work of it."""
+        began = time.process_time_ns()
+        pieces = iter(work())
+        while (made := next(pieces, None)) is not None:
+            self._measured.nanoseconds += time.process_time_ns() - began
+            self._measured.rows_out += len(made)
+            yield made
+            began = time.process_time_ns()
+        self._measured.nanoseconds += time.process_time_ns() - began
+
+    def rejections(self) -> list[Rejection]:
+        return self._inner.rejections()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return self._inner.synopses()
+
+    def marks(self) -> dict[str, Any]:
+        return self._inner.marks()
+
+    def restore_marks(self, marks: dict[str, Any]) -> None:
+        self._inner.restore_marks(marks)

@@ -1,0 +1,140 @@
+"""How far time is known: heartbeats of sources and of queries [semantics 1].
+
+A source's heartbeat trails the largest timestamp seen by its slack; ties of the largest may still come, hence one tick
+more. A query's heartbeat is the least of its sources'. When all of them have ended, time stops at the largest timestamp
+of all, or with `drain` at the last end of a window. The frontier is the earliest instant at which elements may still
+come, the one after the heartbeat: what nothing can take back is emitted up to it, itself included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import singledispatch
+
+from penstock.algebra.nodes.base import Algebra, leaves
+from penstock.algebra.nodes.frequency import Frequency, Sequenced
+from penstock.algebra.nodes.nonretroactive import NRRJoin
+from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.windows import RowWindow, Window
+from penstock.physical.kernels.ticks import later, round_up
+from penstock.types import BEGIN, END
+
+#: The heartbeat before anything is known.
+NOTHING = BEGIN - 1
+
+
+@dataclass(frozen=True)
+class SourceProgress:
+    """What has been seen of a source: its smallest and largest timestamp (None: nothing), and whether it has ended.
+    beat: a heartbeat told without an element, by the wall clock (`wallclock.py`)."""
+
+    first: int | None = None
+    high: int | None = None
+    ended: bool = False
+    beat: int = NOTHING
+
+    def merge(self, other: SourceProgress) -> SourceProgress:
+        """What is known from both."""
+        firsts = [f for f in (self.first, other.first) if f is not None]
+        highs = [h for h in (self.high, other.high) if h is not None]
+        first, high = min(firsts, default=None), max(highs, default=None)
+        return SourceProgress(first, high, self.ended or other.ended, max(self.beat, other.beat))
+
+    def heartbeat(self, slack: int) -> int:
+        if self.ended:
+            return END
+        return self.beat if self.high is None else max(self.high - slack - 1, self.beat)
+
+    def as_list(self) -> list[int | bool | None]:
+        """As plain JSON; the arguments to make it of."""
+        return [self.first, self.high, self.ended, self.beat]
+
+
+Progress = Mapping[str, SourceProgress]
+
+
+def timed_sources(root: Algebra) -> dict[str, Source]:
+    """Return the timed sources below `root` by name."""
+    scans = (node.source for node in leaves(root) if isinstance(node, Scan))
+    return {source.name: source for source in scans if not source.is_static}
+
+
+def query_heartbeat(root: Algebra, sources: Mapping[str, Source], progress: Progress, drain: bool) -> int:
+    """Up to where the answer of a query is final."""
+    if not sources:
+        return 0
+    seen = {name: progress.get(name, SourceProgress()) for name in sources}
+    if not all(p.ended for p in seen.values()):
+        return min(p.heartbeat(sources[name].slack) for name, p in seen.items())
+    if all(p.high is None for p in seen.values()):
+        return NOTHING
+    # A heartbeat once set by the wall clock stays valid.
+    highs = [tick for p in seen.values() for tick in (p.high, p.beat) if tick is not None]
+    if drain:
+        # Time itself does not come to END: what would end there never does.
+        return min(max([*highs, *(e for e in [last_end(root, seen)] if e is not None)]), END - 1)
+    return max(highs)
+
+
+def query_frontier(root: Algebra, sources: Mapping[str, Source], progress: Progress, drain: bool) -> int:
+    """Return the earliest instant of which elements of the query's sources may still come; the heartbeat before
+    anything is known and where time has stopped, as no result may stand behind it."""
+    heartbeat = query_heartbeat(root, sources, progress, drain)
+    ended = all(progress.get(name, SourceProgress()).ended for name in sources)
+    return heartbeat if ended or heartbeat == NOTHING else heartbeat + 1
+
+
+def first_instant(sources: Iterable[str], progress: Progress) -> int | None:
+    """Return the smallest timestamp of the given sources, None while there is none; 0 for no sources at all."""
+    names = list(sources)
+    if not names:
+        return 0
+    firsts = [p.first for p in (progress.get(name, SourceProgress()) for name in names) if p.first is not None]
+    return min(firsts, default=None)
+
+
+@singledispatch
+def last_end(node: Algebra, progress: Progress) -> int | None:
+    """Return the last instant at which something can end below `node`, None for nothing."""
+    ends = [end for end in (last_end(child, progress) for child in node.inputs) if end is not None]
+    return max(ends, default=None)
+
+
+@last_end.register
+def _scan(node: Scan, progress: Progress) -> int | None:
+    return None if node.source.is_static else progress[node.source.name].high
+
+
+@last_end.register
+def _nrr_join(node: NRRJoin, progress: Progress) -> int | None:
+    # An update joins nothing by itself.
+    return last_end(node.left, progress)
+
+
+@last_end.register
+def _pick(node: Frequency, progress: Progress) -> int | None:
+    last = last_end(node.input, progress)
+    return last if last is None or node.slot is None else round_up(last, node.slot, 0)
+
+
+@last_end.register
+def _sequence(node: Sequenced, progress: Progress) -> int | None:
+    """Without elements there are no instants but the boundaries of frequencies in time."""
+    ends = [end for end in (last_end(stream, progress) for stream in node.streams) if end is not None]
+    if not ends:
+        return None
+    last = max(ends)
+    jumped = (w for w in node.windows if w.slide is not None)
+    return max([last, *(round_up(later(last, w.length or 0), w.slide or 1, w.align) for w in jumped)])
+
+
+@last_end.register(Window)
+@last_end.register(RowWindow)
+def _window(node: Window | RowWindow, progress: Progress) -> int | None:
+    last = last_end(node.input, progress)
+    if last is None:
+        return None
+    # UNBOUNDED and ROWS never empty; their boundaries that saw data are still evaluated.
+    end = later(last, node.lifetime or 0)
+    return end if node.slide is None else round_up(end, node.slide, node.align)

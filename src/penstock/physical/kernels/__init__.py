@@ -1,0 +1,1 @@
+"""Compiled and vectorised building blocks: grouping, sorting, trees, heaps, encodings, arithmetic of ticks."""

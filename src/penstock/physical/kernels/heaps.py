@@ -1,0 +1,118 @@
+"""Pairing heaps in one array: the least, the greatest, or both, of each group's bag, where rows may be taken back.
+
+A value is put in when it becomes live, at constant cost, and lies there until it comes up dead: only then is it taken
+out, at logarithmic cost. So what changes below the top costs nothing, unlike in a tree (`trees.py`).
+
+A node is a row of eight int64 as in `trees.py`; node 0 stands for none. Each of the two heaps (side 0: the least on
+top, side 1: the greatest) has its columns CHILD and SIBLING; MEMBER is the sum of 1 and 2 for the sides it lies in.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+
+from penstock.physical.kernels.key_order import bytes_less
+from penstock.physical.kernels.trees import KEY
+
+_CHILD, _SIBLING, MEMBER = 0, 1, 5
+_SIDE = 3
+
+
+@nb.njit(cache=True)
+def _above(nodes, a, b, side, wide, spans, data):  # type: ignore[no-untyped-def]
+    if side:
+        a, b = b, a
+    if nodes[a, KEY] != nodes[b, KEY] or not wide:
+        return nodes[a, KEY] < nodes[b, KEY]
+    return bytes_less(data, spans[a, 0], spans[a, 1], spans[b, 0], spans[b, 1])
+
+
+@nb.njit(cache=True)
+def _merge(nodes, a, b, side, wide, spans, data):  # type: ignore[no-untyped-def]
+    """Return the top of two heaps put together; 0 is the empty one."""
+    if a == 0 or b == 0:
+        return a + b
+    if _above(nodes, b, a, side, wide, spans, data):
+        a, b = b, a
+    nodes[b, _SIBLING + _SIDE * side] = nodes[a, _CHILD + _SIDE * side]
+    nodes[a, _CHILD + _SIDE * side] = b
+    return a
+
+
+@nb.njit(cache=True)
+def _pop(nodes, top, side, wide, spans, data):  # type: ignore[no-untyped-def]
+    """Take the top out; the new top."""
+    child, sibling = _CHILD + _SIDE * side, _SIBLING + _SIDE * side
+    left = nodes[top, child]
+    nodes[top, child] = 0
+    nodes[top, MEMBER] -= 1 + side
+    pairs = 0
+    while left:
+        one, other = left, nodes[left, sibling]
+        left = nodes[other, sibling] if other else 0
+        nodes[one, sibling] = 0
+        if other:
+            nodes[other, sibling] = 0
+        pair = _merge(nodes, one, other, side, wide, spans, data)
+        nodes[pair, sibling] = pairs
+        pairs = pair
+    top = 0
+    while pairs:
+        following = nodes[pairs, sibling]
+        nodes[pairs, sibling] = 0
+        top = _merge(nodes, top, pairs, side, wide, spans, data)
+        pairs = following
+    return top
+
+
+@nb.njit(cache=True)
+def _put(nodes, tops, group, n, side, wide, spans, data):  # type: ignore[no-untyped-def]
+    if nodes[n, MEMBER] & (1 + side) == 0:
+        nodes[n, MEMBER] += 1 + side
+        tops[group, side] = _merge(nodes, tops[group, side], n, side, wide, spans, data)
+
+
+@nb.njit(cache=True)
+def fill(nodes, tops, groups, slots, sides, wide, spans, data):  # type: ignore[no-untyped-def]
+    """Put the values in `slots` of the bag into the heaps of their `groups`."""
+    for i in range(slots.shape[0]):
+        for side in sides:
+            _put(nodes, tops, groups[i], slots[i] + 1, side, wide, spans, data)
+
+
+@nb.njit(cache=True)
+def clear(nodes, tops, groups, wide, spans, data):  # type: ignore[no-untyped-def]
+    """Take everything out of the heaps of `groups`."""
+    for group in groups:
+        for side in range(2):
+            while tops[group, side]:
+                tops[group, side] = _pop(nodes, tops[group, side], side, wide, spans, data)
+
+
+@nb.njit(cache=True)
+def follow(  # type: ignore[no-untyped-def]
+    slots, times, order, pairs, weights, live, nodes, tops, sides, wide, spans, data, found,
+):  # fmt: skip
+    """Events order[0], order[1], ... sorted by (group, time) change the count of the value pairs[e] (-1: none) by
+    weights[e]; found[q, k, 0] becomes the slot on top of the heap sides[q] after the k-th (group, time), or -1. live:
+    counts by slot, changed in place."""
+    n, i, k = order.shape[0], 0, 0
+    while i < n:
+        group, time = slots[order[i]], times[order[i]]
+        while i < n and slots[order[i]] == group and times[order[i]] == time:
+            event = order[i]
+            pair = pairs[event]
+            if pair >= 0:
+                before = live[pair]
+                live[pair] = before + weights[event]
+                # What is live lies in the heaps already; what dies again at this instant comes up dead.
+                if before <= 0 and live[pair] > 0:
+                    for side in sides:
+                        _put(nodes, tops, group, pair + 1, side, wide, spans, data)
+            i += 1
+        for q in range(sides.shape[0]):
+            side = sides[q]
+            while tops[group, side] and live[tops[group, side] - 1] <= 0:
+                tops[group, side] = _pop(nodes, tops[group, side], side, wide, spans, data)
+            found[q, k, 0] = found[q, k, 1] = tops[group, side] - 1
+        k += 1

@@ -1,0 +1,57 @@
+"""Record batches with less in them to carry: ticks and counts that come in long runs, told run by run.
+
+Contract: `widened(squeezed(batch))` is equal to `batch`. What is worth it is decided column by column, from the values.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Int64s, int64s
+
+#: Rows of a run, on average, from which on it is told as one.
+_LONG = 4
+
+
+def squeezed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """`batch`, with 64-bit integers that come in long runs as run ends and values."""
+    columns = [_squeezed(column) if column.type == pa.int64() else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def widened(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the inverse of `squeezed`; shares the memory of all other columns."""
+    columns = [_widened(column) if pa.types.is_run_end_encoded(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _squeezed(column: pa.Array) -> pa.Array:
+    if column.null_count or len(column) < _LONG:
+        return column
+    values = int64s(column)
+    ends = np.empty(len(values) // _LONG, np.int32)
+    runs = int(_run_ends(values, ends))
+    if runs < 0:
+        return column
+    ends = ends[:runs]
+    return pa.RunEndEncodedArray.from_arrays(pa.array(ends), pa.array(values[ends - 1]))
+
+
+def _widened(column: pa.Array) -> pa.Array:
+    ends: Int64s = column.run_ends.to_numpy().astype(np.int64)
+    return pa.array(np.repeat(int64s(column.values), np.diff(ends, prepend=0)))
+
+
+@nb.njit(cache=True)
+def _run_ends(values, ends):  # type: ignore[no-untyped-def]
+    """Fill `ends` with where runs of equal values end; returns how many there are, -1 where there is no room."""
+    runs = 0
+    for i in range(values.shape[0]):
+        if i + 1 == values.shape[0] or values[i + 1] != values[i]:
+            if runs == ends.shape[0]:
+                return -1
+            ends[runs] = i + 1
+            runs += 1
+    return runs

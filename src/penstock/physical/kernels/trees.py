@@ -1,0 +1,252 @@
+"""Balanced search trees in one array: for each group the values of its bag in order, with how often each is there.
+
+A tree is a treap: ordered by value, and a heap by a priority that is a hash of the value, so that its shape depends on
+nothing but its content and paths are logarithmic. Every node knows of its subtree how many values are live (TOTAL) and
+the greatest count (BEST): that answers which is the k-th, and which the most frequent value, in logarithmic time. A
+value whose count falls to 0 stays until the bag drops its slot.
+
+A node is a row of eight int64, one cache line; node 0 stands for none. PARENT -1: the node is in no tree.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from penstock.physical.kernels.key_order import bytes_less
+
+LEFT, RIGHT, PARENT, TOTAL, BEST, WEIGHT, KEY, PRIORITY = range(8)
+WIDTH = 8
+
+#: What can be asked of a tree.
+LEAST, GREATEST, QUANTILE, MODE, TOP, EVERY = range(6)
+
+
+@nb.njit(cache=True)
+def _pull(nodes, n):  # type: ignore[no-untyped-def]
+    """TOTAL and BEST of a node from its children."""
+    left, right = nodes[n, LEFT], nodes[n, RIGHT]
+    nodes[n, TOTAL] = nodes[n, WEIGHT] + nodes[left, TOTAL] + nodes[right, TOTAL]
+    nodes[n, BEST] = max(nodes[n, WEIGHT], nodes[left, BEST], nodes[right, BEST])
+
+
+@nb.njit(cache=True)
+def _less(nodes, a, b, wide, spans, data):  # type: ignore[no-untyped-def]
+    if nodes[a, KEY] != nodes[b, KEY] or not wide:
+        return nodes[a, KEY] < nodes[b, KEY]
+    return bytes_less(data, spans[a, 0], spans[a, 1], spans[b, 0], spans[b, 1])
+
+
+@nb.njit(cache=True)
+def _lift(nodes, n):  # type: ignore[no-untyped-def]
+    """Rotate `n` above its parent."""
+    p = nodes[n, PARENT]
+    above = nodes[p, PARENT]
+    inner, outer = (RIGHT, LEFT) if nodes[p, LEFT] == n else (LEFT, RIGHT)
+    child = nodes[n, inner]
+    nodes[p, outer] = child
+    if child:
+        nodes[child, PARENT] = p
+    nodes[n, inner] = p
+    nodes[p, PARENT] = n
+    nodes[n, PARENT] = above
+    if above:
+        nodes[above, LEFT if nodes[above, LEFT] == p else RIGHT] = n
+    _pull(nodes, p)
+    _pull(nodes, n)
+
+
+@nb.njit(cache=True)
+def _insert(nodes, roots, group, n, wide, spans, data):  # type: ignore[no-untyped-def]
+    """Put the node `n`, of weight 0, into the group's tree."""
+    nodes[n, LEFT] = nodes[n, RIGHT] = nodes[n, TOTAL] = nodes[n, BEST] = nodes[n, WEIGHT] = 0
+    nodes[n, PARENT] = 0
+    at = roots[group]
+    while at:
+        side = LEFT if _less(nodes, n, at, wide, spans, data) else RIGHT
+        following = nodes[at, side]
+        if following == 0:
+            nodes[at, side] = n
+            nodes[n, PARENT] = at
+        at = following
+    while nodes[n, PARENT] and nodes[nodes[n, PARENT], PRIORITY] < nodes[n, PRIORITY]:
+        _lift(nodes, n)
+    if nodes[n, PARENT] == 0:
+        roots[group] = n
+
+
+@nb.njit(cache=True)
+def _weigh(nodes, n, weight):  # type: ignore[no-untyped-def]
+    nodes[n, WEIGHT] = weight
+    while n:
+        _pull(nodes, n)
+        n = nodes[n, PARENT]
+
+
+@nb.njit(cache=True)
+def plant(nodes, roots, groups, slots, counts, distinct, wide, spans, data):  # type: ignore[no-untyped-def]
+    """Put the values in `slots` of the bag into the trees of their `groups`."""
+    for i in range(slots.shape[0]):
+        n = slots[i] + 1
+        _insert(nodes, roots, groups[i], n, wide, spans, data)
+        _weigh(nodes, n, 1 if distinct else counts[slots[i]])
+
+
+@nb.njit(cache=True)
+def uproot(nodes, roots, groups):  # type: ignore[no-untyped-def]
+    """Take the trees of `groups` apart."""
+    for i in range(groups.shape[0]):
+        n = roots[groups[i]]
+        while n:
+            if nodes[n, LEFT]:
+                n = nodes[n, LEFT]
+            elif nodes[n, RIGHT]:
+                n = nodes[n, RIGHT]
+            else:
+                above = nodes[n, PARENT]
+                if above:
+                    nodes[above, LEFT if nodes[above, LEFT] == n else RIGHT] = 0
+                nodes[n, PARENT] = -1
+                n = above
+        roots[groups[i]] = 0
+
+
+@nb.njit(cache=True)
+def _kth(nodes, n, k):  # type: ignore[no-untyped-def]
+    """Return the node of the k-th live value, counted from 0; there are more than k."""
+    while True:
+        before = nodes[nodes[n, LEFT], TOTAL]
+        if k < before:
+            n = nodes[n, LEFT]
+        elif k < before + nodes[n, WEIGHT]:
+            return n
+        else:
+            k -= before + nodes[n, WEIGHT]
+            n = nodes[n, RIGHT]
+
+
+@nb.njit(cache=True)
+def _most(nodes, n):  # type: ignore[no-untyped-def]
+    """Return the node of the most frequent value, of several the least."""
+    best = nodes[n, BEST]
+    while True:
+        if nodes[nodes[n, LEFT], BEST] == best:
+            n = nodes[n, LEFT]
+        elif nodes[n, WEIGHT] == best:
+            return n
+        else:
+            n = nodes[n, RIGHT]
+
+
+@nb.njit(cache=True)
+def _roomy(array, size, more):  # type: ignore[no-untyped-def]
+    """`array`, with room for `more` behind the first `size`."""
+    if size + more <= array.shape[0]:
+        return array
+    grown = np.empty(2 * (size + more), np.int64)
+    grown[:size] = array[:size]
+    return grown
+
+
+@nb.njit(cache=True)
+def _answer(nodes, root, asked, parameters, k, found, between, members, counts, size):  # type: ignore[no-untyped-def]
+    """Answer every question about one tree into found[:, k]: slots, or for TOP and EVERY the stretch of `members` (and
+    `counts`); -1 where nothing is live. between: how far a quantile lies from the first of its two slots.
+    Returns (members, counts, size)."""
+    total = nodes[root, TOTAL]
+    for q in range(asked.shape[0]):
+        found[q, k, 0] = found[q, k, 1] = -1
+        between[q, k] = 0.0
+        if total == 0:
+            continue
+        what = asked[q]
+        if what == LEAST:
+            found[q, k, 0] = _kth(nodes, root, 0) - 1
+        elif what == GREATEST:
+            found[q, k, 0] = _kth(nodes, root, total - 1) - 1
+        elif what == QUANTILE:
+            place = (total - 1) * parameters[q]
+            low = int(np.floor(place))
+            found[q, k, 0] = found[q, k, 1] = _kth(nodes, root, low) - 1
+            if place > low:
+                found[q, k, 1] = _kth(nodes, root, low + 1) - 1
+                between[q, k] = place - low
+        elif what == MODE:
+            found[q, k, 0] = _most(nodes, root) - 1
+        elif what == TOP:
+            found[q, k, 0] = size
+            wanted = int(parameters[q])
+            while nodes[root, BEST] > 0 and size - found[q, k, 0] < wanted:
+                members, counts = _roomy(members, size, 1), _roomy(counts, size, 1)
+                n = _most(nodes, root)
+                members[size], counts[size] = n - 1, nodes[n, WEIGHT]
+                size += 1
+                _weigh(nodes, n, 0)
+            for i in range(found[q, k, 0], size):
+                _weigh(nodes, members[i] + 1, counts[i])
+            found[q, k, 1] = size
+        else:
+            found[q, k, 0] = size
+            members, counts = _roomy(members, size, total), _roomy(counts, size, total)
+            n = root
+            while nodes[n, LEFT]:
+                n = nodes[n, LEFT]
+            while n:
+                for _ in range(nodes[n, WEIGHT]):
+                    members[size] = n - 1
+                    size += 1
+                if nodes[n, RIGHT]:
+                    n = nodes[n, RIGHT]
+                    while nodes[n, LEFT]:
+                        n = nodes[n, LEFT]
+                else:
+                    while nodes[n, PARENT] and nodes[nodes[n, PARENT], RIGHT] == n:
+                        n = nodes[n, PARENT]
+                    n = nodes[n, PARENT]
+            found[q, k, 1] = size
+    return members, counts, size
+
+
+@nb.njit(cache=True)
+def ask(nodes, roots, groups, asked, parameters, found, between):  # type: ignore[no-untyped-def]
+    """Return the answers for each of `groups` as it stands."""
+    members, counts, size = np.empty(16, np.int64), np.empty(16, np.int64), 0
+    for k in range(groups.shape[0]):
+        members, counts, size = _answer(
+            nodes, roots[groups[k]], asked, parameters, k, found, between, members, counts, size
+        )
+    return members[:size], counts[:size]
+
+
+@nb.njit(cache=True)
+def follow(  # type: ignore[no-untyped-def]
+    slots, times, order, pairs, weights, live, distinct, nodes, roots, wide, spans, data, asked, parameters, found,
+    between,
+):  # fmt: skip
+    """Events order[0], order[1], ... sorted by (group, time) change the count of the value pairs[e] (-1: none) by
+    weights[e]; after the k-th (group, time) the questions are answered into found[:, k]. live: counts by slot, changed
+    in place."""
+    members, counts, size = np.empty(16, np.int64), np.empty(16, np.int64), 0
+    n, i, k = order.shape[0], 0, 0
+    while i < n:
+        group, time = slots[order[i]], times[order[i]]
+        first = i
+        while i < n and slots[order[i]] == group and times[order[i]] == time:
+            if pairs[order[i]] >= 0:
+                live[pairs[order[i]]] += weights[order[i]]
+            i += 1
+        for j in range(first, i):
+            pair = pairs[order[j]]
+            if pair >= 0:
+                weight = live[pair]
+                if distinct and weight > 1:
+                    weight = 1
+                if nodes[pair + 1, PARENT] < 0:
+                    _insert(nodes, roots, group, pair + 1, wide, spans, data)
+                if weight != nodes[pair + 1, WEIGHT]:
+                    _weigh(nodes, pair + 1, weight)
+        members, counts, size = _answer(
+            nodes, roots[group], asked, parameters, k, found, between, members, counts, size
+        )
+        k += 1
+    return members[:size], counts[:size]

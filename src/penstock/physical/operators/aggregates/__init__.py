@@ -1,0 +1,1 @@
+"""Grouped and ungrouped aggregates, shared pane sums, user-defined aggregates."""

@@ -1,0 +1,194 @@
+"""Grouped and ungrouped aggregates: a sweep over the ends of validity intervals [semantics 2].
+
+Input are accumulator rows (`accumulators.py`), which may be ahead of the heartbeat. Each gives two events: its lanes
+are added at ts and subtracted at exp. Between two events of a group its row does not change, so the output is one
+element per interval: closed elements with both ends, and an open last one; when that ends in a later round, a negative
+tuple is emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, Int64s, int64s, unnamed
+from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.operators.aggregates.accumulators import Float64s, all_lanes
+from penstock.physical.operators.aggregates.events import GroupEvents, join, sweep
+from penstock.physical.operators.aggregates.finalize import finish
+from penstock.physical.operators.aggregates.group_rows import GroupHistory, told
+from penstock.physical.operators.aggregates.values import GroupValues
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.reorder_buffer import ReorderBuffer
+from penstock.physical.plan.aggregate_lookup import AggregateLookupSpec
+from penstock.physical.plan.panes import IncrementalSlideSpec
+from penstock.physical.plan.plan import AggregateSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues.expiration_queue import make_queue
+from penstock.physical.synopses.tables.keyed_table import KeyedTable, SlotAssignment
+from penstock.types import BEGIN, END
+
+
+class Aggregation(Operator):
+    """State: the groups' lanes; the accumulator rows with a pending expiration (FIFO or calendar queue); the elements
+    ahead of the heartbeat; for every MIN, MAX and DISTINCT argument the bag of live values by group."""
+
+    def __init__(self, spec: AggregateSpec | IncrementalSlideSpec | AggregateLookupSpec) -> None:
+        plan = spec.plan
+        self._plan = plan
+        self._keys = len(plan.group)
+        self._grouped = self._keys > 0
+        self._groups = KeyedTable(plan.integers, plan.floats, spec.input_types[: self._keys])
+        self._early = ReorderBuffer()
+        self._live = make_queue(spec.fifo, spec.listed)
+        self._value_types = spec.input_types[plan.values_at :]
+        self._values = GroupValues(plan, self._groups, self._value_types)
+        self._guards = np.array([a.integers for a in plan.arguments for _ in range(a.float_lanes // 2)], np.int64)
+        self._factor_of = np.zeros(plan.integers, np.int64)
+        for number, argument in enumerate((plan.arguments[i] for i in plan.distincts), 1):
+            self._factor_of[argument.integers : argument.integers + argument.integer_lanes] = number
+        self._started = False
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"groups": self._groups, "early": self._early.queue, "live": self._live, **self._values.synopses}
+
+    def marks(self) -> dict[str, Any]:
+        return {"started": self._started}
+
+    def restore_marks(self, marks: dict[str, Any]) -> None:
+        self._started = marks["started"]
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early.add(elements)
+        return []
+
+    def advance(self, moment: Moment) -> Iterable[Elements]:
+        arrived = self._early.until(moment.heartbeat)
+        events = self._events(arrived, moment.heartbeat)
+        result: list[Elements] = []
+        # Not before the first heartbeat: rows from the beginning of time may still arrive.
+        begun = moment.heartbeat >= BEGIN
+        if begun and not self._grouped and not self._started and moment.shard == 0:
+            result += self._first_row(events)
+        if events is not None and len(events.slots):
+            result += told(self._course(events), self._groups)
+        self._shrink()
+        return result
+
+    def _shrink(self) -> None:
+        self._groups.shrink()
+        self._values.shrink()
+
+    # -- events ------------------------------------------------------------------------------------------------
+
+    def _events(self, arrived: Elements | None, heartbeat: int) -> GroupEvents | None:
+        """Return additions of the rows that arrived, and subtractions of those that have expired."""
+        expired = self._live.pop_until(heartbeat)
+        parts: list[GroupEvents] = []
+        if arrived is not None and len(arrived):
+            parts += self._arrivals(arrived, heartbeat)
+        parts += [events for batch in expired if len((events := self._expirations(batch)).slots)]
+        return join(parts) if parts else None
+
+    def _arrivals(self, arrived: Elements, heartbeat: int) -> list[GroupEvents]:
+        keys = arrived.columns[: self._keys]
+        placed = self._groups.place(keys, len(arrived))
+        slots = placed.slots
+        values = tuple(arrived.columns[self._plan.values_at :])
+        lanes = all_lanes(self._plan, arrived.columns[self._keys : self._plan.values_at], values)
+        every = np.arange(len(arrived))
+        gone = np.flatnonzero(arrived.exp <= heartbeat)
+        parts = [
+            GroupEvents(
+                np.concatenate([slots, slots[gone]]),
+                np.concatenate([arrived.ts, arrived.exp[gone]]),
+                np.concatenate([every, gone]),
+                np.concatenate([np.ones(len(every), np.int64), np.full(len(gone), -1, np.int64)]),
+                *lanes,
+                values,
+                arrived.exp,
+            )
+        ]
+        self._keep(arrived, placed, heartbeat)
+        return parts
+
+    def _keep(self, arrived: Elements, placed: SlotAssignment, heartbeat: int) -> None:
+        """Keep the rows that expire after `heartbeat`."""
+        later = (arrived.exp > heartbeat) & (arrived.exp < END)
+        if later.any():
+            kept = [True] * (self._plan.values_at - self._keys) + list(self._values.lasting)
+            columns = [c for c, k in zip(arrived.columns[self._keys :], kept, strict=True) if k]
+            head = [pa.array(a) for a in (arrived.exp, placed.first.view(np.int64), placed.second.view(np.int64))]
+            rows = unnamed(head + columns)
+            self._live.push(rows if later.all() else rows.filter(pa.array(later)))
+
+    def _expirations(self, batch: pa.RecordBatch) -> GroupEvents:
+        first, second = (int64s(batch.column(i)).view(np.uint64) for i in (1, 2))
+        codes, heads = group_codes(first, second)
+        slots = self._groups.find(first[heads], second[heads])[codes]
+        # A group whose rows were all retracted may have been removed while expirations are pending: these cancel.
+        known = slots >= 0
+        if not known.all():
+            batch, slots = batch.filter(pa.array(known)), slots[known]
+        arrays = batch.columns
+        size = len(slots)
+        carried = arrays[3 : 3 + self._plan.values_at - self._keys]
+        told = iter(arrays[3 + len(carried) :])
+        values = tuple(
+            next(told) if kept else pa.nulls(size, type_)
+            for kept, type_ in zip(self._values.lasting, self._value_types, strict=True)
+        )
+        due = int64s(arrays[0])
+        lanes = all_lanes(self._plan, carried, values)
+        return GroupEvents(slots, due, np.arange(size), np.full(size, -1, np.int64), *lanes, values, due)
+
+    # -- the sweep ---------------------------------------------------------------------------------------------
+
+    def _first_row(self, events: GroupEvents | None) -> list[Elements]:
+        """Return the row of an ungrouped aggregate, which exists from the beginning of time."""
+        self._started = True
+        first, second = fingerprints((), 1)
+        slot = self._groups.slots(first, second)
+        if events is not None and bool(np.any(events.times == BEGIN)):
+            return []
+        return [Elements(tuple(self._rows(slot)), np.array([BEGIN]), np.array([END]))]
+
+    def _course(self, events: GroupEvents) -> GroupHistory:
+        """Apply `events` to the groups; return their history in the round."""
+        touched = distinct_slots(events.slots, self._groups.count)
+        before = self._rows(touched)
+        was_live = self._groups.integers[0, touched] > 0
+        order = argsort_code_time(events.slots, events.times)
+        factors = self._values.factors(events, order)
+        count = len(order)
+        out_integers = np.empty((self._plan.integers, count), np.int64)
+        out_floats = np.empty((self._plan.floats, count), np.float64)
+        out_event = np.empty(count, np.int64)
+        groups = self._groups
+        count = int(
+            sweep(
+                events.slots, events.times, events.rows, factors, self._factor_of, order, events.integers,
+                events.floats, groups.integers, groups.floats, self._guards, out_integers, out_floats, out_event,
+            )
+        )  # fmt: skip
+        groups.touch(touched)
+        values = self._values.follow(events, order, count)
+        slots, times = events.slots[out_event[:count]], events.times[out_event[:count]]
+        results = finish(self._plan, out_integers[:, :count], out_floats[:, :count], values)
+        live = out_integers[0, :count] > 0
+        if not self._grouped:
+            live = np.ones(count, np.bool_)
+            # The row of an ungrouped aggregate that began with these events was never emitted.
+            was_live = times[:1] != BEGIN
+        return GroupHistory(slots, times, live, results, touched, was_live, before)
+
+    def _rows(self, slots: Int64s) -> list[pa.Array]:
+        """Return the current results of the groups in `slots`."""
+        return finish(self._plan, *self._state(slots), self._values.now(slots))
+
+    def _state(self, slots: Int64s) -> tuple[Any, Float64s]:
+        return self._groups.integers[:, slots].copy(), self._groups.floats[:, slots].copy()

@@ -1,0 +1,133 @@
+"""Sums of groups told at every boundary of a round, in the order in which they are told [semantics 4.3].
+
+`events.sweep` processes group by group, for aggregates that emit changes. Where every live group is emitted at every
+boundary, processing boundary by boundary touches state that fits the cache instead of rows scattered over memory, and
+the output needs no sorting: it is written by boundary, and within a boundary by rank.
+
+Contract: all events happen at boundaries of the round. The terms of a group's sum are added in the same order as
+`sweep` adds them, so both give the same bits.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from penstock.physical.kernels.compiled import with_room
+from penstock.physical.operators.aggregates.accumulators import add_pair
+
+#: Maximum number of output rows allocated at first.
+_FIRST_ROOM = 2**20
+
+
+@nb.njit(cache=True)
+def _by_step(steps, count):  # type: ignore[no-untyped-def]
+    """Return (order, starts): the events of step k are order[starts[k]:starts[k + 1]], in their old order."""
+    starts = np.zeros(count + 1, np.int64)
+    for e in range(steps.shape[0]):
+        starts[steps[e] + 1] += 1
+    for k in range(count):
+        starts[k + 1] += starts[k]
+    place = starts.copy()
+    order = np.empty(steps.shape[0], np.int64)
+    for e in range(steps.shape[0]):
+        order[place[steps[e]]] = e
+        place[steps[e]] += 1
+    return order, starts
+
+
+@nb.njit(cache=True)
+def _merged(active, fresh):  # type: ignore[no-untyped-def]
+    """Merge two sorted arrays without common members."""
+    made = np.empty(active.shape[0] + fresh.shape[0], np.int64)
+    i = 0
+    j = 0
+    for k in range(made.shape[0]):
+        if j == fresh.shape[0] or (i < active.shape[0] and active[i] < fresh[j]):
+            made[k] = active[i]
+            i += 1
+        else:
+            made[k] = fresh[j]
+            j += 1
+    return made
+
+
+@nb.njit(cache=True)
+def _apply(  # type: ignore[no-untyped-def]
+    order, slots, rows, signs, integers, floats, state_integers, state_floats, guards,
+):  # fmt: skip
+    """Apply the events of `order`, all of one instant."""
+    width, pairs = integers.shape[1], guards.shape[0]
+    for event in order:
+        slot, row, sign = slots[event], rows[event], signs[event]
+        for lane in range(width):
+            state_integers[lane, slot] += sign * integers[row, lane]
+        for p in range(pairs):
+            state_floats[2 * p, slot], state_floats[2 * p + 1, slot] = add_pair(
+                state_floats[2 * p, slot],
+                state_floats[2 * p + 1, slot],
+                sign * floats[row, 2 * p],
+                sign * floats[row, 2 * p + 1],
+            )
+    if pairs == 0:
+        return
+    for event in order:
+        slot = slots[event]
+        for p in range(pairs):
+            if state_integers[guards[p], slot] == 0:
+                state_floats[2 * p, slot] = 0.0
+                state_floats[2 * p + 1, slot] = 0.0
+
+
+@nb.njit(cache=True)
+def tell(  # type: ignore[no-untyped-def]
+    slots, steps, rows, signs, integers, floats, state_integers, state_floats, guards, ranks, by_rank, count,
+):  # fmt: skip
+    """Apply events to the state, each at the boundary steps[e] of `count`, and emit every live group at every boundary.
+    guards: as in `sweep`; ranks: by slot; by_rank: its inverse. Return (boundary and rank, integer lanes, float lanes)
+    of the emitted rows, each by (lane, row)."""
+    order, starts = _by_step(steps, count)
+    shown = np.zeros(ranks.shape[0], np.bool_)  # by rank: whether it is emitted
+    for rank in range(ranks.shape[0]):
+        shown[rank] = state_integers[0, by_rank[rank]] > 0
+    active = np.flatnonzero(shown)
+    size = min(active.shape[0] * count, _FIRST_ROOM)  # the groups live now may all end at the first boundary
+    told = np.empty((2, size), np.int64)
+    out_integers = np.empty((integers.shape[1], size), np.int64)
+    out_floats = np.empty((floats.shape[1], size), np.float64)
+    fresh = np.empty(ranks.shape[0], np.int64)
+    total = 0
+    for k in range(count):
+        mine = order[starts[k] : starts[k + 1]]
+        _apply(mine, slots, rows, signs, integers, floats, state_integers, state_floats, guards)
+        new = 0
+        for event in mine:
+            rank = ranks[slots[event]]
+            if not shown[rank] and state_integers[0, slots[event]] > 0:
+                shown[rank] = True
+                fresh[new] = rank
+                new += 1
+        if new:
+            active = _merged(active, np.sort(fresh[:new]))
+        needed = total + active.shape[0]
+        told = with_room(told, total, needed)
+        out_integers = with_room(out_integers, total, needed)
+        out_floats = with_room(out_floats, total, needed)
+        kept = 0
+        for i in range(active.shape[0]):
+            rank = active[i]
+            slot = by_rank[rank]
+            if state_integers[0, slot] <= 0:
+                shown[rank] = False
+                continue
+            active[kept] = rank
+            kept += 1
+            told[0, total] = k
+            told[1, total] = rank
+            for lane in range(out_integers.shape[0]):
+                out_integers[lane, total] = state_integers[lane, slot]
+            for lane in range(out_floats.shape[0]):
+                out_floats[lane, total] = state_floats[lane, slot]
+            total += 1
+        active = active[:kept]
+    return told[:, :total], out_integers[:, :total], out_floats[:, :total]

@@ -1,0 +1,102 @@
+"""Changes of groups: the input events of an aggregate, and the sweep that applies them to the groups' lanes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Int64s
+from penstock.physical.operators.aggregates.accumulators import Float64s, add_pair
+
+
+@dataclass(frozen=True)
+class GroupEvents:
+    """Changes of groups. Event e changes the group in slots[e] at times[e]: the lanes of row rows[e] are added
+    (signs[e] = 1) or subtracted (-1). A row that is added and subtracted in one round is stored once, for two events.
+
+    integers, floats: (rows, lanes), so that a row's lanes are contiguous, those of DISTINCT arguments as if their value
+    were new; values: of the rows, the arguments of `AggregateLayout.valued`; ends: the expiration of each added row."""
+
+    slots: Int64s
+    times: Int64s
+    rows: Int64s
+    signs: Int64s
+    integers: Int64s
+    floats: Float64s
+    values: tuple[pa.Array, ...]
+    ends: Int64s
+
+    @property
+    def weights(self) -> Int64s:
+        """Return by how many rows each event changes its group."""
+        weights: Int64s = self.signs * self.integers[self.rows, 0]
+        return weights
+
+    def of_events(self, column: pa.Array) -> pa.Array:
+        """Return `column`, which has a value per row, with a value per event."""
+        # Where no row is added and subtracted in one round, rows and events are the same.
+        return column if len(self.rows) == len(column) else column.take(pa.array(self.rows))
+
+
+def join(parts: list[GroupEvents]) -> GroupEvents:
+    if len(parts) == 1:
+        return parts[0]
+    sizes = [len(p.integers) for p in parts]
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    return GroupEvents(
+        np.concatenate([p.slots for p in parts]),
+        np.concatenate([p.times for p in parts]),
+        np.concatenate([p.rows + start for p, start in zip(parts, starts, strict=True)]),
+        np.concatenate([p.signs for p in parts]),
+        np.concatenate([p.integers for p in parts]),
+        np.concatenate([p.floats for p in parts]),
+        tuple(pa.concat_arrays([p.values[i] for p in parts]) for i in range(len(parts[0].values))),
+        np.concatenate([p.ends for p in parts]),
+    )
+
+
+@nb.njit(cache=True)
+def sweep(  # type: ignore[no-untyped-def]
+    slots, times, rows, factors, factor_of, order, integers, floats, state_integers, state_floats, guards, out_integers,
+    out_floats, out_event,
+):  # fmt: skip
+    """Apply events, sorted by (slot, time), to the state; one output per (slot, time). Event e adds the lanes of
+    row rows[e], integer lane l times factors[e, factor_of[l]]. guards[k] is the integer lane that counts the terms of
+    float pair k, and has its factor: at 0 the pair is exactly 0. Return the number of outputs."""
+    n = order.shape[0]
+    width, pairs = integers.shape[1], guards.shape[0]
+    i = 0
+    k = 0
+    while i < n:
+        event = order[i]
+        slot, time = slots[event], times[event]
+        while i < n and slots[order[i]] == slot and times[order[i]] == time:
+            event = order[i]
+            row = rows[event]
+            for lane in range(width):
+                state_integers[lane, slot] += factors[event, factor_of[lane]] * integers[row, lane]
+            for p in range(pairs):
+                sign = factors[event, factor_of[guards[p]]]
+                if sign == 0:
+                    continue
+                state_floats[2 * p, slot], state_floats[2 * p + 1, slot] = add_pair(
+                    state_floats[2 * p, slot],
+                    state_floats[2 * p + 1, slot],
+                    sign * floats[row, 2 * p],
+                    sign * floats[row, 2 * p + 1],
+                )
+            i += 1
+        for p in range(pairs):
+            if state_integers[guards[p], slot] == 0:
+                state_floats[2 * p, slot] = 0.0
+                state_floats[2 * p + 1, slot] = 0.0
+        for lane in range(width):
+            out_integers[lane, k] = state_integers[lane, slot]
+        for lane in range(2 * pairs):
+            out_floats[lane, k] = state_floats[lane, slot]
+        out_event[k] = event
+        k += 1
+    return k

@@ -1,0 +1,152 @@
+"""Point look-up: the sums of groups at requested instants, with all changes and all look-ups in one pass in time order.
+
+Nothing is sorted by group, and nothing is emitted for a change that no look-up reads. Added rows are in time order as
+they arrive, and removed rows are if the window has a constant length; then no sorting is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.physical.elements import Int64s, int64s
+from penstock.physical.kernels.compiled import argsort_time, in_time
+from penstock.physical.operators.aggregates.accumulators import Float64s, add_pair
+
+
+@dataclass(frozen=True)
+class AccumulatorChanges:
+    """Accumulator rows: the first `old` ones are from earlier rounds and expire in this one; the others are added at
+    `ts`. All are removed at `exp`, if that is at the heartbeat or before. slots: of their groups, -1 for a group that
+    was removed; ones, lanes: the integer lanes that are 1 in all rows, and those that are neither that nor 0 in all
+    rows; integers: by (row, index in `lanes`); floats: by (row, pair) the high parts; rests: the low parts, empty if
+    all are 0."""
+
+    slots: Int64s
+    ts: Int64s
+    exp: Int64s
+    old: int
+    ones: Int64s
+    lanes: Int64s
+    integers: Int64s
+    floats: Float64s
+    rests: Float64s
+
+    def coming(self) -> Int64s:
+        """Return the numbers of the added rows in time order; empty if they are in time order already."""
+        return np.empty(0, np.int64) if in_time(self.ts) else argsort_time(self.ts) + self.old
+
+    def going(self, heartbeat: int) -> tuple[Int64s, int]:
+        """Return the numbers of the removed rows in time order, empty if they are in time order already; and their
+        count."""
+        if in_time(self.exp):
+            return np.empty(0, np.int64), int(np.searchsorted(self.exp, heartbeat, side="right"))
+        rows = np.flatnonzero(self.exp <= heartbeat)
+        return rows[argsort_time(self.exp[rows])], len(rows)
+
+
+def changes(
+    slots: Int64s, ts: Int64s, exp: Int64s, old: int, parts: Sequence[Sequence[pa.Array]], width: int, pairs: int
+) -> AccumulatorChanges:  # fmt: skip
+    """Collect accumulator rows into one `AccumulatorChanges`. parts: the lanes of the rows in batches, `width` integer
+    lanes and the high and low parts of `pairs` doubles."""
+    columns = [[int64s(part[lane]) for part in parts] for lane in range(width)]
+    ones = [lane for lane, found in enumerate(columns) if all(bool((c == 1).all()) for c in found)]
+    lanes = [lane for lane, found in enumerate(columns) if lane not in ones and any(bool(c.any()) for c in found)]
+    doubles = [[part[width + k].to_numpy(zero_copy_only=True) for part in parts] for k in range(2 * pairs)]
+    rested = any(bool(c.any()) for found in doubles[1::2] for c in found)
+    integers = _beside([columns[lane] for lane in lanes], len(slots), np.int64)
+    floats = _beside(doubles[::2], len(slots), np.float64)
+    rests = _beside(doubles[1::2] if rested else [], len(slots), np.float64)
+    return AccumulatorChanges(
+        slots, ts, exp, old, np.array(ones, np.int64), np.array(lanes, np.int64), integers, floats, rests
+    )
+
+
+def _beside(columns: list[list[npt.NDArray[Any]]], size: int, kind: type) -> npt.NDArray[Any]:
+    """Return columns in batches as one array by (row, column), so that the values of a row are contiguous."""
+    if len(columns) == 1 and len(columns[0]) == 1:
+        return columns[0][0].reshape(size, 1)
+    laid: npt.NDArray[Any] = np.empty((size, len(columns)), kind)
+    for k, pieces in enumerate(columns):
+        start = 0
+        for piece in pieces:
+            laid[start : start + len(piece), k] = piece
+            start += len(piece)
+    return laid
+
+
+@nb.njit(cache=True)
+def follow(  # type: ignore[no-untyped-def]
+    coming, going, goings, old, ts, exp, slots, ones, lanes, integers, floats, rests, place, asked, instants, groups,
+    state_integers, state_floats, guards, out_integers, out_floats,
+):  # fmt: skip
+    """Apply changes to the state in time order, additions before removals, and record the state at each look-up.
+
+    The k-th look-up is number asked[k]: it reads the group groups[asked[k]] after all changes up to
+    instants[asked[k]]. asked: in time order; coming, going: the numbers of the added and removed rows, empty if the
+    rows are in time order; place: how many rows have been added and removed so far, updated in place. Without look-ups
+    all remaining changes are applied. guards: as in `events.sweep`."""
+    pairs = guards.shape[0]
+    comings, questions = ts.shape[0], asked.shape[0]
+    last = np.iinfo(np.int64).max
+    i, j, came, gone = place[0], place[1], 0, 0
+    comes_at, goes_at = last, last
+    if i < comings:
+        came = coming[i] if coming.shape[0] > 0 else old + i
+        comes_at = ts[came - old]
+    if j < goings:
+        gone = going[j] if going.shape[0] > 0 else j
+        goes_at = exp[gone]
+    for k in range(max(questions, 1)):
+        until = instants[asked[k]] if questions > 0 else last
+        while (i < comings and comes_at <= until) or (j < goings and goes_at <= until):
+            if i < comings and comes_at <= goes_at:
+                row, sign = came, 1
+                i += 1
+                comes_at = last
+                if i < comings:
+                    came = coming[i] if coming.shape[0] > 0 else old + i
+                    comes_at = ts[came - old]
+            else:
+                row, sign = gone, -1
+                j += 1
+                goes_at = last
+                if j < goings:
+                    gone = going[j] if going.shape[0] > 0 else j
+                    goes_at = exp[gone]
+            slot = slots[row]
+            if slot < 0:
+                continue
+            for lane in range(ones.shape[0]):
+                state_integers[ones[lane], slot] += sign
+            for lane in range(lanes.shape[0]):
+                state_integers[lanes[lane], slot] += sign * integers[row, lane]
+            for p in range(pairs):
+                if state_integers[guards[p], slot] == 0:
+                    state_floats[2 * p, slot] = 0.0
+                    state_floats[2 * p + 1, slot] = 0.0
+                    continue
+                high, low = state_floats[2 * p, slot], state_floats[2 * p + 1, slot]
+                more = sign * floats[row, p]
+                rest = sign * rests[row, p] if rests.shape[1] > 0 else 0.0
+                whole = high + more
+                back = whole - high
+                if low == 0.0 and rest == 0.0 and (high - (whole - back)) + (more - back) == 0.0:
+                    # The low part is 0: the error-free addition would give the same.
+                    state_floats[2 * p, slot] = whole
+                else:
+                    state_floats[2 * p, slot], state_floats[2 * p + 1, slot] = add_pair(high, low, more, rest)
+        if questions > 0:
+            slot = groups[asked[k]]
+            for lane in range(out_integers.shape[0]):
+                out_integers[lane, k] = state_integers[lane, slot] if slot >= 0 else 0
+            for lane in range(2 * pairs):
+                out_floats[lane, k] = state_floats[lane, slot] if slot >= 0 else 0.0
+    place[0], place[1] = i, j

@@ -1,0 +1,167 @@
+"""The sums of one window over a log of panes, carried from boundary to boundary and emitted there. Compiled.
+
+The content of a window at a boundary is a contiguous range of the log; from one boundary to the next the panes that
+leave are subtracted and those that enter are added. At boundaries that are fixed in time the sums are computed afresh,
+so that they depend on the panes alone, never on where a run began or stopped, and no error outlasts two windows.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from penstock.physical.kernels.compiled import with_room
+from penstock.physical.operators.aggregates.accumulators import add_pair
+
+#: New places are merged by scanning all places if at least one in this many is new.
+_MANY = 16
+
+
+@nb.njit(inline="always")
+def _added(high, low, more_high, more_low):  # type: ignore[no-untyped-def]
+    """Do the same as `add_pair`, with the same bits, but faster if the low parts are 0, as in most sums."""
+    if low == 0.0 and more_low == 0.0:
+        s = high + more_high
+        v = s - high
+        return s, (high - (s - v)) + (more_high - v)
+    return add_pair(high, low, more_high, more_low)
+
+
+@nb.njit(cache=True)
+def _leave(start, stop, slots, integers, floats, place, sums, pairs, guards):  # type: ignore[no-untyped-def]
+    """Subtract the rows start ... stop - 1 of the log."""
+    width, floating = integers.shape[1], guards.shape[0]
+    for row in range(start, stop):
+        p = place[slots[row]]
+        for lane in range(width):
+            sums[p, lane] -= integers[row, lane]
+        for k in range(floating):
+            if sums[p, guards[k]] == 0:
+                pairs[p, 2 * k] = 0.0
+                pairs[p, 2 * k + 1] = 0.0
+                continue
+            pairs[p, 2 * k], pairs[p, 2 * k + 1] = _added(
+                pairs[p, 2 * k], pairs[p, 2 * k + 1], -floats[row, 2 * k], -floats[row, 2 * k + 1]
+            )
+
+
+@nb.njit(cache=True)
+def _enter(start, stop, slots, integers, floats, place, sums, pairs, guards, shown, new):  # type: ignore[no-untyped-def]
+    """Add the rows start ... stop - 1 of the log. Return how many groups that were not shown are written to `new`."""
+    width, floating = integers.shape[1], guards.shape[0]
+    fresh = 0
+    for row in range(start, stop):
+        p = place[slots[row]]
+        for lane in range(width):
+            sums[p, lane] += integers[row, lane]
+        for k in range(floating):
+            pairs[p, 2 * k], pairs[p, 2 * k + 1] = _added(
+                pairs[p, 2 * k], pairs[p, 2 * k + 1], floats[row, 2 * k], floats[row, 2 * k + 1]
+            )
+        if not shown[p]:
+            shown[p] = True
+            new[fresh] = p
+            fresh += 1
+    return fresh
+
+
+@nb.njit(cache=True)
+def move(places, active, count, sums, pairs, new_active, new_sums, new_pairs, shown):  # type: ignore[no-untyped-def]
+    """Move the sums at the first `count` places of `active` to their new `places`, into arrays filled with 0. Return
+    how many remain. Removed places have no sums, and the others keep their order."""
+    kept = 0
+    for i in range(count):
+        old = active[i]
+        now = places[old]
+        if now < 0:
+            continue
+        for lane in range(sums.shape[1]):
+            new_sums[now, lane] = sums[old, lane]
+        for lane in range(pairs.shape[1]):
+            new_pairs[now, lane] = pairs[old, lane]
+        shown[now] = True
+        new_active[kept] = now
+        kept += 1
+    return kept
+
+
+@nb.njit(cache=True)
+def _with_new(active, count, new, fresh, shown):  # type: ignore[no-untyped-def]
+    """Merge the first `fresh` places of `new` into the first `count` places of `active`, keeping only places that are
+    shown, in order."""
+    if fresh * _MANY > shown.shape[0]:
+        total = 0
+        for place in range(shown.shape[0]):
+            if shown[place]:
+                active[total] = place
+                total += 1
+        return total
+    sorted_new = np.sort(new[:fresh])
+    i, j = count - 1, fresh - 1
+    for k in range(count + fresh - 1, -1, -1):
+        if j < 0 or (i >= 0 and active[i] > sorted_new[j]):
+            active[k] = active[i]
+            i -= 1
+        else:
+            active[k] = sorted_new[j]
+            j -= 1
+    return count + fresh
+
+
+@nb.njit(cache=True)
+def carry(  # type: ignore[no-untyped-def]
+    slots, integers, floats, place, lows, highs, anew, quiet, sums, pairs, guards, shown, active, count, low, high,
+    size,
+):  # fmt: skip
+    """Carry sums on to the boundaries b, at which the window contains the rows lows[b] ... highs[b] - 1 of the log;
+    compute them afresh where anew[b]; emit the groups that have rows, at all boundaries but the first `quiet`.
+
+    sums, pairs: (places, lanes), of the rows low ... high - 1; active: the places that may be shown, `count` of them,
+    in order; size: number of output rows allocated at first. Return (places, integer lanes and sums of pairs by (lane,
+    row) of the emitted rows, number of emitted rows by boundary, `count`)."""
+    told = np.empty((1, size), np.int32)
+    out_integers = np.empty((integers.shape[1], size), np.int64)
+    out_floats = np.empty((guards.shape[0], size), np.float64)
+    lengths = np.zeros(lows.shape[0] - quiet, np.int64)
+    new = np.empty(shown.shape[0], np.int64)
+    total = 0
+    for b in range(lows.shape[0]):
+        if anew[b]:
+            for i in range(count):
+                p = active[i]
+                for lane in range(sums.shape[1]):
+                    sums[p, lane] = 0
+                for lane in range(pairs.shape[1]):
+                    pairs[p, lane] = 0.0
+                shown[p] = False
+            count = 0
+            low = high = lows[b]
+        _leave(low, min(lows[b], high), slots, integers, floats, place, sums, pairs, guards)
+        start = max(high, lows[b])
+        fresh = _enter(start, highs[b], slots, integers, floats, place, sums, pairs, guards, shown, new)
+        low, high = lows[b], highs[b]
+        if fresh:
+            count = _with_new(active, count, new, fresh, shown)
+        if b < quiet:
+            continue
+        told = with_room(told, total, total + count)
+        out_integers = with_room(out_integers, total, total + count)
+        out_floats = with_room(out_floats, total, total + count)
+        kept = 0
+        before = total
+        for i in range(count):
+            p = active[i]
+            if sums[p, 0] <= 0:
+                shown[p] = False
+                continue
+            active[kept] = p
+            kept += 1
+            told[0, total] = p
+            for lane in range(out_integers.shape[0]):
+                out_integers[lane, total] = sums[p, lane]
+            for lane in range(out_floats.shape[0]):
+                out_floats[lane, total] = pairs[p, 2 * lane] + pairs[p, 2 * lane + 1]
+            total += 1
+        count = kept
+        lengths[b - quiet] = total - before
+    return told[0, :total], out_integers[:, :total], out_floats[:, :total], lengths, count

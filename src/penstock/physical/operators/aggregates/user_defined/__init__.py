@@ -1,0 +1,1 @@
+"""Aggregates in Python code of the user."""

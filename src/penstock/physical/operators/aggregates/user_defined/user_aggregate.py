@@ -1,0 +1,304 @@
+"""User-defined aggregates `[ops]`, combined with the built-in aggregates of the same GROUP BY.
+
+Port 0 receives the rows of the built-in aggregates (COUNT(*) among them, last), which determine which groups exist, and
+when. Port 1 receives group columns and arguments. At every instant at which a group changes, its user-defined values
+are computed again; one element is emitted per interval in which the whole row is unchanged.
+
+The state of a group for an aggregate, and the cost of a change:
+
+- with `expire`: one state; the cost is the rows added and removed;
+- with `merge`, over rows that are never retracted before their expiration: a state per expiration; the cost is the rows
+  added and one merge per expiration (one per slide of a window, none over a stream without a window);
+- else the group's live rows, passed to a new state in one canonical order; the cost is all of them.
+User code is called once per group and instant, with arrays.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.expressions.user_calls import expire, final, final_values, merge, start, update
+from penstock.physical.elements import Elements, Int64s, concat_arrays, decode, encode, int64s, unnamed
+from penstock.physical.kernels.compiled import group_codes
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.kernels.value_codec import pack, unpack
+from penstock.physical.operators.aggregates.user_defined.user_rows import (
+    Change,
+    Segment,
+    canonical,
+    distinct_rows,
+    live_rows,
+    segments,
+)
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.reorder_buffer import ReorderBuffer
+from penstock.physical.plan.user_aggregates import UserAggregateSpec, UserCallSpec, UserState
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues.expiration_queue import CalendarQueue, FifoQueue
+from penstock.physical.synopses.tables.objects import Key, ObjectTable
+from penstock.types import END
+
+
+@dataclass
+class _Group:
+    """The state of a group. base: the row of the built-in aggregates, None if there is none; said: the row that was
+    emitted last and is still valid; states: per call, as the module docstring says; live: the group's rows, if a call
+    needs them."""
+
+    base: pa.RecordBatch | None = None
+    said: pa.RecordBatch | None = None
+    states: list[Any] = field(default_factory=list)
+    live: pa.RecordBatch | None = None
+
+
+class UserAggregation(Operator):
+    """State: that of each group; the rows with a pending expiration; the elements ahead of the heartbeat."""
+
+    def __init__(self, spec: UserAggregateSpec) -> None:
+        self._spec = spec
+        self._early = (ReorderBuffer(), ReorderBuffer())
+        self._groups: ObjectTable[_Group] = ObjectTable(self._pack, _unpack)
+        self._ends: FifoQueue | CalendarQueue = FifoQueue() if spec.fifo else CalendarQueue()
+        self._keeps_live = any(c.state is UserState.LIVE for c in spec.calls)
+        self._keeps_ends = any(c.state is not UserState.PARTIAL for c in spec.calls)
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        base, rows = self._early
+        return {"groups": self._groups, "ends": self._ends, "early_base": base.queue, "early_rows": rows.queue}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        if port == 0:
+            # Two events: a row is added at ts and removed at exp.
+            ended = elements.exp < END
+            self._early[0].add(_until_told(elements, elements.ts, elements.signs))
+            if ended.any():
+                gone = elements.filter(ended)
+                self._early[0].add(_until_told(gone, gone.exp, -gone.signs))
+        else:
+            self._early[1].add(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        changes: dict[Key, dict[int, Change]] = defaultdict(dict)
+        self._base_changes(self._early[0].until(moment.heartbeat), changes)
+        for segment in self._row_changes(self._early[1].until(moment.heartbeat), moment.heartbeat):
+            found = changes[segment.key].setdefault(segment.time, Change())
+            found.segment = segment
+        if not changes:
+            return []
+        return self._emit(changes)
+
+    # -- changes -----------------------------------------------------------------------------------------------
+
+    def _base_changes(self, arrived: Elements | None, changes: dict[Key, dict[int, Change]]) -> None:
+        if arrived is None:
+            return
+        first, second = fingerprints(arrived.columns[: self._spec.keys], len(arrived))
+        whole = unnamed(arrived.columns)
+        keys = zip(first.view(np.int64).tolist(), second.view(np.int64).tolist(), strict=True)
+        told = zip(keys, arrived.ts.tolist(), arrived.signs.tolist(), strict=True)
+        for row, (key, time, sign) in enumerate(told):
+            change = changes[key].setdefault(time, Change())
+            change.told = True
+            if sign > 0:
+                change.base = whole.slice(row, 1)
+
+    def _row_changes(self, arrived: Elements | None, heartbeat: int) -> list[Segment]:
+        """Return the rows added and removed, by group and instant."""
+        width = self._spec.keys
+        parts: list[list[pa.Array]] = []  # key, time, weight, end, arguments
+        for batch in self._ends.pop_until(heartbeat):
+            due, first, second, sign, *values = batch.columns
+            parts.append([first, second, due, pa.array(-int64s(sign)), due, *values])
+        if arrived is not None:
+            first, second = (pa.array(f.view(np.int64)) for f in fingerprints(arrived.columns[:width], len(arrived)))
+            values = arrived.columns[width:]
+            ts, exp, sign = (pa.array(a) for a in (arrived.ts, arrived.exp, arrived.signs))
+            parts.append([first, second, ts, sign, exp, *values])
+            gone = pa.array(arrived.exp <= heartbeat)
+            ends = [a.filter(gone) for a in (first, second, exp, pa.array(-arrived.signs), exp, *values)]
+            parts.append(ends)
+            self._keep_ends((arrived.exp > heartbeat) & (arrived.exp < END), [exp, first, second, sign, *values])
+        rows = [concat_arrays([part[i] for part in parts]) for i in range(len(parts[0]))] if parts else []
+        if not rows or not len(rows[0]):
+            return []
+        return segments(rows, self._spec.strict)
+
+    def _keep_ends(self, later: Any, arrays: list[pa.Array]) -> None:
+        if not later.any():
+            return
+        chosen = pa.array(later)
+        kept = [a.filter(chosen) for a in arrays]
+        if not self._keeps_ends:
+            # Only the instants at which the group changes are needed.
+            _, heads = group_codes(*fingerprints(kept[:3], len(kept[0])))
+            kept = [a.take(pa.array(heads)) for a in kept]
+        self._ends.push(unnamed(kept))
+
+    # -- output ------------------------------------------------------------------------------------------------
+
+    def _emit(self, changes: dict[Key, dict[int, Change]]) -> list[Elements]:
+        """Compute the row after every change of every group; emit an element for each interval whose row differs from
+        the one before."""
+        owners: list[int] = []  # of each row below the number of its group; -1 - it for "no row"
+        times: list[int] = []
+        bases: list[pa.RecordBatch] = []
+        values: list[list[Any]] = []
+        groups: list[tuple[Key, _Group]] = []
+        for number, (key, events) in enumerate(changes.items()):
+            group = self._groups.get(key) or _Group()
+            groups.append((key, group))
+            for time in sorted(events):
+                base = self._apply(group, events[time], time)
+                times.append(time)
+                owners.append(number if base is not None else -1 - number)
+                if base is not None:
+                    bases.append(base)
+                    values.append([self._value(c, group, i) for i, c in enumerate(self._spec.calls)])
+        rows = self._rows(bases, values)
+        return self._stretches(groups, np.array(owners, np.int64), np.array(times, np.int64), rows)
+
+    def _rows(self, bases: list[pa.RecordBatch], values: list[list[Any]]) -> list[pa.Array]:
+        """Keys, built-in and user-defined values in the order of the select list."""
+        types = self._spec.types
+        if not bases:
+            return [pa.array([], t) for t in types]
+        table = pa.Table.from_batches(bases).combine_chunks()
+        given = [concat_arrays(table.column(i).chunks) for i in range(table.num_columns - 1)]
+        made = [final_values(c.user, [row[i] for row in values]) for i, c in enumerate(self._spec.calls)]
+        return [(made if mine else given)[place] for mine, place in self._spec.order]
+
+    def _stretches(
+        self, groups: list[tuple[Key, _Group]], owners: Int64s, times: Int64s, rows: list[pa.Array]
+    ) -> list[Elements]:
+        names = [f"c{i}" for i in range(len(rows))]
+        said = [(n, g.said) for n, (_, g) in enumerate(groups) if g.said is not None]
+        held = [concat_arrays([b.column(i) for _, b in said]) for i in range(len(rows))] if said else None
+        columns = rows if held is None else [concat_arrays([h, r]) for h, r in zip(held, rows, strict=True)]
+        first, second = fingerprints(columns, len(columns[0]))
+        tokens = list(zip(first.tolist(), second.tolist(), strict=True))
+        now: dict[int, int] = {number: place for place, (number, _) in enumerate(said)}  # group -> its row
+        opened: dict[int, int] = {}  # group -> the output that is open
+        told: list[list[int]] = []  # [row, from, until, sign] of each output
+        following = len(said)
+        for owner, time in zip(owners.tolist(), times.tolist(), strict=True):
+            number, row = (owner, following) if owner >= 0 else (-1 - owner, None)
+            following += owner >= 0
+            before = now.get(number)
+            if (before is None) == (row is None) and (before is None or row is None or tokens[before] == tokens[row]):
+                continue
+            if number in opened:
+                told[opened.pop(number)][2] = time
+            elif before is not None:
+                told.append([before, time, END, -1])
+            if row is None:
+                now.pop(number, None)
+                continue
+            now[number] = row
+            opened[number] = len(told)
+            told.append([row, time, END, 1])
+        whole = pa.RecordBatch.from_arrays(columns, names=names)
+        for number, (key, group) in enumerate(groups):
+            # Copies: a slice would keep all rows of the round in memory.
+            group.said = whole.take(pa.array([now[number]])) if number in now else None
+            group.base = None if group.base is None else group.base.take(pa.array([0]))
+            if group.base is None and self._spec.keys:
+                self._groups.remove(key)
+            else:
+                self._groups.put(key, group)
+        if not told:
+            return []
+        places, starts, ends, signs = np.array(told, np.int64).T.copy()
+        chosen = pa.array(places)
+        return [Elements(tuple(c.take(chosen) for c in columns), starts, ends, signs)]
+
+    # -- a group -----------------------------------------------------------------------------------------------
+
+    def _apply(self, group: _Group, change: Change, time: int) -> pa.RecordBatch | None:
+        """Apply a change to the states; return the group's row of built-in values after it."""
+        if change.told:
+            group.base = change.base
+        if group.base is None:  # all its rows have been removed
+            group.states, group.live = [], None
+            return None
+        if not group.states:
+            group.states = [self._fresh(c) for c in self._spec.calls]
+        if change.segment is not None:
+            if self._keeps_live:
+                group.live = live_rows(group.live, change.segment)
+            for i, call in enumerate(self._spec.calls):
+                if call.state is UserState.EXPIRING:
+                    group.states[i] = self._incremental(call, group.states[i], change.segment)
+                elif call.state is UserState.PARTIAL:
+                    self._partial(call, group.states[i], change.segment, time)
+        return group.base
+
+    @staticmethod
+    def _fresh(call: UserCallSpec) -> Any:
+        if call.state is UserState.LIVE:
+            return None
+        return start(call.user) if call.state is UserState.EXPIRING else {}
+
+    @staticmethod
+    def _incremental(call: UserCallSpec, state: Any, segment: Segment) -> Any:
+        gone, come = call.chosen(segment.gone), call.chosen(segment.come)
+        if gone is not None:
+            state = expire(call.user, state, gone)
+        return state if come is None else update(call.user, state, come)
+
+    @staticmethod
+    def _partial(call: UserCallSpec, states: dict[int, Any], segment: Segment, time: int) -> None:
+        for end in [end for end in states if end <= time]:
+            del states[end]
+        for end, rows in segment.by_end():
+            values = call.chosen(rows)
+            if values is not None:
+                state = states[end] if end in states else start(call.user)
+                states[end] = update(call.user, state, values)
+
+    def _value(self, call: UserCallSpec, group: _Group, number: int) -> Any:
+        state, user = group.states[number], call.user
+        if call.state is UserState.PARTIAL:
+            ends = sorted(state)
+            if len(ends) == 1:
+                return final(user, state[ends[0]])
+            whole = start(user)
+            for end in ends:
+                whole = merge(user, whole, state[end])
+            return final(user, whole)
+        if call.state is UserState.EXPIRING:
+            return final(user, state)
+        values = None if group.live is None else call.chosen(group.live)
+        if values is not None and call.distinct:
+            values = distinct_rows(values)
+        fresh = start(user)
+        return final(user, fresh if values is None else update(user, fresh, canonical(values)))
+
+    # -- state as bytes ----------------------------------------------------------------------------------------
+
+    def _pack(self, group: _Group) -> bytes:
+        batches = [None if b is None else encode([b]) for b in (group.base, group.said, group.live)]
+        try:
+            return pack((batches, group.states))
+        except Exception as error:
+            names = ", ".join(c.user.name for c in self._spec.calls)
+            message = f"the state of {names} cannot be kept: {type(error).__name__}: {error}"
+            hint = "a state is made of numbers, text, dates, the containers of Python, NumPy and Arrow values"
+            raise PenstockError("P0621", message, hint=hint, cause=error) from error
+
+
+def _unpack(blob: bytes) -> _Group:
+    batches, states = unpack(blob)
+    base, said, live = (None if b is None else decode(b)[0] for b in batches)
+    return _Group(base, said, states, live)
+
+
+def _until_told(elements: Elements, ts: Int64s, sign: Int64s) -> Elements:
+    return Elements(elements.columns, ts, np.full(len(ts), END, np.int64), sign)

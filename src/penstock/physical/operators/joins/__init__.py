@@ -1,0 +1,1 @@
+"""Joins of two and more inputs, look-up joins, partner counts."""

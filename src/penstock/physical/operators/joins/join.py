@@ -1,0 +1,192 @@
+"""Joins on validity intervals: a result is valid where both its inputs are, [max ts, min exp).
+
+`Join` stores both inputs (`physical/synopses/join_indexes/hash_index.py`;
+`physical/synopses/join_indexes/interval_runs.py` where rows are compared by ranges). Every new element probes all
+elements of the other side; since multiplicities multiply, a negative tuple of a strict input cancels exactly the
+results of its tuple. `Lookup` joins with a relation that never changes and needs no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.expressions.evaluate import mask
+from penstock.expressions.nodes import Expression
+from penstock.physical.elements import Bools, Elements, Int64s, concat
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.plan.plan import JoinSpec, LookupSpec
+from penstock.physical.planning.ranges import RangeSpan, comparable, span_keys, spans
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex
+from penstock.physical.synopses.join_indexes.interval_runs import IntervalRun, IntervalRuns, probe_ranges
+from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun, probe_run
+
+#: Probes are cut so that one batch of output has about this many rows.
+PROBES_AT_ONCE = 1 << 18
+
+
+class Join(Operator):
+    """State: the elements of both sides."""
+
+    def __init__(self, spec: JoinSpec) -> None:
+        self._spec = spec
+        self._sides = (Side(spec, 0), Side(spec, 1))
+        self._fresh: tuple[list[Elements], list[Elements]] = ([], [])
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"left": self._sides[0].held, "right": self._sides[1].held}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        elements = elements.filter(self._sides[port].joinable(elements))
+        if len(elements):
+            self._fresh[port].append(elements)
+        return []
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        left = concat(self._fresh[0]) if self._fresh[0] else None
+        right = concat(self._fresh[1]) if self._fresh[1] else None
+        self._fresh = ([], [])
+        result: list[Elements] = []
+        if left is not None:
+            # New left elements probe old and new right ones; new right elements then probe old left ones only.
+            if right is not None:
+                result += self._probe(left, 0, [self._sides[1].build(right)])
+            result += self._probe(left, 0, self._sides[1].held)
+        if right is not None:
+            result += self._probe(right, 1, self._sides[0].held)
+        for side, fresh in zip(self._sides, (left, right), strict=True):
+            if fresh is not None:
+                side.held.add(fresh.filter(fresh.exp > moment.heartbeat + 1))
+            side.held.expire(moment.heartbeat)
+        return result
+
+    def _probe(self, elements: Elements, port: int, others: HashJoinIndex | Iterable[SortedRun]) -> list[Elements]:
+        result: list[Elements] = []
+        for probe, other in self._sides[port].pairs(elements, others):
+            mine = elements.take(probe)
+            pair = (mine, other) if port == 0 else (other, mine)
+            result += combine(*pair, self._spec.residual)
+        return result
+
+
+class Side:
+    """One input of a join: how its elements are stored, and how they probe the other input's."""
+
+    def __init__(self, spec: JoinSpec, port: int) -> None:
+        key, strict = (spec.right_key if port else spec.left_key), spec.strict[port]
+        self._key, self._null_safe = key, spec.null_safe
+        self._span = None if spec.ranges is None else spec.ranges.side(port)
+        self.held: HashJoinIndex | IntervalRuns = (
+            HashJoinIndex(key, strict, spec.listed)
+            if self._span is None
+            else IntervalRuns(key, self._span, strict, spec.listed)
+        )
+
+    def joinable(self, elements: Elements) -> Bools:
+        """Return rows that can have a partner at all."""
+        return joinable(elements, () if self._null_safe else self._key, self._span)
+
+    def build(self, elements: Elements) -> SortedRun:
+        """Return new elements (at least one) as a run that can be probed without being stored. They may span any
+        length of time, so the run is sorted by time."""
+        return (
+            self.held.build(0, elements)
+            if isinstance(self.held, IntervalRuns)
+            else SortedRun.build(0, elements, self._key)
+        )
+
+    def pairs(
+        self, elements: Elements, others: HashJoinIndex | Iterable[SortedRun]
+    ) -> Iterator[tuple[Int64s, Elements]]:
+        """Yield (rows of `elements`, the element that each may match), in batches."""
+        if isinstance(others, HashJoinIndex):
+            first, second = fingerprints([elements.columns[i] for i in self._key], len(elements))
+            yield from others.meet(elements, first, second, PROBES_AT_ONCE)
+            return
+        for run, probe, found in partners(elements, self._key, self._span, others):
+            yield probe, run.elements.take(found)
+
+
+def partners(
+    elements: Elements, key: tuple[int, ...], span: RangeSpan | None, runs: Iterable[SortedRun]
+) -> Iterator[tuple[SortedRun, Int64s, Int64s]]:
+    """Yield (run, rows of `elements`, rows of the run) with equal keys, overlapping validity and, if there is a `span`,
+    overlapping ranges; in batches."""
+    first, second = fingerprints([elements.columns[i] for i in key], len(elements))
+    ends = None if span is None else span_keys(span, elements)
+    for run in runs:
+        if isinstance(run, IntervalRun) and ends is not None:
+            for probe, found in probe_ranges(run, elements, first, second, *ends, PROBES_AT_ONCE):
+                yield run, probe, found
+            continue
+        for start in range(0, len(elements), PROBES_AT_ONCE):
+            stop = min(start + PROBES_AT_ONCE, len(elements))
+            probe, found = probe_run(run, elements.slice(start, stop), first[start:stop], second[start:stop])
+            if len(probe):
+                yield run, probe + start, found
+
+
+def joinable(elements: Elements, key: tuple[int, ...], span: RangeSpan | None) -> Bools:
+    """Return rows that can have a partner at all: no column of the key is NULL, and no end of the span."""
+    keep = keyed(elements, key)
+    return keep if span is None else keep & comparable(span, elements)
+
+
+def combine(left: Elements, right: Elements, residual: Expression | None) -> list[Elements]:
+    """Return the joined elements of matching rows."""
+    ts, exp = np.maximum(left.ts, right.ts), np.minimum(left.exp, right.exp)
+    sign = None if left.sign is None and right.sign is None else left.signs * right.signs
+    joined = Elements((*left.columns, *right.columns), ts, exp, sign)
+    if residual is not None:
+        joined = joined.filter(mask(residual, joined.columns, len(joined)))
+    return [joined] if len(joined) else []
+
+
+def keyed(elements: Elements, key: tuple[int, ...]) -> Bools:
+    """Return rows that can match at all: none of the key columns is NULL."""
+    keep = np.ones(len(elements), np.bool_)
+    for position in key:
+        column: pa.Array = elements.columns[position]
+        if column.null_count:
+            keep &= column.is_valid().to_numpy(zero_copy_only=False)
+    return keep
+
+
+class StaticRows:
+    """A static relation held in memory and probed for partners. span: the ranges by which its rows are found as
+    well."""
+
+    def __init__(self, table: Elements, key: tuple[int, ...], span: RangeSpan | None) -> None:
+        usable = table.filter(joinable(table, key, span))
+        self._runs: list[SortedRun] = []
+        if len(usable):
+            self._runs = [SortedRun.build(0, usable, key) if span is None else IntervalRun.of(0, usable, key, span)]
+
+    def partners(
+        self, elements: Elements, key: tuple[int, ...], span: RangeSpan | None
+    ) -> Iterator[tuple[Elements, Int64s, Int64s]]:
+        """Yield (the relation's rows, rows of `elements`, row numbers of their partners), in batches."""
+        rows = np.flatnonzero(joinable(elements, key, span))
+        for run, probe, found in partners(elements.take(rows), key, span, self._runs):
+            yield run.elements, rows[probe], found
+
+
+class Lookup(Operator):
+    """Join with a static relation held in memory."""
+
+    def __init__(self, spec: LookupSpec, table: Elements) -> None:
+        self._spec = spec
+        self._span, held = spans(spec.ranges)
+        self._rows = StaticRows(table, spec.table_key, held)
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        result: list[Elements] = []
+        for rows, probe, found in self._rows.partners(elements, self._spec.key, self._span):
+            mine, other = elements.take(probe), rows.take(found)
+            pair = (other, mine) if self._spec.static_left else (mine, other)
+            result += combine(*pair, self._spec.residual)
+        return result

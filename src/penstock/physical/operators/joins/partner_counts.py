@@ -1,0 +1,165 @@
+"""Which tuples have a partner: what anti-joins, marks and outer joins need beyond the pairs of a join.
+
+`PartnerCounts` receives every tuple, and the same tuple once per partner. Equal tuples have the same partners, so two
+numbers per distinct tuple suffice: the live copies, and the pairs. Copies without pairs have no partner. As in a
+grouped aggregate the numbers change at the ends of validity intervals; between two changes one element is emitted, the
+last one of a round without expiration. `StaticPartnerCounts` probes a static relation and has no state.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.expressions.evaluate import mask
+from penstock.physical.elements import Bools, Elements, Int64s, concat_arrays
+from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.joins.join import PROBES_AT_ONCE, StaticRows
+from penstock.physical.operators.sets.tuple_counts import CountedOperator, TupleEvents
+from penstock.physical.plan.plan import Keep, PartnerCountsSpec, StaticPartnerCountsSpec
+from penstock.physical.planning.ranges import spans
+from penstock.types import END
+
+
+@nb.njit(cache=True)
+def _sweep(slots, times, ports, weights, order, state, out_event, out_copies, out_pairs):  # type: ignore[no-untyped-def]
+    """Apply events, sorted by (slot, time), to state[port, slot]; one output per (slot, time): an event of it,
+    and the copies and pairs from then on. Return the number of outputs."""
+    n = order.shape[0]
+    i = 0
+    k = 0
+    while i < n:
+        event = order[i]
+        slot, time = slots[event], times[event]
+        while i < n and slots[order[i]] == slot and times[order[i]] == time:
+            event = order[i]
+            state[ports[event], slot] += weights[event]
+            i += 1
+        out_event[k] = event
+        out_copies[k], out_pairs[k] = state[0, slot], state[1, slot]
+        k += 1
+    return k
+
+
+class PartnerCounts(CountedOperator):
+    """State: per tuple, integer lanes [copies, pairs]; pending expirations; elements ahead of the heartbeat."""
+
+    def __init__(self, spec: PartnerCountsSpec) -> None:
+        super().__init__(spec.types, 2, ports=2, listed=spec.listed)
+        self._spec = spec
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        events = self._counted.events(moment.heartbeat)
+        if events is None:
+            return []
+        result = self._changes(events, moment)
+        self._counted.tuples.shrink()
+        return result
+
+    def _changes(self, events: TupleEvents, moment: Moment) -> list[Elements]:
+        tuples = self._counted.tuples
+        touched = distinct_slots(events.slots, tuples.count)
+        old_copies, old_pairs = tuples.integers[:, touched]
+        order = argsort_code_time(events.slots, events.times)
+        event, copies, pairs = (np.empty(len(order), np.int64) for _ in range(3))
+        given = (events.slots, events.times, events.ports, events.weights)
+        count = int(_sweep(*given, order, tuples.integers, event, copies, pairs))
+        tuples.touch(touched)
+        event, copies, pairs = event[:count], copies[:count], pairs[:count]
+        slots, times = events.slots[event], events.times[event]
+        if self._spec.single:
+            since = times if moment.start is None else np.maximum(times, moment.start)
+            _check_single(self._spec, pairs > copies, since, pairs, copies)
+        place = np.searchsorted(touched, slots)
+        result: list[Elements] = []
+        for matched in (False, True) if self._spec.keep is Keep.MARKED else (False,):
+            now = np.where((pairs > 0) == matched, copies, 0)
+            old = np.where((old_pairs > 0) == matched, old_copies, 0)[place]
+            for told in self._emit(slots, times, now, old):
+                if self._spec.keep is Keep.MARKED:
+                    told = told.with_columns([*told.columns, pa.repeat(pa.scalar(matched), len(told))])
+                result.append(told)
+        return result
+
+    def _emit(self, slots: Int64s, times: Int64s, now: Int64s, old: Int64s) -> list[Elements]:
+        """Return elements for intervals of equal multiplicity, by (slot, time); old: the multiplicity emitted for the
+        slot in earlier rounds."""
+        leads = np.concatenate([[True], slots[1:] != slots[:-1]])
+        before = np.where(leads, old, np.concatenate([[0], now[:-1]]))
+        chosen = np.flatnonzero(now != before)
+        if not len(chosen):
+            return []
+        slots, times, now, old = slots[chosen], times[chosen], now[chosen], old[chosen]
+        same = slots[1:] == slots[:-1]
+        ends = np.concatenate([np.where(same, times[1:], END), [END]])
+        shown = np.flatnonzero(now)
+        taken = np.flatnonzero(np.concatenate([[True], ~same]) & (old != 0))
+        rows = np.concatenate([shown, taken])
+        columns = tuple(self._counted.tuples.key_columns(slots[rows]))
+        until = np.concatenate([ends[shown], np.full(len(taken), END)])
+        return [Elements(columns, times[rows], until, np.concatenate([now[shown], -old[taken]]))]
+
+
+class StaticPartnerCounts(Operator):
+    """The same for a static relation held in memory."""
+
+    def __init__(self, spec: StaticPartnerCountsSpec, table: Elements) -> None:
+        self._spec = spec
+        self._span, held = spans(spec.ranges)
+        self._rows = StaticRows(table, spec.table_key, held)
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        result: list[Elements] = []
+        for start in range(0, len(elements), PROBES_AT_ONCE):
+            part = elements.slice(start, min(start + PROBES_AT_ONCE, len(elements)))
+            result += self._emit_matches(part, *self._partners(part))
+        return result
+
+    def _partners(self, elements: Elements) -> tuple[Int64s, list[pa.Array]]:
+        """Return rows that have a partner, once per partner, and the partners' columns."""
+        spec = self._spec
+        rows = [np.empty(0, np.int64)]
+        columns: list[list[pa.Array]] = [[pa.nulls(0, t)] for t in spec.table_types]
+        for held, probe, found in self._rows.partners(elements, spec.key, self._span):
+            other = held.take(found)
+            if spec.residual is not None:
+                kept = mask(spec.residual, (*elements.take(probe).columns, *other.columns), len(probe))
+                probe, other = probe[kept], other.filter(kept)
+            rows.append(probe)
+            for parts, part in zip(columns, other.columns, strict=True):
+                parts.append(part)
+        return np.concatenate(rows), [concat_arrays(parts) for parts in columns]
+
+    def _emit_matches(self, elements: Elements, rows: Int64s, partners: list[pa.Array]) -> list[Elements]:
+        spec = self._spec
+        counts = np.bincount(rows, minlength=len(elements))
+        if spec.single:
+            _check_single(spec, counts > 1, elements.ts, counts, np.ones_like(counts))
+        matched = counts > 0
+        if spec.keep is Keep.MARKED:
+            return [elements.with_columns([*elements.columns, pa.array(matched)])]
+        made: list[Elements] = []
+        if spec.keep is Keep.PADDED:
+            pairs = elements.take(rows)
+            made.append(pairs.with_columns([*pairs.columns, *partners]))
+            lone = elements.filter(~matched)
+            made.append(lone.with_columns([*lone.columns, *(pa.nulls(len(lone), t) for t in spec.table_types)]))
+        else:
+            made.append(elements.filter(matched == (spec.keep is Keep.MATCHED)))
+        return [part for part in made if len(part)]
+
+
+def _check_single(
+    spec: PartnerCountsSpec | StaticPartnerCountsSpec, wrong: Bools, times: Int64s, pairs: Int64s, copies: Int64s
+) -> None:
+    """Check that every tuple has at most one partner.
+
+    Raises:
+        PenstockError: P0612, for the first instant at which a tuple has more than one."""
+    if wrong.any():
+        first = np.flatnonzero(wrong)[np.argmin(times[wrong])]
+        most, when = int(pairs[first] // copies[first]), spec.domain.show(int(times[first]))
+        raise PenstockError("P0612", f"{spec.single} has {most} rows at {when} where one is needed")

@@ -1,0 +1,90 @@
+"""Elements ahead of the heartbeat, kept until their ts has come (the buffered sort of `[ops]`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, concat, unnamed
+from penstock.physical.kernels.arrival_order import counted
+from penstock.physical.operators.contract import Operator
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues.expiration_queue import CalendarQueue
+from penstock.types import BEGIN
+
+
+class ReorderBuffer:
+    """A buffer that accepts elements in any order and returns those whose ts the heartbeat has reached. Only elements
+    that remain after a round are written to the queue."""
+
+    def __init__(self) -> None:
+        self.queue = CalendarQueue()
+        self._fresh: list[Elements] = []
+
+    def add(self, elements: Elements) -> None:
+        if len(elements):
+            self._fresh.append(elements)
+
+    def hold(self) -> None:
+        """Keep all elements in the queue: time has not begun."""
+        self.until(BEGIN - 1)
+
+    def until(self, heartbeat: int) -> Elements | None:
+        """Remove and return the elements with ts ≤ heartbeat, or None if there are none."""
+        due = self.parts_until(heartbeat)
+        return concat(due) if due else None
+
+    def parts_until(self, heartbeat: int) -> list[Elements]:
+        """Do the same as `until`, but return the batches unconcatenated; none of them is empty."""
+        due = [_unpack(batch) for batch in self.queue.pop_until(heartbeat)]
+        for elements in self._fresh:
+            ready = elements.ts <= heartbeat
+            if ready.all():
+                due.append(elements)
+                continue
+            self.queue.push(_pack(elements.filter(~ready)))
+            if ready.any():
+                due.append(elements.filter(ready))
+        self._fresh = []
+        return due
+
+
+class ArrivalOrderBuffer(ReorderBuffer):
+    """A reorder buffer that returns elements with sign 1 each, in arrival order. arrival: as for
+    `arrival_order.counted`."""
+
+    def __init__(self, arrival: bool) -> None:
+        super().__init__()
+        self._arrival = arrival
+
+    def until(self, heartbeat: int) -> Elements | None:
+        due = super().until(heartbeat)
+        return None if due is None else counted(due, self._arrival)
+
+
+class ReorderingOperator(Operator):
+    """An operator with one input that processes its elements in `advance`, once the heartbeat has reached their ts."""
+
+    def __init__(self, early: ReorderBuffer) -> None:
+        self._early = early
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"early": self._early.queue}
+
+    def process(self, port: int, elements: Elements) -> list[Elements]:
+        self._early.add(elements)
+        return []
+
+
+def _pack(elements: Elements) -> pa.RecordBatch:
+    """Return queue rows: due time (ts), exp, sign, columns. The sign is always present, so that all chunks have one
+    schema."""
+    arrays = [pa.array(elements.ts), pa.array(elements.exp), pa.array(elements.signs), *elements.columns]
+    return unnamed(arrays)
+
+
+def _unpack(batch: pa.RecordBatch) -> Elements:
+    arrays = batch.columns
+    ts, exp, sign = (arrays[i].to_numpy(zero_copy_only=True) for i in range(3))
+    return Elements(tuple(arrays[3:]), ts, exp, None if bool((sign == 1).all()) else sign)

@@ -1,0 +1,1 @@
+"""The sequence model: frequency operators, and queries whose instants are single elements."""

@@ -1,0 +1,1 @@
+"""DISTINCT, set operations, and the first rows of a relation."""

@@ -1,0 +1,148 @@
+"""Duplicate elimination.
+
+`DistinctStar` is δ* `[golab 3.5.2]` for inputs whose expirations are known: for each tuple it keeps the end of the
+validity emitted so far and the latest expiration seen; when the emitted validity ends and a copy is still live, it
+emits the remaining interval. No copy is stored. `CountedDistinct` is for inputs with negative tuples: it counts the
+live copies of each tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, Int64s, int64s, unnamed
+from penstock.physical.kernels.compiled import argsort_code_time, group_codes
+from penstock.physical.kernels.extremes import transitions
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.operators.sets.tuple_counts import NettingOperator, TupleEvents
+from penstock.physical.plan.plan import DistinctSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
+from penstock.physical.synopses.queues.expiration_queue import ListQueue
+from penstock.physical.synopses.tables.keyed_table import KeyedTable
+
+
+@nb.njit(cache=True)
+def _extend(slots, ts, exp, order, said, latest, out_slot, out_ts, out_exp):  # type: ignore[no-untyped-def]
+    """Apply elements, sorted by (slot, ts), to δ*; return the number of intervals emitted. said: by slot, the
+    end of the validity emitted so far."""
+    k = 0
+    for j in range(order.shape[0]):
+        i = order[j]
+        slot = slots[i]
+        while said[slot] <= ts[i] and latest[slot] > said[slot]:
+            out_slot[k], out_ts[k], out_exp[k] = slot, said[slot], latest[slot]
+            said[slot] = latest[slot]
+            k += 1
+        if said[slot] <= ts[i]:
+            out_slot[k], out_ts[k], out_exp[k] = slot, ts[i], exp[i]
+            said[slot] = exp[i]
+            latest[slot] = exp[i]
+            k += 1
+        elif exp[i] > latest[slot]:
+            latest[slot] = exp[i]
+    return k
+
+
+class DistinctStar(ReorderingOperator):
+    """State: per tuple, integer lanes [alive, end of the validity emitted, latest expiration]."""
+
+    def __init__(self, spec: DistinctSpec) -> None:
+        super().__init__(ReorderBuffer())
+        self._tuples = KeyedTable(3, 0, spec.types)
+        self._ends = ExpirationIndex(self._tuples, 1)
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {"tuples": self._tuples, **super().synopses()}
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        arrived = self._early.until(moment.frontier)
+        result = self._arrive(arrived) if arrived is not None else []
+        result += self._continue(moment.heartbeat)
+        self._tuples.shrink()
+        return result
+
+    def _arrive(self, arrived: Elements) -> list[Elements]:
+        placed = self._tuples.place(arrived.columns, len(arrived))
+        slots, unique = placed.slots, placed.unique
+        said, latest = self._tuples.integers[1], self._tuples.integers[2]
+        dead = unique[self._tuples.integers[0, unique] == 0]
+        said[dead] = latest[dead] = np.iinfo(np.int64).min
+        order = argsort_code_time(slots, arrived.ts)
+        out = [np.empty(2 * len(arrived), np.int64) for _ in range(3)]
+        count = int(_extend(slots, arrived.ts, arrived.exp, order, said, latest, *out))
+        self._tuples.integers[0, unique] = 1
+        self._tuples.touch(unique)
+        self._ends.put(dead)
+        return self._emit(*(o[:count] for o in out))
+
+    def _continue(self, heartbeat: int) -> list[Elements]:
+        """For tuples whose emitted validity has ended, emit the remaining interval if a copy is live, else remove the
+        tuple."""
+        result: list[Elements] = []
+        alive, said, latest = self._tuples.integers
+        ended = self._ends.until(heartbeat)
+        more = ended[latest[ended] > said[ended]]
+        if len(more):
+            result += self._emit(more, said[more].copy(), latest[more].copy())
+            said[more] = latest[more]
+        over = said[ended] <= heartbeat
+        alive[ended[over]] = 0
+        self._tuples.touch(ended)
+        self._ends.put(ended[~over])
+        return result
+
+    def _emit(self, slots: Int64s, ts: Int64s, exp: Int64s) -> list[Elements]:
+        return [Elements(tuple(self._tuples.key_columns(slots)), ts, exp)] if len(slots) else []
+
+
+class DistinctOverList(DistinctStar):
+    """The baseline that δ* improves on: it keeps the whole input and scans all of it for copies that are still live
+    `[golab 3.2.2]`."""
+
+    def __init__(self, spec: DistinctSpec) -> None:
+        super().__init__(spec)
+        self._input = ListQueue()
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {**super().synopses(), "input": self._input}
+
+    def _arrive(self, arrived: Elements) -> list[Elements]:
+        result = super()._arrive(arrived)
+        rows = [pa.array(arrived.exp), *arrived.columns]
+        self._input.push(unnamed(rows))
+        return result
+
+    def _continue(self, heartbeat: int) -> list[Elements]:
+        self._tuples.integers[2] = self._tuples.integers[1]
+        for batch in self._input.contents():
+            first, second = fingerprints(batch.columns[1:], batch.num_rows)
+            codes, heads = group_codes(first, second)
+            slots = self._tuples.slots(first[heads], second[heads])[codes]
+            np.maximum.at(self._tuples.integers[2], slots, int64s(batch.column(0)))
+        self._input.pop_until(heartbeat)
+        return super()._continue(heartbeat)
+
+
+class CountedDistinct(NettingOperator):
+    """State: per tuple, integer lanes [copies]; the pending expirations."""
+
+    def __init__(self, spec: DistinctSpec) -> None:
+        super().__init__(spec.types, 1, listed=spec.listed)
+
+    def _netted(self, found: TupleEvents, order: Int64s, event: Int64s, step: Int64s) -> int:
+        copies = self._counted.tuples.integers[0]
+        return int(transitions(found.slots, found.times, order, found.weights, copies, event, step))
+
+
+def make_distinct(spec: DistinctSpec) -> Operator:
+    """Return the duplicate elimination operator for `spec`."""
+    if spec.strict:
+        return CountedDistinct(spec)
+    return DistinctOverList(spec) if spec.listed else DistinctStar(spec)

@@ -1,0 +1,1 @@
+"""Relation to stream: ISTREAM, DSTREAM, RSTREAM, changes, individual results."""

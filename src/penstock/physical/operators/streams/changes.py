@@ -1,0 +1,134 @@
+"""Relation to stream: ISTREAM, DSTREAM and all changes, netted per instant [semantics 4.3, 4.4].
+
+The output's ts is the instant of the change; its sign is positive for insertions and negative for deletions, and its
+size is the number of copies.
+
+ISTREAM of a relation without negative tuples does not wait for an instant to be complete. The deletions at the frontier
+are known by then, and a further copy inserted there is either emitted as well or cancels one of those deletions: the
+deletions that are not cancelled yet are kept for the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.nodes.r2s import StreamKind
+from penstock.physical.elements import Bools, Elements, Int64s, concat, int64s, unnamed
+from penstock.physical.kernels.compiled import argsort_time, group_codes, in_time, sum_by_code, with_time
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
+from penstock.physical.plan.plan import ChangesSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.queues.expiration_queue import make_queue
+from penstock.types import END
+
+
+class Changes(ReorderingOperator):
+    """State: elements ahead of the heartbeat, and the tuples with a pending deletion (which is emitted or, for ISTREAM,
+    netted against an insertion)."""
+
+    def __init__(self, spec: ChangesSpec) -> None:
+        super().__init__(ReorderBuffer())
+        self._spec = spec
+        self._live = make_queue(spec.fifo, spec.listed)
+        self._needs_ends = not (spec.netted and spec.kind is StreamKind.ISTREAM)
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {**super().synopses(), "live": self._live}
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        until = moment.heartbeat if self._spec.waits else moment.frontier
+        if moment.start is None or until < moment.start:
+            self._early.hold()
+            return []
+        parts = [_pending_deletions(batch) for batch in self._live.pop_until(until)]
+        arrived = self._early.until(until)
+        at_start = arrived is not None and bool((arrived.ts < moment.start).any())
+        if arrived is not None:
+            arrived = from_start(arrived, moment.start)
+            parts.append(_with_ts_and_sign(arrived, arrived.ts, arrived.signs))
+            if self._needs_ends:
+                parts += self._ends(arrived, until)
+        if not parts:
+            return []
+        events = concat(parts)
+        if at_start or not self._spec.netted:
+            events = net(events)
+        if until > moment.heartbeat:
+            self._early.add(events.filter((events.ts == until) & (events.signs < 0)))
+            self._early.hold()
+        return wanted(events, self._spec.kind)
+
+    def _ends(self, arrived: Elements, until: int) -> list[Elements]:
+        gone = arrived.exp <= until
+        later = ~gone & (arrived.exp < END)
+        if later.any():
+            kept = arrived.filter(later)
+            rows = [pa.array(kept.exp), pa.array(kept.signs), *kept.columns]
+            self._live.push(unnamed(rows))
+        ended = arrived.filter(gone)
+        return [_with_ts_and_sign(ended, ended.exp, -ended.signs)] if len(ended) else []
+
+
+def wanted(events: Elements, kind: StreamKind | None) -> list[Elements]:
+    """Return the part of netted `events` that ISTREAM, DSTREAM or (None) all changes emit, in order."""
+    signs = events.signs
+    keep: Bools
+    if kind is StreamKind.ISTREAM:
+        keep = signs > 0
+    elif kind is StreamKind.DSTREAM:
+        keep = signs < 0
+    else:
+        keep = signs != 0
+    chosen = events.filter(keep)
+    if not len(chosen):
+        return []
+    if kind is not None:
+        chosen = Elements(chosen.columns, chosen.ts, chosen.exp, np.abs(chosen.signs))
+    return [in_order(chosen)]
+
+
+def from_start(elements: Elements, start: int) -> Elements:
+    """Cut `elements` at `start`, where time begins: an earlier ts becomes `start`, and elements that ended by then are
+    dropped."""
+    clipped = Elements(elements.columns, np.maximum(elements.ts, start), elements.exp, elements.sign)
+    return clipped.filter(clipped.ts < clipped.exp)
+
+
+def net(events: Elements) -> Elements:
+    """Return one event per (tuple, instant) with the sum of the signs; none where it is 0."""
+    first, second = fingerprints(events.columns, len(events))
+    codes, heads = group_codes(*with_time(first, second, events.ts))
+    sums = sum_by_code(codes, events.signs, len(heads))
+    kept = sums != 0
+    chosen = heads[kept]
+    result = events.take(chosen)
+    return Elements(result.columns, result.ts, result.exp, sums[kept])
+
+
+def in_order(events: Elements) -> Elements:
+    """Sort by instant, deletions before insertions; otherwise keep the order."""
+    comes = events.signs > 0
+    if comes.all():
+        if in_time(events.ts):
+            return events
+        order = argsort_time(events.ts)
+    else:
+        goings, comings = np.flatnonzero(~comes), np.flatnonzero(comes)
+        both = np.concatenate([goings, comings])
+        order = both[argsort_time(events.ts[both])]
+    return events.take(order)
+
+
+def _pending_deletions(batch: pa.RecordBatch) -> Elements:
+    arrays = batch.columns
+    due = int64s(arrays[0])
+    return Elements(tuple(arrays[2:]), due, np.full(len(due), END), -int64s(arrays[1]))
+
+
+def _with_ts_and_sign(elements: Elements, ts: Int64s, sign: Int64s) -> Elements:
+    return Elements(elements.columns, ts, np.full(len(ts), END), sign)

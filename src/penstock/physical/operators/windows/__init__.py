@@ -1,0 +1,1 @@
+"""Row windows, time windows that slide by rows, negative tuples, samples."""

@@ -1,0 +1,92 @@
+"""Row windows: elements that end when so many later ones have arrived [semantics 4.1].
+
+Elements are processed in (timestamp, arrival) order, up to the heartbeat. An element whose expiration is known in the
+same round is emitted with it; any other is emitted without expiration, or with that of its RANGE, and ended by a
+negative tuple when the element that expires it arrives. The order of arrival is the order in which elements are passed
+to `process`: the driver of the executor passes the parts of one round in the order of their senders, and rounds one
+after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from penstock.physical.elements import Elements, Int64s
+from penstock.physical.kernels.ticks import later, round_down, round_up
+from penstock.physical.operators.contract import Moment
+from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
+from penstock.physical.plan.plan import RowWindowSpec
+from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.windows.row_window import RowWindowBuffer, WindowRows, chosen
+from penstock.types import BEGIN, END
+
+
+class RowWindow(ReorderingOperator):
+    """State: the last elements of every partition, elements ahead of the heartbeat, and the heartbeat of the last
+    round, which decides whether an element has been emitted."""
+
+    def __init__(self, spec: RowWindowSpec) -> None:
+        super().__init__(ArrivalOrderBuffer(spec.arrival))
+        self._spec = spec
+        self._last = RowWindowBuffer(spec.types, spec.partition, spec.rows, spec.step, spec.length)
+        self._told = BEGIN
+
+    def synopses(self) -> Mapping[str, Synopsis]:
+        return {**super().synopses(), "last": self._last}
+
+    def marks(self) -> dict[str, Any]:
+        return {"told": self._told}
+
+    def restore_marks(self, marks: dict[str, Any]) -> None:
+        self._told = marks["told"]
+
+    def advance(self, moment: Moment) -> list[Elements]:
+        arrived = self._early.until(moment.heartbeat)
+        told, self._told = self._told, max(self._told, moment.heartbeat)
+        parts = [] if arrived is None else self._arrive(arrived, told)
+        if self._spec.slide is not None:
+            parts.append(self._insertions(self._last.between(self._boundary(told), self._boundary(self._told))))
+        self._last.expire(moment.heartbeat)
+        return [part for part in parts if len(part)]
+
+    def _arrive(self, arrived: Elements, told: int) -> list[Elements]:
+        came, went = self._last.arrive(arrived.columns, arrived.ts)
+        if self._spec.slide is None:
+            return [self._insertions(came), self._retractions(went)]
+        # Under SLIDE in time a row enters at the first boundary after it. While its expiration is unknown it is not
+        # emitted earlier, or it might have to be retracted at the very tick at which it enters.
+        known = self._rounded(went.ts) <= told
+        late = chosen(went, ~known)
+        ended = [chosen(came, came.end < END), replace(late, start=late.ts)]
+        return [*(self._insertions(rows) for rows in ended), self._retractions(chosen(went, known))]
+
+    def _insertions(self, rows: WindowRows) -> Elements:
+        start, exp = self._rounded(rows.start), np.minimum(self._rounded(rows.end), self._limit(rows))
+        return Elements(rows.columns, start, exp).filter(start < exp)
+
+    def _retractions(self, rows: WindowRows) -> Elements:
+        """What takes back elements that were given with another end."""
+        end, exp = self._rounded(rows.end), self._limit(rows)
+        sign = np.full(len(rows), -1, np.int64)
+        return Elements(rows.columns, end, exp, sign).filter(end < exp)
+
+    def _limit(self, rows: WindowRows) -> Int64s:
+        """The end that an element's RANGE gives it."""
+        if self._spec.length is None:
+            return np.full(len(rows), END, np.int64)
+        return self._rounded(later(rows.ts, self._spec.length))
+
+    def _boundary(self, tick: int) -> int:
+        """Return the last boundary at or before a tick."""
+        slide = self._spec.slide
+        return round_down(tick, slide, self._spec.align) if slide and BEGIN < tick < END else tick
+
+    def _rounded(self, ticks: Int64s) -> Int64s:
+        spec = self._spec
+        if spec.slide is None:
+            return ticks
+        return np.where(ticks < END, round_up(ticks, spec.slide, spec.align), END)

@@ -1,0 +1,1 @@
+"""The physical plan as data: specs by family, steps, stages and exchanges."""

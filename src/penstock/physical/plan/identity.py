@@ -1,0 +1,109 @@
+"""What a step's state belongs to: a key of the step's whole physical subtree.
+
+Two plans that do the same below a step give it the same key, whatever else the job does, in which order its queries
+stand and what things are called. State is kept under these keys, so a changed script finds the state of what it left as
+it was (`runtime/spark/checkpoint/restart_decision.py`). Steps of one plan that do exactly the same are numbered: what
+they keep is the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.algebra.nodes.scans import Source
+from penstock.expressions.user import UserDefined
+from penstock.physical.plan.plan import OutputSpec, Plan, Spec
+from penstock.redaction import redacted
+from penstock.tree import Node
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+#: Options of a source that say where the runtime has put its rows, not what they are.
+_PLACES = frozenset({"spool"})
+
+
+def step_keys(plan: Plan, births: bool = True) -> dict[int, str]:
+    """Return the key of every step, by step number. births: steps of queries of different births are different."""
+    tables = {name: _whole(static) for name, static in plan.statics.items()}
+    found: dict[int, str] = {}
+    for step in plan.steps:
+        edges = ",".join(f"{found[i.step]}>{_token(i.exchange)}" for i in step.inputs)
+        birth = step.birth if births else 0
+        found[step.id] = _digest(f"{birth}|{_spec(step.spec, tables)}|{edges}|{_token(step.types)}")
+    seen: Counter[str] = Counter()
+    for step in plan.steps:
+        key = found[step.id]
+        found[step.id] = f"{key}-{seen[key]}" if seen[key] else key
+        seen[key] += 1
+    return found
+
+
+def query_fingerprint(plan: Plan, query: str) -> str:
+    """Of what a query computes, its name and its birth left out; the same whatever else the plan does."""
+    keys = step_keys(plan, births=False)
+    below = {step.id: step.inputs for step in plan.steps}
+    (output,) = (s for s in plan.steps if isinstance(s.spec, OutputSpec) and s.spec.query == query)
+    return _digest(",".join(f"{keys[i.step].partition('-')[0]}>{_token(i.exchange)}" for i in below[output.id]))
+
+
+def source_fingerprint(source: Source, rows: str = "") -> str:
+    """Of a declaration and, where they are written in the script, of its rows."""
+    return _digest(f"{_token(source)}|{rows}")
+
+
+def _whole(plan: Plan) -> str:
+    """Of a plan with one answer."""
+    return query_fingerprint(plan, "")
+
+
+def _spec(spec: Spec, tables: Mapping[str, str]) -> str:
+    parts = []
+    for field in dataclasses.fields(spec):
+        if not _shown_only(field) and not (isinstance(spec, OutputSpec) and field.name == "query"):
+            value = getattr(spec, field.name)
+            # A table is named by the declaration it came from; what counts is what it holds.
+            parts.append(f"{field.name}={tables.get(value, value) if field.name == 'table' else _token(value)}")
+    return f"{type(spec).__name__}({', '.join(parts)})"
+
+
+def _token(value: object) -> str:
+    """Return a text that is the same for equal values in every process."""
+    if isinstance(value, Node):
+        return value.fingerprint
+    if isinstance(value, Source):
+        # Another password is no other source.
+        kept = redacted(option for option in value.options if option[0] not in _PLACES)
+        return _fields(dataclasses.replace(value, options=kept))
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, UserDefined):
+        # Its own token, made of its name, types and code.
+        return repr(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _fields(value)
+    if isinstance(value, (tuple, list)):
+        return "(" + ",".join(map(_token, value)) + ")"
+    if isinstance(value, (set, frozenset)):
+        return "{" + ",".join(sorted(map(_token, value))) + "}"
+    if isinstance(value, dict):
+        return "{" + ",".join(sorted(f"{_token(k)}:{_token(v)}" for k, v in value.items())) + "}"
+    return f"{type(value).__name__}:{value!r}"
+
+
+def _fields(value: DataclassInstance) -> str:
+    chosen = (f for f in dataclasses.fields(value) if not _shown_only(f))
+    return f"{type(value).__name__}({', '.join(f'{f.name}={_token(getattr(value, f.name))}' for f in chosen)})"
+
+
+def _shown_only(field: dataclasses.Field[Any]) -> bool:
+    """Return whether a field is there for explain alone."""
+    return not field.compare or bool(field.metadata.get("transparent"))
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

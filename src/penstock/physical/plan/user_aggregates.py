@@ -1,0 +1,62 @@
+"""The spec of user-defined aggregates: which state each call keeps, and where its values stand."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.expressions.user import UserAggregate
+from penstock.physical.plan.plan import Spec
+
+
+class UserState(enum.Enum):
+    """What is kept of a group for one call: see `physical/operators/aggregates/user_defined/user_aggregate.py`."""
+
+    EXPIRING = "one, with expire"
+    PARTIAL = "one per end"
+    LIVE = "live rows"
+
+
+@dataclass(frozen=True)
+class UserCallSpec:
+    """arguments: positions among the argument columns; filter: the position of FILTER's condition there, or None."""
+
+    user: UserAggregate
+    arguments: tuple[int, ...]
+    filter: int | None
+    distinct: bool
+    state: UserState
+
+    def chosen(self, rows: pa.RecordBatch) -> list[pa.Array] | None:
+        """Return the values of this call in `rows`, whose first column is no argument; None for no row."""
+        if self.filter is not None and rows.num_rows:
+            rows = rows.filter(rows.column(1 + self.filter))
+        if not rows.num_rows:
+            return None
+        return [_plain(rows.column(1 + i)) for i in self.arguments]
+
+
+@dataclass(frozen=True)
+class UserAggregateSpec(Spec):
+    """keys: number of group columns; types: of the whole row; order: where each of its columns comes from, (whether it
+    is a user's, its position there); fifo: rows expire in order of arrival; strict: rows may be taken back."""
+
+    keys: int
+    calls: tuple[UserCallSpec, ...]
+    order: tuple[tuple[bool, int], ...]
+    types: tuple[pa.DataType, ...]
+    fifo: bool
+    strict: bool
+
+    def describe(self) -> dict[str, str]:
+        return {"state": ", ".join(f"{c.user.name}: {c.state.value}" for c in self.calls)}
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """`values` with -0.0 as 0.0, so that equal values are alike for user code."""
+    if not pa.types.is_floating(values.type):
+        return values
+    return pc.add(values, pa.scalar(0.0, values.type))

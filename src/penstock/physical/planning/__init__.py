@@ -1,0 +1,1 @@
+"""From algebra to a physical plan: lowering, strategies, source predicates, ranges, layouts of aggregates."""

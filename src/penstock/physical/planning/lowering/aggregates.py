@@ -1,0 +1,89 @@
+"""Grouping and duplicate elimination: equal keys must meet."""
+
+from __future__ import annotations
+
+from penstock.algebra import Aggregate, Arrivals, Distinct, Pattern, Project, RelationToStream, Window
+from penstock.physical.plan.panes import IncrementalSlideSpec, RecomputedSlideSpec, WindowSumsSpec
+from penstock.physical.plan.plan import AggregateSpec, DistinctSpec, Spec
+from penstock.physical.planning.aggregate_layout import plan_lanes
+from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+from penstock.physical.planning.lowering.lanes import lower_lanes, lower_store
+from penstock.physical.planning.lowering.panes import paned_window
+from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates, lower_user_aggregates
+
+
+@lower.register
+def _distinct(node: Distinct, builder: Builder) -> Lowered:
+    child = builder.lower(node.input)
+    edge, stage, partitions = builder.keyed(child, tuple(range(len(node.schema))))
+    strict = node.input.pattern is Pattern.STRICT
+    step = builder.add(DistinctSpec(node.schema.types, strict), [edge], stage, node)
+    return Lowered(step, stage, partitions)
+
+
+@lower.register
+def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
+    if has_user_aggregates(node):
+        return lower_user_aggregates(node, builder)
+    lanes = lower_lanes(node, builder)
+    spec = AggregateSpec(lanes.plan, node.input.pattern <= Pattern.WEAKEST, lanes.types)
+    return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)
+
+
+#: Windows that overlap at most so often are computed anew at each boundary; others are carried on.
+_FEW = 4
+
+
+def can_tell_rows(node: Aggregate) -> bool:
+    """Return whether one operator tells the rows of `node` at boundaries: no code of the user's, and groups, or sums of
+    which each boundary is known to have some."""
+    return not has_user_aggregates(node) and (bool(node.group) or (_never_empty(node) and hardly_overlaps(node)))
+
+
+def hardly_overlaps(node: Aggregate) -> bool:
+    """Return whether `node` is better computed anew at each boundary: over a window that shows a row at few of them,
+    with no values to be kept in order. Plain sums in time are as cheap to carry on."""
+    window = paned_window(node)
+    if window is None or window.slide is None or window.lifetime is None:
+        return False
+    plan = plan_lanes(node.group, node.aggregates, strict=False)
+    if plan.bags or not (plan.distincts or plan.extremes or _counts_elements(node)):
+        return False
+    # The skyline of an extreme is cheaper to carry than a row to look at twice.
+    often = 1 if plan.extremes and not plan.distincts else _FEW
+    return window.lifetime <= often * window.slide
+
+
+def _counts_elements(node: Aggregate) -> bool:
+    window = paned_window(node)
+    return window is not None and isinstance(window.input, Arrivals)
+
+
+def _never_empty(node: Aggregate) -> bool:
+    """Return whether the window below holds something at every boundary: where the elements are counted, each s-th is
+    one."""
+    below = node.input
+    while isinstance(below, Project):
+        below = below.input
+    return isinstance(below, Window) and isinstance(below.input, Arrivals)
+
+
+def lower_at_boundaries(
+    node: RelationToStream, aggregate: Aggregate, slide: int, align: int, builder: Builder
+) -> Lowered:
+    """Return the RSTREAM `node` of an `aggregate` that `can_tell_rows`, evaluated at the boundaries align + k·slide."""
+    spec: Spec
+    window = paned_window(aggregate)
+    if aggregate.group and not hardly_overlaps(aggregate) and window is not None and window.lifetime is not None:
+        own = (window.slide, window.align) == (slide, align)
+        store = lower_store(aggregate, builder) if own else None
+        if store is not None:
+            spec = WindowSumsSpec(store.plan, window.lifetime, slide, align)
+            return Lowered(builder.add(spec, [store.edge], store.stage, node), store.stage, store.partitions)
+    lanes = lower_lanes(aggregate, builder)
+    if hardly_overlaps(aggregate):
+        spec = RecomputedSlideSpec(lanes.plan, slide, align, not _counts_elements(aggregate))
+    else:
+        fifo = aggregate.input.pattern <= Pattern.WEAKEST
+        spec = IncrementalSlideSpec(lanes.plan, fifo, lanes.types, slide, align)
+    return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)

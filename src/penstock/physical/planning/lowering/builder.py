@@ -1,0 +1,159 @@
+"""What lowering builds a plan with: where rows lie, steps shared by fingerprint, edges with their exchanges.
+
+Contract: `lower(node, builder)` adds the steps of one logical operator and tells where its rows then lie. Every family
+registers its own in a file of this folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
+
+import pyarrow as pa
+
+from penstock.algebra import Algebra, is_static
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.physical.execution.progress import timed_sources
+from penstock.physical.plan.plan import Edge, Exchange, OutputSpec, Plan, Spec, StaticSpec, Step
+from penstock.physical.planning.strategies import Strategy
+
+Partitions = frozenset[tuple[int, ...]] | None
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A step's place. partitions: the column tuples by which its rows are cut over shards (any of them; the empty tuple
+    means all in one shard), None when they lie anyhow."""
+
+    step: int
+    stage: int
+    partitions: Partitions = None
+
+    def meets(self, key: Iterable[int]) -> bool:
+        """Return whether rows that agree on `key` are in one shard already."""
+        wanted = set(key)
+        return self.stage > 0 and self.partitions is not None and any(set(p) <= wanted for p in self.partitions)
+
+
+@dataclass
+class Builder:
+    """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
+    inputs of this plan (it computes one); statistics: what is known of the inputs; notes: by fingerprint of a node, why
+    it stands in the plan; strategy: how operators keep state; grains: by `pane_key` of an aggregate, the panes that it
+    shares (`panes.py`); nodes: of every step, what it makes; birth: the epoch in which the queries at hand began;
+    given: fingerprints of relations whose updates another plan has applied: they are sources by these names."""
+
+    plan_static: Callable[[Algebra], Plan]
+    inputs_static: bool = False
+    statistics: Statistics = field(default_factory=Statistics)
+    strategy: Strategy = Strategy.PATTERN
+    notes: dict[str, str] = field(default_factory=dict)
+    grains: Mapping[str, int] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    known: dict[str, Lowered] = field(default_factory=dict)
+    statics: dict[str, Plan] = field(default_factory=dict)
+    nodes: list[Algebra] = field(default_factory=list)
+    birth: int = 0
+    given: frozenset[str] = frozenset()
+
+    def begin(self, birth: int, statistics: Statistics, grains: Mapping[str, int]) -> None:
+        """Go on with the queries of another epoch: what has a past shares no state with what has none."""
+        self.birth, self.statistics, self.grains = birth, statistics, grains
+        self.known, self.notes = {}, {}
+
+    def lower(self, node: Algebra) -> Lowered:
+        found = self.known.get(node.fingerprint)
+        if found is None:
+            if is_static(node) and not self.inputs_static:
+                found = self.static(node)
+            else:
+                found = lower(node, self)
+            self.known[node.fingerprint] = found
+        return found
+
+    def add(
+        self, spec: Spec, inputs: Sequence[Edge], stage: int, node: Algebra,
+        types: Sequence[pa.DataType] | None = None, names: Sequence[str] | None = None,
+    ) -> int:  # fmt: skip
+        step = Step(
+            len(self.steps), self.strategy.spec(spec), tuple(inputs), stage,
+            tuple(node.schema.types if types is None else types),
+            frozenset(timed_sources(node)),
+            node.pattern.short,
+            tuple(node.schema.names if names is None else names),
+            birth=self.birth,
+        )  # fmt: skip
+        self.steps.append(step)
+        self.nodes.append(node)
+        return step.id
+
+    def table(self, node: Algebra) -> str:
+        """Return the name of the table that holds the static relation `node`; its plan is added when it is new."""
+        name = node.fingerprint
+        if name not in self.statics:
+            self.statics[name] = self.plan_static(node)
+        return name
+
+    def static(self, node: Algebra) -> Lowered:
+        step = self.add(StaticSpec(self.table(node), ()), (), 1, node)
+        return Lowered(step, 1, frozenset({()}))
+
+    def keyed(self, child: Lowered, key: tuple[int, ...]) -> tuple[Edge, int, Partitions]:
+        """Return the edge into an operator that needs equal `key`s together: (edge, stage, how its rows then lie)."""
+        if child.meets(key):
+            return Edge(child.step), child.stage, child.partitions
+        return Edge(child.step, Exchange(key)), child.stage + 1, frozenset({key})
+
+    def ordered(self, child: Lowered) -> tuple[Edge, int, Partitions]:
+        """Return the edge into an operator that needs state but no particular rows together."""
+        if child.stage > 0:
+            return Edge(child.step), child.stage, child.partitions
+        return Edge(child.step, Exchange(None)), 1, None
+
+
+@singledispatch
+def lower(node: Algebra, builder: Builder) -> Lowered:
+    raise AssertionError(f"{type(node).__name__} has no lowering")
+
+
+def with_queries(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return every step with the queries that need it."""
+    users: dict[int, set[str]] = {step.id: set() for step in steps}
+    for step in reversed(steps):
+        if isinstance(step.spec, OutputSpec):
+            users[step.id].add(step.spec.query)
+        for edge in step.inputs:
+            users[edge.step] |= users[step.id]
+    return tuple(replace(step, queries=frozenset(users[step.id])) for step in steps)
+
+
+def meet(
+    left: Lowered, right: Lowered, left_key: tuple[int, ...], right_key: tuple[int, ...]
+) -> tuple[int, list[Edge], tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return where two inputs that match by key meet: (stage, edges, the columns of either side that rows then lie
+    by)."""
+    to_right = dict(reversed(list(zip(left_key, right_key, strict=True))))
+    to_left = dict(reversed(list(zip(right_key, left_key, strict=True))))
+    if left.meets(left_key) and left.stage >= right.stage:
+        for part in sorted(p for p in left.partitions or () if set(p) <= set(left_key)):
+            other = tuple(to_right[c] for c in part)
+            if left.stage == right.stage and other in (right.partitions or ()):
+                return left.stage, [Edge(left.step), Edge(right.step)], (part, other)
+            if left.stage > right.stage:
+                return left.stage, [Edge(left.step), Edge(right.step, Exchange(other))], (part, other)
+    if right.meets(right_key) and right.stage > left.stage:
+        part = min(p for p in right.partitions or () if set(p) <= set(right_key))
+        other = tuple(to_left[c] for c in part)
+        return right.stage, [Edge(left.step, Exchange(other)), Edge(right.step)], (other, part)
+    stage = max(left.stage, right.stage) + 1
+    edges = [Edge(left.step, Exchange(left_key)), Edge(right.step, Exchange(right_key))]
+    return stage, edges, (left_key, right_key)
+
+
+def moved_partitions(partitions: Partitions, places: dict[int, int]) -> Partitions:
+    """Partitions after columns moved to `places`; None when no partition survives."""
+    if partitions is None:
+        return None
+    kept = frozenset(tuple(places[c] for c in p) for p in partitions if all(c in places for c in p))
+    return kept or None

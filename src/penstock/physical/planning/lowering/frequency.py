@@ -1,0 +1,182 @@
+"""The frequency operator and queries in the sequence model [semantics 6].
+
+Both need their input in order of arrival and give their answer in order, so they stand in one shard; an operator of
+frequency that is the answer itself need not tell its substreams in one order, and is cut over the shards by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.algebra import (
+    Algebra,
+    Arrivals,
+    ArrivalTime,
+    AtInstants,
+    Frequency,
+    FrequencyWindow,
+    Pattern,
+    Project,
+    Select,
+    Sequenced,
+)
+from penstock.algebra.nodes.frequency import own_updated_relations
+from penstock.algebra.nodes.query import Query, SinkSpec
+from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.arrival_order import in_arrival_order
+from penstock.expressions.nodes import Expression, conjunction
+from penstock.physical.plan.plan import Edge, Exchange, OutputSpec, Plan, RStreamSpec, ScanSpec, StreamMode
+from penstock.physical.plan.sequence import (
+    ARRIVALS,
+    INSTANTS,
+    WAITING,
+    CountTimeSpec,
+    FrequencySpec,
+    SequenceModelSpec,
+    SequenceWindow,
+    WindowShape,
+)
+from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, with_queries
+from penstock.physical.planning.lowering.numbers import ByNumber, by_number
+from penstock.physical.planning.lowering.rowwise import projected
+from penstock.physical.planning.strategies import Strategy
+from penstock.types import Schema
+
+ONE_SHARD = frozenset({()})
+
+
+def lower_answer(builder: Builder, root: Algebra) -> Lowered:
+    """A stream that is the answer of a query: nobody asks in which order the elements of one instant come."""
+    if isinstance(root, Project):
+        return projected(root, lower_answer(builder, root.input), builder)
+    if isinstance(root, Frequency):
+        return _picked(root, builder, root.partition)
+    if isinstance(root, Sequenced):
+        return _sequenced(root, builder, ordered=False)
+    return builder.lower(root)
+
+
+@lower.register
+def _pick(node: Frequency, builder: Builder) -> Lowered:
+    return _picked(node, builder, ())
+
+
+def _picked(node: Frequency, builder: Builder, key: tuple[int, ...]) -> Lowered:
+    plain = in_arrival_order(node.input)
+    edge, stage, partitions = builder.keyed(builder.lower(node.input if plain is None else plain), key)
+    spec = FrequencySpec(node.schema.types, node.rows, node.slot, node.partition, plain is not None)
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _sequence(node: Sequenced, builder: Builder) -> Lowered:
+    return _sequenced(node, builder, ordered=True)
+
+
+def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
+    if (numbered := by_number(node)) is not None and builder.strategy is Strategy.PATTERN:
+        return _numbered(node, numbered, builder, ordered)
+    plain = [in_arrival_order(stream) for stream in node.streams]
+    streams = [
+        builder.lower(stream if known is None else known) for stream, known in zip(node.streams, plain, strict=True)
+    ]
+    given = [*streams, *(builder.lower(relation) for relation in node.relations)]
+    stage = max(s.stage if s.stage and s.partitions == ONE_SHARD else s.stage + 1 for s in given)
+    edges = [Edge(s.step, None if s.stage == stage else Exchange(())) for s in given]
+    inner, windows = _inner(node, builder)
+    spec = SequenceModelSpec(
+        tuple(stream.schema.types for stream in node.streams), tuple(known is not None for known in plain),
+        windows, node.periods, node.reports_all, inner, ordered, asked(node.windows),
+        tuple(relation.fingerprint for relation in node.relations),
+    )  # fmt: skip
+    return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
+
+
+def _numbered(node: Sequenced, numbers: ByNumber, builder: Builder, ordered: bool) -> Lowered:
+    (stream,) = node.streams
+    plain = in_arrival_order(stream)
+    edge, stage, _ = builder.keyed(builder.lower(stream if plain is None else plain), ())
+    spec = CountTimeSpec(
+        numbers.columns, plain is not None, ARRIVALS, numbers.rows, numbers.every,
+        _plan_inside(numbers.body, builder), ordered, asked(node.windows),
+    )  # fmt: skip
+    return Lowered(builder.add(spec, [edge], stage, node), stage, ONE_SHARD)
+
+
+def asked(windows: Sequence[FrequencyWindow]) -> tuple[tuple[int, int, int], ...]:
+    """How often the windows are to be evaluated: (tuples, ticks, align) of each frequency, 0 for none."""
+    found = {(w.every or 0, w.slide or 0, w.align) for w in windows if w.every is not None or w.slide is not None}
+    return tuple(sorted(found))
+
+
+def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindow, ...]]:
+    """Return the plan of the body. Its sources are the windows, whose elements come with their lives, and the
+    instants."""
+    plan = _plan_inside(node.body, builder)
+    used = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
+    windows = tuple(
+        SequenceWindow(
+            told.fingerprint, *_arriving(window.input), WindowShape.of(window), isinstance(told, ArrivalTime)
+        )
+        for window in node.windows
+        for told in (window, ArrivalTime(window))
+        if told.fingerprint in used
+    )
+    return plan, windows
+
+
+def _plan_inside(body: Algebra, builder: Builder) -> Plan:
+    inside = Builder(
+        builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
+        statics=builder.statics, given=frozenset(r.fingerprint for r in own_updated_relations(body)),
+    )  # fmt: skip
+    answer = inside.lower(body)
+    inside.add(OutputSpec(""), [Edge(answer.step)], answer.stage, body)
+    return Plan(with_queries(inside.steps), {"": Query("", body, SinkSpec("MEMORY"))}, {})
+
+
+def _arriving(below: Algebra) -> tuple[int, Expression | None]:
+    """Return the stream whose elements arrive at a window, and which of them come into it."""
+    if isinstance(below, Select):
+        place, others = _arriving(below.input)
+        return place, below.predicate if others is None else conjunction((others, below.predicate))
+    assert isinstance(below, Arrivals)
+    return below.place, None
+
+
+@lower.register
+def _window(node: FrequencyWindow, builder: Builder) -> Lowered:
+    return _scan(node.fingerprint, node, builder)
+
+
+def arrived(node: ArrivalTime, builder: Builder) -> Lowered:
+    """Return a window of the sequence model, its elements with the instants at which they arrived."""
+    return _scan(node.fingerprint, node, builder)
+
+
+def waiting(node: Algebra, builder: Builder) -> Lowered:
+    """What tells up to which instant nothing is waiting to come into the windows of `node`."""
+    return _scan(WAITING, node, builder)
+
+
+@lower.register
+def _arrivals(node: Arrivals, builder: Builder) -> Lowered:
+    return _scan(ARRIVALS, node, builder)
+
+
+def _scan(name: str, node: Algebra, builder: Builder) -> Lowered:
+    schema = node.schema if name not in (INSTANTS, WAITING) else Schema(())
+    columns = tuple(range(len(schema)))
+    spec = ScanSpec(Source(name, True, schema, ""), columns)
+    return Lowered(builder.add(spec, (), 0, node, schema.types, schema.names), 0)
+
+
+@lower.register
+def _at_instants(node: AtInstants, builder: Builder) -> Lowered:
+    child, instants = builder.lower(node.input), _scan(INSTANTS, node.input, builder)
+    alone = child.stage > 0 and child.partitions == ONE_SHARD
+    stage = child.stage if alone else child.stage + 1
+    edges = [Edge(child.step, None if alone else Exchange(())), Edge(instants.step, Exchange(()))]
+    strict = node.input.pattern is Pattern.STRICT
+    spec = RStreamSpec(node.schema.types, StreamMode.INSTANTS, strict=strict, begins=False, changes=node.tells_changes)
+    return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)

@@ -1,0 +1,80 @@
+"""Joins: rows with equal keys meet, or a static side is looked up."""
+
+from __future__ import annotations
+
+from penstock.algebra import (
+    Algebra,
+    Join,
+    Pattern,
+    is_static,
+)
+from penstock.physical.plan.plan import (
+    Edge,
+    Exchange,
+    JoinSpec,
+    LookupSpec,
+)
+from penstock.physical.planning.lowering.builder import Builder, Lowered, Partitions, lower, meet, moved_partitions
+from penstock.physical.planning.lowering.probes import lower_probe, probe_of
+from penstock.physical.planning.lowering.ranges import in_cells, lower_in_cells, one_row
+from penstock.physical.planning.ranges import Ranges, find_ranges
+
+
+@lower.register
+def _join(node: Join, builder: Builder) -> Lowered:
+    width = len(node.left.schema)
+    if not builder.inputs_static:
+        if is_static(node.right):
+            return _lookup(node, builder, node.left, node.right)
+        if is_static(node.left):
+            return _lookup(node, builder, node.right, node.left)
+    if (probe := probe_of(node, builder)) is not None:
+        return lower_probe(node, probe, builder)
+    ranges = find_ranges(node.residual, width)
+    if ranges is not None and in_cells(node, ranges, builder):
+        return lower_in_cells(node, ranges, builder)
+    left, right = builder.lower(node.left), builder.lower(node.right)
+    left_key, right_key = tuple(pair[0] for pair in node.equal), tuple(pair[1] for pair in node.equal)
+    if not node.equal and (one_row(node.left) or one_row(node.right)):
+        stage, edges, lie = _spread(node, left, right)
+    else:
+        stage, edges, parts = meet(left, right, left_key, right_key)
+        lie = frozenset({parts[0], tuple(width + c for c in parts[1])})
+    spec = JoinSpec(
+        left_key, right_key, node.left.schema.types, node.right.schema.types, node.residual,
+        (node.left.pattern is Pattern.STRICT, node.right.pattern is Pattern.STRICT),
+        builder.notes.get(node.fingerprint, ""), ranges=ranges,
+    )  # fmt: skip
+    step = builder.add(spec, edges, stage, node)
+    return Lowered(step, stage, lie)
+
+
+def _spread(node: Join, left: Lowered, right: Lowered) -> tuple[int, list[Edge], Partitions]:
+    """A relation of one row goes to every shard, and the other input stays cut over them."""
+    one_left = not one_row(node.right)
+    one, other, spread = (left, right, node.right) if one_left else (right, left, node.left)
+    start = len(node.left.schema) if one_left else 0
+    if other.stage > one.stage and other.partitions is not None:
+        stage, edge, lie = other.stage, Edge(other.step), other.partitions
+    else:
+        # Negative tuples must go where their tuples went, so all columns decide.
+        every = tuple(range(len(spread.schema)))
+        stage, edge, lie = max(one.stage, other.stage) + 1, Edge(other.step, Exchange(every)), frozenset({every})
+    single = Edge(one.step, Exchange((), everywhere=True))
+    moved = frozenset(tuple(start + c for c in part) for part in lie)
+    return stage, [single, edge] if one_left else [edge, single], moved
+
+
+def _lookup(node: Join, builder: Builder, moving: Algebra, fixed: Algebra) -> Lowered:
+    child = builder.lower(moving)
+    static_left = fixed is node.left
+    key = tuple(pair[1 if static_left else 0] for pair in node.equal)
+    table_key = tuple(pair[0 if static_left else 1] for pair in node.equal)
+    ranges = find_ranges(node.residual, len(node.left.schema))
+    if ranges is not None and static_left:
+        ranges = Ranges(ranges.right, ranges.left)
+    spec = LookupSpec(builder.table(fixed), key, table_key, node.residual, static_left, ranges)
+    step = builder.add(spec, [Edge(child.step)], child.stage, node)
+    shift = len(fixed.schema) if static_left else 0
+    places = {i: i + shift for i in range(len(moving.schema))}
+    return Lowered(step, child.stage, moved_partitions(child.partitions, places))

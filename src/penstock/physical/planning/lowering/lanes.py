@@ -1,0 +1,126 @@
+"""The way of an aggregate's input: lane rows, pre-aggregated to panes, and on to where the groups meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from penstock.algebra import Aggregate, FrequencyWindow, Pattern, Project, Select, own_windows
+from penstock.physical.plan.panes import PanesSpec, PaneStoreSpec
+from penstock.physical.plan.plan import AccumulatorRowsSpec, Edge, Exchange, TimeWindowSpec, UnionSpec
+from penstock.physical.planning.aggregate_layout import AggregateLayout, ArgumentState, plan_lanes
+from penstock.physical.planning.lowering.builder import Builder, Lowered, Partitions, moved_partitions
+from penstock.physical.planning.lowering.panes import over_panes, pane_key, paned_window
+
+
+@dataclass(frozen=True)
+class AccumulatorInput:
+    """Lane rows of an aggregate in the stage where equal groups meet: the edge that brings them, how they lie, the plan
+    of the lanes and the types of the columns."""
+
+    edge: Edge
+    stage: int
+    partitions: Partitions
+    plan: AggregateLayout
+    types: tuple[pa.DataType, ...]
+
+
+def lower_lanes(
+    node: Aggregate, builder: Builder, by: tuple[int, ...] | None = None, child: Lowered | None = None
+) -> AccumulatorInput:
+    """by: which of the group columns decide where rows are sent, all of them for None; child: the steps of the input,
+    where they are not those that anybody else would take."""
+    grain = builder.grains.get(pane_key(node))
+    return _own(node, builder, by, child) if grain is None else _from_panes(node, grain, builder)
+
+
+def _own(
+    node: Aggregate, builder: Builder, by: tuple[int, ...] | None = None, child: Lowered | None = None
+) -> AccumulatorInput:  # fmt: skip
+    child = child or builder.lower(node.input)
+    strict = node.input.pattern is Pattern.STRICT
+    plan = plan_lanes(node.group, node.aggregates, strict)
+    panes = any(w.slide is not None for w in own_windows(node)) if not strict else _jumps(node, plan)
+    types = lane_types(node, plan)
+    places = {column: i for i, column in reversed(list(enumerate(node.group)))}
+    names = _names(node, types)
+    if not panes:
+        # Rows are narrower than the numbers that are made of them.
+        sent = node.group if by is None else tuple(node.group[i] for i in by)
+        edge, stage, partitions = builder.keyed(child, node.group)
+        if edge.exchange is not None:
+            edge, partitions = Edge(edge.step, Exchange(sent)), frozenset({sent})
+        step = builder.add(AccumulatorRowsSpec(plan, panes), [edge], stage, node.input, types, names)
+        return AccumulatorInput(Edge(step), stage, moved_partitions(partitions, places), plan, types)
+    step = builder.add(AccumulatorRowsSpec(plan, panes), [Edge(child.step)], child.stage, node.input, types, names)
+    made = Lowered(step, child.stage, moved_partitions(child.partitions, places))
+    edge, stage, partitions = builder.keyed(made, tuple(range(len(node.group))))
+    return AccumulatorInput(edge, stage, partitions, plan, types)
+
+
+def _jumps(node: Aggregate, plan: AggregateLayout) -> bool:
+    """Return whether rows come and go in crowds, at the evaluations of a window that jumps, and are told by sums alone:
+    what comes and what goes then add up, signs and all."""
+    below = node.input
+    while isinstance(below, Select | Project):
+        below = below.input
+    sums = all(argument.kind is ArgumentState.SUMS for argument in plan.arguments)
+    return isinstance(below, FrequencyWindow) and below.jumps and sums
+
+
+def _from_panes(node: Aggregate, grain: int, builder: Builder) -> AccumulatorInput:
+    """Return the panes of the node's window, from the finer ones that all aggregates of its kind are fed from."""
+    window = paned_window(node)
+    assert window is not None and window.slide is not None
+    panes, plan, types = _shared(node, grain, builder)
+    spec = TimeWindowSpec(window.lifetime, window.slide, window.align)
+    step = builder.add(spec, [Edge(panes.step)], panes.stage, node.input, types, _names(node, types))
+    if window.slide > grain:
+        step = builder.add(PanesSpec(plan), [Edge(step)], panes.stage, node.input, types, _names(node, types))
+    return AccumulatorInput(Edge(step), panes.stage, panes.partitions, plan, types)
+
+
+def _shared(node: Aggregate, grain: int, builder: Builder) -> tuple[Lowered, AggregateLayout, tuple[pa.DataType, ...]]:
+    """Return the panes that all aggregates of the node's kind are fed from."""
+    shared = over_panes(node, grain)
+    plan = plan_lanes(node.group, node.aggregates, strict=False)
+    types = lane_types(node, plan)
+    name = f"panes of {shared.fingerprint}"
+    if name not in builder.known:
+        fine = _own(shared, builder)
+        met = builder.add(UnionSpec(), [fine.edge], fine.stage, shared.input, types, _names(node, types))
+        builder.known[name] = Lowered(met, fine.stage, fine.partitions)
+    return builder.known[name], plan, types
+
+
+def lower_store(node: Aggregate, builder: Builder) -> AccumulatorInput | None:
+    """Return the store of panes that the sums of `node` are read from, by every window that it shares them with; None
+    where it shares none, or is more than sums."""
+    grain, window = builder.grains.get(pane_key(node)), paned_window(node)
+    if grain is None or window is None or window.lifetime is None:
+        return None
+    if not plan_lanes(node.group, node.aggregates, strict=False).plain_sums:
+        return None
+    panes, plan, types = _shared(node, grain, builder)
+    shared = over_panes(node, grain)
+    name = f"store of {shared.fingerprint}"
+    if name not in builder.known:
+        spec = PaneStoreSpec(plan, types)
+        step = builder.add(spec, [Edge(panes.step)], panes.stage, shared.input, types, _names(node, types))
+        builder.known[name] = replace(panes, step=step)
+    return AccumulatorInput(Edge(builder.known[name].step), panes.stage, panes.partitions, plan, types)
+
+
+def lane_types(node: Aggregate, plan: AggregateLayout) -> tuple[pa.DataType, ...]:
+    keys = [node.input.schema[i].type for i in node.group]
+    values = [plan.arguments[i].type for i in plan.valued]
+    integers, floats = plan.carried
+    return (*keys, *[pa.int64()] * len(integers), *[pa.float64()] * len(floats), *values)
+
+
+def _names(node: Aggregate, types: Sequence[pa.DataType]) -> list[str]:
+    """For explain."""
+    keys = [node.input.schema[i].name for i in node.group]
+    return [*keys, *(f"lane{i}" for i in range(len(types) - len(keys)))]

@@ -1,0 +1,124 @@
+"""Semi-joins and outer joins, out of joins, δ and the counting of partners.
+
+A semi-join is a join with the distinct partners: R ⋉ S = R ⋈[k] δ(π_k(S)), and with a further condition
+R ⋉[θ] S = R ⋈[all columns, NULL as NULL] δ(π_R(R ⋈[θ] S)), so its pattern is the join's. What must be said of tuples
+without a partner is told by `Match` from the tuples and the pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from penstock.algebra import (
+    Algebra,
+    Distinct,
+    Join,
+    OuterJoin,
+    OuterKind,
+    Pattern,
+    Project,
+    SemiJoin,
+    SemiKind,
+    is_static,
+)
+from penstock.algebra.nodes.join import Pairs
+from penstock.expressions.nodes import Column, Expression, Literal, columns_of
+from penstock.physical.plan.plan import Edge, JoinSpec, Keep, PartnerCountsSpec, ProjectSpec, StaticPartnerCountsSpec
+from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
+from penstock.physical.planning.lowering.probes import lower_probe, probe_of
+from penstock.physical.planning.lowering.rowwise import unite
+from penstock.physical.planning.ranges import find_ranges
+from penstock.types import CALENDAR, Field
+
+_KEEP = {SemiKind.SEMI: Keep.MATCHED, SemiKind.ANTI: Keep.LONE, SemiKind.MARK: Keep.MARKED}
+
+
+@lower.register
+def _semi(node: SemiJoin, builder: Builder) -> Lowered:
+    if is_static(node.right) and not builder.inputs_static:
+        return _lookup(node, builder, _KEEP[node.kind], "")
+    joined, once = _pairs(node)
+    if node.kind is not SemiKind.SEMI:
+        return _match(builder, node, node.left, joined, _KEEP[node.kind], "")
+    if once:
+        return builder.lower(joined)
+    left, right = builder.lower(node.left), builder.lower(Distinct(joined))
+    every, types = tuple(range(len(node.left.schema))), node.left.schema.types
+    stage, edges, parts = meet(left, right, every, every)
+    strict = (node.left.pattern is Pattern.STRICT, joined.pattern is Pattern.STRICT)
+    spec = JoinSpec(every, every, types, types, None, strict, null_safe=True)
+    both = Join(node.left, joined, tuple((i, i) for i in every))
+    step = builder.add(spec, edges, stage, both)
+    kept = builder.add(ProjectSpec(_columns(node.left)), [Edge(step)], stage, node)
+    return Lowered(kept, stage, frozenset({parts[0]}))
+
+
+@lower.register
+def _outer(node: OuterJoin, builder: Builder) -> Lowered:
+    if node.kind is OuterKind.LEFT and is_static(node.right) and not builder.inputs_static:
+        return _lookup(node, builder, Keep.PADDED, node.single)
+    if (probe := probe_of(node, builder)) is not None:
+        return lower_probe(node, probe, builder)
+    width = len(node.left.schema)
+    join = Join(node.left, node.right, node.equal, node.residual)
+    pairs = Project(join, _columns(node.left), node.left.schema.fields)
+    lone = _match(builder, node.left, node.left, pairs, Keep.LONE, node.single)
+    members = [builder.lower(join), _projected(builder, node, lone, (*_columns(node.left), *_nulls(node.right)))]
+    if node.kind is OuterKind.FULL:
+        columns = tuple(Column(f.type, width + i, f.name) for i, f in enumerate(node.right.schema))
+        pairs = Project(join, columns, node.right.schema.fields)
+        lone = _match(builder, node.right, node.right, pairs, Keep.LONE, "")
+        members.append(_projected(builder, node, lone, (*_nulls(node.left), *_columns(node.right))))
+    return unite(builder, members, node)
+
+
+def _pairs(node: SemiJoin) -> tuple[Project, bool]:
+    """Return the left tuples once per partner, and whether that is at most once: where partners differ in the key
+    alone."""
+    right: Algebra = node.right
+    equal: Pairs = node.equal
+    once = node.residual is None or max(columns_of(node.residual), default=-1) < len(node.left.schema)
+    if once:
+        columns: tuple[Expression, ...] = tuple(_columns(node.right)[j] for _, j in node.equal)
+        fields = tuple(node.right.schema[j] for _, j in node.equal)
+        if not columns:
+            columns, fields = (Literal(pa.bool_(), True),), (Field("any", pa.bool_()),)
+        right = Distinct(Project(node.right, columns, fields))
+        equal = tuple((i, place) for place, (i, _) in enumerate(node.equal))
+    joined = Join(node.left, right, equal, node.residual)
+    return Project(joined, _columns(node.left), node.left.schema.fields), once
+
+
+def _match(builder: Builder, node: Algebra, left: Algebra, pairs: Algebra, keep: Keep, single: str) -> Lowered:
+    one, other = builder.lower(left), builder.lower(pairs)
+    every = tuple(range(len(left.schema)))
+    stage, edges, parts = meet(one, other, every, every)
+    step = builder.add(PartnerCountsSpec(left.schema.types, keep, single, node.domain or CALENDAR), edges, stage, node)
+    return Lowered(step, stage, frozenset({parts[0]}))
+
+
+def _lookup(node: SemiJoin | OuterJoin, builder: Builder, keep: Keep, single: str) -> Lowered:
+    child = builder.lower(node.left)
+    key, table_key = tuple(i for i, _ in node.equal), tuple(j for _, j in node.equal)
+    table = builder.table(node.right)
+    spec = StaticPartnerCountsSpec(
+        table, node.right.schema.types, key, table_key, node.residual, keep, single, node.domain or CALENDAR,
+        find_ranges(node.residual, len(node.left.schema)),
+    )  # fmt: skip
+    step = builder.add(spec, [Edge(child.step)], child.stage, node)
+    return Lowered(step, child.stage, child.partitions)
+
+
+def _projected(builder: Builder, node: Algebra, child: Lowered, columns: Iterable[Expression]) -> Lowered:
+    step = builder.add(ProjectSpec(tuple(columns)), [Edge(child.step)], child.stage, node)
+    return Lowered(step, child.stage)
+
+
+def _columns(node: Algebra) -> tuple[Column, ...]:
+    return tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema))
+
+
+def _nulls(node: Algebra) -> tuple[Literal, ...]:
+    return tuple(Literal(f.type, None) for f in node.schema)

@@ -1,0 +1,125 @@
+"""Panes shared by windows: aggregates that differ in their windows alone are fed from one stream of panes.
+
+Let g divide the length and the slide of a window. Rounding up to a multiple of g first changes nothing that rounding up
+to a boundary of the window leaves: ⌈⌈x⌉g⌉s = ⌈x⌉s. So rows that agree in group and ⌈ts⌉g can be added up once for all
+such windows, next to the readers, and travel once. How windows are put together is a matter of cost alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from penstock.algebra import Aggregate, Algebra, Project, Select, Window
+from penstock.algebra.nodes.windows import WindowKind
+from penstock.algebra.optimizer.estimates import estimate
+from penstock.algebra.optimizer.statistics import Statistics, seconds
+from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates
+from penstock.tree import walk
+
+#: What a row costs on its way to another stage, in rows that a stateless operator looks at.
+EXCHANGE = 3.0
+
+
+@dataclass(frozen=True)
+class _Paned:
+    """An aggregate over a window that slides. grain: the largest that its window allows; rate, groups: elements per
+    tick, and values of its group, as estimated."""
+
+    name: str
+    key: str
+    grain: int
+    rate: float
+    groups: float
+
+    def panes(self, grain: int) -> float:
+        """Lane rows per tick when rows are added up by (group, ⌈ts⌉grain)."""
+        return self.groups * -math.expm1(-self.rate * grain / self.groups) / grain
+
+    @property
+    def alone(self) -> float:
+        return self.rate + EXCHANGE * self.panes(self.grain)
+
+
+@dataclass
+class _Cluster:
+    """Aggregates fed from panes of one grain."""
+
+    grain: int
+    members: list[_Paned]
+
+    @property
+    def cost(self) -> float:
+        """Every row is looked at once, every pane travels, and each member looks at it."""
+        one = self.members[0]
+        if len(self.members) == 1:
+            return one.alone
+        return one.rate + (EXCHANGE + len(self.members)) * one.panes(self.grain)
+
+    def with_(self, other: _Paned) -> _Cluster:
+        return _Cluster(math.gcd(self.grain, other.grain), [*self.members, other])
+
+
+def shared_grains(roots: Iterable[Algebra], statistics: Statistics) -> dict[str, int]:
+    """By `pane_key` of an aggregate, the grain of the panes that it takes together with others."""
+    kinds: dict[str, dict[str, _Paned]] = {}
+    for root in roots:
+        for node in walk(root):
+            if isinstance(node, Aggregate) and (window := paned_window(node)) is not None:
+                alike = f"{over_panes(node, 1).fingerprint} {window.align}"
+                kinds.setdefault(alike, {})[node.fingerprint] = _paned(node, window, statistics)
+    clusters = (c for kind in kinds.values() for c in _clusters(list(kind.values())))
+    return {m.key: c.grain for c in clusters if len(c.members) > 1 for m in c.members}
+
+
+def pane_key(node: Aggregate) -> str:
+    """What an aggregate is known by whatever its columns are called."""
+    return replace(node, names=tuple(f"a{i}" for i in range(len(node.names)))).fingerprint
+
+
+def paned_window(node: Aggregate) -> Window | None:
+    """Return the window in time with SLIDE that `node` is over, if nothing but selections and projections stands
+    between. A stream of static relations alone has no time, and comes whole at the first instant."""
+    below = node.input
+    while isinstance(below, Select | Project):
+        below = below.input
+    if not isinstance(below, Window) or below.slide is None or below.domain is None:
+        return None
+    return None if has_user_aggregates(node) else below
+
+
+def over_panes(node: Aggregate, grain: int) -> Aggregate:
+    """`node` over a window that is panes of `grain` ticks; the same for all aggregates that may share them."""
+
+    def below(one: Algebra) -> Algebra:
+        if isinstance(one, Window):
+            return replace(one, kind=WindowKind.RANGE, length=grain, slide=grain, align=one.align)
+        assert isinstance(one, Select | Project)
+        return replace(one, input=below(one.input))
+
+    return replace(node, input=below(node.input), names=tuple(f"a{i}" for i in range(len(node.names))))
+
+
+def _paned(node: Aggregate, window: Window, statistics: Statistics) -> _Paned:
+    assert window.slide is not None and window.domain is not None
+    below = estimate(node.input, statistics)
+    groups = math.prod(below.distinct[column] for column in node.group)
+    rate = below.rate * seconds(1, window.domain)
+    return _Paned(node.fingerprint, pane_key(node), math.gcd(window.slide, window.lifetime or 0), rate, groups)
+
+
+def _clusters(kind: list[_Paned]) -> list[_Cluster]:
+    """Who shares with whom: the coarsest first, each where it adds least to the cost."""
+    found: list[_Cluster] = []
+    for one in sorted(kind, key=lambda p: (-p.grain, p.name)):
+        best, saved = None, 0.0
+        for i, cluster in enumerate(found):
+            gain = cluster.cost + one.alone - cluster.with_(one).cost
+            if gain > saved:
+                best, saved = i, gain
+        if best is None:
+            found.append(_Cluster(one.grain, [one]))
+        else:
+            found[best] = found[best].with_(one)
+    return found

@@ -1,0 +1,59 @@
+"""WSTREAM's results, and RESTORE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.algebra import IndividualResults, Pattern, Restored, Window, own_windows
+from penstock.algebra.nodes.r2s import updated_relations
+from penstock.physical.plan.plan import (
+    Edge,
+    Exchange,
+    UnionSpec,
+)
+from penstock.physical.plan.results import IndividualResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
+from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+from penstock.physical.planning.lowering.streams import lower_changes
+
+
+@lower.register
+def _results(node: IndividualResults, builder: Builder) -> Lowered:
+    edge, stage, partitions = builder.ordered(builder.lower(node.input))
+    return Lowered(builder.add(IndividualResultsSpec(), [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _restored(node: Restored, builder: Builder) -> Lowered:
+    relation = node.reported.input
+    if relation.fingerprint not in builder.known and _only_rounded(node):
+        # One operator tree tells both: SLIDE rounds the results as it would round the rows they are made of.
+        continual = builder.lower(node.continual)
+        spec = RoundedSpec(node.slide, node.align)
+        step = builder.add(spec, [Edge(continual.step)], continual.stage, node.continual)
+        builder.known[relation.fingerprint] = replace(continual, step=step)
+    reported = builder.lower(node.reported)
+    short = _short(node, builder)
+    stage = max(reported.stage, short.stage)
+    edges = [Edge(one.step, None if one.stage == stage else Exchange(None)) for one in (reported, short)]
+    return Lowered(builder.add(UnionSpec(), edges, stage, node), stage)
+
+
+def _only_rounded(node: Restored) -> bool:
+    """Return whether the reported relation is the continual one with every life rounded to the boundaries: true where
+    lives begin and end with rows of windows that have this SLIDE. [max up(ts), min up(exp)) = [up(max ts), up(min
+    exp))."""
+    windows = list(own_windows(node.reported))
+    slid = all(isinstance(w, Window) and (w.slide, w.align) == (node.slide, node.align) for w in windows)
+    known = node.by_life and node.continual.pattern is not Pattern.STRICT
+    return known and slid and bool(windows) and not any(updated_relations(node.reported))
+
+
+def _short(node: Restored, builder: Builder) -> Lowered:
+    """Return the stream of short-lived results, at their boundaries."""
+    if node.by_life:
+        edge, stage, partitions = builder.ordered(builder.lower(node.continual))
+        step = builder.add(ShortLivesSpec(node.slide, node.align), [edge], stage, node)
+        return Lowered(step, stage, partitions)
+    changes = lower_changes(builder, node, node.continual, None)
+    spec = ShortChangesSpec(node.slide, node.align, node.schema.types)
+    return replace(changes, step=builder.add(spec, [Edge(changes.step)], changes.stage, node))

@@ -1,0 +1,68 @@
+"""Row windows, samples and the results of INTERNAL windows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from penstock.algebra import (
+    Algebra,
+    ArrivalTime,
+    IndividualResults,
+    Internal,
+    RelationToStream,
+    RowWindow,
+    Sample,
+    StreamKind,
+)
+from penstock.algebra.properties.arrival_order import in_arrival_order
+from penstock.physical.plan.nonretroactive import StampSpec
+from penstock.physical.plan.plan import Edge, RowWindowSpec, SampleSpec
+from penstock.physical.plan.row_slides import StepWindowSpec
+from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+
+
+@lower.register
+def _row_window(node: RowWindow, builder: Builder) -> Lowered:
+    return row_window(node, node, builder)
+
+
+def row_window(window: RowWindow, node: Algebra, builder: Builder) -> Lowered:
+    """Rows meet by partition; without one, all in one shard. A stream that has an order of arrival comes
+    straight from its ingest, so that the order is not lost in a stage between. node: what the step is for; where it is
+    `ArrivalTime`, elements carry their timestamps."""
+    plain = in_arrival_order(window.input)
+    below = window.input if plain is None else plain
+    child = builder.lower(below)
+    if isinstance(node, ArrivalTime):
+        child = stamped(below, child, builder)
+    edge, stage, partitions = builder.keyed(child, window.partition)
+    if window.rows is None:
+        moved = StepWindowSpec(node.schema.types, window.length, window.step or 1, plain is not None)
+        return Lowered(builder.add(moved, [edge], stage, node), stage, partitions)
+    spec = RowWindowSpec(
+        node.schema.types, window.rows, window.step or 1, window.partition, window.length, window.slide, window.align,
+        plain is not None,
+    )  # fmt: skip
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+def stamped(node: Algebra, child: Lowered, builder: Builder) -> Lowered:
+    """Return the elements that `child` gives of the stream `node`, with their timestamps as a last column."""
+    types, names = (*node.schema.types, pa.int64()), (*node.schema.names, "came")
+    return replace(child, step=builder.add(StampSpec(), [Edge(child.step)], child.stage, node, types, names))
+
+
+@lower.register
+def _sample(node: Sample, builder: Builder) -> Lowered:
+    child = builder.lower(node.input)
+    spec = SampleSpec(node.percent, node.seed, node.name)
+    return replace(child, step=builder.add(spec, [Edge(child.step)], child.stage, node))
+
+
+@lower.register
+def _internal(node: Internal, builder: Builder) -> Lowered:
+    """Elements of a stream have no end: as a relation they are the collection that INTERNAL asks for."""
+    results = IndividualResults(node.input) if node.by_life else RelationToStream(node.input, StreamKind.ISTREAM)
+    return builder.lower(results)

@@ -1,0 +1,116 @@
+"""Scans, selection, projection, windows and union: they stay in the stage of their input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.algebra import (
+    Algebra,
+    NegativeTuples,
+    Pattern,
+    Project,
+    RelationScan,
+    Select,
+    StreamScan,
+    UnionAll,
+    Window,
+)
+from penstock.algebra.nodes.scans import Scan, Source
+from penstock.expressions.nodes import Column
+from penstock.physical.plan.plan import (
+    Edge,
+    Exchange,
+    FilterSpec,
+    NegativeTuplesSpec,
+    ProjectSpec,
+    ScanSpec,
+    TimeWindowSpec,
+    UnionSpec,
+    UpdateRule,
+    UpdatesSpec,
+)
+from penstock.physical.planning.lowering.builder import Builder, Lowered, Partitions, lower, moved_partitions
+from penstock.physical.planning.lowering.multi_join import projected_tree
+
+
+@lower.register(StreamScan)
+@lower.register(RelationScan)
+def _scan(node: Scan, builder: Builder) -> Lowered:
+    source = node.source
+    if node.fingerprint in builder.given:
+        source = Source(node.fingerprint, False, node.schema, "")
+        return Lowered(builder.add(ScanSpec(source, tuple(range(len(node.schema)))), (), 0, node), 0)
+    scan = Lowered(builder.add(ScanSpec(source, node.columns), (), 0, node), 0)
+    if not source.loses_rows:
+        return scan
+    apart = (source.timestamp, source.operation)
+    named = source.primary_key or tuple(c for c in node.columns if c not in apart)
+    key = tuple(node.columns.index(c) for c in named)
+    deletes = source.operation is not None
+    rule = UpdateRule.UNIQUE if deletes and not source.upserts else UpdateRule.REPLACE
+    spec = UpdatesSpec(
+        source.name, key, node.schema.names, node.schema.types,
+        rule if source.primary_key else UpdateRule.BAG, source.non_retroactive and deletes and bool(source.primary_key),
+    )  # fmt: skip
+    edge, stage, partitions = builder.keyed(scan, key)
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _select(node: Select, builder: Builder) -> Lowered:
+    return selected(node, builder.lower(node.input), builder)
+
+
+def selected(node: Select, child: Lowered, builder: Builder) -> Lowered:
+    """Return the selection of `node` over what `child` gives."""
+    step = builder.add(FilterSpec(node.predicate), [Edge(child.step)], child.stage, node)
+    return replace(child, step=step)
+
+
+@lower.register
+def _project(node: Project, builder: Builder) -> Lowered:
+    tree = projected_tree(node, builder)
+    return tree if tree is not None else projected(node, builder.lower(node.input), builder)
+
+
+def projected(node: Project, child: Lowered, builder: Builder) -> Lowered:
+    """Return the projection of `node` over what `child` gives."""
+    step = builder.add(ProjectSpec(node.expressions), [Edge(child.step)], child.stage, node)
+    places = {e.index: i for i, e in reversed(list(enumerate(node.expressions))) if isinstance(e, Column)}
+    return Lowered(step, child.stage, moved_partitions(child.partitions, places))
+
+
+@lower.register
+def _window(node: Window, builder: Builder) -> Lowered:
+    return windowed(node, node, builder.lower(node.input), builder)
+
+
+def windowed(window: Window, node: Algebra, child: Lowered, builder: Builder) -> Lowered:
+    """Return the elements that `child` gives with their validity in `window`; they are then those of `node`."""
+    spec = TimeWindowSpec(window.lifetime, window.slide, window.align)
+    step = builder.add(spec, [Edge(child.step)], child.stage, node)
+    return replace(child, step=step)
+
+
+@lower.register
+def _announced(node: NegativeTuples, builder: Builder) -> Lowered:
+    edge, stage, partitions = builder.ordered(builder.lower(node.input))
+    fifo = node.input.pattern <= Pattern.WEAKEST
+    return Lowered(builder.add(NegativeTuplesSpec(fifo), [edge], stage, node), stage, partitions)
+
+
+@lower.register
+def _union(node: UnionAll, builder: Builder) -> Lowered:
+    return unite(builder, [builder.lower(member) for member in node.members], node)
+
+
+def unite(builder: Builder, members: Sequence[Lowered], node: Algebra) -> Lowered:
+    """Return the rows of all `members`, in the stage of the last of them."""
+    stage = max(m.stage for m in members)
+    edges = [Edge(m.step, None if m.stage == stage else Exchange(None)) for m in members]
+    partitions: Partitions = None
+    if all(m.stage == stage and m.partitions is not None for m in members):
+        common = frozenset.intersection(*(m.partitions for m in members if m.partitions is not None))
+        partitions = common or None
+    return Lowered(builder.add(UnionSpec(), edges, stage, node), stage, partitions)

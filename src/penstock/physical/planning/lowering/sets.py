@@ -1,0 +1,63 @@
+"""EXCEPT and INTERSECT, where equal tuples of both sides must meet; and the first rows, which one shard must see."""
+
+from __future__ import annotations
+
+from penstock.algebra import Algebra, Except, Intersect, TopK, is_static
+from penstock.physical.plan.plan import CopyRule, Edge, Exchange, SetOperationSpec, StaticSpec, TopKSpec
+from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
+
+ONE_SHARD: frozenset[tuple[int, ...]] = frozenset({()})
+
+
+@lower.register
+def _except(node: Except, builder: Builder) -> Lowered:
+    return _set_operation(node, builder, CopyRule.EXCEPT_ALL if node.every else CopyRule.EXCEPT)
+
+
+@lower.register
+def _intersect(node: Intersect, builder: Builder) -> Lowered:
+    return _set_operation(node, builder, CopyRule.INTERSECT_ALL if node.every else CopyRule.INTERSECT)
+
+
+def _set_operation(node: Except | Intersect, builder: Builder, kind: CopyRule) -> Lowered:
+    every = tuple(range(len(node.schema)))
+    if not builder.inputs_static and (is_static(node.left) or is_static(node.right)):
+        stage, edges, part = _meet_static(node, builder, every)
+    else:
+        left, right = builder.lower(node.left), builder.lower(node.right)
+        stage, edges, (part, _) = meet(left, right, every, every)
+    step = builder.add(SetOperationSpec(kind, node.schema.types), edges, stage, node)
+    return Lowered(step, stage, frozenset({part}))
+
+
+def _meet_static(
+    node: Except | Intersect, builder: Builder, every: tuple[int, ...]
+) -> tuple[int, list[Edge], tuple[int, ...]]:
+    """Where a moving side and a static one meet: the static one is cut over the shards as the moving one
+    lies."""
+    fixed_left = is_static(node.left)
+    moving: Algebra = node.right if fixed_left else node.left
+    fixed: Algebra = node.left if fixed_left else node.right
+    edge, stage, partitions = builder.keyed(builder.lower(moving), every)
+    part = min(p for p in partitions or () if set(p) <= set(every))
+    table = Edge(builder.add(StaticSpec(builder.table(fixed), part), (), stage, fixed))
+    return stage, [table, edge] if fixed_left else [edge, table], part
+
+
+@lower.register
+def _top_k(node: TopK, builder: Builder) -> Lowered:
+    """In two steps where rows lie in several shards: what is among the first of all is among the first of its shard.
+    The first of each part are found where the part lies."""
+    child = builder.lower(node.input)
+    types = node.schema.types
+    if node.partition:
+        each = TopKSpec(node.total_order, node.limit, node.offset, types, partition=node.partition)
+        edge, stage, partitions = builder.keyed(child, node.partition)
+        return Lowered(builder.add(each, [edge], stage, node), stage, partitions)
+    final = TopKSpec(node.total_order, node.limit, node.offset, types)
+    if child.stage > 0 and child.partitions is not None and () in child.partitions:
+        return Lowered(builder.add(final, [Edge(child.step)], child.stage, node), child.stage, ONE_SHARD)
+    edge, stage, _ = builder.ordered(child)
+    local = TopKSpec(node.total_order, node.limit + node.offset, 0, types, "local")
+    first = builder.add(local, [edge], stage, node)
+    return Lowered(builder.add(final, [Edge(first, Exchange(()))], stage + 1, node), stage + 1, ONE_SHARD)

@@ -1,0 +1,153 @@
+"""Relation to stream, and the changes of a relation that is the answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.algebra import (
+    Aggregate,
+    Algebra,
+    Distinct,
+    Except,
+    Intersect,
+    Pattern,
+    Project,
+    RelationToStream,
+    Select,
+    StreamKind,
+    TopK,
+    evaluation_period,
+    is_static,
+    own_windows,
+)
+from penstock.algebra.properties.instantaneous import is_instantaneous
+from penstock.expressions.nodes import Column, Expression
+from penstock.expressions.user import UserCall
+from penstock.physical.plan.plan import (
+    ChangesSpec,
+    DistinctChangesSpec,
+    Edge,
+    Exchange,
+    ProjectSpec,
+    RStreamSpec,
+    StreamMode,
+)
+from penstock.physical.planning.lowering.aggregates import can_tell_rows, lower_at_boundaries
+from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
+from penstock.physical.planning.lowering.probes import may_take_back
+from penstock.physical.planning.strategies import Strategy
+from penstock.tree import walk
+
+
+@lower.register
+def _relation_to_stream(node: RelationToStream, builder: Builder) -> Lowered:
+    if node.kind is StreamKind.RSTREAM:
+        return _rstream(node, builder)
+    return lower_changes(builder, node, node.input, node.kind)
+
+
+def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: StreamKind | None) -> Lowered:
+    if _tells_itself(relation, builder):
+        return _distinct_changes(builder, node, relation, kind)
+    child = builder.lower(relation)
+    netted = never_cancels(relation)
+    every = tuple(range(len(relation.schema)))
+    edge, stage, partitions = builder.ordered(child) if netted else builder.keyed(child, every)
+    fifo = relation.pattern <= Pattern.WEAKEST
+    grows = relation.pattern is not Pattern.STRICT
+    step = builder.add(ChangesSpec(kind, relation.schema.types, netted, fifo, grows=grows), [edge], stage, node)
+    return Lowered(step, stage, partitions)
+
+
+def _distinct_changes(builder: Builder, node: Algebra, relation: Algebra, kind: StreamKind | None) -> Lowered:
+    """Return one step for all queries that ask for it."""
+    name = f"{kind} of {relation.fingerprint}"
+    if name not in builder.known:
+        every = tuple(range(len(relation.schema)))
+        edge, stage, partitions = builder.keyed(builder.lower(relation.inputs[0]), every)
+        step = builder.add(DistinctChangesSpec(kind, relation.schema.types), [edge], stage, node)
+        builder.known[name] = Lowered(step, stage, partitions)
+    return builder.known[name]
+
+
+def _tells_itself(node: Algebra, builder: Builder) -> bool:
+    """Return whether `node` is a DISTINCT that may say itself when its tuples come and go: δ*, which nobody else reads
+    yet."""
+    if not isinstance(node, Distinct) or builder.strategy is not Strategy.PATTERN or is_static(node):
+        return False
+    return node.input.pattern is not Pattern.STRICT and node.fingerprint not in builder.known
+
+
+def never_cancels(node: Algebra) -> bool:
+    """Return whether equal tuples can never come and go at one instant: true where nothing goes, and where every change
+    gives a key a different row, or is told once per tuple and instant."""
+    if node.pattern is Pattern.MONOTONIC or isinstance(node, Aggregate | Except | Intersect | TopK):
+        return True
+    if isinstance(node, Distinct):
+        return node.input.pattern is Pattern.STRICT
+    if isinstance(node, Select):
+        return never_cancels(node.input)
+    if isinstance(node, Project):
+        kept = {e.index for e in node.expressions if isinstance(e, Column)}
+        return len(kept) == len(node.input.schema) and never_cancels(node.input)
+    return False
+
+
+def _rstream(node: RelationToStream, builder: Builder) -> Lowered:
+    period = evaluation_period(node)
+    if period is not None and builder.strategy is Strategy.PATTERN:
+        if isinstance(node.input, Aggregate) and can_tell_rows(node.input):
+            return lower_at_boundaries(node, node.input, *period, builder)
+        if (raised := _above_rstream(node)) is not None:
+            return builder.lower(raised)
+    child = builder.lower(node.input)
+    strict = may_take_back(node.input, builder)
+    types = node.schema.types
+    every = tuple(range(len(types)))
+    if period is None and not is_instantaneous(node.input):
+        return _rstream_at_instants(node, builder, child, strict)
+    edge, stage, partitions = builder.keyed(child, every) if strict else builder.ordered(child)
+    if period is not None:
+        spec = RStreamSpec(types, StreamMode.BOUNDARIES, period[0], period[1], strict)
+    else:
+        spec = RStreamSpec(types, StreamMode.TICKS, strict=strict)
+    return Lowered(builder.add(spec, [edge], stage, node), stage, partitions)
+
+
+def _above_rstream(node: RelationToStream) -> Algebra | None:
+    """`node` with the selections and projections between it and a grouped aggregate above it: they judge every row
+    alone, whatever the instant."""
+    between: list[Select | Project] = []
+    below = node.input
+    while isinstance(below, Select | Project):
+        between.append(below)
+        below = below.input
+    if not (isinstance(below, Aggregate) and can_tell_rows(below)):
+        return None
+    if any(isinstance(e, UserCall) for one in between for own in _expressions(one) for e in walk(own)):
+        return None  # who knows what a call costs: it is made once a row, not once a row and boundary
+    raised: Algebra = replace(node, input=below)
+    for one in reversed(between):
+        raised = replace(one, input=raised)
+    return raised
+
+
+def _expressions(node: Select | Project) -> tuple[Expression, ...]:
+    return (node.predicate,) if isinstance(node, Select) else node.expressions
+
+
+def _rstream_at_instants(node: RelationToStream, builder: Builder, child: Lowered, strict: bool) -> Lowered:
+    """Every change anywhere makes the whole relation speak, so it lives in one shard; the streams' arrivals are
+    told to it beside."""
+    streams = {w.input.fingerprint: w.input for w in own_windows(node)}
+    clocks: list[Lowered] = []
+    for stream in streams.values():
+        lowered = builder.lower(stream)
+        step = builder.add(ProjectSpec(()), [Edge(lowered.step)], lowered.stage, stream, (), ())
+        clocks.append(replace(lowered, step=step, partitions=None))
+    one_shard = frozenset({()})
+    stage = child.stage if child.partitions == one_shard and child.stage > 0 else child.stage + 1
+    stage = max([stage, *(c.stage + 1 for c in clocks)])
+    edges = [Edge(c.step, None if c.stage == stage else Exchange(())) for c in (child, *clocks)]
+    spec = RStreamSpec(node.schema.types, StreamMode.INSTANTS, strict=strict)
+    return Lowered(builder.add(spec, edges, stage, node), stage, one_shard)

@@ -1,0 +1,83 @@
+"""GROUP BY with user-defined aggregates: the built-in part as ever, and beside it an operator for the user's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.algebra import Aggregate, Pattern
+from penstock.expressions.functions import build_aggregate
+from penstock.expressions.nodes import Column, Expression
+from penstock.expressions.text import to_sql
+from penstock.expressions.user import UserAggregateCall
+from penstock.physical.plan.plan import Edge, ProjectSpec
+from penstock.physical.plan.user_aggregates import UserAggregateSpec, UserCallSpec, UserState
+from penstock.physical.planning.lowering.builder import Builder, Lowered, moved_partitions
+
+
+def has_user_aggregates(node: Aggregate) -> bool:
+    return any(isinstance(call, UserAggregateCall) for call in node.aggregates)
+
+
+def lower_user_aggregates(node: Aggregate, builder: Builder) -> Lowered:
+    """Join the rows of the built-in aggregates (and COUNT(*), by which groups are known) with the user's arguments, by
+    group."""
+    counted = build_aggregate("COUNT", ())
+    mine = [c for c in node.aggregates if isinstance(c, UserAggregateCall)]
+    built_in = [
+        (c, n) for c, n in zip(node.aggregates, node.names, strict=True) if not isinstance(c, UserAggregateCall)
+    ]
+    calls = (*(c for c, _ in built_in), counted)
+    base = builder.lower(replace(node, aggregates=calls, names=(*(n for _, n in built_in), "rows")))
+
+    arguments: list[Expression] = []
+    specs = tuple(_call(c, arguments, node.input.pattern) for c in mine)
+    child = builder.lower(node.input)
+    keys = tuple(Column(node.input.schema[i].type, i, node.input.schema[i].name) for i in node.group)
+    columns = (*keys, *arguments)
+    names = [to_sql(e, node.input.schema.names) for e in columns]
+    types = [e.type for e in columns]
+    values = builder.add(ProjectSpec(columns), [Edge(child.step)], child.stage, node.input, types, names)
+    places = {column: i for i, column in reversed(list(enumerate(node.group)))}
+    made = Lowered(values, child.stage, moved_partitions(child.partitions, places))
+    edge, stage, _ = builder.keyed(made, tuple(range(len(node.group))))
+    assert stage == base.stage, "both parts of a group lie alike"
+
+    spec = UserAggregateSpec(
+        len(node.group), specs, _order(node), node.schema.types,
+        node.input.pattern <= Pattern.WEAKEST, node.input.pattern is Pattern.STRICT,
+    )  # fmt: skip
+    step = builder.add(spec, [Edge(base.step), edge], stage, node)
+    return replace(base, step=step)
+
+
+def _call(call: UserAggregateCall, arguments: list[Expression], pattern: Pattern) -> UserCallSpec:
+    def place(expression: Expression) -> int:
+        if expression not in arguments:
+            arguments.append(expression)
+        return arguments.index(expression)
+
+    given = tuple(place(a) for a in call.arguments)
+    only = None if call.filter is None else place(call.filter)
+    return UserCallSpec(call.definition, given, only, call.distinct, _state(call, pattern))
+
+
+def _state(call: UserAggregateCall, pattern: Pattern) -> UserState:
+    if call.distinct:
+        return UserState.LIVE
+    if call.definition.expires:
+        return UserState.EXPIRING
+    if pattern is Pattern.MONOTONIC or (call.definition.merges and pattern is not Pattern.STRICT):
+        return UserState.PARTIAL
+    return UserState.LIVE
+
+
+def _order(node: Aggregate) -> tuple[tuple[bool, int], ...]:
+    """Return where each column of the whole row comes from."""
+    width = len(node.group)
+    found: list[tuple[bool, int]] = [(False, i) for i in range(width)]
+    counts = [width, 0]
+    for call in node.aggregates:
+        kind = isinstance(call, UserAggregateCall)
+        found.append((kind, counts[kind]))
+        counts[kind] += 1
+    return tuple(found)

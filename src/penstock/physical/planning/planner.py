@@ -1,0 +1,129 @@
+"""From algebra to a physical plan: one lowering per operator, sharing by fingerprint, and the cutting into stages.
+
+Every keyed operator says by which columns equal rows must meet. If its input lies that way already, it joins its
+input's stage; else an exchange opens the next one. Subplans that stand in several queries become one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.algebra import Algebra
+from penstock.algebra.nodes.base import leaves
+from penstock.algebra.nodes.query import Query, SinkSpec
+from penstock.algebra.nodes.scans import Scan
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.periods import periods
+from penstock.deep import deep
+from penstock.physical.execution.progress import timed_sources
+from penstock.physical.plan.plan import Edge, OutputSpec, Plan
+from penstock.physical.planning.lowering import Builder, lower, lower_answer, lower_changes
+from penstock.physical.planning.lowering.builder import with_queries
+from penstock.physical.planning.lowering.panes import shared_grains
+from penstock.physical.planning.source_predicate import wanted_rows
+from penstock.physical.planning.strategies import Strategy
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Queries that began in the same epoch of a run, and what was known of their sources then. grains: the panes that
+    they share, None to choose them; a query goes on with those that were chosen when it began."""
+
+    birth: int
+    queries: Sequence[Query]
+    statistics: Statistics
+    grains: Mapping[str, int] | None = None
+
+
+def grains_of(queries: Sequence[Query], statistics: Statistics, strategy: Strategy) -> dict[str, int]:
+    """Return the panes that queries which begin together share."""
+    if strategy is not Strategy.PATTERN:
+        return {}
+    return shared_grains((strategy.prepared(query).root for query in queries), statistics)
+
+
+@deep
+def plan_queries(
+    queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
+) -> Plan:
+    """Return the physical plan of a job that answers all `queries`. Their roots should be optimised already.
+    statistics: what is known of their sources; plans of different statistics and strategies answer alike."""
+    return planned(queries, statistics, strategy)[0]
+
+
+def planned(
+    queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
+) -> tuple[Plan, list[Algebra]]:
+    """Return the plan, and of every step the relation or stream that it makes."""
+    return _generations([Generation(0, queries, statistics or Statistics())], strategy)
+
+
+def plan_generations(generations: Sequence[Generation], strategy: Strategy = Strategy.PATTERN) -> Plan:
+    """Return the plan of a job whose queries began at different times; only those of one generation share steps."""
+    return _generations(generations, strategy)[0]
+
+
+def _generations(generations: Sequence[Generation], strategy: Strategy) -> tuple[Plan, list[Algebra]]:
+    builder = Builder(plan_static, strategy=strategy)
+    prepared: list[Query] = []
+    for generation in generations:
+        queries = [strategy.prepared(query) for query in generation.queries]
+        grains = generation.grains
+        if grains is None:
+            grains = grains_of(generation.queries, generation.statistics, strategy)
+        builder.begin(generation.birth, generation.statistics, grains)
+        for query in queries:
+            _lower_query(builder, query)
+            prepared.append(query)
+    steps = with_queries(builder.steps)
+    sources = {n: s for q in prepared for n, s in timed_sources(q.root).items()}
+    asked = {q.name: periods(q.root) for q in prepared}
+    plan = Plan(
+        steps, {q.name: q for q in prepared}, sources, builder.statics, periods=asked, wanted=wanted_rows(steps)
+    )
+    return plan, builder.nodes
+
+
+def plan_static(node: Algebra) -> Plan:
+    """Return a plan whose inputs are static relations and whose only answer, query "", is the relation `node`."""
+    builder = Builder(plan_static, inputs_static=True)
+    query = Query("", node, SinkSpec("MEMORY"))
+    _lower_query(builder, query)
+    sources = {leaf.source.name: leaf.source for leaf in leaves(node) if isinstance(leaf, Scan)}
+    return Plan(with_queries(builder.steps), {"": query}, sources, wanted=wanted_rows(builder.steps))
+
+
+def _lower_query(builder: Builder, query: Query) -> None:
+    root = query.root
+    if root.is_stream:
+        answer = lower_answer(builder, root)
+    else:
+        answer = lower_changes(builder, root, root, None)
+    builder.add(OutputSpec(query.name), [Edge(answer.step)], answer.stage, root)
+
+
+def part_of(plan: Plan, queries: Collection[str]) -> Plan:
+    """What some queries of a plan need, as a plan of their own; its steps have the same keys."""
+    chosen = [step for step in plan.steps if step.queries & set(queries)]
+    numbers = {step.id: number for number, step in enumerate(chosen)}
+    steps = tuple(
+        replace(
+            step,
+            id=numbers[step.id],
+            inputs=tuple(replace(i, step=numbers[i.step]) for i in step.inputs),
+            queries=step.queries & set(queries),
+        )
+        for step in chosen
+    )
+    needed = {name for step in chosen for name in step.sources}
+    sources = {name: source for name, source in plan.sources.items() if name in needed}
+    asked = {n: found for n, found in plan.periods.items() if n in queries}
+    wanted = wanted_rows(steps) if plan.wanted else {}
+    kept = {n: q for n, q in plan.queries.items() if n in queries}
+    return Plan(steps, kept, sources, plan.statics, periods=asked, wanted=wanted)
+
+
+def lowered_types() -> set[type]:
+    """Return the algebra nodes that have a lowering, for the test that walks them all."""
+    return {t for t in lower.registry if t is not Algebra and t is not object}

@@ -1,0 +1,92 @@
+"""What a condition between two sides of a join says of an expression of either: one bound, also read off a difference.
+
+`l - r < c` says l < r + c, and `ABS(l - r) <= c` says l <= r + c and l >= r - c, as long as the difference does not
+overflow. So of integers and timestamps far from zero nothing is concluded (`limit`); the difference of two others and
+their sum with a constant as near to zero do not overflow. Sums of doubles are rounded, so nothing is read off these.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.algebra.optimizer.rules.support import is_volatile
+from penstock.expressions.nodes import Call, Expression, Literal, columns_of, remap
+from penstock.expressions.user import UserCall
+from penstock.tree import walk
+
+#: What a comparison is with its sides exchanged.
+FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
+
+
+@dataclass(frozen=True)
+class RangeBound:
+    """`left` is at most `right`, or where it is not `left_is_less`, at least; each over the columns of its own side.
+    limit: said only of values that are no further from zero; None for all values."""
+
+    left_is_less: bool
+    left: Expression
+    right: Expression
+    limit: int | None = None
+
+
+def crosses(left: Expression, right: Expression, width: int) -> bool:
+    """Return whether `left` reads the left side, of `width` columns, and `right` the right side alone."""
+    reads_left, reads_right = columns_of(left), columns_of(right)
+    return bool(reads_left and reads_right and max(reads_left) < width <= min(reads_right))
+
+
+def bounds_of_difference(part: Expression, width: int) -> Iterator[RangeBound]:
+    """What `part` says if it compares the difference between the sides, or its size, with a constant."""
+    if not (isinstance(part, Call) and part.function in FLIPPED) or is_volatile(part):
+        return
+    one, other, function = *part.arguments, part.function
+    if isinstance(one, Literal):
+        one, other, function = other, one, FLIPPED[function]
+    if not (isinstance(one, Call) and isinstance(other, Literal)) or any(isinstance(n, UserCall) for n in walk(part)):
+        return
+    below = function in ("LT", "LE")
+    if one.function == "ABS" and below and isinstance(one.arguments[0], Call):
+        inner = one.arguments[0]
+        yield from _bound(inner, True, other, width)
+        yield from _bound(inner, False, _negative(other), width)
+    else:
+        yield from _bound(one, below, other, width)
+
+
+def _bound(difference: Call, below: bool, constant: Literal, width: int) -> Iterator[RangeBound]:
+    """Of `difference <= constant`, or `>=`."""
+    if difference.function != "SUB" or len(difference.arguments) != 2:
+        return
+    one, other = difference.arguments
+    limit = _limit(one.type)
+    far = _size(constant)
+    if one.type != other.type or limit is None or far is None or far > limit:
+        return
+    if crosses(one, other, width):
+        bound = Call(other.type, "ADD", (other, constant))
+        yield RangeBound(below, one, remap(bound, lambda i: i - width), limit)
+    elif crosses(other, one, width):
+        bound = Call(one.type, "SUB", (one, constant))
+        yield RangeBound(not below, other, remap(bound, lambda i: i - width), limit)
+
+
+def _limit(kind: pa.DataType) -> int | None:
+    """How far from zero values of `kind` may be for their sums and differences to be true ones."""
+    if pa.types.is_integer(kind) or pa.types.is_timestamp(kind):
+        return 1 << (int(kind.bit_width) - 3)
+    return None
+
+
+def _size(constant: Literal) -> int | None:
+    value = constant.value
+    if isinstance(value, dt.timedelta):
+        return abs(value // dt.timedelta(microseconds=1))
+    return abs(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _negative(constant: Literal) -> Literal:
+    return constant if constant.value is None else Literal(constant.type, -constant.value)

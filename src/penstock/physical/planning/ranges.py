@@ -1,0 +1,222 @@
+"""Ranges in the condition of a join: what its state can be sorted by, so that candidates are found by binary search.
+
+Of `a(l) <= b(r) AND c(l) >= d(r)` the left row spans [a, c] and the right one [d, b], and the pair passes exactly when
+the two spans overlap. A side that is compared once has one end only. So `x BETWEEN y - 5 AND y + 5`, `l.x < r.y` and
+`p BETWEEN r.low AND r.high` are one case. Spans are only used to find candidates, so that strict bounds may count as
+closed ones; the condition itself is asked of every pair that is formed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.nodes.first_rows import SortKey
+from penstock.algebra.optimizer.rules.support import is_volatile
+from penstock.expressions.evaluate import evaluate_all
+from penstock.expressions.nodes import Call, Cast, Column, Expression, Literal, conjuncts, remap
+from penstock.expressions.user import UserCall
+from penstock.physical.elements import Bools, Elements, Int64s
+from penstock.physical.kernels.row_order import coarse_keys
+from penstock.physical.planning.range_bounds import FLIPPED, RangeBound, bounds_of_difference, crosses
+from penstock.tree import walk
+
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+#: Beyond this many cells from zero doubles do not tell neighbours apart.
+_LAST_CELL = 1 << 52
+_ASCENDING = SortKey(0)
+
+
+@dataclass(frozen=True)
+class RangeSpan:
+    """The span of a row, over the columns of its side; an end that is None is open. limit: a row with an end further
+    from zero overlaps every other, as a difference that it has a part in may overflow; None for no such limit."""
+
+    low: Expression | None
+    high: Expression | None
+    limit: int | None = None
+
+    @property
+    def ends(self) -> tuple[Expression, ...]:
+        return tuple(end for end in (self.low, self.high) if end is not None)
+
+    @property
+    def width(self) -> float | None:
+        """By how much `high` lies above `low`, where that is the same for all rows, in units of the values' keys."""
+        if self.low is None or self.high is None:
+            return None
+        (low, less), (high, more) = _offset(self.low), _offset(self.high)
+        return more - less if low.fingerprint == high.fingerprint else None
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The spans that overlap in every pair that the condition lets pass."""
+
+    left: RangeSpan
+    right: RangeSpan
+
+    def side(self, port: int) -> RangeSpan:
+        return self.right if port else self.left
+
+    @property
+    def closed(self) -> bool:
+        """Whether the spans are bounded on both sides."""
+        return None not in (self.left.low, self.left.high)
+
+    @property
+    def cell(self) -> float | None:
+        """A width of cells such that a span reaches into two or three of them; None where spans have no bound."""
+        widths = (self.left.width, self.right.width)
+        if None in widths or self.left.limit is not None:
+            return None
+        widest = max(0.0, *(w for w in widths if w is not None))
+        return widest if widest > 0 and math.isfinite(widest) else None
+
+    def describe(self) -> str:
+        return " overlaps ".join(f"[{_told(span.low)}, {_told(span.high)}]" for span in (self.left, self.right))
+
+
+def spans(ranges: Ranges | None) -> tuple[RangeSpan | None, RangeSpan | None]:
+    """Return the spans of both sides, if there are any."""
+    return (None, None) if ranges is None else (ranges.left, ranges.right)
+
+
+def told_ranges(ranges: Ranges | None) -> dict[str, str]:
+    """What explain says of them."""
+    return {} if ranges is None else {"sorted by": ranges.describe()}
+
+
+def find_ranges(condition: Expression | None, width: int) -> Ranges | None:
+    """Return the ranges of a join's `condition` over the columns of both sides, of which the left one has `width`; None
+    for none. Where several could be taken, first those of one width (a band), then those about one expression."""
+    parts = () if condition is None else conjuncts(condition)
+    found = [bound for part in parts for bound in (*_comparison(part, width), *bounds_of_difference(part, width))]
+    below, above = [b for b in found if b.left_is_less], [b for b in found if not b.left_is_less]
+    if not found:
+        return None
+    if not below or not above:
+        (one,) = found[:1]
+        left, right = RangeSpan(one.left, None, one.limit), RangeSpan(None, one.right, one.limit)
+        if one.left_is_less:
+            return Ranges(left, right)
+        return Ranges(RangeSpan(None, one.left, one.limit), RangeSpan(one.right, None, one.limit))
+    pairs = [_both(under, over) for under, over in product(below, above)]
+    return max(pairs, key=lambda pair: (pair.cell is not None, _points(pair)))
+
+
+def _both(under: RangeBound, over: RangeBound) -> Ranges:
+    limit = min((b.limit for b in (under, over) if b.limit is not None), default=None)
+    return Ranges(RangeSpan(under.left, over.left, limit), RangeSpan(over.right, under.right, limit))
+
+
+def _points(ranges: Ranges) -> int:
+    """Return how many of the sides are compared by one expression only."""
+    return sum(len({end.fingerprint for end in span.ends}) == 1 for span in (ranges.left, ranges.right))
+
+
+def _comparison(part: Expression, width: int) -> list[RangeBound]:
+    """What a comparison between the sides says."""
+    if not (isinstance(part, Call) and part.function in FLIPPED) or is_volatile(part):
+        return []
+    one, other = part.arguments
+    if one.type != other.type or not _sorts(one.type) or any(isinstance(n, UserCall) for n in walk(part)):
+        return []
+    for left, right, function in ((one, other, part.function), (other, one, FLIPPED[part.function])):
+        if crosses(left, right, width):
+            return [RangeBound(function in ("LT", "LE"), left, remap(right, lambda i: i - width))]
+    return []
+
+
+def _sorts(kind: pa.DataType) -> bool:
+    """Return whether `coarse_keys` agrees with comparisons of this type."""
+    is_ = pa.types
+    plain = is_.is_integer(kind) or is_.is_floating(kind) or is_.is_boolean(kind) or is_.is_decimal(kind)
+    timed = is_.is_date32(kind) or is_.is_timestamp(kind) or is_.is_duration(kind)
+    return bool(plain or timed or is_.is_string(kind) or is_.is_binary(kind))
+
+
+def _offset(end: Expression) -> tuple[Expression, float]:
+    """`end` as (an expression, a constant that is added to it)."""
+    if isinstance(end, Cast) and _numeric(end.type) and _numeric(end.argument.type):
+        return _offset(end.argument)
+    if isinstance(end, Call) and end.function in ("ADD", "SUB") and len(end.arguments) == 2:
+        one, other = end.arguments
+        if end.function == "ADD" and isinstance(one, Literal):
+            one, other = other, one
+        constant = _constant(other, end.type)
+        if constant is not None:
+            inner, before = _offset(one)
+            return inner, before + (constant if end.function == "ADD" else -constant)
+    return end, 0.0
+
+
+def _numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _constant(node: Expression, kind: pa.DataType) -> float | None:
+    """What adding the literal `node` adds to the key of a value of type `kind`."""
+    if not isinstance(node, Literal):
+        return None
+    if isinstance(node.value, dt.timedelta):
+        return node.value / dt.timedelta(microseconds=1) if pa.types.is_timestamp(kind) else None
+    if isinstance(node.value, int | float | Decimal) and _numeric(kind):
+        return float(node.value)
+    return None
+
+
+def _told(end: Expression | None) -> str:
+    if end is None:
+        return "..."
+    inner, constant = _offset(end)
+    name = next((n.name for n in walk(inner) if isinstance(n, Column)), "value")
+    shown = name if isinstance(inner, Column | Cast) else f"f({name})"
+    return shown + (f" {'-' if constant < 0 else '+'} {abs(constant):.15g}" if constant else "")
+
+
+def span_keys(span: RangeSpan, elements: Elements) -> tuple[Int64s, Int64s]:
+    """Return (lows, highs) of the rows' spans, as int64 keys in the order of values. Arbitrary where an end is NULL."""
+    ends = iter(evaluate_all(span.ends, elements.columns, len(elements)))
+    lows = _open(elements, _LEAST) if span.low is None else coarse_keys(next(ends), _ASCENDING)
+    highs = _open(elements, _MOST) if span.high is None else coarse_keys(next(ends), _ASCENDING)
+    if span.limit is None:
+        return lows, highs
+    far = np.zeros(len(elements), np.bool_)
+    for end in (keys for keys, there in ((lows, span.low), (highs, span.high)) if there is not None):
+        far |= (end > span.limit) | (end < -span.limit)
+    return np.where(far, _LEAST, lows), np.where(far, _MOST, highs)
+
+
+def _open(elements: Elements, end: int) -> Int64s:
+    return np.full(len(elements), end, np.int64)
+
+
+def comparable(span: RangeSpan, elements: Elements) -> Bools:
+    """Return rows that a range can hold for at all: no end is NULL."""
+    keep = np.ones(len(elements), np.bool_)
+    for end in evaluate_all(span.ends, elements.columns, len(elements)):
+        if end.null_count:
+            keep &= end.is_valid().to_numpy(zero_copy_only=False)
+    return keep
+
+
+def cells(span: RangeSpan, elements: Elements, width: float) -> tuple[Int64s, Int64s]:
+    """Return the first and the last cell of `width` that each row's span, which has both ends and no NULL, reaches
+    into. A greater value never lies in an earlier cell, so that spans that overlap share one."""
+    first, last = (_cell(end, width) for end in evaluate_all(span.ends, elements.columns, len(elements)))
+    return first, last
+
+
+def _cell(column: pa.Array, width: float) -> Int64s:
+    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        found = np.floor(np.where(np.isnan(values), np.inf, values) / width)
+        return np.clip(found, -_LAST_CELL, _LAST_CELL).astype(np.int64)
+    return coarse_keys(column, _ASCENDING) // max(1, math.ceil(width))

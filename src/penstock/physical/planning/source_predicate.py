@@ -1,0 +1,62 @@
+"""Which rows of a source some query reads: the condition that readers are told, so that they can leave out the rest.
+
+A selection that the optimiser has brought down to a scan stands right behind it in the ingest. Where all that reads a
+source are such selections, no query can tell a row that passes none of them from one that is not there, except by what
+the source counts and by how far its time is known; that stays the ingest's work (`runtime/skipped_records.py`). The
+selections stay in the plan: they decide row by row, and a plan with another condition has other state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.scans import Source
+from penstock.expressions.nodes import Call, Expression, remap
+from penstock.physical.plan.plan import FilterSpec, Plan, ScanSpec, Step
+
+
+def wanted_rows(steps: Sequence[Step]) -> dict[str, Expression]:
+    """By source the condition of the rows that some step behind its scans lets through, over the declared columns.
+    Sources of which all rows are read are not named: those that something else than a selection reads; relations that
+    lose rows, whose updates are told apart by all of them; relations with a primary key, which keeps rows out."""
+    sources = {step.spec.source.name: step.spec.source for step in steps if isinstance(step.spec, ScanSpec)}
+    found = {name: _of_source(steps, source) for name, source in sources.items()}
+    return {name: condition for name, condition in found.items() if condition is not None}
+
+
+def wanted_of(plans: Iterable[Plan], source: str) -> Expression | None:
+    """Return the condition of the rows of `source` that some of several plans reads; None for all rows."""
+    conditions = [plan.wanted.get(source) for plan in plans if source in plan.sources]
+    return None if None in conditions else _either([c for c in conditions if c is not None])
+
+
+def _of_source(steps: Sequence[Step], source: Source) -> Expression | None:
+    if source.loses_rows or source.primary_key:
+        return None
+    scans = {s.id: s.spec for s in steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source.name}
+    conditions: list[Expression] = []
+    for step in steps:
+        for edge in step.inputs:
+            scan = scans.get(edge.step)
+            if scan is None:
+                continue
+            if not isinstance(step.spec, FilterSpec) or edge.exchange is not None:
+                return None
+            conditions.append(remap(step.spec.predicate, scan.columns.__getitem__))
+    return _either(conditions)
+
+
+def _either(conditions: Sequence[Expression]) -> Expression | None:
+    """Return the OR of all different `conditions`; None for none."""
+    different = list({condition.fingerprint: condition for condition in conditions}.values())
+    return _balanced(different) if different else None
+
+
+def _balanced(parts: Sequence[Expression]) -> Expression:
+    """Return an OR that is not deeper than it must be: a thousand queries may read a source."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return Call(pa.bool_(), "OR", (_balanced(parts[:middle]), _balanced(parts[middle:])))

@@ -1,0 +1,1 @@
+"""The state that a plan will keep, estimated before it runs."""

@@ -1,0 +1,153 @@
+"""What people are told of the state of a query before it runs: lines of text, and the same as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.algebra.nodes.base import Algebra, leaves
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Scan
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
+from penstock.algebra.properties.boundedness import Boundedness, Grade, together
+from penstock.deep import deep
+from penstock.errors import counted
+from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.planner import planned
+from penstock.physical.planning.state_size.estimate import state_of
+from penstock.physical.planning.state_size.parts import StepState
+from penstock.physical.planning.strategies import Strategy
+
+_GRADES = {
+    Grade.FIXED: "bounded", Grade.BOUNDED: "bounded", Grade.KEYS: "bounded by values", Grade.UNBOUNDED: "unbounded"
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class QueryState:
+    """The state that one query will keep. rates: of its streams, (source, rows a second, whether anything is known of
+    it)."""
+
+    query: str
+    steps: tuple[StepState, ...]
+    rates: tuple[tuple[str, float, bool], ...]
+
+    @property
+    def bound(self) -> Boundedness:
+        return together(step.bound for step in self.steps)
+
+    @property
+    def bounded(self) -> bool:
+        return self.bound.grade < Grade.UNBOUNDED
+
+    @property
+    def nbytes(self) -> float:
+        return sum(step.nbytes for step in self.steps)
+
+    @property
+    def rows(self) -> float:
+        return sum(step.rows for step in self.steps)
+
+    @property
+    def verdict(self) -> str:
+        """`bounded by RANGE 10 SECOND of S; about 64.2 kB (S with 1 row/s, the default)`."""
+        if not self.steps:
+            return "none"
+        bound = self.bound
+        grade = {Grade.UNBOUNDED: "unbounded: it keeps", Grade.KEYS: "bounded only by"}.get(bound.grade, "bounded by")
+        after = " after an hour" if bound.grade is Grade.UNBOUNDED else ""
+        return f"{grade} {bound.by}; about {size_text(self.nbytes)}{after}{self._assumed}"
+
+    @property
+    def _assumed(self) -> str:
+        told = [
+            f"{name} with {rate:g} {'row' if rate == 1 else 'rows'}/s{'' if known else ', the default'}"
+            for name, rate, known in self.rates
+        ]
+        return f" ({'; '.join(told)})" if told else ""
+
+    def text(self) -> str:
+        """Return the verdict, then the parts of every operator; ends with a newline."""
+        lines = [self.verdict, *([f"  hint: {self.bound.hint}"] if self.bound.hint else [])]
+        for step in self.steps:
+            for part in step.parts:
+                size = f"{counted(part.rows, 'row')}, {size_text(part.nbytes)}"
+                lines.append(f"  {step.name}: {part.what}, {size}; {_GRADES[part.bound.grade]}: {part.bound.by}")
+        return "".join(f"{line}\n" for line in lines)
+
+    def as_json(self) -> dict[str, Any]:
+        bound = self.bound
+        return {
+            "bounded": _GRADES[bound.grade],
+            "by": bound.by if self.steps else "",
+            "hint": bound.hint,
+            "rows": round(self.rows),
+            "bytes": round(self.nbytes),
+            "assumed": {name: {"rate": rate, "known": known} for name, rate, known in self.rates},
+            "operators": [
+                {
+                    "operator": step.name,
+                    "parts": [
+                        {
+                            "what": part.what,
+                            "rows": round(part.rows),
+                            "bytes": round(part.nbytes),
+                            "bounded": _GRADES[part.bound.grade],
+                            "by": part.bound.by,
+                        }
+                        for part in step.parts
+                    ],
+                }
+                for step in self.steps
+            ],
+        }
+
+
+@deep
+def query_state(query: Query, statistics: Statistics, strategy: Strategy = Strategy.PATTERN) -> QueryState:
+    """Return the state that `query` will keep when it runs alone."""
+    root = optimize(query.root, planning=strategy.planning(statistics))
+    steps = state_of(*planned([replace(query, root=root)], statistics, strategy), statistics)
+    sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
+    timed = [source for _, source in sorted(sources.items()) if not source.is_static]
+    known = {
+        name: found for name, found in statistics.sources.items() if found != SourceStatistics(distinct=found.distinct)
+    }
+    rates = tuple((s.name, statistics.of(s).rate, s.name.lower() in known) for s in timed)
+    return QueryState(query.name, steps, rates)
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What is known of the state of a whole job before it starts. horizons: by operator, how many seconds of its time
+    it takes until its state has its full size, infinitely many where that does not follow from windows, though it is
+    bounded; an operator that may grow for ever is left out. unbounded: by query whose state has no bound, what it
+    keeps."""
+
+    horizons: Mapping[str, float]
+    unbounded: Mapping[str, Boundedness]
+
+
+def job_state(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> JobState:
+    """Of a plan and what its steps make (`planner.planned`): no query is planned again."""
+    found: dict[str, float] = {}
+    unbounded: dict[str, list[Boundedness]] = {}
+    for step in state_of(plan, nodes, statistics):
+        if step.bound.grade <= Grade.BOUNDED:
+            found[step.name] = math.inf if step.horizon is None else step.horizon
+        elif step.bound.grade is Grade.UNBOUNDED:
+            for query in sorted(step.step.queries):
+                unbounded.setdefault(query, []).append(step.bound)
+    return JobState(found, {query: together(bounds) for query, bounds in unbounded.items()})
+
+
+def size_text(nbytes: float) -> str:
+    """`64.2 kB`."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if nbytes < 1000:
+            return f"{nbytes:.0f} {unit}" if unit == "bytes" else f"{nbytes:.3g} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:,.1f} TB"

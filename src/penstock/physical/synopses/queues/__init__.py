@@ -1,0 +1,1 @@
+"""Expiration queues, the expiration index, and the chunk log."""

@@ -1,0 +1,223 @@
+"""Queues of rows with a due time: the expirations of a window, or elements ahead of the heartbeat.
+
+`FifoQueue` is for rows that become due in order of arrival (update pattern WKS): pushing and popping touch only the
+ends. `CalendarQueue` is for any order (WK): every push becomes a chunk sorted by due time, chunks of similar size are
+merged, and popping takes the heads of the few chunks with due rows. A row is copied a logarithmic number of times, in
+long contiguous ranges; the "days" of a calendar queue `[golab 3.5]`, which cut every push into parts of a few rows,
+cost more the longer the window. `ListQueue` keeps rows in order of arrival and scans all of them, as the direct
+approach does `[golab 2.3.3]`. All store record batches with a due time per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Int64s, concat_arrays, int64s
+from penstock.physical.kernels.compiled import argsort_time, in_time
+from penstock.physical.synopses.contract import Chunks, Synopsis
+
+#: Number of chunks of similar size that are merged.
+_MERGED = 8
+#: A chunk of a FIFO queue with this many rows or more is not merged further.
+_LONG = 1 << 13
+#: Chunks are not merged into one with more than this fraction (1 / n) of all rows: such chunks are few, and many of
+#: their rows would be due before the merge has paid off.
+_PARTS = 2
+#: A chunk is copied, to free memory, once this many of its rows and at least half of them have been popped.
+_WORTH = 1 << 10
+#: Number of chunks of a list queue before they are merged.
+_MOST_CHUNKS = 256
+
+
+class _Chunk:
+    """Rows sorted by due time (column 0, int64); those before `start` have been popped."""
+
+    def __init__(self, number: int, batch: pa.RecordBatch, start: int = 0) -> None:
+        self.id, self.batch, self.start = number, batch, start
+
+    @cached_property
+    def times(self) -> Int64s:
+        """The due time of each row, including popped rows."""
+        return int64s(self.batch.column(0))
+
+    @cached_property
+    def nbytes(self) -> int:
+        return int(self.batch.nbytes)
+
+    def pop_until(self, time: int) -> pa.RecordBatch | None:
+        """Remove and return the rows due at `time` or before, or None if there are none."""
+        if self.times[self.start] > time:
+            return None
+        start, self.start = self.start, int(np.searchsorted(self.times, time, side="right"))
+        return self.batch.slice(start, self.start - start)
+
+    @property
+    def rows(self) -> int:
+        return int(self.batch.num_rows) - self.start
+
+    @property
+    def left(self) -> pa.RecordBatch:
+        return self.batch.slice(self.start)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return all rows of `batches` (at least one), in this order."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = zip(*(batch.columns for batch in batches), strict=True)
+    return pa.RecordBatch.from_arrays([concat_arrays(list(parts)) for parts in columns], schema=batches[0].schema)
+
+
+class _Queue(Synopsis):
+    """Base class of the queues: batches of one schema whose column 0 is the due time."""
+
+    def __init__(self) -> None:
+        self._next_id = 0
+        self._chunks: list[_Chunk] = []
+
+    def _chunk(self, batch: pa.RecordBatch) -> _Chunk:
+        due = int64s(batch.column(0))
+        if not in_time(due):
+            batch = batch.take(pa.array(argsort_time(due)))
+        self._next_id += 1
+        return _Chunk(self._next_id, batch)
+
+    def _all(self) -> Iterator[_Chunk]:
+        return iter(self._chunks)
+
+    def _merge(self) -> None:
+        """Merge the last chunks."""
+        batch = _joined([c.left for c in self._chunks[-_MERGED:]])
+        due = int64s(batch.column(0))
+        if not in_time(due):
+            # The stable sort is fast on concatenated sorted runs.
+            batch = batch.take(pa.array(np.argsort(due, kind="stable")))
+        self._next_id += 1
+        self._chunks[-_MERGED:] = [_Chunk(self._next_id, batch)]
+
+    @property
+    def rows(self) -> int:
+        return sum(c.rows for c in self._all())
+
+    @property
+    def nbytes(self) -> int:
+        return sum(c.nbytes for c in self._all())
+
+    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+        chunks = list(self._all())
+        manifest = {"next": self._next_id, "chunks": [[c.id, c.start] for c in chunks]}
+        return manifest, {c.id: c.batch for c in chunks}
+
+    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
+        self._next_id = manifest["next"]
+        self._chunks = [_Chunk(i, chunks[i], start) for i, start in manifest["chunks"]]
+
+    def contents(self) -> list[pa.RecordBatch]:
+        """Return all rows in the queue."""
+        return [c.left for c in self._all()]
+
+
+class FifoQueue(_Queue):
+    """Rows due in order of arrival. A batch that breaks the order is an error of the caller."""
+
+    def push(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        self._chunks.append(self._chunk(batch))
+        # Short chunks are merged, or a long window of small rounds would have a long list of chunks.
+        while len(self._chunks) >= _MERGED:
+            sizes = [c.rows for c in self._chunks[-_MERGED:]]
+            if max(sizes) >= _LONG or sizes[0] > sum(sizes[1:]):
+                break
+            self._merge()
+
+    def pop_until(self, time: int) -> list[pa.RecordBatch]:
+        """Return the rows due at `time` or before, in batches."""
+        popped: list[pa.RecordBatch] = []
+        gone = 0
+        for chunk in self._chunks:
+            head = chunk.pop_until(time)
+            if head is not None:
+                popped.append(head)
+            if chunk.rows:
+                break
+            gone += 1
+        del self._chunks[:gone]
+        return popped
+
+
+class CalendarQueue(_Queue):
+    """Rows due in any order."""
+
+    def push(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._chunks.append(self._chunk(batch))
+            while len(self._chunks) >= _MERGED:
+                # The sizes before popping: rows popped since are no reason to copy the rest.
+                sizes = [c.batch.num_rows for c in self._chunks[-_MERGED:]]
+                if sizes[0] > sum(sizes[1:]) or sum(sizes) > max(_LONG, self.rows // _PARTS):
+                    break
+                self._merge()
+
+    def pop_until(self, time: int) -> list[pa.RecordBatch]:
+        """Remove and return the rows due at `time` or before, in one batch or none; rows due at the same time are in
+        order of arrival."""
+        popped: list[pa.RecordBatch] = []
+        kept: list[_Chunk] = []
+        for chunk in self._chunks:
+            head = chunk.pop_until(time)
+            if head is not None:
+                popped.append(head)
+            if chunk.rows:
+                kept.append(self._without_the_gone(chunk))
+        self._chunks = kept
+        return [_joined(popped)] if popped else []
+
+    def _without_the_gone(self, chunk: _Chunk) -> _Chunk:
+        """Return the chunk, copied if most of its rows are popped: a chunk with rows due much later would keep the
+        memory of all popped rows."""
+        if chunk.start < _WORTH or chunk.start < chunk.rows:
+            return chunk
+        self._next_id += 1
+        return _Chunk(self._next_id, chunk.batch.take(pa.array(np.arange(chunk.start, chunk.batch.num_rows))))
+
+
+class ListQueue(_Queue):
+    """Rows in order of arrival, whatever their due time; popping scans every row."""
+
+    def push(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._add(batch)
+            if len(self._chunks) > _MOST_CHUNKS:
+                whole = pa.Table.from_batches([c.batch for c in self._chunks]).combine_chunks()
+                self._chunks = []
+                self._add(whole.to_batches()[0])
+
+    def pop_until(self, time: int) -> list[pa.RecordBatch]:
+        """Return the rows due at `time` or before, in batches."""
+        popped: list[pa.RecordBatch] = []
+        held, self._chunks = self._chunks, []
+        for chunk in held:
+            due = int64s(chunk.batch.column(0)) <= time
+            if not due.any():
+                self._chunks.append(chunk)
+                continue
+            popped.append(chunk.batch.filter(pa.array(due)))
+            if not due.all():
+                self._add(chunk.batch.filter(pa.array(~due)))
+        return popped
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        self._next_id += 1
+        self._chunks.append(_Chunk(self._next_id, batch))
+
+
+def make_queue(fifo: bool, listed: bool) -> FifoQueue | CalendarQueue | ListQueue:
+    """Return a queue for expirations in order of arrival (`fifo`) or in any order; `listed`: a `ListQueue` in either
+    case."""
+    return ListQueue() if listed else FifoQueue() if fifo else CalendarQueue()

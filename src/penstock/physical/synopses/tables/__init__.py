@@ -1,0 +1,1 @@
+"""Keyed tables, bags of values, appendable columns."""

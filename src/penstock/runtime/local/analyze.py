@@ -1,0 +1,235 @@
+"""EXPLAIN ANALYZE: run queries over bounded inputs in this process and measure them.
+
+It uses the plan, executor and readers of a Spark run, without Spark. Of several sources, the one whose time is furthest
+behind is read next, so that state has the size that a run over live inputs would keep.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.algebra import Algebra
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import OnError, Scan, Source
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.connectors.contract import ParsedRecords, Rejected
+from penstock.connectors.deadletters import as_error
+from penstock.connectors.sources import open_source
+from penstock.connectors.sources.memory import spool
+from penstock.errors import PenstockError
+from penstock.expressions.shown import shown_row
+from penstock.physical.elements import Elements
+from penstock.physical.execution.ingest import read_columns, stamp
+from penstock.physical.execution.meter import Meter
+from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.physical.execution.wall_clock import wall_clock
+from penstock.physical.operators import Rejection
+from penstock.physical.plan.plan import Plan, ScanSpec
+from penstock.physical.planning.planner import plan_queries
+from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.local.runtime import LocalJob
+from penstock.runtime.local.statics import Counts, read_statics
+from penstock.runtime.skipped_records import as_read, passed_over
+from penstock.storage.names import file_name
+from penstock.tree import Node, transform_up, walk
+
+#: Rows read in one round.
+_BATCH = 16_384
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A plan with measurements of its steps.
+
+    Args:
+        seconds: duration of the whole run.
+        statics: by table, measurements of the steps that compute its static relation.
+    """
+
+    plan: Plan
+    meter: Meter
+    seconds: float
+    statics: Mapping[str, Meter]
+
+
+def analyze(
+    queries: Sequence[Query],
+    rows: Mapping[str, Sequence[tuple[Any, ...]]],
+    frames: Mapping[str, Any],
+    shards: int = 1,
+    statistics: Statistics | None = None,
+    strategy: Strategy = Strategy.PATTERN,
+) -> Analysis:
+    """Run `queries` and measure their steps.
+
+    Args:
+        rows: rows of MEMORY sources, by source name in lower case.
+        frames: tables passed from Python, by source name.
+        statistics: what is known of the sources.
+        strategy: how operators keep state.
+
+    Raises:
+        PenstockError: P0622 for an input without an end, P0401 to P0404 for one that cannot be read.
+    """
+    sources = {n.source.name: n.source for q in queries for n in walk(q.root) if isinstance(n, Scan)}
+    for source in sources.values():
+        _check(source, frames.get(source.name))
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        spooled = {name: _spooled(s, rows, frames, Path(folder)) for name, s in sources.items()}
+        planning = strategy.planning(statistics)
+        ready = [replace(q, root=optimize(_with_sources(q.root, spooled), planning=planning)) for q in queries]
+        plan = plan_queries(ready, statistics, strategy)
+        meters = {table: Meter() for table in plan.statics}
+        statics, read = read_statics(plan, f"{folder}/dead-letters", meters)
+        _record_rejected(plan, meters, read)
+        meter = Meter()
+        job = LocalJob(plan, statics, shards, meter=meter)
+        readers = {name: _Reader(job, source, meter) for name, source in plan.sources.items()}
+        _drive(job, readers, meter)
+    return Analysis(plan, meter, time.perf_counter() - began, meters)
+
+
+def _record_rejected(plan: Plan, meters: Mapping[str, Meter], read: Counts) -> None:
+    """Record at the scans of static relations the rows that were rejected or skipped."""
+    for table, meter in meters.items():
+        for step in plan.statics[table].steps:
+            if isinstance(step.spec, ScanSpec):
+                seen = read[step.spec.source.name]
+                scan = meter.of(step.id)
+                scan.rows_in = seen.rows
+                counts = {"rejected": sum(seen.malformed.values()), "passed over": seen.passed}
+                scan.extra |= {name: count for name, count in counts.items() if count}
+
+
+def _check(source: Source, frame: Any) -> None:
+    if source.connector == "DATAFRAME" and not isinstance(frame, pa.Table):
+        hint = "hand it over as an Arrow table, or EXPLAIN the query without ANALYZE"
+        raise PenstockError("P0622", f"{source.name} is a Spark DataFrame, which only a run on Spark reads", hint=hint)
+    connector = open_source(source)
+    if not connector.bounded or (source.is_stream and source.timestamp is None):
+        hint = "EXPLAIN it without ANALYZE, or declare it over a copy that ends"
+        raise PenstockError("P0622", f"{source.name} has no end, so there is no run of it to measure", hint=hint)
+    if source.connector not in ("MEMORY", "DATAFRAME"):
+        connector.check()
+
+
+def _spooled(
+    source: Source, rows: Mapping[str, Sequence[tuple[Any, ...]]], frames: Mapping[str, Any], folder: Path
+) -> Source:
+    """Return the same source; rows in memory are first written to a file that its connector reads."""
+    if source.connector not in ("MEMORY", "DATAFRAME"):
+        return source
+    path = str(folder / f"{file_name(source.name)}.arrow")
+    frame = frames.get(source.name)
+    spool(source, frame if frame is not None else list(rows.get(source.name.lower(), ())), path)
+    return replace(source, options=(("spool", path),))
+
+
+def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
+    def change(node: Node) -> Node:
+        return replace(node, source=sources[node.source.name]) if isinstance(node, Scan) else node
+
+    return transform_up(root, change)
+
+
+class _Reader:
+    """Reader of one timed source: its records in order, stamped, and the progress of its time."""
+
+    def __init__(self, job: LocalJob, source: Source, meter: Meter) -> None:
+        self._source = source
+        self._needed = job.ingests[source.name].columns
+        self._columns = read_columns(source, self._needed)
+        self._source_predicate = job.plan.wanted.get(source.name)
+        self._scans = [
+            meter.of(s.id) for s in job.plan.steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source.name
+        ]
+        self._batches = self._read()
+        self.progress = SourceProgress()
+
+    def _read(self) -> Iterator[ParsedRecords]:
+        connector = open_source(self._source, self._source_predicate)
+        for path in connector.discover(frozenset()):
+            for split in connector.splits(path):
+                for parsed in self._unskipped(connector.read(split, self._columns)):
+                    yield replace(parsed, batch=parsed.batch.slice(0, _BATCH))
+                    for start in range(_BATCH, parsed.batch.num_rows, _BATCH):
+                        yield ParsedRecords(parsed.batch.slice(start, _BATCH))
+
+    def _unskipped(self, batches: Iterator[ParsedRecords]) -> Iterator[ParsedRecords]:
+        """Yield the records to be processed, and count those that the connector skipped."""
+        for parsed in batches:
+            if parsed.passed is None:
+                yield parsed
+                continue
+            accounted = passed_over(self._source, parsed.passed, self.progress, wall_clock())
+            if accounted is None:
+                yield from as_read(parsed, self._columns)
+                continue
+            rows, self.progress = accounted
+            for scan in self._scans:
+                scan.rows_in += rows
+            self._count_extra("passed over", rows)
+
+    def next(self) -> list[Elements]:
+        """Return the next elements; at the end of the source return none and mark its progress as ended."""
+        began = time.process_time_ns()
+        parsed = next(self._batches, None)
+        if parsed is None:
+            self.progress = replace(self.progress, ended=True)
+            return []
+        if parsed.rejected and self._source.on_error is OnError.FAIL:
+            raise as_error(parsed.rejected[0], self._source.name)
+        now = max(wall_clock(), self.progress.high or 0)
+        stamped = stamp(self._source, parsed.batch, self._columns, self._needed, self.progress, now)
+        if stamped.reasons and self._source.on_error is OnError.FAIL:
+            record = shown_row(parsed.batch, int(stamped.unusable[0]))
+            raise as_error(Rejected(self._source.name, None, record, stamped.reasons[0]), self._source.name)
+        self.progress = self.progress.merge(stamped.progress)
+        for scan in self._scans:
+            scan.rows_in += parsed.batch.num_rows + len(parsed.rejected)
+            scan.rows_out += len(stamped.elements)
+            scan.nanoseconds += time.process_time_ns() - began
+        self._count_extra("late", len(stamped.late))
+        self._count_extra("rejected", len(parsed.rejected) + len(stamped.unusable))
+        return [stamped.elements]
+
+    def reject(self, rejection: Rejection) -> None:
+        """Count an update that its relation could not apply, or raise its error for ON ERROR FAIL."""
+        if self._source.on_error is OnError.FAIL:
+            raise as_error(Rejected(rejection.source, None, rejection.record, rejection.reason), self._source.name)
+        self._count_extra("rejected", 1)
+
+    def _count_extra(self, name: str, count: int) -> None:
+        for scan in self._scans if count else ():
+            scan.extra[name] = scan.extra.get(name, 0) + count
+
+
+def _drive(job: LocalJob, readers: Mapping[str, _Reader], meter: Meter) -> None:
+    """Run rounds until every source has ended."""
+    while True:
+        waiting = {name: r for name, r in readers.items() if not r.progress.ended}
+        stamped: dict[str, list[Elements]] = {}
+        if waiting:
+            name, reader = min(waiting.items(), key=lambda item: _high(item[1]))
+            stamped[name] = reader.next()
+        job.round(stamped, {name: r.progress for name, r in readers.items()})
+        meter.sample()
+        for rejection in job.rejected:
+            readers[rejection.source].reject(rejection)
+        job.rejected.clear()
+        if all(r.progress.ended for r in readers.values()):
+            return
+
+
+def _high(reader: _Reader) -> int:
+    high = reader.progress.high
+    return NOTHING if high is None else high

@@ -1,0 +1,350 @@
+"""The local runtime: drives the plan and executor of a Spark run in this process.
+
+For tests, examples and tiny jobs. Input can be cut into batches at random and the stages into any number of shards;
+answers depend on neither, which the property tests check.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import OnError, Source
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.optimizer.statistics import Statistics, observe
+from penstock.connectors.contract import Rejected
+from penstock.connectors.deadletters import as_error
+from penstock.expressions.shown import shown_row
+from penstock.physical.elements import Elements, empty, forever
+from penstock.physical.execution.answers import answer_table
+from penstock.physical.execution.executor import IngestExecutor, Port, StageExecutor, StageResult, cut
+from penstock.physical.execution.ingest import NULL_KEY, TOO_FAR_AHEAD, StampedRows, read_columns, stamp
+from penstock.physical.execution.meter import Meter
+from penstock.physical.execution.primary_keys import keyed_rows
+from penstock.physical.execution.progress import SourceProgress, timed_sources
+from penstock.physical.execution.wall_clock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
+from penstock.physical.operators import Rejection, Tables
+from penstock.physical.plan.plan import Plan, ScanSpec
+from penstock.physical.planning.planner import plan_queries
+from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.local.schedule import Arrivals, ScheduledRows, rounds, rounds_by_clock
+from penstock.runtime.watching.metrics import RunMetrics
+from penstock.runtime.watching.recorder import Recorder, Totals
+from penstock.runtime.watching.stopwatch import Stopwatch
+from penstock.runtime.watching.time_jumps import warn_of_jumps
+
+
+@dataclass
+class LocalResult:
+    """The result of a local run.
+
+    Args:
+        tables: the whole answer of each query.
+        late: number of late elements, by source.
+        unusable: number of records without a usable timestamp, operation or key, by source.
+        rejected: by source and reason, stream elements too far ahead, and updates and static rows that their relation
+            could not apply.
+        final: the last heartbeat of each query.
+    """
+
+    tables: dict[str, pa.Table]
+    late: dict[str, int] = field(default_factory=dict)
+    unusable: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, Counter[str]] = field(default_factory=dict)
+    final: dict[str, int] = field(default_factory=dict)
+
+
+class LocalJob:
+    """A plan with all its stages and shards in this process. rejected: updates that their relations could not apply."""
+
+    def __init__(
+        self, plan: Plan, tables: Tables, shards: int = 1, drain: bool = False, meter: Meter | None = None
+    ) -> None:
+        self.plan = plan
+        self.tables = tables
+        self.shards = shards
+        self.drain = drain
+        self._meter = meter
+        self.rejected: list[Rejection] = []
+        self.watch = Stopwatch()
+        self.ingests = {name: IngestExecutor(plan, name, tables, meter) for name in plan.sources}
+        self.stages = [[self._stage(s, k) for k in range(shards)] for s in range(1, plan.stages + 1)]
+
+    def _stage(self, stage: int, shard: int) -> StageExecutor:
+        return StageExecutor(self.plan, stage, shard, self.shards, self.tables, self.drain, self._meter)
+
+    def stamp(self, piece: ScheduledRows, seen: SourceProgress, now: int | None) -> StampedRows:
+        """Return the elements of arriving rows.
+
+        Args:
+            seen: progress of the source before them.
+            now: arrival time, used where `piece` has no stamps of its own and the source needs one.
+        """
+        ingest, source = self.ingests[piece.source], self.plan.sources[piece.source]
+        columns = read_columns(source, ingest.columns)
+        arrays = [piece.batch.column(c) for c in columns]
+        chosen = pa.RecordBatch.from_arrays(arrays, names=[str(c) for c in columns])
+        with self.watch.phase("ingest"):
+            return stamp(source, chosen, columns, ingest.columns, seen, now if piece.stamps is None else piece.stamps)
+
+    def round(
+        self, stamped: Mapping[str, Sequence[Elements]], progress: Mapping[str, SourceProgress]
+    ) -> dict[str, list[Elements]]:
+        """Process the elements of one round, by source, with the progress of each source; return the answers that
+        became final.
+        """
+        mail: list[dict[Port, list[Elements]]] = [{} for _ in range(self.shards)]
+        for task, (name, batches) in enumerate(stamped.items()):
+            for elements in batches:
+                with self.watch.phase("ingest"):
+                    made = self.ingests[name].run(elements)
+                self._post(made, mail, task)
+        answers: dict[str, list[Elements]] = {}
+        for stage in self.stages:
+            inbox, mail = mail, [{} for _ in range(self.shards)]
+            for shard, executor in enumerate(stage):
+                own_input = {p: b for p, b in inbox[shard].items() if self.plan.steps[p[0]].stage == executor.stage}
+                for port, batches in inbox[shard].items():
+                    if port not in own_input:
+                        mail[shard].setdefault(port, []).extend(batches)
+                with self.watch.phase("operators"):
+                    result = executor.run(own_input, progress)
+                self._post(result, mail, shard)
+                self.rejected += result.rejected
+                for query, parts in result.answers.items():
+                    answers.setdefault(query, []).extend(parts)
+        return answers
+
+    def _post(self, result: StageResult, mail: list[dict[Port, list[Elements]]], sender: int) -> None:
+        with self.watch.phase("exchange"):
+            for port, batches in result.onward.items():
+                for elements in batches:
+                    for shard, part in cut(elements, result.edges[port], self.shards, sender):
+                        mail[shard].setdefault(port, []).append(part)
+
+    def reports(self) -> Iterator[dict[str, Any]]:
+        """Yield the measurements of the last round and the present state sizes, in the format of
+        `runtime/watching/recorder.py`.
+        """
+        yield {"stage": 0, "task": 0, "phases": self.watch.seconds}
+        for row in self.stages:
+            for shard, executor in enumerate(row):
+                sizes = executor.state_sizes()
+                report = {"stage": executor.stage, "shard": shard, "phases": {}, "seconds": executor.spent}
+                yield report if sizes is None else report | {"state": sizes}
+
+    def reload(self) -> None:
+        """Rebuild every stage from its own snapshot, as a restart does."""
+        for row in self.stages:
+            for shard, executor in enumerate(row):
+                fresh = self._stage(executor.stage, shard)
+                for name, synopsis in executor.synopses().items():
+                    fresh.synopses()[name].restore(*synopsis.snapshot())
+                fresh.restore_marks(executor.marks())
+                row[shard] = fresh
+
+
+class LocalRecorder:
+    """Collects the metrics of a local run. result: holds the counts of late and malformed elements."""
+
+    def __init__(self, job: LocalJob, result: LocalResult) -> None:
+        self._job = job
+        self._result = result
+        self._recorder = Recorder(job.plan, {**job.plan.sources, **static_sources(job.plan)})
+        self._rows: Counter[str] = Counter()
+        self._batches = 0
+        self._began = 0.0
+
+    def begin(self) -> None:
+        self._job.watch = Stopwatch()
+        self._began = time.perf_counter()
+
+    def read(self, source: str, rows: int) -> None:
+        self._rows[source] += rows
+
+    def end(self, answers: Mapping[str, Sequence[pa.Table]]) -> RunMetrics:
+        """Record the end of a round. answers: those of all rounds."""
+        seconds = time.perf_counter() - self._began
+        self._batches += 1
+        for report in self._job.reports():
+            self._recorder.report(report)
+        first = self._job.stages[0][0]
+        result = self._result
+        malformed = {n: result.unusable.get(n, 0) + sum(result.rejected.get(n, Counter()).values()) for n in self._rows}
+        sources = {n: (rows, result.late.get(n, 0), malformed[n]) for n, rows in self._rows.items()}
+        queries = {name: sum(t.num_rows for t in tables) for name, tables in answers.items()}
+        totals = Totals(self._batches, sources, queries, first.source_heartbeats(), first.heartbeats())
+        # All work ran sequentially in this process; the time of the sink is part of the measured phases.
+        return self._recorder.batch(seconds, 0.0, 1, totals)
+
+
+def static_sources(plan: Plan) -> dict[str, Source]:
+    """Return the static relations that a plan reads, by name."""
+    return {name: source for sub in plan.statics.values() for name, source in sub.sources.items()}
+
+
+def compute_statics(
+    plan: Plan, relations: Mapping[str, pa.Table], meters: Mapping[str, Meter] | None = None
+) -> dict[str, Elements]:
+    """Return the static relations of a plan as elements.
+
+    Args:
+        relations: the declared relations, with all their columns.
+        meters: by table, records the work of the steps.
+    """
+    return {name: _compute_static(sub, relations, (meters or {}).get(name)) for name, sub in plan.statics.items()}
+
+
+def _compute_static(plan: Plan, relations: Mapping[str, pa.Table], meter: Meter | None) -> Elements:
+    job = LocalJob(plan, {}, meter=meter)
+    stamped: dict[str, list[Elements]] = {}
+    for name, ingest in job.ingests.items():
+        batches = relations[name].combine_chunks().to_batches()
+        stamped[name] = [forever([b.column(c) for c in ingest.columns], b.num_rows) for b in batches]
+    parts = job.round(stamped, {}).get("", [])
+    if meter is not None:
+        meter.sample()
+        for step in plan.steps:
+            if isinstance(step.spec, ScanSpec):
+                scan = meter.of(step.id)
+                scan.rows_in = scan.rows_out = relations[step.spec.source.name].num_rows
+    query = plan.queries[""]
+    if not parts:
+        return empty(query.root.schema.types)
+    table = answer_table(query, parts)
+    columns = [table.column(i).combine_chunks() for i in range(2, table.num_columns)]
+    return forever(columns, table.num_rows)
+
+
+def run_local(
+    queries: Sequence[Query],
+    inputs: Mapping[str, pa.Table],
+    shards: int = 1,
+    drain: bool = False,
+    seed: int | None = None,
+    batch_rows: int | None = None,
+    reload: bool = False,
+    optimized: bool = True,
+    statistics: Statistics | None = None,
+    arrivals: Arrivals | None = None,
+    clock: Callable[[], int] = wall_clock,
+    strategy: Strategy = Strategy.PATTERN,
+    watcher: Callable[[RunMetrics], None] | None = None,
+) -> LocalResult:
+    """Answer `queries` over bounded inputs (source name -> table of all declared columns, in arrival order).
+
+    Args:
+        seed: cut every input at random places and interleave the sources at random.
+        batch_rows: cut every input evenly; without this and `seed`, each input is one batch.
+        reload: restore all state from its snapshot between batches.
+        optimized: optimize the plans first.
+        arrivals: arrival time of each row by the wall clock, in microseconds, for SYSTEM TIME and IDLE TIMEOUT; without
+            it `clock` is read once a round.
+        statistics: what is known of the sources; None observes the inputs themselves.
+        strategy: how operators keep state.
+        watcher: called with the metrics after every round.
+    """
+    plan = _plan(queries, inputs, optimized, statistics, strategy)
+    result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
+    statics = compute_statics(plan, _static_rows(plan, inputs, result))
+    job = LocalJob(plan, statics, shards, drain)
+    seen = {name: SourceProgress() for name in plan.sources}
+    answers: dict[str, list[pa.Table]] = {name: [answer_table(query, [])] for name, query in plan.queries.items()}
+    wall: WallClock | None = None
+    peers = peers_of(query.root for query in plan.queries.values())
+    if arrivals is not None:
+        seen = {name: SourceProgress(ended=inputs[name].num_rows == 0) for name in plan.sources}
+        schedule = rounds_by_clock(plan.sources, inputs, arrivals, seed)
+    else:
+        schedule = rounds(plan.sources, inputs, seed, batch_rows)
+    recorder = LocalRecorder(job, result)
+    warned: set[str] = set()
+    for due in schedule:
+        recorder.begin()
+        if uses_wall_clock(plan.sources.values()):
+            now = clock() if due.now is None else due.now
+            wall = advance(wall or begin(plan.sources.values(), now), now, plan.sources, peers, seen, due.ended)
+            seen = wall.on(seen)
+            wall = wall.spoken(piece.source for piece in due.pieces)
+        stamped: dict[str, list[Elements]] = {}
+        for piece in due.pieces:
+            name = piece.source
+            taken = job.stamp(piece, seen[name], None if wall is None else wall.now)
+            recorder.read(name, piece.batch.num_rows)
+            seen[name] = seen[name].merge(taken.progress)
+            warn_of_jumps(plan.sources, {name: taken.jump}, [query.root for query in plan.queries.values()], warned)
+            result.late[name] += len(taken.late)
+            _set_apart(result, plan.sources[name], taken, piece)
+            stamped.setdefault(name, []).append(taken.elements)
+        for name in due.ended:
+            seen[name] = replace(seen[name], ended=True)
+        for query, parts in job.round(stamped, seen).items():
+            with job.watch.phase("sink"):
+                answers[query].append(answer_table(plan.queries[query], parts))
+        if reload:
+            with job.watch.phase("state"):
+                job.reload()
+        for rejection in job.rejected:
+            _reject(
+                result,
+                plan.sources[rejection.source],
+                Rejected(rejection.source, None, rejection.record, rejection.reason),
+            )
+        job.rejected.clear()
+        if watcher is not None:
+            watcher(recorder.end(answers))
+    result.tables = {name: pa.concat_tables(tables).combine_chunks() for name, tables in answers.items()}
+    result.final = job.stages[0][0].heartbeats()
+    return result
+
+
+def _plan(
+    queries: Sequence[Query], inputs: Mapping[str, pa.Table], optimized: bool, statistics: Statistics | None,
+    strategy: Strategy,
+) -> Plan:  # fmt: skip
+    sources = {name: source for q in queries for name, source in timed_sources(q.root).items()}
+    known = statistics or observe(sources, inputs)
+    planning = strategy.planning(known)
+    ready = [replace(q, root=optimize(q.root, planning=planning)) if optimized else q for q in queries]
+    return plan_queries(ready, known, strategy)
+
+
+def _static_rows(plan: Plan, inputs: Mapping[str, pa.Table], result: LocalResult) -> dict[str, pa.Table]:
+    """Return the static relations of a plan without the rows that violate their primary keys, which are counted."""
+    tables: dict[str, pa.Table] = {}
+    for name, source in static_sources(plan).items():
+        tables[name], reasons = keyed_rows(source, inputs[name])
+        for position, reason in reasons.items():
+            record = shown_row(inputs[name], position)
+            _reject(result, source, Rejected(name, None, record, reason))
+    return tables
+
+
+def _set_apart(result: LocalResult, source: Source, taken: StampedRows, piece: ScheduledRows) -> None:
+    """Count the rows of `piece` that cannot become elements.
+
+    Raises:
+        PenstockError: P0403 for the first such row of a source with ON ERROR FAIL.
+    """
+    if taken.reasons and source.on_error is OnError.FAIL:
+        record = shown_row(piece.batch, int(taken.unusable[0]))
+        raise as_error(Rejected(source.name, None, record, taken.reasons[0]), source.name)
+    far = taken.reasons.count(TOO_FAR_AHEAD)
+    result.unusable[source.name] += len(taken.reasons) - far
+    if far:
+        result.rejected.setdefault(source.name, Counter())[TOO_FAR_AHEAD] += far
+
+
+def _reject(result: LocalResult, source: Source, record: Rejected) -> None:
+    if source.on_error is OnError.FAIL:
+        raise as_error(record, source.name)
+    if record.reason == NULL_KEY:
+        result.unusable[source.name] = result.unusable.get(source.name, 0) + 1
+    else:
+        result.rejected.setdefault(source.name, Counter())[record.reason] += 1

@@ -1,0 +1,270 @@
+"""Epochs of a run: a new epoch begins whenever its script changes.
+
+`epochs/<n>.json` records, for people and for the next start, which queries the run answers from the batch `base` on:
+the text of each, the fingerprint of what it computes, the epoch in which it began, its operators with the keys of their
+state, and the same of the sources. It is data, sealed with a checksum, written whole before any batch of the epoch
+runs; from then on the epoch exists. The files of an earlier epoch stay until the second batch of the new one is
+delivered, since only then is the first one committed.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
+from penstock.errors import PenstockError
+from penstock.runtime.spark.checkpoint.folder import Folder, Job, unwritable, write_whole
+from penstock.storage import storage
+from penstock.storage.names import file_name
+from penstock.storage.seals import damaged
+
+#: The layout of these files, and of everything in a checkpoint but the state. Format 2 derives no file name from a
+#: user's text unchanged, and seals each file for its run and place.
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class QueryRecord:
+    """One query of an epoch.
+
+    Args:
+        fingerprint: of what the query computes.
+        birth: the epoch in which it began.
+        sink: fingerprint of where its answer is written and of its columns.
+        text: as in the script, without secrets.
+        operators: its steps, for people.
+        unit, calendar: of its time domain.
+    """
+
+    fingerprint: str
+    birth: int
+    sink: str
+    text: str
+    operators: list[dict[str, Any]]
+    unit: str = "MICROSECOND"
+    calendar: bool = True
+
+
+@dataclass(frozen=True)
+class SourceRecord:
+    """One source of an epoch. fingerprint: of the declaration and its rows; birth: the epoch in which it was first
+    read; static: whether it is read once.
+    """
+
+    fingerprint: str
+    birth: int
+    static: bool = False
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch.
+
+    Args:
+        base: its first batch.
+        statistics: by birth, the statistics of the sources and the grains of shared panes used in planning.
+        offset: the offset from which its sources continue, None for the beginning.
+        backfill: queries that read their past first.
+        frames: sources that Spark reads.
+    """
+
+    number: int
+    base: int
+    queries: dict[str, QueryRecord]
+    sources: dict[str, SourceRecord]
+    stages: int
+    shards: int
+    strategy: str
+    drain: bool
+    state_store: str
+    statistics: dict[str, Any]
+    offset: dict[str, Any] | None = None
+    backfill: list[str] = field(default_factory=list)
+    frames: list[str] = field(default_factory=list)
+
+    def statistics_of(self, birth: int) -> Statistics:
+        """Return the statistics with which the queries of `birth` were planned."""
+        known = self.statistics[str(birth)]
+        return Statistics({n: SourceStatistics(**s) for n, s in known["sources"].items()}, known["shards"])
+
+    def grains_of(self, birth: int) -> dict[str, int]:
+        """Return the grains of the panes that the queries of `birth` were planned to share."""
+        grains: dict[str, int] = self.statistics[str(birth)]["grains"]
+        return grains
+
+    @property
+    def births(self) -> dict[str, int]:
+        """The epochs of the sources that did not begin with the run."""
+        return {name: record.birth for name, record in self.sources.items() if record.birth}
+
+
+def statistics_as_json(statistics: Statistics, grains: Mapping[str, int]) -> dict[str, Any]:
+    sources = {n: {"rate": s.rate, "distinct": dict(s.distinct)} for n, s in statistics.sources.items()}
+    return {"sources": sources, "shards": statistics.shards, "grains": dict(grains)}
+
+
+def write_epoch(folder: Folder, epoch: Epoch) -> None:
+    data = asdict(epoch)
+    checksum = _checksum(data, folder.place(_path(folder, epoch.number)))
+    text = json.dumps({"format": FORMAT, "checksum": checksum, "epoch": data}, indent=1)
+    write_whole(_path(folder, epoch.number), text.encode() + b"\n")
+
+
+def read_epoch(folder: Folder, number: int) -> Epoch:
+    """Return epoch `number`. Raises PenstockError P0605 for one that is damaged or of another format."""
+    path = _path(folder, number)
+    try:
+        content = json.loads(storage().read(path))
+        if content["format"] == FORMAT and content["checksum"] != _checksum(content["epoch"], folder.place(path)):
+            raise ValueError("it is not what was written")
+        version, data = content["format"], content["epoch"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from error
+    if version != FORMAT:
+        raise other_version(folder, f"its epochs have format {version}, this version reads format {FORMAT}")
+    queries = {n: QueryRecord(**q) for n, q in data.pop("queries").items()}
+    sources = {n: SourceRecord(**s) for n, s in data.pop("sources").items()}
+    return Epoch(queries=queries, sources=sources, **data)
+
+
+def other_version(folder: Folder, what: str) -> PenstockError:
+    return PenstockError(
+        "P0605", f"the checkpoint {folder.root.parent} was written by another version: {what}",
+        hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
+    )  # fmt: skip
+
+
+def epoch_numbers(folder: Folder) -> list[int]:
+    """Return the numbers of all epochs, oldest first."""
+    stems = (name.removesuffix(".json") for name in storage().list(folder.root / "epochs") if name.endswith(".json"))
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def latest_epoch(folder: Folder) -> Epoch | None:
+    """Return the latest epoch. Raises PenstockError P0605 for a checkpoint that this version cannot read."""
+    numbers = epoch_numbers(folder)
+    if numbers:
+        return read_epoch(folder, numbers[-1])
+    if storage().exists(folder.root / "identity.json") or storage().exists(folder.root / "state"):
+        raise other_version(folder, "it does not tell its queries")
+    return None
+
+
+def delivered(folder: Folder) -> dict[str, int]:
+    """Return the round and the batch whose answers were last delivered; round 0 and batch -1 before the first."""
+    mark: dict[str, int] = folder.read_mark("delivered") or {"round": 0, "batch": -1}
+    return mark
+
+
+def is_committed(folder: Folder, epoch: Epoch) -> bool:
+    """Return whether any batch of `epoch` has been delivered."""
+    if epoch.frames:
+        # Batches of sources that Spark reads may have no round.
+        return folder.read_mark("totals") is not None
+    return delivered(folder)["batch"] >= epoch.base
+
+
+def spark_place(checkpoint: Path, epoch: int) -> Path:
+    """Return the folder of Spark's own checkpoint of an epoch: its log fits one set of inputs."""
+    return checkpoint / ("spark" if not epoch else f"spark-{epoch}")
+
+
+def check_log(folder: Folder, log: Path, base: int) -> None:
+    """Check Spark's `log` of an epoch that begins with batch `base`.
+
+    Raises:
+        PenstockError: P0605 where the log lacks the batch that was delivered last, so that Spark would start again from
+            the beginning.
+    """
+    due = delivered(folder)["batch"] - base
+    if _newest(log / "offsets") < due:
+        raise damaged(log, FileNotFoundError(f"it does not tell of batch {base + due}, which was delivered"))
+    if _newest(log / "commits") > due:
+        # Spark commits delivered batches only.
+        older = ValueError(f"it is older than {log}")
+        raise damaged(folder.root / "delivered.json", older)
+
+
+def mend_log(folder: Folder, log: Path, base: int) -> None:
+    """Remove from Spark's log the empty files of batches after the last delivered one, and that of its commit: a loss
+    of power leaves these of files that Spark did not sync. Spark then repeats the batch.
+    """
+    due = delivered(folder)["batch"] - base
+    for name, first in (("offsets", due + 1), ("sources/0", due + 1), ("commits", due)):
+        place = log / name
+        for number in (int(n) for n in storage().list(place) if n.isdigit()):
+            if number >= first and not storage().size(place / str(number)):
+                storage().remove(place / str(number))
+                storage().remove(place / f".{number}.crc")
+
+
+def sync_log(log: Path, number: int) -> None:
+    """Sync what Spark's `log` holds of batch `number`, since Spark does not. Raises PenstockError P0601."""
+    disk = storage()
+    try:
+        for name in ("metadata", f"offsets/{number}", f"sources/0/{number}", f"sources/0/{number}.compact"):
+            if disk.exists(log / name):
+                disk.sync_file(log / name)
+        disk.sync(*(place for place in (log, log / "offsets", log / "sources" / "0") if disk.exists(place)))
+    except OSError as error:
+        raise unwritable(log, error) from error
+
+
+def _newest(place: Path) -> int:
+    """Return the number of the last batch in a folder of Spark's log, -1 for none."""
+    return max((int(name) for name in storage().list(place) if name.isdigit()), default=-1)
+
+
+def offset_mark(epoch: int) -> str:
+    return f"offset-{epoch}"
+
+
+def rounds_place(folder: Folder, epoch: int) -> Path:
+    return folder.root / "rounds" / f"{epoch:04d}"
+
+
+def source_file(name: str, births: Mapping[str, int]) -> str:
+    """Return the name under which the splits of a source are kept; a source that was declared anew has a new name."""
+    birth = births.get(name, 0)
+    return f"{file_name(name)}@{birth}" if birth else file_name(name)
+
+
+def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection[str]) -> None:
+    """Remove the files of epochs before that of `job`, once its first batch is committed."""
+    disk = storage()
+    for number in (n for n in epoch_numbers(folder) if n < job.epoch):
+        disk.remove_tree(spark_place(checkpoint, number))
+        disk.remove_tree(rounds_place(folder, number))
+        disk.remove(folder.root / f"{offset_mark(number)}.json")
+        disk.remove(_path(folder, number))
+    disk.remove_tree(folder.root / "backfill")
+    kept = {f"{source_file(name, job.intake.births)}.json" for name in sources}
+    for name in disk.list(folder.root / "splits"):
+        if name not in kept:
+            disk.remove(folder.root / "splits" / name)
+    for name in disk.list(folder.root / "tables"):
+        if name.partition(".")[0] not in job.plan.statics:
+            disk.remove(folder.root / "tables" / name)
+    for name in disk.list(folder.root / "state"):
+        if int(name) > job.plan.stages:
+            disk.remove_tree(folder.root / "state" / name)
+
+
+def forget_all(folder: Folder, checkpoint: Path) -> None:
+    """Remove the checkpoint, to start from the beginning: no batch has been delivered yet."""
+    for number in epoch_numbers(folder) or [0]:
+        storage().remove_tree(spark_place(checkpoint, number))
+    storage().remove_tree(folder.root)
+
+
+def _path(folder: Folder, number: int) -> Path:
+    return folder.root / "epochs" / f"{number:04d}.json"
+
+
+def _checksum(data: Any, place: str) -> str:
+    return f"{zlib.crc32(json.dumps([place, data], sort_keys=True).encode()):08x}"

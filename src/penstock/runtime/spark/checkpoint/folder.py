@@ -1,0 +1,353 @@
+"""Files that the driver and the workers of a job share, under the checkpoint.
+
+    epochs/             the epochs of the run: script and plan as data (`epochs.py`)
+    job.pickle          the job: plan and shards, from the driver to the workers of this start. Spark passes its digest
+        to
+                        its readers; a job of another start is never read
+    tables/             static relations, computed before the start, as Arrow files
+    splits/             per source the splits known so far, in arrival order; only ever appended to
+    rounds/             what each round reads, one file a task (`round_log.py`)
+    state/              per stage and shard the state in files (`state_files.py`)
+    backfill/           the state of backfilled queries that have not joined the others yet (`backfill.py`)
+    kept/               records of sources that cannot be read twice, a folder each; removed after their rounds
+    seen/               per round, source and task what an ingest task saw; the next round starts from it
+    dead-letters/       rejected records
+    run.json            the run's name. Every seal contains it, with the path below this folder, so that no file is
+                        accepted for another, nor for one of another run
+
+All of it is private to the user who started the run. No file name is a user's text itself (`storage/names.py`).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import pickle
+import uuid
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import Split
+from penstock.errors import PenstockError
+from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.storage import storage
+from penstock.storage.names import file_name
+from penstock.storage.seals import damaged, sealed, unsealed
+
+if TYPE_CHECKING:
+    # Only processes that compute load the compiled operators: importing them takes most of a second.
+    from penstock.physical.elements import Elements
+    from penstock.physical.execution.wall_clock import Peers
+    from penstock.physical.plan.plan import Plan
+
+
+#: The round under which the static relations, read before the start, are counted.
+STATICS = "statics"
+_RUN = "run.json"
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What is read and how much at once.
+
+    Args:
+        sources: the timed sources that Penstock's reader reads.
+        spark_sources: those read as Spark DataFrames.
+        parallelism: maximum number of tasks that read in parallel.
+        frames: the declarations of `spark_sources`.
+        peers: by source, the sources that meet it in a query.
+        births: the epoch in which each source began, where it is not 0.
+        pace: rate control, with the maximum input of a batch.
+    """
+
+    sources: tuple[Source, ...]
+    spark_sources: frozenset[str]
+    parallelism: int
+    frames: Mapping[str, Source] = field(default_factory=dict)
+    peers: Peers = field(default_factory=dict)
+    births: Mapping[str, int] = field(default_factory=dict)
+    pace: RateControl = field(default_factory=RateControl)
+
+
+@dataclass(frozen=True)
+class Job:
+    """The job as a worker needs it.
+
+    Args:
+        keys: for each shard the key that stands for it in Spark's shuffle.
+        state_store: `files`, or `spark` for Spark's own.
+        cache_bytes: state that a worker process keeps in memory between batches.
+        epoch: number of changes of the run's script.
+        base: the first batch of this epoch.
+    """
+
+    plan: Plan
+    shards: int
+    keys: tuple[int, ...]
+    drain: bool
+    intake: Intake
+    state_store: str = "files"
+    cache_bytes: int = 2**30
+    epoch: int = 0
+    base: int = 0
+
+
+@dataclass
+class Seen:
+    """What one task observed of a source in one round.
+
+    Args:
+        high: the largest timestamp.
+        lag: the slack that would have kept its late elements, in ticks.
+        positions: of a log, the positions up to which it is read.
+        passed: rows that its reader skipped because no query reads them.
+        jump: the most ticks by which one element advanced the largest timestamp.
+    """
+
+    high: int | None = None
+    rows: int = 0
+    late: int = 0
+    lag: int = 0
+    malformed: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
+    passed: int = 0
+    jump: int = 0
+
+    def add(self, other: Seen) -> None:
+        highs = [h for h in (self.high, other.high) if h is not None]
+        self.high = max(highs, default=None)
+        self.rows += other.rows
+        self.passed += other.passed
+        self.late += other.late
+        self.lag = max(self.lag, other.lag)
+        self.jump = max(self.jump, other.jump)
+        self.positions |= other.positions
+        for reason, count in other.malformed.items():
+            self.malformed[reason] = self.malformed.get(reason, 0) + count
+
+
+class Folder:
+    """The shared folder of one job."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+        self._run = ""
+
+    # -- sealed files ------------------------------------------------------------------------------------------
+
+    @property
+    def run(self) -> str:
+        """The run's name; empty before it has one. Raises PenstockError P0605."""
+        path = self.root / _RUN
+        if not self._run and storage().exists(path):
+            try:
+                self._run = str(json.loads(unsealed(storage().read(path), _RUN)))
+            except (OSError, ValueError) as error:
+                raise damaged(path, error) from error
+        return self._run
+
+    def begin_run(self) -> str:
+        """Return the run's name, choosing one if it has none."""
+        # An earlier run may have been removed since its name was read.
+        self._run = ""
+        if not self.run:
+            write_whole(self.root / _RUN, sealed(json.dumps(uuid.uuid4().hex), _RUN))
+        return self.run
+
+    def place(self, path: Path) -> str:
+        """Return the place by which the file at `path` in this folder is sealed."""
+        return f"{self.run} {path.relative_to(self.root).as_posix()}"
+
+    def write_sealed(self, path: Path, text: str, durable: bool = True) -> None:
+        """Write a file of this folder whole. Raises PenstockError P0601."""
+        write_whole(path, sealed(text, self.place(path)), durable)
+
+    def read_sealed(self, path: Path) -> str:
+        """Return what was written to `path`, and to no other place. Raises OSError and ValueError."""
+        return unsealed(storage().read(path), self.place(path))
+
+    # -- the job -----------------------------------------------------------------------------------------------
+
+    def write_job(self, job: Job) -> str:
+        """Write `job` for the workers of this start; return the digest by which they verify it."""
+        # User code that cannot be imported is pickled by value.
+        data = cloudpickle.dumps(job)
+        write_whole(self.root / "job.pickle", data)
+        return hashlib.sha256(data).hexdigest()
+
+    def read_job(self, digest: str) -> Job:
+        data = storage().read(self.root / "job.pickle")
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise PenstockError(
+                "P0605", f"{self.root / 'job.pickle'} is not what this run wrote",
+                hint="start again; only one run at a time can use a checkpoint",
+            )  # fmt: skip
+        job = pickle.loads(data)
+        assert isinstance(job, Job)
+        return job
+
+    def write_tables(self, tables: Mapping[str, Elements]) -> None:
+        """Write static relations, each with its checksum in a file beside it."""
+        from penstock.physical.elements import encode
+
+        folder = self.root / "tables"
+        for name, elements in tables.items():
+            data = encode([elements.to_batch()])
+            self.write_sealed(folder / f"{name}.crc", str(zlib.crc32(data)))
+            write_whole(folder / f"{name}.arrow", data)
+
+    def tables(self) -> set[str]:
+        return {
+            name.removesuffix(".arrow") for name in storage().list(self.root / "tables") if _is_file(name, ".arrow")
+        }
+
+    def read_tables(self, names: Collection[str]) -> dict[str, Elements]:
+        from penstock.physical.elements import Elements, decode
+
+        tables: dict[str, Elements] = {}
+        for name in sorted(names):
+            path = self.root / "tables" / f"{name}.arrow"
+            try:
+                data = storage().map(path)
+                if zlib.crc32(data) != int(self.read_sealed(path.with_suffix(".crc"))):
+                    raise ValueError("it is not what was written")
+                (batch,) = decode(data)
+            except (OSError, ValueError, pa.ArrowInvalid) as error:
+                raise damaged(path, error) from error
+            tables[name] = Elements.from_batch(batch)
+        return tables
+
+    @property
+    def dead_letters(self) -> str:
+        return str(self.root / "dead-letters")
+
+    # -- splits ------------------------------------------------------------------------------------------------
+
+    def _splits(self, source: str) -> Path:
+        return self.root / "splits" / f"{source}.json"
+
+    def read_splits(self, source: str) -> list[Split]:
+        """Return the splits of a source. source: as `epochs.source_file` names it."""
+        path = self._splits(source)
+        if not storage().exists(path):
+            return []
+        try:
+            return [Split(**json.loads(line)) for line in self.read_sealed(path).splitlines()]
+        except (OSError, ValueError, TypeError) as error:
+            raise damaged(path, error) from error
+
+    def has_splits(self, source: str) -> bool:
+        """Return whether splits of the source have been written."""
+        return storage().exists(self._splits(source))
+
+    def write_splits(self, source: str, splits: Sequence[Split]) -> None:
+        self.write_sealed(self._splits(source), "".join(json.dumps(asdict(split)) + "\n" for split in splits))
+
+    # -- what was seen -----------------------------------------------------------------------------------------
+
+    def write_seen(self, round_: str, source: str, task: int, seen: Seen, durable: bool = True) -> None:
+        """Write what a task observed. durable: not needed where the delivery mark of the round holds it too."""
+        path = self.root / "seen" / round_ / f"{file_name(source)}.{task}.json"
+        self.write_sealed(path, json.dumps({"source": source, **asdict(seen)}), durable)
+
+    def read_seen(self, round_: str) -> dict[str, Seen]:
+        """Return what all tasks of a round observed, by source."""
+        total: dict[str, Seen] = {}
+        folder = self.root / "seen" / round_
+        for name in storage().list(folder):
+            if not _is_file(name, ".json"):
+                continue
+            try:
+                data = json.loads(self.read_sealed(folder / name))
+                source, seen = data.pop("source"), Seen(**data)
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                raise damaged(folder / name, error) from error
+            total.setdefault(source, Seen()).add(seen)
+        return total
+
+    def seen_in(self, round_: str) -> dict[str, Seen]:
+        """Return what was observed in a round whose answers may have been delivered; from then on the delivery mark
+        holds it.
+        """
+        mark = self.read_mark("delivered") or {}
+        if "seen" in mark and round_name(mark["round"]) == round_:
+            return {source: Seen(**data) for source, data in mark["seen"].items()}
+        return self.read_seen(round_)
+
+    def rounds(self) -> list[str]:
+        return storage().list(self.root / "seen")
+
+    def forget_seen(self, round_: str) -> None:
+        storage().remove_tree(self.root / "seen" / round_)
+
+    # -- small marks of the driver -----------------------------------------------------------------------------
+
+    def write_mark(self, name: str, value: Any) -> None:
+        self.write_sealed(self.root / f"{name}.json", json.dumps(value))
+
+    def read_mark(self, name: str) -> Any:
+        path = self.root / f"{name}.json"
+        try:
+            return json.loads(self.read_sealed(path)) if storage().exists(path) else None
+        except (OSError, ValueError) as error:
+            raise damaged(path, error) from error
+
+
+def _is_file(name: str, ending: str) -> bool:
+    """Return whether a file has this ending and is not temporary."""
+    return name.endswith(ending) and not name.startswith(".")
+
+
+def round_name(number: int) -> str:
+    return f"{number:09d}"
+
+
+@lru_cache(maxsize=8)
+def load_job(root: str, digest: str) -> tuple[Job, dict[str, Elements]]:
+    """Return the job and its tables, loaded once per worker process. digest: of the job, passed by the driver."""
+    folder = Folder(root)
+    job = folder.read_job(digest)
+    return job, folder.read_tables(job.plan.statics)
+
+
+def write_whole(path: Path, data: bytes, durable: bool = True) -> None:
+    """Write a file of the checkpoint whole or not at all; with `durable` this holds across a loss of power. Raises
+    PenstockError P0601 where it cannot be written.
+    """
+    try:
+        storage().write(path, data, durable=durable)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+#: What helps, by what the system says; either may help for what it says less often.
+_REMEDIES = {
+    errno.ENOSPC: "free space on that disk", errno.EDQUOT: "free space on that disk",
+    errno.EACCES: "allow writing there", errno.EPERM: "allow writing there", errno.EROFS: "allow writing there",
+}  # fmt: skip
+
+
+def unwritable(path: Path, error: OSError) -> PenstockError:
+    """Return the error for a checkpoint that cannot be written."""
+    remedy = _REMEDIES.get(error.errno or 0, "free space on that disk, or allow writing there,")
+    return PenstockError(
+        "P0601", f"the checkpoint cannot be written: {path}: {error.strerror or error}", cause=error,
+        hint=f"{remedy} and start again with the same --checkpoint",
+    )  # fmt: skip
+
+
+def chunks_of(items: Sequence[Any], parts: int) -> Iterator[Sequence[Any]]:
+    """Yield `items` in at most `parts` runs of about equal length, in order."""
+    size = -(-len(items) // max(1, parts))
+    for start in range(0, len(items), max(1, size)):
+        yield items[start : start + size]

@@ -1,0 +1,389 @@
+"""Decide what a start means for a checkpoint: the first start of a run, its continuation, or a change of its script.
+
+A query with the same name, fingerprint and sources is the same: it continues with its state, whatever else has changed.
+Any other begins with this epoch and sees only what its sources supply from here on. Contract: this module writes
+nothing; `launch.py` carries a decision out.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.algebra.nodes.base import Algebra, leaves
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.optimizer.optimizer import Planning, optimize
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.connectors.sources import is_rereadable
+from penstock.errors import PenstockError
+from penstock.physical.plan.identity import query_fingerprint, source_fingerprint, step_keys
+from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.planner import Generation, grains_of, plan_generations
+from penstock.physical.planning.strategies import Strategy
+from penstock.redaction import redacted, redacted_text
+from penstock.runtime.spark.checkpoint.epochs import (
+    Epoch,
+    QueryRecord,
+    SourceRecord,
+    delivered,
+    epoch_numbers,
+    is_committed,
+    latest_epoch,
+    offset_mark,
+    read_epoch,
+    statistics_as_json,
+)
+from penstock.runtime.spark.checkpoint.folder import Folder, round_name
+from penstock.runtime.spark.input.input_planner import Offset, highs_after
+from penstock.storage.seals import damaged
+
+
+class StartKind(enum.Enum):
+    """The relation of a start to its checkpoint."""
+
+    FIRST = "first"
+    SAME = "same"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True)
+class StartRequest:
+    """The inputs of a start.
+
+    Args:
+        queries: as in the script, before optimization.
+        sources: the sources that the queries read.
+        rows: by MEMORY source, a text that identifies its rows.
+        statistics: what is known of the sources.
+        frames: the sources that Spark reads.
+        shards: the configured number, 0 for any.
+        known: results of `optimized`, by the fingerprint of a query.
+    """
+
+    queries: tuple[Query, ...]
+    sources: Mapping[str, Source]
+    rows: Mapping[str, str]
+    statistics: Statistics
+    strategy: Strategy
+    drain: bool
+    state_store: str
+    frames: frozenset[str]
+    shards: int
+    backfill: bool = False
+    known: dict[str, list[tuple[Planning, Algebra]]] = field(default_factory=dict, compare=False, repr=False)
+
+    def optimized(self, query: Query, planning: Planning) -> Query:
+        """Return `query`, one of these, optimized. Results are cached, since a start needs them several times."""
+        results = self.known.setdefault(query.root.fingerprint, [])
+        root = next((root for p, root in results if p == planning), None)
+        if root is None:
+            root = optimize(query.root, planning=planning)
+            results.append((planning, root))
+        return replace(query, root=root)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The decision about a start.
+
+    Args:
+        before: the epoch whose state continues, None for none.
+        plan: of all queries.
+        fresh: queries that begin now.
+        gone: queries that ended.
+        kept_sinks: queries whose result continues.
+        notices: messages for the user.
+    """
+
+    kind: StartKind
+    before: Epoch | None
+    epoch: Epoch
+    plan: Plan
+    fresh: tuple[str, ...]
+    gone: tuple[str, ...]
+    kept_sinks: frozenset[str]
+    notices: tuple[str, ...]
+
+
+def decide(request: StartRequest, folder: Folder) -> Decision:
+    """Return what this start is. Raises PenstockError P0602, P0605, P0606, P0607."""
+    latest = latest_epoch(folder)
+    if latest is not None and _same(request, latest):
+        _settings_fit(request, latest)
+        names = frozenset(latest.queries)
+        return Decision(StartKind.SAME, latest, latest, plan_of(request, latest), (), (), names, ())
+    before = next((e for e in _epochs(folder) if is_committed(folder, e)), None)
+    if before is None:
+        _nothing_delivered(folder, latest)
+        return _first(request)
+    return _changed(request, folder, before, 1 + epoch_numbers(folder)[-1])
+
+
+def _nothing_delivered(folder: Folder, latest: Epoch | None) -> None:
+    """Check that no delivery mark is lost: a second round is planned only after the first is delivered. Raises
+    PenstockError P0605.
+    """
+    offset = folder.read_mark(offset_mark(latest.number)) if latest is not None else None
+    if offset is not None and offset["round"] > 1:
+        raise damaged(folder.root / "delivered.json", FileNotFoundError("it is gone"))
+
+
+def _epochs(folder: Folder) -> Sequence[Epoch]:
+    """Return all epochs, the newest first."""
+    return [read_epoch(folder, n) for n in reversed(epoch_numbers(folder))]
+
+
+def _same(request: StartRequest, epoch: Epoch) -> bool:
+    """Return whether the script is equal to that with which `epoch` began."""
+    records = epoch.queries
+    return (
+        {q.name for q in request.queries} == set(records)
+        and source_records(request, epoch, epoch.number + 1) == epoch.sources
+        and all(_is_kept(q, request, epoch) and records[q.name].sink == sink_identity(q) for q in request.queries)
+    )
+
+
+def _is_kept(query: Query, request: StartRequest, before: Epoch) -> bool:
+    """Return whether `query` is one of `before` and computes the same."""
+    record = before.queries.get(query.name)
+    if record is None or request.strategy.value != before.strategy:
+        return False
+    sources = source_records(request, before, before.number + 1)
+    if any(sources[name].birth > before.number for name in _sources_of(query)):
+        return False
+    return fingerprint(query, request, before, record.birth) == record.fingerprint
+
+
+def _sources_of(query: Query) -> set[str]:
+    return {leaf.source.name for leaf in leaves(query.root) if isinstance(leaf, Scan)}
+
+
+def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
+    """Return the fingerprint of what a query computes, planned by itself with the statistics and choices of
+    its birth.
+    """
+    return query_fingerprint(
+        plan_generations([_generation([query], request, epoch, birth)], request.strategy), query.name
+    )
+
+
+def _generation(queries: Sequence[Query], request: StartRequest, epoch: Epoch, birth: int) -> Generation:
+    statistics = epoch.statistics_of(birth)
+    planning = Strategy(epoch.strategy).planning(statistics)
+    ready = [request.optimized(query, planning) for query in queries]
+    return Generation(birth, ready, statistics, epoch.grains_of(birth))
+
+
+def sink_identity(query: Query) -> str:
+    """Return a digest of where the answer is written and of its columns; it reveals neither."""
+    columns = [*query.output_names, *map(str, query.root.schema.types), str(query.domain)]
+    sink = replace(query.sink, options=redacted(query.sink.options))
+    return hashlib.sha256(repr((sink, columns)).encode()).hexdigest()[:24]
+
+
+def source_records(request: StartRequest, before: Epoch | None, number: int) -> dict[str, SourceRecord]:
+    """Return the records of the sources in an epoch `number` that follows `before`."""
+    records: dict[str, SourceRecord] = {}
+    for name, source in request.sources.items():
+        current = source_fingerprint(source, request.rows.get(name, ""))
+        known = before.sources.get(name) if before is not None else None
+        birth = known.birth if known is not None and known.fingerprint == current else number
+        records[name] = SourceRecord(current, birth, source.is_static)
+    return records
+
+
+def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
+    """Return the plan of an epoch: every query as it was planned when it began."""
+    births = sorted({record.birth for record in epoch.queries.values()})
+    generations = [
+        _generation([q for q in request.queries if epoch.queries[q.name].birth == b], request, epoch, b) for b in births
+    ]
+    return plan_generations(generations, request.strategy)
+
+
+def _first(request: StartRequest) -> Decision:
+    epoch, plan = _epoch(request, None, 0, 0, request.shards, dict.fromkeys((q.name for q in request.queries), 0))
+    names = tuple(q.name for q in request.queries)
+    return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
+
+
+def _changed(request: StartRequest, folder: Folder, before: Epoch, number: int) -> Decision:
+    _can_change(request, folder, before)
+    _settings_fit(request, before)
+    kept = {q.name for q in request.queries if _is_kept(q, request, before)}
+    births = {q.name: before.queries[q.name].birth if q.name in kept else number for q in request.queries}
+    fresh = tuple(q.name for q in request.queries if q.name not in kept)
+    gone = tuple(name for name in before.queries if name not in births)
+    base = delivered(folder)["batch"] + 1
+    epoch, plan = _epoch(request, before, number, base, before.shards, births)
+    backfill = list(fresh) if request.backfill else []
+    for name in backfill:
+        can_backfill(next(q for q in request.queries if q.name == name))
+    epoch = replace(epoch, offset=carried(folder, before, epoch, plan), backfill=backfill)
+    sinks = {q.name: sink_identity(q) for q in request.queries}
+    kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
+    notices = _notices(before, fresh, gone, backfill)
+    return Decision(StartKind.CHANGED, before, epoch, plan, fresh, gone, kept_sinks, notices)
+
+
+def _epoch(
+    request: StartRequest, before: Epoch | None, number: int, base: int, shards: int, births: Mapping[str, int]
+) -> tuple[Epoch, Plan]:
+    """Return the epoch `number`, its offset left open, and its plan."""
+    statistics = {str(b): before.statistics[str(b)] for b in set(births.values()) if before is not None and b != number}
+    planning = request.strategy.planning(request.statistics)
+    starting = [request.optimized(q, planning) for q in request.queries if births[q.name] == number]
+    statistics[str(number)] = statistics_as_json(
+        request.statistics, grains_of(starting, request.statistics, request.strategy)
+    )
+    records = {
+        q.name: QueryRecord(
+            "", births[q.name], sink_identity(q), redacted_text(q.text), [], q.domain.unit.name, q.domain.calendar
+        )
+        for q in request.queries
+    }
+    epoch = Epoch(
+        number, base, records, source_records(request, before, number), 0, shards, request.strategy.value,
+        request.drain, request.state_store, statistics, frames=sorted(request.frames),
+    )  # fmt: skip
+    plan = plan_of(request, epoch)
+    operators = _operators(plan)
+    queries = {
+        q.name: replace(
+            records[q.name],
+            fingerprint=fingerprint(q, request, epoch, births[q.name]),
+            operators=operators[q.name],
+        )
+        for q in request.queries
+    }
+    return replace(epoch, queries=queries, stages=plan.stages), plan
+
+
+def _operators(plan: Plan) -> dict[str, list[dict[str, Any]]]:
+    keys = step_keys(plan)
+    operators: dict[str, list[dict[str, Any]]] = {name: [] for name in plan.queries}
+    for step in plan.steps:
+        operator = {
+            "key": keys[step.id],
+            "stage": step.stage,
+            "operator": step.spec.title,
+            "inputs": [i.step for i in step.inputs],
+        }
+        for name in sorted(step.queries):
+            operators[name].append({"step": step.id, **operator})
+    return operators
+
+
+def _settings_fit(request: StartRequest, before: Epoch) -> None:
+    """Check that the settings are those of the checkpoint. Raises PenstockError P0606."""
+    settings = [
+        ("shards", before.shards, request.shards or before.shards, f"SET shards = {before.shards}, or leave it out"),
+        ("state_strategy", before.strategy, request.strategy.value, f"SET state_strategy = '{before.strategy}'"),
+        ("state_store", before.state_store, request.state_store, f"SET state_store = '{before.state_store}'"),
+        ("--drain", before.drain, request.drain, "start with --drain" if before.drain else "start without --drain"),
+    ]
+    for name, was, now, hint in settings:
+        if was != now:
+            raise PenstockError(
+                "P0606", f"the state in the checkpoint was made with {name} {_shown(was)}, not {_shown(now)}",
+                hint=f"{hint}; or start afresh with a new --checkpoint",
+            )  # fmt: skip
+
+
+def _shown(value: object) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _can_change(request: StartRequest, folder: Folder, before: Epoch) -> None:
+    """Check that the script may change. Raises PenstockError P0602 where Spark keeps the state or reads the input."""
+    reason = ""
+    if before.frames or request.frames:
+        reason = (
+            f"Spark reads {', '.join(sorted({*before.frames, *request.frames}))} and knows the place only for one plan"
+        )
+    elif "spark" in (before.state_store, request.state_store):
+        reason = "its state is in Spark's own store, which fits one plan only"
+    if reason:
+        raise other_script(folder, reason)
+
+
+def other_script(folder: Folder, reason: str) -> PenstockError:
+    return PenstockError(
+        "P0602", f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
+        hint="give a new --checkpoint, or run the script that it was made with",
+    )  # fmt: skip
+
+
+def can_backfill(query: Query) -> None:
+    """Check that `query` can be backfilled. Raises PenstockError P0607 where the past of a source cannot be read."""
+    clocked = [s.source.name for s in leaves(query.root) if isinstance(s, Scan) and s.source.system_time]
+    if clocked:
+        raise PenstockError(
+            "P0607", f"query {query.name} cannot read its past: {clocked[0]} is of SYSTEM TIME, "
+            "and when its elements came is not kept",
+            hint="start without --backfill: the query begins from here on",
+        )  # fmt: skip
+    passing = [
+        s.source.name for s in leaves(query.root)
+        if isinstance(s, Scan) and not s.source.is_static and not is_rereadable(s.source)
+    ]  # fmt: skip
+    if passing:
+        raise PenstockError(
+            "P0607", f"query {query.name} cannot read its past: what has been read of {passing[0]} is not kept",
+            hint="start without --backfill: the query begins from here on",
+        )  # fmt: skip
+
+
+def _notices(before: Epoch, fresh: Sequence[str], gone: Sequence[str], backfill: Sequence[str]) -> tuple[str, ...]:
+    notices = []
+    for name in fresh:
+        what = f"query {name} has changed" if name in before.queries else f"query {name} is new"
+        if name in backfill:
+            notices.append(f"{what}: it reads its past first, then goes on with the others")
+        else:
+            notices.append(
+                f"warning: {what}: it starts afresh and sees only what its sources give from here on "
+                "(--backfill lets it read their past first)"
+            )
+    return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in gone))
+
+
+def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
+    """Return the offset at which `epoch` begins: that of `before` for the sources that it keeps, and the beginning for
+    new ones. A round whose answers have not reached all sinks is repeated as it was planned.
+    """
+    offset: Offset | None = folder.read_mark(offset_mark(before.number)) or before.offset
+    if offset is None:
+        raise damaged(folder.root / f"{offset_mark(before.number)}.json", FileNotFoundError("it is gone"))
+    kept = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
+    if offset["round"] > delivered(folder)["round"]:
+        return {**_only(offset, kept, plan), "before": _only(offset["before"], kept, plan)}
+    highs = highs_after(offset, folder.seen_in(round_name(offset["round"])))
+    return {**_only({**offset, "high": highs}, kept, plan), "again": True}
+
+
+def _only(offset: Offset, kept: set[str], plan: Plan) -> Offset:
+    """Return an offset with the sources `kept` as they are, and the others of `plan` at their beginning."""
+    result: Offset = {
+        **{k: v for k, v in offset.items() if k not in ("before", "tasks", "wall", "told")},
+        "done": {name: offset["done"].get(name, 0) if name in kept else 0 for name in plan.sources},
+        "high": {name: offset["high"].get(name) if name in kept else None for name in plan.sources},
+        "ended": [name for name in offset["ended"] if name in kept],
+    }
+    if "logs" in offset:
+        result["logs"] = {name: log for name, log in offset["logs"].items() if name in kept}
+    if "wall" in offset:
+        wall = offset["wall"]
+        idle = {name for name, source in plan.sources.items() if source.idle is not None}
+        result["wall"] = {
+            "now": wall["now"],
+            "heard": {name: wall["heard"].get(name, wall["now"]) if name in kept else wall["now"] for name in idle},
+            "beats": {name: beat for name, beat in wall["beats"].items() if name in kept},
+        }
+    if "told" in offset:
+        result["told"] = {name: tick for name, tick in offset["told"].items() if name in kept}
+    return result

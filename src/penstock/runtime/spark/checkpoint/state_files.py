@@ -1,0 +1,277 @@
+"""The state of a shard as memory-mapped Arrow files under the checkpoint.
+
+Per batch and shard, one data file holds the new chunks, one after the other, and one manifest names every live chunk
+with its file and offset. Batch b starts from the newest manifest before b and writes its own under a temporary name,
+renamed when complete: a batch that is repeated starts from the same state, whatever an earlier attempt left. Files that
+no manifest names any more are removed one batch later, when Spark has committed the batch that dropped them. A data
+file is synced before its manifest, and both before the packets of the shard leave it: three syncs a shard, however many
+chunks it has.
+
+Reading a chunk maps it: a worker reads only the pages it touches, and workers share the pages. Files of which little is
+alive are rewritten, and so are the smallest when there are many. Compared with Spark's own store, this saves every
+batch the start of stateful tasks, a socket per state variable and a commit (docs/decisions/spark-runtime.md).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.physical.elements import decode, encode
+from penstock.runtime.spark.checkpoint.epochs import Epoch, delivered
+from penstock.runtime.spark.checkpoint.folder import Folder, Job, unwritable
+from penstock.storage import NewFile, storage
+from penstock.storage.local import TEMPORARY
+from penstock.storage.seals import damaged, unsealed, unsealed_before
+
+#: The layout of manifests and data files. A state with another number is rejected. 1 named chunks by the number of
+#: their step, 2 named them by its key (`physical/plan/identity.py`) and sealed manifests, 3 has the tick up to which a
+#: row window has emitted its content, 4 stores the ends of tuples with partners as every count of tuples does, 5 stores
+#: an aggregate that is looked up, or recomputed at each boundary from its rows alone, as these rows, 6 seals a file for
+#: its run and place, counts NaN and +inf in one accumulator, and has huge doubles in units.
+FORMAT = 6
+#: The formats whose seals contain no place.
+_BEFORE = range(2, 6)
+#: A number after every batch.
+LAST = 10**9 - 1
+#: A file is rewritten when less than this part of it is alive.
+_LEAST_ALIVE = 0.25
+#: The smaller half of the files is rewritten when there are more than this.
+_MOST_FILES = 48
+
+
+class StateFiles:
+    """The state of one shard of one stage, as it is before and after batch `batch`."""
+
+    def __init__(self, root: str, stage: int, shard: int, batch: int) -> None:
+        self._job_folder = Folder(root)
+        self._folder = self._job_folder.root / "state" / str(stage) / str(shard)
+        self._batch = batch
+        self._maps: dict[str, pa.Buffer] = {}
+        self._previous = self._newest_before(batch)
+        self._files: dict[str, dict[str, list[int]]] = {}
+        if self._previous is not None:
+            self._files = {f: dict(chunks) for f, chunks in self._previous["files"].items()}
+
+    @property
+    def previous(self) -> int | None:
+        """The batch that wrote the state."""
+        return max((n for n in _numbers(self._folder) if n < self._batch), default=None)
+
+    def manifest(self) -> dict[str, Any] | None:
+        """Return the stage's manifest of the batch before; None at the beginning. Raises PenstockError P0605."""
+        return None if self._previous is None else self._previous["stage"]
+
+    def chunk(self, name: str) -> pa.RecordBatch:
+        """Return a live chunk by name. Raises PenstockError P0605 when its file is damaged."""
+        file = next((f for f, chunks in self._files.items() if name in chunks), None)
+        if file is None:
+            raise damaged(self._folder, ValueError(f"no file holds {name}"))
+        try:
+            (batch,) = decode(self._bytes(file, name))
+        except (OSError, pa.ArrowInvalid, ValueError) as error:
+            raise damaged(self._folder / file, error) from error
+        return batch
+
+    def save(self, manifest: Mapping[str, Any], new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
+        """Write `manifest` and the live chunks: those before without `gone`, and `new`. Raises PenstockError P0601
+        where the disk cannot be written; the state before stays.
+        """
+        try:
+            self._save(manifest, new, gone)
+        except OSError as error:
+            raise unwritable(self._folder, error) from error
+
+    def _save(self, manifest: Mapping[str, Any], new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
+        if not storage().exists(self._folder):
+            storage().make_folder(self._folder)
+        for chunks in self._files.values():
+            for name in gone & chunks.keys():
+                del chunks[name]
+        blobs: dict[str, bytes | pa.Buffer] = {name: encode([batch]) for name, batch in new.items()}
+        for file in self._to_rewrite():
+            try:
+                blobs |= {name: self._bytes(file, name) for name in self._files[file]}
+            except (OSError, ValueError) as error:
+                raise damaged(self._folder / file, error) from error
+            self._files[file] = {}
+        if blobs:
+            self._write_data(f"{self._batch:09d}-{manifest['token'][:12]}.arrow", blobs)
+        before = set(self._previous["files"]) if self._previous else set()
+        self._files = {f: chunks for f, chunks in self._files.items() if chunks}
+        content = {
+            "format": FORMAT,
+            "stage": manifest,
+            "files": self._files,
+            "dead": sorted(before - self._files.keys()),
+        }
+        # The sync of its folder also makes the names of the data files durable.
+        self._job_folder.write_sealed(self._manifest_path(self._batch), json.dumps(content))
+        self._remove_old()
+
+    @property
+    def files(self) -> dict[str, dict[str, list[int]]]:
+        """The live chunks of each data file: offset, length, checksum."""
+        return self._files
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def _newest_before(self, batch: int) -> dict[str, Any] | None:
+        numbers = [n for n in _numbers(self._folder) if n < batch]
+        if not numbers:
+            return None
+        return read_manifest(self._job_folder, self._manifest_path(max(numbers)))
+
+    def _bytes(self, file: str, name: str) -> pa.Buffer:
+        if file not in self._maps:
+            self._maps[file] = storage().map(self._folder / file)
+        start, length, checksum = self._files[file][name]
+        whole = start + length <= self._maps[file].size
+        data = self._maps[file].slice(start, length) if whole else pa.py_buffer(b"")
+        if not whole or zlib.crc32(data) != checksum:
+            raise ValueError(f"the {length} bytes from {start} on are not those that were written")
+        return data
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def _to_rewrite(self) -> list[str]:
+        """Return files of which little is alive; when there are many files, also the smaller half."""
+        alive = {
+            file: sum(length for _, length, _ in chunks.values()) for file, chunks in self._files.items() if chunks
+        }
+        missing = [file for file in alive if not storage().exists(self._folder / file)]
+        if missing:
+            raise damaged(self._folder / missing[0], FileNotFoundError("the file is gone"))
+        sizes = {file: storage().size(self._folder / file) for file in alive}
+        chosen = {file for file in alive if alive[file] < _LEAST_ALIVE * sizes[file]}
+        if len(alive) > _MOST_FILES:
+            chosen |= set(sorted(alive, key=lambda file: (alive[file], file))[: len(alive) // 2])
+        return sorted(chosen)
+
+    def _write_data(self, file: str, blobs: Mapping[str, bytes | pa.Buffer]) -> None:
+        position, chunks = 0, {}
+        with storage().create(self._folder / file) as output:
+            for name, blob in blobs.items():
+                # Arrow requires buffers at multiples of 8 bytes; 64 keeps them off shared cache lines.
+                padding = -position % 64
+                output.write(b"\0" * padding)
+                length = _written(output, blob)
+                chunks[name] = [position + padding, length, zlib.crc32(blob)]
+                position += padding + length
+            output.sync()
+        self._files[file] = chunks
+
+    def _remove_old(self) -> None:
+        """Remove files that only older manifests name: the batch before is committed, or this one would not run."""
+        if self._previous is None:
+            return
+        for file in self._previous["dead"]:
+            storage().remove(self._folder / file)
+        numbers = sorted(n for n in _numbers(self._folder) if n < self._batch)
+        for number in numbers[:-1]:
+            storage().remove(self._manifest_path(number))
+
+    def _manifest_path(self, batch: int) -> Path:
+        return self._folder / f"{batch:09d}.json"
+
+
+def _written(output: NewFile, blob: bytes | pa.Buffer) -> int:
+    output.write(memoryview(blob))
+    return memoryview(blob).nbytes
+
+
+def open_state(root: str, job: Job, stage: int, shard: int, batch: int) -> tuple[StateFiles, StateFiles | None]:
+    """Return the state of a shard before `batch`, and the backfilled state of queries that join with this batch."""
+    state = StateFiles(root, stage, shard, batch)
+    # Every shard writes its state in every batch; with DataFrames only Spark knows which batches call for them.
+    if batch > job.base and state.previous != batch - 1 and not job.intake.spark_sources:
+        raise _missing(Path(root) / "state" / str(stage) / str(shard), batch - 1)
+    return state, StateFiles(past_of(root, job.epoch), stage, shard, LAST) if batch == job.base else None
+
+
+def check_state(folder: Folder, epoch: Epoch | None) -> None:
+    """Check before the start that the state from which a run continues is there. Raises PenstockError P0605."""
+    base = delivered(folder)["batch"] + 1
+    if epoch is None or epoch.state_store != "files" or epoch.frames or base <= epoch.base:
+        return
+    for stage in range(1, epoch.stages + 1):
+        for shard in range(epoch.shards):
+            shard_folder = folder.root / "state" / str(stage) / str(shard)
+            if StateFiles(str(folder.root), stage, shard, base).previous != base - 1:
+                raise _missing(shard_folder, base - 1)
+            if max(_numbers(shard_folder)) > base:
+                newer = ValueError(f"it is older than the state in {shard_folder}")
+                raise damaged(folder.root / "delivered.json", newer)
+
+
+def _missing(folder: Path, batch: int) -> PenstockError:
+    return damaged(folder, FileNotFoundError(f"the state that batch {batch} left is missing"))
+
+
+def past_of(root: str, epoch: int) -> str:
+    """Return the folder in which the new queries of an epoch keep their state until they join the others."""
+    return str(Path(root) / "backfill" / str(epoch))
+
+
+def sweep(root: Path) -> None:
+    """Remove the files of failed attempts. Call it only while no task runs."""
+    folder = Folder(root)
+    for shard_folder in _shards(root):
+        named: set[str] = set()
+        for number in _numbers(shard_folder):
+            manifest = read_manifest(folder, shard_folder / f"{number:09d}.json")
+            named |= {*manifest.get("files", ()), *manifest.get("dead", ())}
+        for name in storage().list(shard_folder):
+            if name.endswith(".arrow") and name not in named:
+                storage().remove(shard_folder / name)
+    _sweep_temporaries(root)
+
+
+def _shards(root: Path) -> list[Path]:
+    state = root / "state"
+    return [state / s / shard for s in storage().list(state) for shard in storage().list(state / s)]
+
+
+def _sweep_temporaries(folder: Path) -> None:
+    for name in storage().list(folder):
+        if name.startswith(TEMPORARY[0]) and name.endswith(TEMPORARY[1]):
+            storage().remove(folder / name)
+        elif "." not in name or folder.name == "dead-letters":
+            _sweep_temporaries(folder / name)
+
+
+def _numbers(folder: Path) -> list[int]:
+    stems = (name.removesuffix(".json") for name in storage().list(folder) if name.endswith(".json"))
+    return [int(stem) for stem in stems if stem.isdigit()]
+
+
+def read_manifest(folder: Folder, path: Path) -> dict[str, Any]:
+    """Return a manifest. Raises PenstockError P0605 for one that is damaged, of another place or of another format."""
+    try:
+        data = storage().read(path)
+        manifest: dict[str, Any] = _read_before(data) or json.loads(unsealed(data, folder.place(path)))
+        number = manifest["format"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from error
+    if number != FORMAT:
+        raise PenstockError(
+            "P0605", f"the state in {path.parent} has format {number}, this version reads format {FORMAT}",
+            hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
+        )  # fmt: skip
+    return manifest
+
+
+def _read_before(data: bytes) -> dict[str, Any] | None:
+    """Return a manifest of an earlier format, else None: format 1 had no seal, those up to 5 one without a place."""
+    try:
+        text = data.decode() if data.startswith(b'{"format": 1,') else unsealed_before(data)
+        manifest: dict[str, Any] = json.loads(text)
+    except ValueError:
+        return None
+    return manifest if manifest.get("format") == 1 or manifest.get("format") in _BEFORE else None

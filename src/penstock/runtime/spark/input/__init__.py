@@ -1,0 +1,1 @@
+"""The input of each round: planning, rounds on disk, rate control, DataFrames."""

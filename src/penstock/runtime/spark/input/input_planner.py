@@ -1,0 +1,398 @@
+"""Plan what each round of a job reads: splits of all sources, chosen by timestamp and bytes, determined by the offset.
+
+The offset of a round holds, per source, the number of splits done and the largest timestamp seen before the round, the
+wall-clock time when it was planned (SYSTEM TIME, IDLE TIMEOUT) and the times that sources reported of themselves, so
+that a replay after a crash reads the same splits with the same knowledge. Of a log it holds the split itself and the
+positions from which to continue, which the tasks of the round report. With `again`, with which an epoch begins, it
+includes the largest timestamps of the round too, and a round is due even if there is nothing to read. The source that
+is furthest behind in event time is read first, so that no rows accumulate waiting for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from penstock.algebra.nodes.scans import Source
+from penstock.connectors.contract import LogConnector, SourceConnector, Split, Stretch
+from penstock.connectors.sources import open_source
+from penstock.events import logger_of, tell
+from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.execution.wall_clock import WallClock, advance, begin, uses_wall_clock, wall_clock
+from penstock.runtime.spark.checkpoint.epochs import source_file
+from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Seen, chunks_of, round_name
+from penstock.runtime.spark.input.look_schedule import SELDOM, Looks
+from penstock.storage.seals import damaged
+from penstock.types import BEGIN, MOST_TICKS
+
+Offset = dict[str, Any]
+LOG = logger_of("runtime")
+
+#: Number of waiting splits of a watched source from which on no further files are opened.
+MOST_WAITING = 10_000
+#: Rounds after whose delivery consumed input may be removed: Spark may request the last ones again.
+_KEPT = 4
+
+#: Microseconds between two rounds that only advance the time of SYSTEM TIME streams.
+_BEAT_EVERY = 500_000
+
+
+@dataclass(frozen=True)
+class ReadTask:
+    """Work of one ingest task.
+
+    Args:
+        source: None for a task that only reports progress.
+        splits: to read in order.
+        high: the largest timestamp of the source before them.
+        ended: sources that end with this round.
+        now: the stamp of a SYSTEM TIME source.
+        beat: the heartbeat of the source from the clock or its own report, in ticks.
+        beats: such heartbeats of every source.
+    """
+
+    round: str
+    task: int
+    source: str | None
+    splits: tuple[Split, ...] = ()
+    high: int | None = None
+    ended: tuple[str, ...] = ()
+    now: int | None = None
+    beat: int | None = None
+    beats: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass
+class _Known:
+    source: Source
+    connector: SourceConnector
+    splits: list[Split] = field(default_factory=list)
+
+    @property
+    def statistics(self) -> bool:
+        """Whether every split has timestamp statistics, so that tasks can read splits in parallel."""
+        return not self.source.loses_rows and all(s.high is not None or s.rows == 0 for s in self.splits)
+
+    @property
+    def log(self) -> LogConnector | None:
+        return self.connector if isinstance(self.connector, LogConnector) else None
+
+
+class InputPlanner:
+    """Plans the rounds of one job; lives in the driver."""
+
+    def __init__(self, folder: Folder, intake: Intake, clock: Callable[[], int] = wall_clock) -> None:
+        self._folder = folder
+        self._intake = intake
+        self._known = {source.name: _Known(source, open_source(source)) for source in intake.sources}
+        self._clock = clock
+        self._looks = {name: Looks(known.connector.look_every) for name, known in self._known.items()}
+        #: By log, the number of records that waited at the last look and are in no round yet.
+        self.waiting: dict[str, int] = {}
+        #: Bounded sources whose locations have been looked at.
+        self._looked: set[str] = set()
+        self._delivered: deque[Offset] = deque()
+        self._forgotten: dict[str, int] = {}
+        for name, known in self._known.items():
+            known.splits = folder.read_splits(self._file(name))
+            known.connector.keep_in(folder.root / "kept" / self._file(name))
+
+    def _file(self, name: str) -> str:
+        return source_file(name, self._intake.births)
+
+    def check(self, offset: Offset) -> None:
+        """Check that the splits that `offset` counts are known. Raises PenstockError P0605."""
+        for name, known in self._known.items():
+            if known.log is None and len(known.splits) < offset["done"].get(name, 0):
+                path = self._folder.root / "splits" / f"{self._file(name)}.json"
+                raise damaged(path, ValueError("it does not tell all that has been read"))
+
+    def start(self) -> Offset:
+        """Return the offset before the first round."""
+        return {"round": 0, "done": dict.fromkeys(self._known, 0), "high": dict.fromkeys(self._known), "ended": []}
+
+    def limit(self, offset: Offset) -> int:
+        """Return the maximum bytes that the round of `offset` was planned to read."""
+        return int(offset.get("limit", self._intake.pace.first))
+
+    def backlog(self, offset: Offset) -> dict[str, tuple[int, int]]:
+        """Return by source the discovered splits that no round up to that of `offset` reads, and their bytes."""
+        waiting = {name: known.splits[offset["done"].get(name, 0) :] for name, known in self._known.items()}
+        return {name: (len(splits), sum(s.bytes for s in splits)) for name, splits in waiting.items()}
+
+    def next(self, start: Offset, seconds: float | None = None, answers: int | None = None) -> Offset:
+        """Return the offset after the next round; `start` itself when there is nothing to do.
+
+        Args:
+            seconds: duration of the round of `start`, None if unknown.
+            answers: bytes that it emitted, None if unknown.
+        """
+        self._forget(start)
+        seen = self._folder.seen_in(round_name(start["round"]))
+        limit = self._next_limit(start, seconds, answers)
+        stretches = self._discover(start, seen, limit)
+        high = highs_after(start, seen)
+        done = self._choose(start["done"], high, limit, stretches)
+        ended = self._ended(start, done, stretches)
+        reported = self._reported(start, done)
+        unchanged = done == start["done"] and ended == start["ended"] and start["round"] > 0 and not start.get("again")
+        unchanged = unchanged and reported == start.get("told", {})
+        wall = self._wall(start, high, ended) if self._by_clock else None
+        if unchanged and (wall is None or not self._worth_a_round(start, wall)):
+            return start
+        after: Offset = {"round": start["round"] + 1, "done": done, "high": high, "ended": ended, "limit": limit}
+        taken = {n: s.split.bytes for n, s in stretches.items() if s.split and done[n] > start["done"].get(n, 0)}
+        after["read"] = sum(taken.values())
+        after["read"] += sum(self._bytes(name, start["done"].get(name, 0), done[name]) for name in self._known)
+        if logs := self._logs(start, done, stretches):
+            after["logs"] = logs
+        if reported:
+            after["told"] = reported
+        if wall is not None:
+            spoken = [name for name in self._known if done[name] > start["done"].get(name, 0)]
+            after["wall"] = wall.spoken(spoken).as_json()
+        return after
+
+    def _reported(self, start: Offset, done: Mapping[str, int]) -> dict[str, int]:
+        """Return the heartbeats that sources report of their own time, for those whose known splits are all read."""
+        reported = dict(start.get("told", {}))
+        for name, known in self._known.items():
+            reached = known.connector.reached()
+            if reached is not None and done[name] == len(known.splits):
+                reported[name] = max(reached, reported.get(name, BEGIN))
+        return reported
+
+    def _next_limit(self, start: Offset, seconds: float | None, answers: int | None) -> int:
+        if start["round"] == 0:
+            return self._intake.pace.first
+        return self._intake.pace.next_limit(self.limit(start), int(start.get("read", 0)), seconds, answers)
+
+    def _bytes(self, name: str, first: int, last: int) -> int:
+        return sum(split.bytes for split in self._known[name].splits[first:last])
+
+    @property
+    def _by_clock(self) -> bool:
+        return uses_wall_clock(k.source for k in self._known.values())
+
+    def _wall(self, start: Offset, high: Mapping[str, int | None], ended: list[str]) -> WallClock:
+        """Return the wall clock for the round after `start`."""
+        now = self._clock()
+        sources = {**self._intake.frames, **{name: known.source for name, known in self._known.items()}}
+        seen = {n: SourceProgress(None, high.get(n), n in start["ended"]) for n in self._known}
+        seen |= self._frames_seen()
+        before = WallClock(**start["wall"]) if "wall" in start else begin(sources.values(), now)
+        return advance(before, now, sources, self._intake.peers, seen, ended)
+
+    def _worth_a_round(self, start: Offset, wall: WallClock) -> bool:
+        """Return whether a round without rows has an effect: a source became or ceased to be idle, or the time of a
+        SYSTEM TIME stream advanced far enough.
+        """
+        before = WallClock(**start["wall"])
+        if wall.now - before.now >= _BEAT_EVERY:
+            return wall.beats != before.beats
+        others = (name for name, known in self._known.items() if not known.source.system_time)
+        return any(wall.beats.get(name) != before.beats.get(name) for name in others)
+
+    def _frames_seen(self) -> dict[str, SourceProgress]:
+        """Return the progress of the DataFrame sources, which Spark reads."""
+        progress: dict[str, SourceProgress] = {}
+        for round_ in (r for r in self._folder.rounds() if r.startswith("b")):
+            for name, seen in self._folder.read_seen(round_).items():
+                progress[name] = progress.get(name, SourceProgress()).merge(SourceProgress(None, seen.high))
+        return progress
+
+    def pieces(self, start: Offset, end: Offset) -> list[ReadTask]:
+        """Return the tasks of the round that leads from `start` to `end`."""
+        tasks: list[ReadTask] = []
+        number = round_name(end["round"])
+        wall = WallClock(**end["wall"]) if "wall" in end else WallClock(0)
+        before = start.get("told", {})
+        reported = end.get("told", {})
+        beats = tuple(sorted((reported | {n: max(b, reported.get(n, BEGIN)) for n, b in wall.beats.items()}).items()))
+        for name, known in self._known.items():
+            first = start["done"].get(name, 0)
+            todo = known.splits[first : end["done"][name]]
+            if known.log is not None:
+                todo = [Split(**end["logs"][name]["split"])] if end["done"][name] > first else []
+            high = end["high"][name]
+            parallel = known.statistics and _in_range(todo) and _keep_up(todo, high, known.source.ahead)
+            for run in chunks_of(todo, self._intake.parallelism if parallel else 1) if todo else ():
+                now = wall.now if known.source.system_time else None
+                # A heartbeat reported before applies to the rows of this round; one reported now follows them.
+                beat = max((b for b in (wall.beats.get(name), before.get(name)) if b is not None), default=None)
+                tasks.append(ReadTask(number, len(tasks), name, tuple(run), high, (), now, beat))
+                highs = [s.high for s in run if s.high is not None]
+                high = max([h for h in (high, *highs) if h is not None], default=None)
+        ended = tuple(end["ended"])
+        if not tasks:
+            return [ReadTask(number, 0, None, ended=ended, beats=beats)]
+        # The first task carries the ended sources and the heartbeats; a separate task would wait for a free core.
+        return [replace(tasks[0], ended=ended, beats=beats), *tasks[1:]]
+
+    def _discover(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
+        """Look for new input: splits of files are recorded, the stretches of logs to read are returned."""
+        self._discover_files(start)
+        return self._stretches(start, seen, limit)
+
+    @property
+    def wait(self) -> float:
+        """Seconds until the next look at a source."""
+        return min((looks.wait for looks in self._looks.values()), default=SELDOM)
+
+    def _stretches(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
+        stretches: dict[str, Stretch] = {}
+        for name, known in self._known.items():
+            before = start.get("logs", {}).get(name, {"state": None, "split": None})
+            if known.log is not None and name in start["ended"]:
+                self._looks[name].over()
+            if known.log is None or (self._looks[name].wait and not before["split"]) or name in start["ended"]:
+                continue
+            read = seen.get(name, Seen()).positions if before["split"] else None
+            with self._looks[name].look():
+                stretches[name] = known.log.plan(before["state"], read, limit)
+            self.waiting[name] = stretches[name].lag
+        return stretches
+
+    def _logs(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> dict[str, Any]:
+        """Return by log its position, and its split of this round."""
+        logs: dict[str, Any] = dict(start.get("logs", {}))
+        for name, stretch in stretches.items():
+            taken = stretch.split if done[name] > start["done"].get(name, 0) else None
+            if taken is not None:
+                self.waiting[name] = max(0, stretch.lag - (taken.rows or 0))
+            logs[name] = {"state": stretch.state, "split": asdict(taken) if taken is not None else None}
+        return logs
+
+    def _discover_files(self, start: Offset) -> None:
+        """Record newly discovered splits of files. While many splits of a watched source wait, no further files are
+        opened; what is unknown then is found at a later look.
+        """
+        for name, known in self._known.items():
+            if known.log is not None or self._looks[name].wait:
+                continue
+            if known.connector.bounded and self._folder.has_splits(self._file(name)):
+                self._tell_ignored(name, known)
+                self._looks[name].over()
+                continue
+            self._looked.add(name)
+            if (waiting := len(known.splits) - start["done"].get(name, 0)) >= MOST_WAITING:
+                continue
+            with self._looks[name].look():
+                paths = known.connector.discover(frozenset(s.path for s in known.splits))
+            fresh = self._splits(known, paths, waiting)
+            if fresh or known.connector.bounded:
+                self._looks[name].found()
+                known.splits += fresh
+                self._folder.write_splits(self._file(name), known.splits)
+
+    def _tell_ignored(self, name: str, known: _Known) -> None:
+        """Warn, once and when a run resumes, of input of a source that is not read."""
+        if name not in self._looked:
+            self._looked.add(name)
+            ignored = known.connector.ignored(frozenset(s.path for s in known.splits))
+            if ignored is not None:
+                tell(LOG, logging.WARNING, "ignored", ignored, source=name)
+
+    @staticmethod
+    def _splits(known: _Known, paths: Sequence[str], waiting: int) -> list[Split]:
+        """Return the splits of new `paths`, up to the maximum that may wait. waiting: number that wait already."""
+        fresh: list[Split] = []
+        for path in paths:
+            if not known.connector.bounded and waiting + len(fresh) >= MOST_WAITING:
+                break
+            fresh += known.connector.splits(path)
+        return fresh
+
+    def _forget(self, start: Offset) -> None:
+        """Notify the connectors of the input consumed by rounds long delivered: `start` follows all of them."""
+        if not self._delivered or self._delivered[-1]["round"] < start["round"]:
+            self._delivered.append(start)
+        while len(self._delivered) > _KEPT:
+            done = self._delivered.popleft()["done"]
+            for name, known in self._known.items():
+                read = {s.path for s in known.splits[self._forgotten.get(name, 0) : done.get(name, 0)]}
+                known.connector.forget(sorted(read - {s.path for s in known.splits[done.get(name, 0) :]}))
+                self._forgotten[name] = done.get(name, 0)
+
+    def _choose(
+        self, done: Mapping[str, int], high: Mapping[str, int | None], limit: int, stretches: Mapping[str, Stretch]
+    ) -> dict[str, int]:
+        """Return how many splits of each source are done after the round: the source behind in time is read first. At
+        most `limit` bytes are read, and at most max_batch_rows where splits have row counts; at least one split is
+        read.
+        """
+        chosen = {name: done.get(name, 0) for name in self._known}
+        todo = {name: known.splits[chosen[name] :] for name, known in self._known.items()}
+        todo |= {name: [s.split] for name, s in stretches.items() if s.split is not None}
+        # A source stamped on arrival is read on arrival, whatever the time of the others.
+        frontier = {
+            name: BEGIN if high.get(name) is None or known.source.system_time else int(high[name] or 0)
+            for name, known in self._known.items()
+        }
+        budget, rows = limit, self._intake.pace.max_rows or math.inf
+        while True:
+            open_ = [n for n, splits in todo.items() if chosen[n] - done.get(n, 0) < len(splits)]
+            if not open_:
+                return chosen
+            name = min(open_, key=lambda n: (frontier[n], n))
+            split = todo[name][chosen[name] - done.get(name, 0)]
+            # A split without a row count may have the maximum.
+            counted = split.rows if split.rows is not None else self._intake.pace.max_rows
+            if budget < limit and (split.bytes > budget or counted > rows):
+                return chosen
+            chosen[name] += 1
+            budget -= max(1, split.bytes)
+            rows -= counted
+            # After a split without timestamps, every other source is read first.
+            frontier[name] = split.high if split.high is not None else max(frontier.values()) + 1
+            if budget <= 0 or rows <= 0:
+                return chosen
+
+    def _ended(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> list[str]:
+        files = {n: k for n, k in self._known.items() if k.log is None}
+        own = {n for n, k in files.items() if k.connector.bounded and done[n] >= len(k.splits)}
+        own |= {n for n, s in stretches.items() if s.ended} | (set(start["ended"]) - files.keys())
+        # DataFrame sources end when the driver marks that it has read all of them.
+        return sorted(own | (self._intake.spark_sources if self._folder.read_mark("end") else frozenset()))
+
+
+def _in_range(splits: Sequence[Split]) -> bool:
+    """Whether no row can have a timestamp that is out of range: it is a dead letter, and what the largest of the others
+    is, their split does not tell."""
+    told = (tick for split in splits for tick in (split.low, split.high) if tick is not None)
+    return all(-MOST_TICKS < tick < MOST_TICKS for tick in told)
+
+
+def _keep_up(splits: Sequence[Split], high: int | None, ahead: int | None) -> bool:
+    """Return whether no row can be too far ahead, whatever the order within a split; then the largest timestamp after
+    each split is known before any is read.
+
+    Args:
+        high: the largest timestamp before them.
+        ahead: the length of ADVANCE AT MOST, in ticks.
+    """
+    if ahead is None:
+        return True
+    for split in (split for split in splits if split.rows != 0):
+        first = split.low if high is None else high
+        if first is None or split.high is None or split.high > first + ahead:
+            return False
+        high = max(first, split.high)
+    return True
+
+
+def highs_after(offset: Offset, seen: Mapping[str, Seen]) -> dict[str, int | None]:
+    """Return the largest timestamps of the sources up to and including the round of `offset`. seen: what its tasks
+    observed.
+    """
+    highs = dict(offset["high"])
+    if offset.get("again"):
+        return highs
+    for name, observed in seen.items():
+        if name in highs and observed.high is not None:
+            highs[name] = max(observed.high, highs[name] if highs[name] is not None else BEGIN)
+    return highs

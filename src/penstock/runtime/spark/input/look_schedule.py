@@ -1,0 +1,51 @@
+"""Schedule how often a source is checked for new input: often while input arrives and a look is cheap, seldom where
+nothing arrives or a look takes long.
+
+The interval between two looks is 20 times the duration of a look, so that looking takes at most a twentieth of one
+core; a hundredth of the time since input was found; and no less than the connector's minimum
+(`SourceConnector.look_every`), since a look at a server is work for others. Together these are at most a quarter of a
+second, unless a look takes longer.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+#: Maximum seconds between two looks, where the source is quiet or large.
+SELDOM = 0.25
+_SHARE_OF_TIME, _SHARE_OF_SILENCE = 20.0, 0.01
+
+
+class Looks:
+    """The schedule of one source. least: minimum seconds between two looks; clock: seconds."""
+
+    def __init__(self, least: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._least, self._clock = least, clock
+        self._looked, self._took = -math.inf, 0.0
+        self._found = clock()
+
+    @property
+    def wait(self) -> float:
+        """Seconds until the next look, 0 where it is due."""
+        silence = max(0.0, self._looked - self._found)
+        between = max(self._least, self._took * _SHARE_OF_TIME, silence * _SHARE_OF_SILENCE)
+        return max(0.0, self._looked + min(between, max(SELDOM, self._took)) - self._clock())
+
+    def found(self) -> None:
+        """Record that input was found."""
+        self._found = self._clock()
+
+    def over(self) -> None:
+        """Record that no more input will arrive."""
+        self._looked = math.inf
+
+    @contextmanager
+    def look(self) -> Iterator[None]:
+        """Measure a look."""
+        began = self._clock()
+        yield
+        self._looked = self._clock()
+        self._took = self._looked - began

@@ -1,0 +1,250 @@
+"""The rounds of a run as small files, which Spark's own file source lists and replays.
+
+A round is a folder `rounds/<number>` with one file per ingest task (a `ReadTask` as JSON); it appears whole, by a
+rename. The next round is planned when the answers of the last are delivered and before Spark commits them, so a batch
+that is repeated finds its round unchanged, and the round after it is there already. Compared with a reader written in
+Python this saves Spark the Python processes that it would start to plan a query and to request offsets.
+
+Contract: at most one round is outstanding; its content follows from the offset before it and what its predecessor
+observed (`input_planner.py`), so it is the same after a restart. Therefore its files are not synced: the offset is on
+disk before they appear, and files lost with the power are written again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from penstock.connectors.contract import Split
+from penstock.errors import PenstockError
+from penstock.runtime.spark.checkpoint.epochs import delivered, offset_mark, rounds_place
+from penstock.runtime.spark.checkpoint.folder import Folder, Intake, round_name, unwritable
+from penstock.runtime.spark.input import source_log
+from penstock.runtime.spark.input.input_planner import InputPlanner, Offset, ReadTask
+from penstock.storage import storage
+from penstock.storage.seals import damaged, sealed, unsealed
+
+#: Maximum and minimum seconds until an idle run looks for input again.
+_LOOK_EVERY, _LEAST_WAIT = 0.05, 0.005
+#: Rounds kept on disk: Spark may request the files of the last batch again.
+_KEPT = 4
+
+
+class RoundLog:
+    """Plans the rounds of one epoch of a run; lives in the driver. carried: the offset at which the epoch begins, None
+    for the beginning of all sources.
+    """
+
+    def __init__(
+        self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic, epoch: int = 0,
+        carried: Offset | None = None,
+    ) -> None:  # fmt: skip
+        self._folder = folder
+        self._mark = offset_mark(epoch)
+        self._planner = InputPlanner(folder, intake)
+        self._pace = intake.pace
+        self._clock = clock
+        self._began: dict[int, float] = {}
+        self._earliest = clock()
+        self._took: float | None = None
+        #: Bytes of answers of the round delivered last. They follow from the answers alone and are stored with its
+        #: delivery mark, so the next round is planned as it would have been without a crash.
+        self._answer_bytes: int | None = delivered(folder).get("answers")
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        #: The error for which no more rounds are planned, if one occurred while nothing was outstanding.
+        self.failure: PenstockError | None = None
+        self.place = rounds_place(folder, epoch)
+        try:
+            storage().make_folder(self.place)
+        except OSError as error:
+            raise unwritable(self.place, error) from error
+        self._offset: Offset = folder.read_mark(self._mark) or carried or self._planner.start()
+        self._delivered = delivered(folder)["round"]
+        if not 0 <= self._offset["round"] - self._delivered <= 1:
+            lost = FileNotFoundError("it does not tell the round that was read last")
+            raise damaged(folder.root / f"{self._mark}.json", lost)
+        if storage().exists(self._folder_of(self._offset["round"] + 1)):
+            # The offset of a round is written before the round appears.
+            older = ValueError(f"it is older than {self.place}")
+            raise damaged(folder.root / f"{self._mark}.json", older)
+        self._planner.check(self._offset)
+        if self._offset["round"] > self._delivered:
+            self._mend_outstanding()
+        self._check_outstanding()
+        self._advance()
+        self._thread = threading.Thread(target=self._poll, name="penstock-rounds", daemon=True)
+        self._thread.start()
+
+    def delivered(
+        self, number: int, seconds: float | None = None, batch: int | None = None, answers: int | None = None
+    ) -> None:
+        """Record the delivery of round `number`, and plan the next.
+
+        Args:
+            seconds: duration of the round.
+            batch: the batch of its answers, None where every round has been one batch.
+            answers: bytes of its answers.
+        """
+        with self._lock:
+            if number > self._delivered:
+                seen = {name: asdict(observed) for name, observed in self._folder.read_seen(round_name(number)).items()}
+                mark = {"round": number, "batch": number - 1 if batch is None else batch, "seen": seen}
+                # Written first: otherwise the thread would plan the next round after a failure to write it.
+                self._folder.write_mark("delivered", mark if answers is None else mark | {"answers": answers})
+                self._delivered = number
+                self._took, self._answer_bytes = seconds, answers
+        self._advance()
+        storage().remove_tree(self._folder_of(number - _KEPT))
+
+    def check_due(self, number: int, log: Path) -> None:
+        """Check that round `number`, whose answers arrived, is the outstanding one or the last delivered one, which
+        Spark repeats. Raises PenstockError P0605 where Spark's `log` is of another.
+        """
+        with self._lock:
+            if not self._delivered <= number <= self._delivered + 1:
+                raise damaged(log, ValueError(f"it tells of round {number}, and round {self._delivered} came last"))
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """By topic, the number of records that waited at the last look."""
+        return dict(self._planner.waiting)
+
+    def began(self, number: int) -> float | None:
+        """Return the clock time at which round `number` was published; None when another process did that."""
+        return self._began.get(number)
+
+    @property
+    def limit(self) -> int:
+        """Maximum bytes that the outstanding round may read."""
+        return self._planner.limit(self._offset)
+
+    def backlog(self) -> dict[str, tuple[int, int]]:
+        """Return by source the discovered splits that are in no round yet, and their bytes."""
+        return self._planner.backlog(self._offset)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _advance(self) -> None:
+        with self._lock:
+            if self._offset["round"] > self._delivered or self._clock() < self._earliest:
+                return
+            before = {k: v for k, v in self._offset.items() if k not in ("before", "tasks")}
+            after = self._planner.next(before, self._took, self._answer_bytes)
+            if after == before:
+                return
+            self._took = None
+            pieces = self._planner.pieces(before, after)
+            self._offset = {**after, "before": before, "tasks": len(pieces)}
+            self._folder.write_mark(self._mark, self._offset)
+            self._publish(after["round"], pieces)
+
+    def _poll(self) -> None:
+        """Read input that appears while nothing is outstanding too (new files of a watched folder)."""
+        while not self._stopped.wait(self._wait):
+            try:
+                self._advance()
+            except PenstockError as error:
+                self.failure = error
+                return
+            except OSError as error:
+                self.failure = unwritable(self.place, error)
+                return
+            except Exception as error:
+                message = f"no further input can be planned: {type(error).__name__}: {error}"
+                self.failure = PenstockError("P0601", message, cause=error)
+                return
+
+    @property
+    def _wait(self) -> float:
+        """Seconds until the next look. The end of an outstanding round needs none: `delivered` is called."""
+        if self._offset["round"] > self._delivered:
+            return _LOOK_EVERY
+        return min(_LOOK_EVERY, max(_LEAST_WAIT, self._planner.wait))
+
+    def _folder_of(self, number: int) -> Path:
+        return self.place / round_name(number)
+
+    def _mend_outstanding(self) -> None:
+        """Restore the files of the outstanding round, the same as before.
+
+        A crash may have come between the mark and the folder, and a loss of power may have taken files that were not
+        synced. Spark may know the names of the files already, so nothing is written again that would now have another
+        number of tasks.
+        """
+        target = self._folder_of(self._offset["round"])
+        pieces = self._planner.pieces(self._offset["before"], self._offset)
+        if not storage().exists(target):
+            self._publish(self._offset["round"], pieces)
+        elif len(pieces) == self._offset.get("tasks") and not all(self._is_whole(target, p.task) for p in pieces):
+            storage().remove_tree(target)
+            self._publish(self._offset["round"], pieces)
+
+    def _is_whole(self, target: Path, task: int) -> bool:
+        try:
+            read_piece(self._folder, target / _file_name(task))
+        except PenstockError:
+            return False
+        return True
+
+    def _check_outstanding(self) -> None:
+        """Check that no file of the outstanding round is lost: Spark would read the remaining ones, or wait for ever.
+        Raises PenstockError P0605. Marks written before tasks were counted have no number to check.
+        """
+        if self._offset["round"] <= self._delivered:
+            return
+        target = self._folder_of(self._offset["round"])
+        for task in range(self._offset.get("tasks", 0)):
+            if not storage().exists(place := target / _file_name(task)):
+                raise damaged(place, FileNotFoundError("it is gone"))
+
+    def _publish(self, number: int, pieces: list[ReadTask]) -> None:
+        target = self._folder_of(number)
+        temporary = self._folder.root / f"round-{target.name}.new"
+        disk = storage()
+        try:
+            disk.remove_tree(temporary)
+            disk.make_folder(temporary, durable=False)
+            for piece in pieces:
+                text = sealed(json.dumps(asdict(piece)), self._folder.place(target / _file_name(piece.task)))
+                with disk.create(temporary / _file_name(piece.task)) as file:
+                    file.write(text)
+                source_log.stamp(temporary / _file_name(piece.task), number)
+            disk.rename(temporary, target)
+        except OSError as error:
+            raise unwritable(target, error) from error
+        now = self._clock()
+        self._began = {number: now}
+        self._earliest = now + self._pace.trigger
+
+
+def _file_name(task: int) -> str:
+    return f"{task:05d}.json"
+
+
+def read_piece(folder: Folder, path: str | Path, content: bytes | None = None) -> ReadTask:
+    """Return the read task in a file of a round.
+
+    Args:
+        content: the bytes of the file, where they have been read.
+
+    Raises:
+        PenstockError: P0605 where it is damaged, or belongs to another place.
+    """
+    # Spark passes paths as URIs: the part above the epoch is ignored.
+    file = folder.root.joinpath("rounds", *Path(path).parts[-3:])
+    try:
+        data = storage().read(file) if content is None else content
+        fields = json.loads(unsealed(data, folder.place(file)))
+    except (OSError, ValueError) as error:
+        raise damaged(file, error) from error
+    fields["splits"] = tuple(Split(**split) for split in fields["splits"])
+    fields["ended"] = tuple(fields["ended"])
+    fields["beats"] = tuple((name, beat) for name, beat in fields["beats"])
+    return ReadTask(**fields)

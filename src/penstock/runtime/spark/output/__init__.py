@@ -1,0 +1,1 @@
+"""Delivery of answers to the sinks; rejections and failures."""

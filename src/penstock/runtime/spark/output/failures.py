@@ -1,0 +1,73 @@
+"""Translate failures of a Spark streaming query into Penstock errors."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from penstock.errors import CODES, PenstockError
+from penstock.runtime.spark.startup.jvm import how_it_ended
+from penstock.runtime.spark.startup.session import first_line
+from penstock.runtime.spark.startup.workers import other_python
+from penstock.storage.seals import damaged
+
+_OWN_ERROR = re.compile(r"error (P\d{4}): (.*)")
+_HINT = re.compile(r"^\s*hint: (.*)$", re.MULTILINE)
+#: Spark's messages about a log file that has changed, and about one that is missing.
+_BROKEN_LOG = re.compile(
+    r"(Checksum error: |Malformed log file |Incomplete log file )[^\n]*"
+    r"|(?:file:\S+|batch \d+) doesn't exist[^\n]*|[^\n]*the metadata file is missing"
+)
+_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.*)$", re.MULTILINE)
+
+
+#: Such an error of py4j tells what Java said; one without it, that nothing came back.
+_TOLD_BY_JAVA = "Trace:"
+
+
+def is_gone(failure: BaseException) -> bool:
+    """Whether a call of Spark failed because its JVM is there no more."""
+    if isinstance(failure, Py4JError):
+        return not isinstance(failure, Py4JJavaError) and _TOLD_BY_JAVA not in str(failure)
+    return isinstance(failure, ConnectionError)
+
+
+def _gone(failure: BaseException) -> PenstockError:
+    return PenstockError(
+        "P0601", f"the run failed: Spark's JVM {how_it_ended()}", cause=failure,
+        hint="what is committed stays, and a run with a --checkpoint goes on from it; "
+        "the system's log tells whether memory was short",
+    )  # fmt: skip
+
+
+def _message(first: str, rest: str) -> str:
+    """Return a message with its continuation lines, which are indented."""
+    further = takewhile(lambda line: line.startswith("  ") and not _HINT.match(line), rest.split("\n")[1:])
+    return "\n".join([first.strip(), *(line.rstrip() for line in further)])
+
+
+def translate(failure: Any, log: Path | None = None) -> PenstockError:
+    """Return a failure of Spark as a PenstockError; an error of Penstock that a worker raised keeps its code. log:
+    Spark's log of the run.
+    """
+    if is_gone(failure):
+        return _gone(failure)
+    text = str(failure)
+    own = _OWN_ERROR.search(text)
+    if own and own[1] in CODES:
+        hint = _HINT.search(text, own.end())
+        return PenstockError(own[1], _message(own[2], text[own.end() :]), hint=hint[1].strip() if hint else None)
+    if "No space left on device" in text:
+        return PenstockError("P0601", "the disk is full", hint="free space and start again with the same --checkpoint")
+    if log is not None and (broken := _BROKEN_LOG.search(text)) and (broken[1] is None or str(log) in broken[0]):
+        return damaged(log, ValueError(broken[0]))
+    python = _PYTHON_ERROR.findall(text)
+    shown = f"{python[-1][0]}: {python[-1][1]}" if python else first_line(text)
+    advice = "`penstock --debug run ...` tells the whole story"
+    if wanting := other_python(text):
+        return wanting
+    return PenstockError("P0601", f"the run failed: {shown}", hint=advice, cause=failure)

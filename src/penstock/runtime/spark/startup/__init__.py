@@ -1,0 +1,1 @@
+"""Start-up of the JVM, Spark's session, and the Python daemon."""

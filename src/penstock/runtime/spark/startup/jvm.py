@@ -1,0 +1,306 @@
+"""The JVM of a session that Penstock starts, and Spark's Python daemon, started before the imports that need them.
+
+Most of the start of `penstock run` is waiting for this JVM, which needs nothing of Penstock: so it is started first,
+and scripts are read meanwhile. Spark's `launch_gateway` starts the same process, by the same script, but only once
+pyspark is loaded, and waits for it.
+
+Contract: imports the standard library and modules that need no more. A JVM that was started ahead is used by the
+session with the same settings; an unused one is killed as this process ends, so that it writes no archive of the few
+classes it has loaded.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import shlex
+import shutil
+import signal
+import socketserver
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError
+from penstock.runtime.java import require_java
+from penstock.runtime.spark.startup.class_data_archive import archive_options, cache_folder, spark_home
+from penstock.runtime.spark.startup.daemon import AHEAD, MODULE
+from penstock.runtime.spark.startup.temporary import leave, temporary_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Settings of a session that Penstock starts. Tasks are tried four times, also in one process: a killed worker must not
+#: fail the run.
+OWN = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+    "spark.driver.memory": "2g",
+    "spark.python.daemon.module": MODULE,
+    # What Spark remembers of finished jobs, for web pages that are disabled; its default is the last thousand.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "40",
+    "spark.ui.retainedTasks": "400",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+#: Further settings where all of Spark runs on this machine. No port is open beyond the machine, and connections need
+#: the secret that Spark draws in the JVM itself. Python workers are reached by Unix sockets, not by ports: fewer are
+#: open, and no batch waits for delayed acknowledgements.
+OWN_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+_LOCAL = re.compile(r"local(\[.*)?")
+_SOCKETS_ENABLED, _SOCKETS = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
+#: Maximum length of a socket's path in bytes, and the length of Spark's names of sockets.
+_LONGEST_SOCKET, _SOCKET_NAME = 103, 43
+_ANSWER = "connection"
+_DAEMON = "daemon"
+
+
+@dataclass(frozen=True)
+class Jvm:
+    """A starting JVM. settings: Spark's settings at its start; folder: where it writes how to reach it."""
+
+    settings: Mapping[str, str]
+    process: subprocess.Popen[bytes]
+    folder: Path
+    log: Path
+
+    def reached(self) -> tuple[int, str]:
+        """Wait for its gateway; return its port and secret. Raises PenstockError P0601."""
+        answer = self.folder / _ANSWER
+        while not answer.exists():
+            if self.process.poll() is not None:
+                _TEMPORARY.discard(self.folder)
+                leave(self.folder)
+                raise PenstockError(
+                    "P0601", f"Spark does not start: its JVM ended with exit code {self.process.returncode}",
+                    hint=f"what it said is in {self.log}",
+                )  # fmt: skip
+            time.sleep(0.01)
+        content = answer.read_bytes()
+        answer.unlink()
+        (port,) = struct.unpack(">i", content[:4])
+        return port, content[8:].decode()
+
+
+#: The JVM that was started ahead and that no session uses yet.
+_AHEAD: list[Jvm] = []
+#: JVMs started ahead and not requested yet.
+_UNUSED: list[Jvm] = []
+#: The session that was started ahead, by the arguments of its request; and a function that restores the Ctrl-C handler.
+_COMING: dict[tuple[str | None, frozenset[tuple[str, str]]], tuple[Future[SparkSession], Callable[[], Any]]] = {}
+#: Folders of JVMs, with their logs, that this process removes when it ends.
+_TEMPORARY: set[Path] = set()
+#: Log files of the JVMs of this process.
+_LOGS: list[Path] = []
+#: The JVMs that this process started, the last one last.
+_STARTED: list[subprocess.Popen[bytes]] = []
+#: Seconds that a JVM whose connections are gone is given until the system tells how it ended.
+_END_SECONDS = 2.0
+#: Daemons started ahead: kept, as who drops one is warned of a process that runs on.
+_DAEMONS: list[subprocess.Popen[bytes]] = []
+
+
+def local_master() -> str:
+    """Return the master for all cores of this machine, with four tries a task."""
+    return "local[*,4]"
+
+
+def session_settings(master: str | None, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return Spark's settings of a session that Penstock starts: the user's settings override Penstock's."""
+    master_setting = settings.get("spark.master", master or local_master())
+    return {**OWN, **(OWN_LOCAL if _LOCAL.fullmatch(master_setting) else {}), **settings}
+
+
+def start_ahead(settings: Mapping[str, str], master: str | None = None) -> None:
+    """Start the JVM that `start_spark` will need with these settings, if possible; otherwise `start_spark` raises the
+    error.
+    """
+    with suppress(PenstockError, OSError):
+        if not _AHEAD and (jvm := start_jvm(session_settings(master, settings), None)) is not None:
+            _AHEAD.append(jvm)
+            _UNUSED.append(jvm)
+
+
+def await_session(master: str | None, settings: Mapping[str, str]) -> Future[SparkSession]:
+    """Start the JVM, and return the future that whoever starts the session on it fulfils: `start_spark` waits for it
+    where it is called with the same arguments. Until then Ctrl-C ends the process at once: raised in the middle of an
+    import, it can leave the import lock taken, and the other thread would wait for it for ever."""
+    start_ahead(settings, master)
+    coming: Future[SparkSession] = Future()
+    before = signal.signal(signal.SIGINT, _end)
+    _COMING[master, frozenset(settings.items())] = (coming, lambda: signal.signal(signal.SIGINT, before))
+    return coming
+
+
+def asked_for(master: str | None, settings: Mapping[str, str]) -> SparkSession | None:
+    """Return the session that was started ahead, once it is up, if it has these arguments, else None. From now on what
+    was started ahead ends like any other. Raises the error of its start.
+    """
+    _UNUSED.clear()
+    coming, settled = _COMING.pop((master, frozenset(settings.items())), (None, None))
+    if coming is None or settled is None:
+        return None
+    try:
+        return coming.result()
+    finally:
+        settled()
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    _kill_unused()
+    os._exit(128 + number)
+
+
+def taken(settings: Mapping[str, str], log: Path | None) -> Jvm | None:
+    """Return the JVM that was started ahead with these settings, or one that is started now. None where only Spark
+    itself can start or find one. Raises PenstockError P0603.
+    """
+    if _AHEAD:
+        jvm = _AHEAD.pop()
+        if jvm.settings == settings and log is None:
+            return jvm
+        _kill(jvm)
+    return start_jvm(settings, log)
+
+
+@atexit.register
+def _kill_unused() -> None:
+    if _UNUSED:
+        # Threads connected to the JVM would report its end: the one that waits for its answer in the log, the server of
+        # its accumulators with a traceback.
+        logging.disable()
+        socketserver.BaseServer.handle_error = _ignore_error  # type: ignore[assignment,method-assign]
+        for daemon in _DAEMONS:
+            daemon.kill()
+    while _UNUSED:
+        _kill(_UNUSED.pop())
+
+
+def _ignore_error(_server: socketserver.BaseServer, _request: Any, _client: Any) -> None:
+    """Replaces the printing of a traceback by nothing."""
+
+
+def _kill(jvm: Jvm) -> None:
+    jvm.process.kill()
+    jvm.process.wait()
+    shutil.rmtree(jvm.folder, ignore_errors=True)
+
+
+def start_jvm(settings: Mapping[str, str], log: Path | None) -> Jvm | None:
+    """Start a JVM as Spark's `launch_gateway` does, without waiting for it. log: a file for its output."""
+    java_home = require_java()
+    os.environ["JAVA_HOME"] = str(java_home)
+    # The data source's workers read the variable, the state operator's the setting: both before the JVM starts.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    submit = spark_home() / "bin" / "spark-submit"
+    if os.name != "posix" or "PYSPARK_GATEWAY_PORT" in os.environ or not submit.exists():
+        return None
+    folder = temporary_folder("jvm-")
+    _TEMPORARY.add(folder)
+    command = [str(submit)]
+    for key, value in {**jvm_settings(settings, java_home), **_sockets(settings, folder)}.items():
+        command += ["--conf", f"{key}={value}"]
+    command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    environ = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _ANSWER)}
+    environ[AHEAD] = str(folder / _DAEMON)
+    if settings.get("spark.driver.bindAddress") == OWN_LOCAL["spark.driver.bindAddress"]:
+        # Spark's own pages, if enabled, know no other setting for the address on which they listen.
+        environ["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", OWN_LOCAL["spark.driver.bindAddress"])
+    # The log may contain rows: it is private, and removed when this process ends.
+    place = log or folder / "spark.log"
+    with os.fdopen(os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as output:
+        # The JVM ends when its pipe is closed, which happens when this process ends. Only this process reacts to
+        # Ctrl-C.
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=output, stderr=output, env={**os.environ, **environ},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        )  # fmt: skip
+    _LOGS.append(place)
+    _STARTED.append(process)
+    return Jvm(dict(settings), process, folder, place)
+
+
+def spark_log() -> bytes:
+    """Return the log so far of the JVM that this process started last; empty if it started none."""
+    with suppress(OSError, IndexError):
+        return _LOGS[-1].read_bytes()
+    return b""
+
+
+def how_it_ended() -> str:
+    """What became of the JVM that this process started last, as the end of a sentence."""
+    with suppress(IndexError, subprocess.TimeoutExpired):
+        code = _STARTED[-1].wait(_END_SECONDS)
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+    return "cannot be reached any more"
+
+
+def is_unwanted() -> bool:
+    """Whether what was started ahead has been asked for by nobody."""
+    return bool(_UNUSED)
+
+
+@atexit.register
+def _remove_temporary() -> None:
+    for folder in _TEMPORARY:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def jvm_settings(settings: Mapping[str, str], java_home: Path) -> dict[str, str]:
+    """Return the settings that the JVM itself needs at its start."""
+    # This JVM moves bytes and starts often; the second compiler costs seconds at every start and gains nothing here.
+    options = ["-XX:TieredStopAtLevel=1", *archive_options(java_home, cache_folder())]
+    key = "spark.driver.extraJavaOptions"
+    return {**settings, key: " ".join([*options, settings.get(key, "")]).strip()}
+
+
+def _sockets(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return the setting for the folder of the Python workers' sockets: a private one, unless its path is too long."""
+    if settings.get(_SOCKETS_ENABLED) != "true" or _SOCKETS in settings:
+        return {}
+    # The daemon removes the folder when it takes over, unless it is not empty.
+    sockets = folder / "w"
+    sockets.mkdir(mode=0o700)
+    return {_SOCKETS: str(sockets)} if len(os.fsencode(sockets)) + _SOCKET_NAME <= _LONGEST_SOCKET else {}
+
+
+def start_daemon(jvm: Jvm, master: str) -> None:
+    """Start Spark's Python daemon now: Spark would at the first task, and loading the operators takes longer than all
+    that Spark does until then. Where workers run elsewhere, or run another Python, this is left to Spark.
+    """
+    settings = jvm.settings
+    ours = settings["spark.python.daemon.module"] == MODULE
+    if not (
+        ours and master.startswith("local") and settings.get("spark.pyspark.python", sys.executable) == sys.executable
+    ):
+        return
+    # As Spark would start it: Python and libraries read these when they are loaded.
+    environ = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": settings.get("spark.task.cpus", "1")}
+    prefix = "spark.executorEnv."
+    environ |= {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
+    with jvm.log.open("ab") as output, suppress(OSError):
+        _DAEMONS.append(
+            subprocess.Popen(
+                [sys.executable, "-m", MODULE, "pyspark.worker", "--ahead", str(jvm.folder / _DAEMON)],
+                stdin=subprocess.PIPE, stdout=output, stderr=output, env=environ,
+            )
+        )  # fmt: skip

@@ -1,0 +1,181 @@
+"""The ingest: a worker's processing of a read task before the shuffle (stage 0).
+
+It reads and stamps records, sets late and malformed ones apart, runs the stateless operators, partitions by shard, and
+sends every shard the progress of the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.scans import OnError, Source
+from penstock.connectors.contract import ParsedRecords, Rejected
+from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, reason_kind
+from penstock.connectors.sources import open_source
+from penstock.expressions.shown import shown_row
+from penstock.physical.elements import Elements
+from penstock.physical.execution.executor import IngestExecutor, Port, StageResult, cut
+from penstock.physical.execution.ingest import StampedRows, read_columns, stamp
+from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.runtime.skipped_records import as_read, passed_over
+from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
+from penstock.runtime.spark.input.input_planner import ReadTask
+from penstock.runtime.spark.worker.packets import Packet, by_shard, port_packets, round_packet, timings_packet
+from penstock.runtime.watching.stopwatch import Stopwatch
+
+_MOST_LETTERS = 100_000
+
+
+class Ingest:
+    """Work on one read task of one source.
+
+    Args:
+        high, beat: the largest timestamp and the heartbeat of the source before it.
+        task: the number of the task in its round.
+        now: the stamp of SYSTEM TIME.
+    """
+
+    def __init__(
+        self, job: Job, tables: dict[str, Elements], source: Source, high: int | None, task: int,
+        now: int | None = None, beat: int | None = None,
+    ) -> None:  # fmt: skip
+        self._job = job
+        self.in_files = job.state_store == "files"
+        self._source = source
+        self._now = now
+        self._executor = IngestExecutor(job.plan, source.name, tables)
+        self.columns = read_columns(source, self._executor.columns)
+        self.progress = SourceProgress(None, high, beat=NOTHING if beat is None else beat)
+        self.seen = Seen(high)
+        self.letters: list[DeadLetter] = []
+        self.watch = Stopwatch()
+        self._task = task
+        self._outbox: dict[tuple[int, Port], list[Elements]] = {}
+
+    def take(self, parsed: ParsedRecords, place: str) -> None:
+        """Stamp and process records. place: their origin, for dead letters."""
+        with self.watch.phase("ingest"):
+            self._take(parsed, place)
+
+    def _take(self, parsed: ParsedRecords, place: str) -> None:
+        if parsed.passed is not None:
+            with self.watch.phase("read"):
+                passed = passed_over(self._source, parsed.passed, self.progress, self._now)
+            if passed is None:
+                for part in self.watch.through("read", as_read(parsed, self.columns)):
+                    self._take(part, place)
+                return
+            rows, after = passed
+            self._note_jump(after)
+            self.progress = after
+            self.seen.rows += rows
+            self.seen.passed += rows
+            self.seen.high = self.progress.high
+        for rejected in parsed.rejected:
+            self._reject(DeadLetter.of(rejected), rejected)
+        self.seen.rows += len(parsed.rejected) + parsed.batch.num_rows
+        self.seen.positions |= parsed.positions or {}
+        if not parsed.batch.num_rows:
+            return
+        stamped = stamp(self._source, parsed.batch, self.columns, self._executor.columns, self.progress, self._now)
+        self.seen.jump = max(self.seen.jump, stamped.jump)
+        self.progress = self.progress.merge(stamped.progress)
+        self.seen.high = self.progress.high
+        self._set_apart(stamped, parsed, place)
+        self._post(self._executor.run(stamped.elements))
+
+    def _note_jump(self, after: SourceProgress) -> None:
+        """Record the jump that skipped records may have made, to the least of their timestamps."""
+        if self.progress.high is not None and after.first is not None:
+            self.seen.jump = max(self.seen.jump, after.first - self.progress.high)
+
+    def packets(self) -> Iterator[Packet]:
+        """Yield the packets for the shards: elements, then progress; and the measurements for the driver."""
+        for (shard, port), batches in self._outbox.items():
+            yield from self.watch.through("exchange", port_packets(shard, port, batches, self._task))
+        yield from by_shard(self._job.shards, {self._source.name: self.progress})
+        yield timings_packet(0, {"stage": 0, "task": self._task, "phases": self.watch.seconds})
+
+    def _post(self, result: StageResult) -> None:
+        with self.watch.phase("exchange"):
+            for port, batches in result.onward.items():
+                for elements in batches:
+                    for shard, part in cut(elements, result.edges[port], self._job.shards, self._task):
+                        self._outbox.setdefault((shard, port), []).append(part)
+
+    def _set_apart(self, stamped: StampedRows, parsed: ParsedRecords, split: str) -> None:
+        batch = parsed.batch
+        for position, reason in zip(stamped.unusable.tolist(), stamped.reasons, strict=True):
+            place, line = parsed.where(position) if parsed.where else (split, None)
+            record = shown_row(batch, position)[:1000]
+            self._reject(DeadLetter(place, line, record, reason), Rejected(place, line, record, reason))
+        if len(stamped.late):
+            self.seen.late += len(stamped.late)
+            self.seen.lag = max(self.seen.lag, int(stamped.lag.max()))
+            late = stamped.late[: _MOST_LETTERS - len(self.letters)]
+            for position, lag in zip(late.tolist(), stamped.lag.tolist(), strict=False):
+                place, line = parsed.where(position) if parsed.where else (split, None)
+                self.letters.append(DeadLetter(place, line, shown_row(batch, position)[:1000], f"late by {lag} ticks"))
+
+    def _reject(self, letter: DeadLetter, rejected: Rejected) -> None:
+        if self._source.on_error is OnError.FAIL:
+            raise as_error(rejected, self._source.name)
+        kind = reason_kind(letter.reason)
+        self.seen.malformed[kind] = self.seen.malformed.get(kind, 0) + 1
+        if self._source.on_error is OnError.DEAD_LETTER:
+            self.letters.append(letter)
+
+
+def run_piece(folder: Folder, job: Job, tables: dict[str, Elements], piece: ReadTask) -> Iterator[Packet]:
+    """Yield all packets of one task; what it observed is written before the last of them."""
+    if piece.task == 0:
+        yield round_packet(piece.round)
+    progress = {name: SourceProgress(beat=beat) for name, beat in piece.beats}
+    progress |= {n: progress.get(n, SourceProgress()).merge(SourceProgress(ended=True)) for n in piece.ended}
+    yield from by_shard(job.shards, progress)
+    if piece.source is None:
+        return
+    source = job.plan.sources[piece.source]
+    ingest = Ingest(job, tables, source, piece.high, piece.task, piece.now, piece.beat)
+    connector = open_source(source, job.plan.wanted.get(source.name))
+    for split in piece.splits:
+        for parsed in ingest.watch.through("read", connector.read(split, ingest.columns)):
+            ingest.take(parsed, split.path)
+    finish(folder, ingest, source.name, piece.round, piece.task)
+    yield from ingest.packets()
+
+
+def run_batches(
+    folder: Folder, job: Job, tables: dict[str, Elements], source: Source, batch: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[Packet]:
+    """Yield the packets for rows that Spark reads: the micro-batch `batch` of a DataFrame source."""
+    earlier = [r for r in folder.rounds() if r.startswith("b") and r < f"b{batch:09d}"]
+    high = None
+    for name in reversed(earlier):
+        seen = folder.read_seen(name).get(source.name)
+        if seen is not None:
+            high = seen.high
+            break
+    ingest = Ingest(job, tables, source, high, 0)
+    for received in batches:
+        chosen = [received.column(source.columns[c].name) for c in ingest.columns]
+        typed = [_as_declared(a, source.columns[c].type) for a, c in zip(chosen, ingest.columns, strict=True)]
+        names = [source.columns[c].name for c in ingest.columns]
+        ingest.take(ParsedRecords(pa.RecordBatch.from_arrays(typed, names=names)), f"batch {batch}")
+    finish(folder, ingest, source.name, f"b{batch:09d}", 0)
+    yield from ingest.packets()
+
+
+def finish(folder: Folder, ingest: Ingest, source: str, round_: str, task: int) -> None:
+    number = int(round_.lstrip("b"))
+    DeadLetters(folder.dead_letters).write(source, number, task, ingest.letters)
+    # The delivery mark of a round planned here holds it too; where Spark plans rounds or keeps the state, there may be
+    # none.
+    marked = round_.isdigit() and ingest.in_files
+    folder.write_seen(round_, source, task, ingest.seen, durable=not marked)
+
+
+def _as_declared(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    return column if column.type == type_ else column.cast(type_)

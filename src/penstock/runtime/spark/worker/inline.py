@@ -1,0 +1,53 @@
+"""Run a round of a job in this process: Spark's tasks one after the other.
+
+For rounds before Spark starts (`backfill.py`), and for tests of the files that a round leaves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.physical.elements import Elements
+from penstock.physical.operators import Rejection
+from penstock.runtime.spark.checkpoint.folder import Folder, Job
+from penstock.runtime.spark.checkpoint.state_files import open_state
+from penstock.runtime.spark.input.input_planner import ReadTask
+from penstock.runtime.spark.worker.ingest import run_piece
+from penstock.runtime.spark.worker.packets import REJECTED, Packet, read_rejected
+from penstock.runtime.spark.worker.spill_files import unpacked
+from penstock.runtime.spark.worker.stage import ShardRound
+
+
+@dataclass
+class Outcome:
+    """The results of a round. answers: by query, in the order of shards; told: the heartbeats as a run reports them."""
+
+    answers: dict[str, list[Elements]] = field(default_factory=dict)
+    rejected: list[Rejection] = field(default_factory=list)
+    told: dict[str, Any] = field(default_factory=dict)
+
+
+def run_round(folder: Folder, job: Job, tables: dict[str, Elements], pieces: Iterable[ReadTask], batch: int) -> Outcome:
+    """Run one round as batch `batch`; its state is written to files."""
+    packets = [packet for piece in pieces for packet in run_piece(folder, job, tables, piece)]
+    root = str(folder.root)
+    for stage in range(1, job.plan.stages + 1):
+        inbox: dict[int, list[Packet]] = {}
+        for packet in packets:
+            inbox.setdefault(packet.shard, []).append(packet)
+        packets = []
+        for shard, received in sorted(inbox.items()):
+            state, past = open_state(root, job, stage, shard, batch)
+            packets += ShardRound(root, job, tables, stage, state, past).run(shard, received)
+    outcome = Outcome()
+    for packet in packets:
+        if packet.kind == "heartbeats":
+            outcome.told = json.loads(bytes(packet.blob))
+        elif packet.kind == REJECTED:
+            outcome.rejected += read_rejected(bytes(packet.blob))
+        elif packet.kind.startswith("answer:"):
+            outcome.answers.setdefault(packet.kind.removeprefix("answer:"), []).extend(unpacked(packet.blob))
+    return outcome

@@ -1,0 +1,246 @@
+"""A keyed stage in one shard on Spark: state in, packets in, the executor's round, state and packets out.
+
+State lies in files (`state_files.py`) or in Spark's own store (`processor.py`) as immutable chunks and one manifest per
+shard; a batch writes the chunks that are new and removes those that are gone. A worker process keeps the executor of a
+shard it has just run; it may go on with it when the manifest still carries the token it wrote, and otherwise restores
+from where the state lies.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.physical.elements import Elements
+from penstock.physical.execution.executor import Port, StageExecutor, StageResult, cut
+from penstock.physical.execution.progress import SourceProgress
+from penstock.runtime.spark.checkpoint.folder import Job
+from penstock.runtime.spark.output.answer_writer import AnswerWriter
+from penstock.runtime.spark.worker.packets import (
+    Packet,
+    port_packets,
+    progress_packet,
+    read_place,
+    read_port,
+    read_progress,
+    rejected_packet,
+    timings_packet,
+)
+from penstock.runtime.spark.worker.spill_files import SpillFiles, unpacked
+from penstock.runtime.watching.stopwatch import Stopwatch
+
+
+@dataclass
+class _Warm:
+    """An executor kept between batches. token: of the state it wrote; stored: the chunks of that state; bytes: their
+    size; epoch: of the job whose plan it runs.
+    """
+
+    token: str
+    executor: StageExecutor
+    stored: set[str]
+    bytes: int
+    epoch: int
+
+
+#: Executors of shards this process ran, by (job folder, stage, shard), least recently used first.
+_WARM: dict[tuple[str, int, int], _Warm] = {}
+
+
+class ShardState(Protocol):
+    """Storage of a shard's state between batches."""
+
+    def manifest(self) -> dict[str, Any] | None:
+        """Return the manifest that `save` wrote in the batch before, None for none."""
+
+    def chunk(self, name: str) -> pa.RecordBatch:
+        """Return a live chunk."""
+
+    def save(self, manifest: Mapping[str, Any], new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
+        """Write `manifest`, and the chunks: those before without `gone`, and `new`."""
+
+
+class ShardRound:
+    """A round of one shard of stage `stage` of `job`, in the folder `root`.
+
+    Args:
+        past: the backfilled state of queries, where this is their first batch among the others.
+        parcels: spill files for answers; None where large answers stay in packets.
+    """
+
+    def __init__(
+        self, root: str, job: Job, tables: dict[str, Elements], stage: int, state: ShardState,
+        past: ShardState | None = None, parcels: SpillFiles | None = None,
+    ) -> None:  # fmt: skip
+        self._root = root
+        self._job = job
+        self._tables = tables
+        self._stage = stage
+        self._state = state
+        self._past = past
+        self._answers = AnswerWriter(parcels)
+        self._watch = Stopwatch()
+
+    def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
+        """Run one round of the shard: read the packets sent to it, yield the packets it sends."""
+        job = self._job
+        by_port: dict[Port, list[Packet]] = {}
+        progress: dict[str, SourceProgress] = {}
+        forwarded: list[Packet] = []
+        for packet in packets:
+            if packet.kind == "progress":
+                for name, seen in read_progress(packet.blob).items():
+                    progress[name] = progress.get(name, SourceProgress()).merge(seen)
+                continue
+            if packet.kind.startswith("port:"):
+                port = read_port(packet.kind)
+                if job.plan.steps[port[0]].stage == self._stage:
+                    by_port.setdefault(port, []).append(packet)
+                    continue
+            forwarded.append(packet)
+        # Sorted by sender, whatever order the shuffle delivered them in: row windows count in this order.
+        with self._watch.phase("exchange"):
+            inputs = {
+                port: [e for p in sorted(sent, key=lambda p: read_place(p.kind)) for e in unpacked(p.blob)]
+                for port, sent in by_port.items()
+            }
+        with self._watch.phase("state"):
+            executor, stored = self._executor(shard)
+        with self._watch.phase("operators"):
+            result = executor.run(inputs, progress, self._answers.take)
+        with self._watch.phase("state"):
+            self._save(shard, executor, stored)
+            sizes = executor.state_sizes()
+        yield from self._watch.through("exchange", self._packets(job, executor, shard, result, forwarded))
+        if self._stage < job.plan.stages:
+            # All progress, for a new stage; but the first timestamp of a source only if it arrived in this round.
+            known = {
+                n: replace(p, first=progress[n].first if n in progress else None) for n, p in executor.progress.items()
+            }
+            yield progress_packet(shard, known)
+        report: dict[str, Any] = {"stage": self._stage, "shard": shard, "phases": self._watch.seconds}
+        yield timings_packet(shard, report | {"seconds": executor.spent} | ({} if sizes is None else {"state": sizes}))
+
+    def _packets(
+        self, job: Job, executor: StageExecutor, shard: int, result: StageResult, forwarded: list[Packet]
+    ) -> Iterator[Packet]:
+        yield from forwarded
+        yield from self._answers.packets(shard)
+        if result.rejected:
+            yield rejected_packet(shard, result.rejected)
+        outbox: dict[tuple[int, Port], list[Elements]] = {}
+        for port, batches in result.onward.items():
+            for elements in batches:
+                for target, part in cut(elements, result.edges[port], job.shards, shard):
+                    outbox.setdefault((target, port), []).append(part)
+        for (target, port), parts in outbox.items():
+            yield from port_packets(target, port, parts, shard)
+        if self._stage == job.plan.stages and shard == 0:
+            known = {name: executor.progress.get(name) for name in job.plan.sources}
+            ended = all(p is not None and p.ended for p in known.values())
+            heartbeats = {"heartbeats": executor.heartbeats(), "sources": executor.source_heartbeats(), "ended": ended}
+            yield Packet(shard, "heartbeats", json.dumps(heartbeats).encode())
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    def _executor(self, shard: int) -> tuple[StageExecutor, set[str]]:
+        """Return the executor as the batch before left it, and the names of the chunks that hold its state."""
+        job = self._job
+        manifest = self._state.manifest()
+        # Removed from the cache: an attempt that fails half way must not be continued.
+        warm = _WARM.pop((self._root, self._stage, shard), None)
+        if warm is not None and manifest is not None and (warm.token, warm.epoch) == (manifest["token"], job.epoch):
+            return warm.executor, warm.stored
+        executor = StageExecutor(job.plan, self._stage, shard, job.shards, self._tables, job.drain)
+        if manifest is None:
+            self._join_past(executor)
+            return executor, set()
+        restored = restore(executor, manifest, self._state, job)
+        if manifest["epoch"] < job.epoch:
+            restored |= self._join_past(executor)
+        missing = executor.synopses().keys() - restored
+        if missing and manifest["epoch"] == job.epoch:
+            raise PenstockError(
+                "P0605", f"stage {self._stage}, shard {shard}: the checkpoint holds no state of {min(missing)}",
+                hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
+            )  # fmt: skip
+        return executor, {f"{name}.{i}" for name, ids in manifest["chunks"].items() for i in ids}
+
+    def _join_past(self, executor: StageExecutor) -> set[str]:
+        manifest = self._past.manifest() if self._past is not None else None
+        return set() if self._past is None or manifest is None else restore(executor, manifest, self._past, self._job)
+
+    def _save(self, shard: int, executor: StageExecutor, stored: set[str]) -> None:
+        token = uuid.uuid4().hex
+        manifest: dict[str, Any] = {
+            "token": token, "epoch": self._job.epoch, "marks": executor.marks(), "synopses": {}, "chunks": {},
+            "formats": {},
+            "rows": {},
+        }  # fmt: skip
+        live: set[str] = set()
+        new: dict[str, pa.RecordBatch] = {}
+        nbytes = 0
+        for name, synopsis in executor.synopses().items():
+            manifest["synopses"][name], chunks = synopsis.snapshot()
+            manifest["chunks"][name] = list(chunks)
+            manifest["rows"][name] = synopsis.rows
+            manifest["formats"][name] = [type(synopsis).__name__, synopsis.FORMAT]
+            for i, batch in chunks.items():
+                chunk = f"{name}.{i}"
+                live.add(chunk)
+                nbytes += batch.nbytes
+                if chunk not in stored:
+                    new[chunk] = batch
+        self._state.save(manifest, new, stored - live)
+        keep_warm(
+            (self._root, self._stage, shard),
+            _Warm(token, executor, live, nbytes, self._job.epoch),
+            self._job.cache_bytes,
+        )
+
+
+def restore(executor: StageExecutor, manifest: Mapping[str, Any], state: ShardState, job: Job) -> set[str]:
+    """Restore the part of the executor's state that `manifest` has; return the names of those synopses. Raises
+    PenstockError P0605 for a state of another format.
+    """
+    same = {name for name in job.plan.sources if job.intake.births.get(name, 0) <= manifest["epoch"]}
+    executor.restore_marks(manifest["marks"], same)
+    restored: set[str] = set()
+    for name, synopsis in executor.synopses().items():
+        if name not in manifest["chunks"]:
+            continue
+        expected, stored = [type(synopsis).__name__, synopsis.FORMAT], manifest["formats"][name]
+        if stored != expected:
+            raise PenstockError(
+                "P0605",
+                f"the state {name} was written as {stored[0]} of format {stored[1]}, "
+                f"this version reads {expected[0]} of format {expected[1]}",
+                hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
+            )  # fmt: skip
+        try:
+            ids = manifest["chunks"][name]
+            synopsis.restore(manifest["synopses"][name], {i: state.chunk(f"{name}.{i}") for i in ids})
+        except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
+            raise PenstockError(
+                "P0605", f"the state {name} cannot be read back: {error}", cause=error,
+                hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
+            ) from error  # fmt: skip
+        restored.add(name)
+    return restored
+
+
+def keep_warm(key: tuple[str, int, int], warm: _Warm, limit: int) -> None:
+    """Keep an executor for the next batch. The least recently used are dropped while the total exceeds `limit` bytes;
+    their state is then restored from its storage.
+    """
+    _WARM.pop(key, None)
+    _WARM[key] = warm
+    total = sum(w.bytes for w in _WARM.values())
+    while total > limit:
+        total -= _WARM.pop(next(iter(_WARM))).bytes

@@ -1,0 +1,1 @@
+"""Metrics, progress, reports and the detection of growth."""

@@ -1,0 +1,181 @@
+"""The metrics of a run: the objects that `metrics()` returns, and the table of all of them.
+
+One row of `METRICS` is one metric everywhere: a field of the objects here, the same field in a JSON line, and a series
+of the Prometheus endpoint (`prometheus.py`). docs/metrics.md is the same table; a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from penstock.runtime.watching.stopwatch import PHASES
+
+
+@dataclass(frozen=True)
+class SourceMetrics:
+    """Metrics of one source.
+
+    Args:
+        rows, late, malformed, passed: since the beginning of the run, restarts included; passed counts rows that
+            readers skipped because no query reads them.
+        rows_per_second: of the last batch.
+        heartbeat: in seconds (since 1970 for a TIMESTAMP).
+        lag: seconds by which the heartbeat is behind the wall clock, for a TIMESTAMP only.
+        backlog_splits, backlog_bytes, backlog_records: input discovered but not read yet; records for a topic only.
+    """
+
+    rows: int = 0
+    rows_per_second: float = 0.0
+    late: int = 0
+    malformed: int = 0
+    heartbeat: float | None = None
+    lag: float | None = None
+    backlog_splits: int = 0
+    backlog_bytes: int = 0
+    backlog_records: int = 0
+    passed: int = 0
+
+
+@dataclass(frozen=True)
+class QueryMetrics:
+    """Metrics of one query. rows: of its results; heartbeat: the time up to which the answer is final; state: of all
+    its operators, shared ones included.
+    """
+
+    rows: int = 0
+    rows_per_second: float = 0.0
+    heartbeat: float | None = None
+    lag: float | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class OperatorMetrics:
+    """One operator of the plan over all shards. queries: those that use it; seconds: sum of its work."""
+
+    name: str
+    stage: int
+    queries: tuple[str, ...]
+    seconds: float = 0.0
+    state_rows: int = 0
+    state_bytes: int = 0
+
+    @property
+    def query(self) -> str:
+        """The query that uses it; empty where several share it."""
+        return self.queries[0] if len(self.queries) == 1 else ""
+
+
+@dataclass(frozen=True)
+class RunMetrics:
+    """Metrics of a run.
+
+    Args:
+        batches: since the beginning.
+        seconds, phases: of all batches of this process.
+        last_seconds, last_phases: of the last batch.
+        state_rows, state_bytes: of all operators, each counted once.
+        batch_bytes: maximum input of the next batch.
+    """
+
+    batches: int = 0
+    seconds: float = 0.0
+    last_seconds: float = 0.0
+    state_rows: int = 0
+    state_bytes: int = 0
+    batch_bytes: int = 0
+    phases: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    last_phases: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    sources: Mapping[str, SourceMetrics] = field(default_factory=dict)
+    queries: Mapping[str, QueryMetrics] = field(default_factory=dict)
+    operators: tuple[OperatorMetrics, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values, for a line of JSON."""
+        return asdict(self)
+
+
+Sample = tuple[tuple[str, ...], float]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric.
+
+    Args:
+        name: by Prometheus' conventions.
+        labels: names of its labels.
+        field: its field in the objects and in JSON, as `owner.field`.
+    """
+
+    name: str
+    counter: bool
+    labels: tuple[str, ...]
+    field: str
+    help: str
+
+    def samples(self, run: RunMetrics) -> Iterator[Sample]:
+        where, _, name = self.field.partition(".")
+        for labels, value in _OWNERS[where](run, name):
+            if value is not None:
+                yield labels, float(value)
+
+
+def _of_run(run: RunMetrics, name: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    figure = getattr(run, name)
+    if isinstance(figure, Mapping):
+        yield from (((key,), value) for key, value in figure.items())
+    else:
+        yield (), figure
+
+
+def _of_sources(run: RunMetrics, name: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield from (((key,), getattr(source, name)) for key, source in run.sources.items())
+
+
+def _of_queries(run: RunMetrics, name: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield from (((key,), getattr(query, name)) for key, query in run.queries.items())
+
+
+def _of_operators(run: RunMetrics, name: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield from (((o.query, o.name, str(o.stage)), getattr(o, name)) for o in run.operators)
+
+
+_OWNERS: Mapping[str, Callable[[RunMetrics, str], Iterator[tuple[tuple[str, ...], Any]]]] = {
+    "run": _of_run, "sources": _of_sources, "queries": _of_queries, "operators": _of_operators,
+}  # fmt: skip
+
+_S, _Q, _O, _P = ("source",), ("query",), ("query", "operator", "stage"), ("phase",)
+
+METRICS: tuple[Metric, ...] = (
+    Metric("penstock_batches_total", True, (), "run.batches", "Batches delivered since the beginning of the run."),
+    Metric("penstock_batch_seconds_total", True, (), "run.seconds", "Time that batches took, this process's."),
+    Metric("penstock_batch_phase_seconds_total", True, _P, "run.phases", "Time that batches took, by phase."),
+    Metric("penstock_last_batch_seconds", False, (), "run.last_seconds", "Time that the last batch took."),
+    Metric("penstock_last_batch_phase_seconds", False, _P, "run.last_phases", "Time of the last batch by phase."),
+    Metric("penstock_batch_limit_bytes", False, (), "run.batch_bytes", "Input that the next batch takes at the most."),
+    Metric("penstock_state_rows", False, (), "run.state_rows", "Rows of state, of all operators."),
+    Metric("penstock_state_bytes", False, (), "run.state_bytes", "Bytes of state, of all operators."),
+    Metric("penstock_source_rows_total", True, _S, "sources.rows", "Records read, whatever became of them."),
+    Metric("penstock_source_rows_per_second", False, _S, "sources.rows_per_second", "Records a second, last batch."),
+    Metric("penstock_source_late_rows_total", True, _S, "sources.late", "Elements that came late."),
+    Metric("penstock_source_malformed_rows_total", True, _S, "sources.malformed", "Records that are malformed."),
+    Metric("penstock_source_passed_rows_total", True, _S, "sources.passed", "Rows of them that readers passed over."),
+    Metric("penstock_source_heartbeat_seconds", False, _S, "sources.heartbeat", "How far the source's time is known."),
+    Metric("penstock_source_lag_seconds", False, _S, "sources.lag", "Its heartbeat behind the wall clock."),
+    Metric("penstock_source_backlog_splits", False, _S, "sources.backlog_splits", "Pieces found and not read yet."),
+    Metric("penstock_source_backlog_bytes", False, _S, "sources.backlog_bytes", "Their bytes, as stored."),
+    Metric("penstock_source_backlog_records", False, _S, "sources.backlog_records", "Of a topic, its records."),
+    Metric("penstock_query_rows_total", True, _Q, "queries.rows", "Rows of results written."),
+    Metric("penstock_query_rows_per_second", False, _Q, "queries.rows_per_second", "Rows of results a second."),
+    Metric("penstock_query_heartbeat_seconds", False, _Q, "queries.heartbeat", "How far the answer is final."),
+    Metric("penstock_query_lag_seconds", False, _Q, "queries.lag", "Its heartbeat behind the wall clock."),
+    Metric("penstock_query_state_rows", False, _Q, "queries.state_rows", "Rows of state, shared ones too."),
+    Metric("penstock_query_state_bytes", False, _Q, "queries.state_bytes", "Bytes of state, shared ones too."),
+    Metric("penstock_operator_seconds_total", True, _O, "operators.seconds", "Time an operator worked, in all shards."),
+    Metric("penstock_operator_state_rows", False, _O, "operators.state_rows", "Rows of an operator's state."),
+    Metric("penstock_operator_state_bytes", False, _O, "operators.state_bytes", "Bytes of an operator's state."),
+)

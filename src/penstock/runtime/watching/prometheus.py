@@ -1,0 +1,54 @@
+"""The metrics of a run for Prometheus: an HTTP endpoint `/metrics`, on loopback unless configured otherwise.
+
+Figures are collected at each request; a run without requests pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from penstock.errors import PenstockError
+from penstock.runtime.watching.metrics import METRICS, RunMetrics
+
+LOOPBACK = "127.0.0.1"
+
+
+class RunCollector(Collector):
+    """Collector of a run's metrics. metrics: returns the present figures."""
+
+    def __init__(self, metrics: Callable[[], RunMetrics]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        run = self._metrics()
+        for metric in METRICS:
+            family = CounterMetricFamily if metric.counter else GaugeMetricFamily
+            metric_family = family(metric.name, metric.help, labels=metric.labels)
+            for labels, value in metric.samples(run):
+                metric_family.add_metric(labels, value)
+            yield metric_family
+
+
+class Endpoint:
+    """A running endpoint. Raises PenstockError P0631 when the port cannot be opened."""
+
+    def __init__(self, metrics: Callable[[], RunMetrics], port: int, address: str = LOOPBACK) -> None:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(RunCollector(metrics))
+        try:
+            self._server, self._thread = start_http_server(port, address, registry)
+        except OSError as error:
+            raise PenstockError(
+                "P0631", f"metrics cannot be served on {address}:{port}: {error.strerror}",
+                hint="choose another --metrics-port", cause=error,
+            ) from error  # fmt: skip
+        self.port = int(self._server.server_port)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -1,0 +1,157 @@
+"""Puts the metrics of a run together: what tasks reported of their work, batch by batch, and the totals.
+
+Reports are plain values that travel beside the results, in packets that no result depends on::
+
+    {"stage": 0, "task": 3, "phases": {"read": 0.1, ...}}                                    an ingest task
+    {"stage": 1, "shard": 2, "phases": {...}, "seconds": {"4": 0.01}, "state": {"4": [10, 800]}}   a shard of a stage
+
+`seconds` is the work of each step, `state` its rows and bytes, left out when nobody looked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.algebra.nodes.scans import Source
+from penstock.algebra.optimizer.statistics import seconds as in_seconds
+from penstock.physical.execution.progress import NOTHING
+from penstock.physical.plan.plan import Plan
+from penstock.runtime.watching.metrics import OperatorMetrics, QueryMetrics, RunMetrics, SourceMetrics
+from penstock.runtime.watching.stopwatch import PHASES, Phases, share_out
+from penstock.types import END, TimeDomain
+
+#: Number of splits discovered but not read yet, and their bytes.
+Backlog = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Totals since the beginning.
+
+    Args:
+        sources: name -> (rows, late, malformed).
+        queries: name -> rows.
+        source_heartbeats, query_heartbeats: in ticks.
+        backlog: by source.
+        waiting: unread records of topics.
+        passed: rows that readers skipped, by source.
+    """
+
+    batches: int = 0
+    sources: Mapping[str, tuple[int, int, int]] | None = None
+    queries: Mapping[str, int] | None = None
+    source_heartbeats: Mapping[str, int] | None = None
+    query_heartbeats: Mapping[str, int] | None = None
+    backlog: Mapping[str, Backlog] | None = None
+    batch_bytes: int = 0
+    waiting: Mapping[str, int] | None = None
+    passed: Mapping[str, int] | None = None
+
+
+class Recorder:
+    """Computes the metrics of one run of `plan`. sources: all sources read, static ones included; clock: seconds since
+    1970.
+    """
+
+    def __init__(self, plan: Plan, sources: Mapping[str, Source], clock: Callable[[], float] = time.time) -> None:
+        self._plan = plan
+        self._sources = sources
+        self._clock = clock
+        self._tasks: dict[int, list[Phases]] = {}
+        self._state: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+        self._worked: dict[int, float] = {}
+        self._run = RunMetrics()
+        self._before = Totals()
+        self._rates: tuple[dict[str, float], dict[str, float]] = ({}, {})
+
+    def report(self, report: Mapping[str, Any]) -> None:
+        """Add the report of a task of the batch in progress."""
+        self._tasks.setdefault(report["stage"], []).append(report["phases"])
+        for step, spent in report.get("seconds", {}).items():
+            self._worked[int(step)] = self._worked.get(int(step), 0.0) + spent
+        if "state" in report:
+            sizes = {int(step): (rows, nbytes) for step, (rows, nbytes) in report["state"].items()}
+            self._state[report["stage"], report["shard"]] = sizes
+
+    def batch(self, duration: float, sink: float, cores: int, totals: Totals) -> RunMetrics:
+        """Record the end of the batch in progress and return the metrics."""
+        last = share_out(duration, self._tasks.values(), cores, sink)
+        self._tasks = {}
+        phases = {p: self._run.phases[p] + last[p] for p in PHASES}
+        self._run = replace(
+            self._run, seconds=self._run.seconds + duration, last_seconds=duration, phases=phases, last_phases=last
+        )
+        self._rates = (
+            _rates({n: c[0] for n, c in (totals.sources or {}).items()}, self._before_rows, duration),
+            _rates(totals.queries or {}, self._before.queries or {}, duration),
+        )
+        self._before = totals
+        return self.metrics(totals)
+
+    def metrics(self, totals: Totals) -> RunMetrics:
+        """Return the present metrics; lags are computed now."""
+        operators = self._operators()
+        now = self._clock()
+        return replace(
+            self._run, batches=totals.batches, batch_bytes=totals.batch_bytes, operators=operators,
+            state_rows=sum(o.state_rows for o in operators), state_bytes=sum(o.state_bytes for o in operators),
+            sources={name: self._source(name, source, totals, now) for name, source in self._sources.items()},
+            queries={name: self._query(name, totals, operators, now) for name in self._plan.queries},
+        )  # fmt: skip
+
+    def resumed(self, totals: Totals) -> None:
+        """Set the totals of an earlier process, so that the first rates are those of this one."""
+        self._before = totals
+
+    @property
+    def _before_rows(self) -> dict[str, int]:
+        return {name: counts[0] for name, counts in (self._before.sources or {}).items()}
+
+    def _operators(self) -> tuple[OperatorMetrics, ...]:
+        # The endpoint calls this from its own thread, so it iterates over a copy.
+        totals: dict[int, tuple[int, int]] = {}
+        for sizes in list(self._state.values()):
+            for step, (rows, nbytes) in sizes.items():
+                before = totals.get(step, (0, 0))
+                totals[step] = (before[0] + rows, before[1] + nbytes)
+        operators = []
+        for one in self._plan.steps:
+            if one.id in totals or one.id in self._worked:
+                queries = tuple(sorted(filter(None, one.queries)))
+                spent, (rows, nbytes) = self._worked.get(one.id, 0.0), totals.get(one.id, (0, 0))
+                operators.append(OperatorMetrics(f"{one.id} {one.spec.title}", one.stage, queries, spent, rows, nbytes))
+        return tuple(operators)
+
+    def _source(self, name: str, source: Source, totals: Totals, now: float) -> SourceMetrics:
+        rows, late, malformed = (totals.sources or {}).get(name, (0, 0, 0))
+        known = (totals.source_heartbeats or {}).get(name)
+        heartbeat, lag = _heartbeat_and_lag(known, source.domain, now)
+        splits, nbytes = (totals.backlog or {}).get(name, (0, 0))
+        rate, waiting = self._rates[0].get(name, 0.0), (totals.waiting or {}).get(name, 0)
+        passed = (totals.passed or {}).get(name, 0)
+        return SourceMetrics(rows, rate, late, malformed, heartbeat, lag, splits, nbytes, waiting, passed)
+
+    def _query(self, name: str, totals: Totals, operators: tuple[OperatorMetrics, ...], now: float) -> QueryMetrics:
+        own = [o for o in operators if name in o.queries]
+        heartbeat, lag = _heartbeat_and_lag(
+            (totals.query_heartbeats or {}).get(name), self._plan.queries[name].domain, now
+        )
+        return QueryMetrics(
+            (totals.queries or {}).get(name, 0), self._rates[1].get(name, 0.0), heartbeat, lag,
+            sum(o.state_rows for o in own), sum(o.state_bytes for o in own),
+        )  # fmt: skip
+
+
+def _rates(counts: Mapping[str, int], before: Mapping[str, int], duration: float) -> dict[str, float]:
+    return {n: (count - before.get(n, 0)) / duration if duration > 0 else 0.0 for n, count in counts.items()}
+
+
+def _heartbeat_and_lag(tick: int | None, domain: TimeDomain | None, now: float) -> tuple[float | None, float | None]:
+    """Return a heartbeat in seconds and its distance behind `now`; None for one unknown or at the end of time."""
+    if tick is None or domain is None or not NOTHING < tick < END:
+        return None, None
+    heartbeat = in_seconds(tick, domain)
+    return heartbeat, max(0.0, now - heartbeat) if domain.calendar else None

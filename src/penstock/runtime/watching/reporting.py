@@ -1,0 +1,191 @@
+"""Report on a run while it works: metrics as lines of JSON and for Prometheus, events for the log, and a warning or an
+error when state grows beyond its limit.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from penstock.errors import PenstockError, counted, malformed_rows
+from penstock.events import logger_of, tell
+from penstock.runtime.watching.growth import GrowthDetector
+from penstock.runtime.watching.metrics import RunMetrics
+from penstock.runtime.watching.recorder import Recorder, Totals
+from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from penstock.runtime.watching.prometheus import Endpoint
+
+LOG = logger_of("runtime")
+
+#: A batch with more than this part of its rows late counts as a burst.
+_BURST = 0.01
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What is reported.
+
+    Args:
+        metrics_file: file for lines of JSON, None for none.
+        metrics_port: port of the endpoint, None for none.
+        state_limit: bytes of state, 0 for no limit.
+        fail: end the run beyond the limit, else warn.
+        horizons: as in `GrowthDetector`.
+    """
+
+    metrics_file: str | None = None
+    metrics_port: int | None = None
+    metrics_address: str = "127.0.0.1"
+    state_limit: int = 0
+    fail: bool = False
+    horizons: Mapping[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def of(settings: Settings, horizons: Mapping[str, float] | None = None) -> ReportOptions:
+        return ReportOptions(
+            settings["metrics_file"] or None, settings["metrics_port"], settings["metrics_address"],
+            settings["state_limit"], settings["state_limit_action"] == "fail", horizons or {},
+        )  # fmt: skip
+
+
+class Reporter:
+    """Reports on one run.
+
+    Args:
+        now: returns the present metrics, for the endpoint.
+        clock: seconds since 1970.
+        before: the last metrics of an earlier process.
+    """
+
+    def __init__(
+        self, recorder: Recorder, wanted: ReportOptions, now: Callable[[], RunMetrics],
+        clock: Callable[[], float] = time.time, before: RunMetrics | None = None,
+    ) -> None:  # fmt: skip
+        self.recorder = recorder
+        self._options = wanted
+        self._clock = clock
+        self._growth = GrowthDetector(wanted.horizons)
+        self._over = False
+        self._before = before
+        self._lines: TextIO | None = None
+        self._endpoint: Endpoint | None = None
+        if wanted.metrics_file is not None:
+            self._lines = _opened(wanted.metrics_file)
+        if wanted.metrics_port is not None:
+            # Imported here, so that a run without an endpoint starts without an HTTP server.
+            from penstock.runtime.watching.prometheus import Endpoint
+
+            self._endpoint = Endpoint(now, wanted.metrics_port, wanted.metrics_address)
+            address = f"http://{wanted.metrics_address}:{self._endpoint.port}/metrics"
+            tell(LOG, logging.INFO, "endpoint", f"metrics at {address}", address=address)
+
+    @property
+    def port(self) -> int | None:
+        """The port on which the endpoint listens."""
+        return None if self._endpoint is None else self._endpoint.port
+
+    def batch(self, number: int, duration: float, sink: float, cores: int, totals: Totals) -> None:
+        """Report batch `number`, which the sinks have taken. Raises PenstockError P0632 when its state exceeds the
+        limit.
+        """
+        run = self.recorder.batch(duration, sink, cores, totals)
+        self._write_line(number, run)
+        tell(
+            LOG, logging.INFO, "batch", f"batch {number} took {duration:.3f} s",
+            batch=number, seconds=round(duration, 6), phases={p: round(s, 6) for p, s in run.last_phases.items()},
+            rows={name: source.rows for name, source in run.sources.items()},
+            results={name: query.rows for name, query in run.queries.items()}, state_bytes=run.state_bytes,
+        )  # fmt: skip
+        self._warn_of_excluded(run)
+        self._look_for_growth(run)
+        self._before = run
+        self._check_limit(run)
+
+    def close(self) -> None:
+        if self._lines is not None:
+            self._lines.close()
+            self._lines = None
+        if self._endpoint is not None:
+            self._endpoint.close()
+            self._endpoint = None
+
+    def _write_line(self, number: int, run: RunMetrics) -> None:
+        if self._lines is None:
+            return
+        stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        try:
+            self._lines.write(json.dumps({"time": stamp, "batch": number, **run.as_json()}, ensure_ascii=False) + "\n")
+            self._lines.flush()
+        except OSError as error:
+            # A metrics file that cannot be written does not end the run.
+            tell(LOG, logging.WARNING, "metrics", f"metrics cannot be written: {error.strerror}")
+            self._lines = None
+
+    def _warn_of_excluded(self, run: RunMetrics) -> None:
+        """Warn of bursts of late elements, and of dead letters."""
+        for name, source in run.sources.items():
+            before = self._before.sources.get(name) if self._before else None
+            rows, late, malformed = (
+                getattr(source, what) - (getattr(before, what) if before else 0)
+                for what in ("rows", "late", "malformed")
+            )
+            if late > _BURST * max(1, rows):
+                tell(
+                    LOG, logging.WARNING, "late", f"{late:,} of {counted(rows, 'row')} of {name} came late",
+                    source=name, late=late, rows=rows,
+                )  # fmt: skip
+            if malformed:
+                tell(
+                    LOG, logging.WARNING, "dead_letters", malformed_rows(malformed, name),
+                    source=name, malformed=malformed,
+                )  # fmt: skip
+
+    def _look_for_growth(self, run: RunMetrics) -> None:
+        for operator in run.operators:
+            known = [run.queries[q].heartbeat for q in operator.queries if q in run.queries]
+            times = [time for time in known if time is not None]
+            growth = self._growth.look(operator.name, min(times), operator.state_bytes) if times else None
+            if growth is None:
+                continue
+            queries = ", ".join(operator.queries)
+            tell(
+                LOG, logging.WARNING, "unbounded_state",
+                f"the state of {operator.name} of {queries} grows without bound: {growth.size:,} bytes now, "
+                f"{growth.slope:,.0f} more with every second of its time; a window, or PARTITION BY with few values, "
+                "would bound it",
+                operator=operator.name, queries=list(operator.queries), bytes=growth.size,
+                bytes_per_second=growth.slope,
+            )  # fmt: skip
+
+    def _check_limit(self, run: RunMetrics) -> None:
+        limit = self._options.state_limit
+        if not limit or run.state_bytes <= limit:
+            self._over = False
+            return
+        largest = max(run.operators, key=lambda o: o.state_bytes)
+        message = (
+            f"the state has {run.state_bytes:,} bytes, more than state_limit allows ({limit:,}); the most is that of "
+            f"{largest.name} of {', '.join(largest.queries)}: {largest.state_bytes:,}"
+        )
+        if self._options.fail:
+            hint = "raise state_limit and run again with the same --checkpoint, or give the query a smaller window"
+            raise PenstockError("P0632", message, hint=hint)
+        if not self._over:
+            tell(LOG, logging.WARNING, "state_limit", message, bytes=run.state_bytes, limit=limit)
+        self._over = True
+
+
+def _opened(place: str) -> TextIO:
+    """Open a file for appending. Raises PenstockError P0631."""
+    try:
+        return Path(place).open("a", encoding="utf-8")
+    except OSError as error:
+        raise PenstockError("P0631", f"metrics cannot be written to {place}: {error.strerror}", cause=error) from error

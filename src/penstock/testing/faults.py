@@ -1,0 +1,193 @@
+"""Storage that fails: a system call that goes wrong, or a loss of power that takes what was not synced.
+
+    with replaced_storage(LocalStorage(FailingCalls("fsync", 3))):
+        ...
+
+`FailingCalls` refuses the n-th call of a kind. `PowerCut` stops everything at the n-th call and `lose` then takes back
+what the disk need not hold: bytes of files that were not synced, and names in folders that were not. How much of that a
+real disk loses is a matter of chance, so there is more than one way to lose it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.storage.local import SystemCalls
+
+#: The kinds of calls that can fail.
+KINDS = ("open", "write", "fsync", "rename", "unlink", "mkdir")
+#: What a loss of power takes: bytes that were not synced; names too; or of the names those that came last.
+LOSSES = ("bytes", "names", "last names")
+
+
+class FailingCalls(SystemCalls):
+    """Calls of which one fails. kind, number: which, from 1 on; none with number 0, then they are only counted."""
+
+    def __init__(self, kind: str = "", number: int = 0) -> None:
+        self.counts: Counter[str] = Counter()
+        self.failed = False
+        self._kind, self._number = kind, number
+        self._lock = threading.Lock()
+
+    def _count(self, kind: str, path: object) -> None:
+        with self._lock:
+            self.counts[kind] += 1
+            fails = kind == self._kind and self.counts[kind] == self._number
+            self.failed |= fails
+        if fails:
+            number = errno.ENOSPC if kind in ("write", "open", "mkdir") else errno.EIO
+            raise OSError(number, os.strerror(number), str(path))
+
+    def open(self, path: Path, flags: int, mode: int) -> int:
+        self._count("open", path)
+        return super().open(path, flags, mode)
+
+    def write(self, handle: int, data: memoryview) -> int:
+        self._count("write", handle)
+        return super().write(handle, data)
+
+    def fsync(self, handle: int) -> None:
+        # What the disk holds is of no interest here, and waiting for it takes long.
+        self._count("fsync", handle)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._count("rename", target)
+        super().rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        self._count("unlink", path)
+        super().unlink(path)
+
+    def rmdir(self, path: Path) -> None:
+        self._count("unlink", path)
+        super().rmdir(path)
+
+    def mkdir(self, path: Path, mode: int) -> None:
+        self._count("mkdir", path)
+        super().mkdir(path, mode)
+
+
+class PowerLost(BaseException):
+    """There is no power: nothing can be done any more."""
+
+
+@dataclass
+class _Change:
+    """A change of the names in `folder`, and how to take it back."""
+
+    folder: Path
+    undo: Callable[[], None]
+
+
+class PowerCut(SystemCalls):
+    """Calls that stop at one of them, and what of them the disk holds. number: the first call that is not carried out,
+    from 1 on; 0 for none; spare: a folder on the same disk, for what may have to be brought back."""
+
+    def __init__(self, spare: Path, number: int = 0) -> None:
+        self.count = 0
+        self._number = number
+        self._spare = spare
+        self._kept = 0
+        self._paths: dict[int, Path] = {}
+        self._dirty: dict[int, Path] = {}
+        self._pending: list[_Change] = []
+        self._lock = threading.RLock()
+
+    def _tick(self) -> None:
+        self.count += 1
+        if self._number and self.count >= self._number:
+            raise PowerLost
+
+    def open(self, path: Path, flags: int, mode: int) -> int:
+        with self._lock:
+            self._tick()
+            fresh = bool(flags & os.O_CREAT) and not os.path.lexists(path)
+            handle = super().open(path, flags, mode)
+            self._paths[handle] = path
+            if fresh:
+                self._pending.append(_Change(path.parent, lambda: path.unlink(missing_ok=True)))
+            return handle
+
+    def write(self, handle: int, data: memoryview) -> int:
+        with self._lock:
+            self._tick()
+            self._dirty[os.fstat(handle).st_ino] = self._paths[handle]
+            return super().write(handle, data)
+
+    def fsync(self, handle: int) -> None:
+        with self._lock:
+            self._tick()
+            self._dirty.pop(os.fstat(handle).st_ino, None)
+            folder = self._paths[handle]
+            self._pending = [change for change in self._pending if change.folder != folder]
+
+    def rename(self, source: Path, target: Path) -> None:
+        with self._lock:
+            self._tick()
+            former = self._keep(target)
+            super().rename(source, target)
+            self._pending.append(_Change(target.parent, lambda: _rename_back(source, target, former)))
+
+    def unlink(self, path: Path) -> None:
+        with self._lock:
+            self._tick()
+            former = self._keep(path)
+            super().unlink(path)
+            self._pending.append(_Change(path.parent, lambda: _bring_back(former, path)))
+
+    def mkdir(self, path: Path, mode: int) -> None:
+        with self._lock:
+            self._tick()
+            super().mkdir(path, mode)
+            self._pending.append(_Change(path.parent, lambda: shutil.rmtree(path, ignore_errors=True)))
+
+    def rmdir(self, path: Path) -> None:
+        with self._lock:
+            self._tick()
+            super().rmdir(path)
+            self._pending.append(_Change(path.parent, lambda: path.mkdir(exist_ok=True)))
+
+    def _keep(self, path: Path) -> Path | None:
+        """Another name for what lies at `path`, which is about to lose it."""
+        if not path.is_file():
+            return None
+        self._kept += 1
+        spare = self._spare / str(self._kept)
+        os.link(path, spare)
+        return spare
+
+    def lose(self, how: str, draw: random.Random, below: Iterable[Path]) -> None:
+        """Take back what was not synced of the files below these folders. how: one of LOSSES."""
+        for path in (p for folder in below for p in folder.rglob("*") if p.is_file()):
+            status = path.stat()
+            if status.st_ino in self._dirty:
+                os.truncate(path, draw.randrange(status.st_size + 1))
+        lost = self._pending
+        if how == "bytes":
+            lost = []
+        elif how == "last names":
+            lost = lost[draw.randrange(len(lost) + 1) :]
+        for change in reversed(lost):
+            change.undo()
+
+
+def _rename_back(source: Path, target: Path, former: Path | None) -> None:
+    if target.exists():
+        if source.parent.is_dir():
+            target.rename(source)
+        else:
+            target.unlink()
+    _bring_back(former, target)
+
+
+def _bring_back(former: Path | None, path: Path) -> None:
+    if former is not None and former.exists() and path.parent.is_dir():
+        former.rename(path)

@@ -1,0 +1,1 @@
+"""Random sources, rows and queries."""

@@ -1,0 +1,67 @@
+"""Random aggregates: a part of `generators.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from penstock.testing.random.choices import Choices
+from penstock.testing.random.contract import RandomColumn
+
+_NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)")
+
+
+def plain_aggregate(
+    choices: Choices, scope: Sequence[RandomColumn], loose: str | None, predicate: Callable[[], str]
+) -> tuple[str, str]:
+    """(text, type) of an aggregate of sums, or an extreme. loose: the type of what may be rounded in several ways, None
+    where it may not stand; predicate: draws a condition for FILTER."""
+    numbers = [c.name for c in scope if c.type in _NUMERIC]
+    functions = ("COUNT(*)", "SUM", "COUNT", "MIN", "MAX", "AVG", "COUNT DISTINCT", *(("STDDEV",) if loose else ()))
+    function = choices.pick(functions)
+    exact = False
+    if function == "COUNT(*)":
+        text, type_ = function, "BIGINT"
+    elif function in ("SUM", "AVG", "STDDEV"):
+        name = choices.pick(numbers) if numbers else "1"
+        kind = next((c.type for c in scope if c.name == name), "INT")
+        distinct = "DISTINCT " if function == "SUM" and choices.chance(15) else ""
+        text, exact = f"{function}({distinct}{name})", function != "STDDEV" and kind == "DECIMAL(6,2)"
+        type_ = loose if function == "STDDEV" and loose else _summed(function, kind)
+    else:
+        column = choices.pick(scope)
+        name, _, word = function.partition(" ")
+        text = f"{name}({word + ' ' if word else ''}{column.name})"
+        type_ = "BIGINT" if name == "COUNT" else column.type
+    if choices.chance(15):
+        text += f" FILTER (WHERE {predicate()})"
+    # Sums of decimals are wider; cast back, so that the type stays one that VALUES knows.
+    return (f"CAST({text} AS {type_})" if exact else text), type_
+
+
+def _summed(function: str, kind: str) -> str:
+    if kind == "DECIMAL(6,2)":
+        return kind
+    return "DOUBLE" if function == "AVG" or kind == "DOUBLE" else "BIGINT"
+
+
+def ordered_aggregate(
+    choices: Choices, scope: Sequence[RandomColumn], timed: bool, loose: str | None
+) -> tuple[str, str]:
+    """(text, type). timed: rows have timestamps, so FIRST and LAST may be asked for; loose: the type of what no other
+    query takes, as arrays and quantiles; None where it may not stand."""
+    column = choices.pick(scope)
+    functions = ["MODE", "COUNT DISTINCT"]
+    if timed:
+        functions += ["FIRST", "LAST"]
+    if loose is not None:
+        functions += ["TOP_K", "ARRAY_AGG"]
+        functions += ["QUANTILE", "MEDIAN"] if column.type in _NUMERIC else []
+    function = choices.pick(functions)
+    if function == "COUNT DISTINCT":
+        return f"COUNT(DISTINCT {column.name}, {choices.pick(scope).name})", "BIGINT"
+    type_ = column.type if loose is None or function in ("MODE", "FIRST", "LAST") else loose
+    distinct = "DISTINCT " if function not in ("FIRST", "LAST") and choices.chance(25) else ""
+    constant = ""
+    if function in ("TOP_K", "QUANTILE"):
+        constant = ", " + choices.pick(("1", "2", "3") if function == "TOP_K" else ("0.5", "0", "1", "0.3", "0.75"))
+    return f"{function}({distinct}{column.name}{constant})", type_

@@ -1,0 +1,77 @@
+"""The sizes at which algorithms change their ways, for tests to make them small.
+
+State puts off what it does until that is worth it, a run of rows is cut into stretches, what is to be done together is
+cut into pieces: each of these is a constant of its module, chosen by measuring and far larger than what a test feeds.
+Answers may not depend on any of them. Here stands the list of all; a new constant of this kind belongs here, with
+values at which a few rows lie on either side of it. Constants that compiled code reads (`numba` takes them in when it
+compiles) cannot be changed and are not in the list.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+#: Constant of `penstock.<module>` -> small values.
+TABLE: Mapping[str, tuple[int, ...]] = {
+    "physical.operators.aggregates.recomputed._STRETCH": (1, 2, 5),
+    "physical.operators.aggregates.recomputed._WAVE": (1, 2, 5),
+    "physical.operators.aggregates.shared_pane_sums.PIECE": (1, 2, 7),
+    "physical.operators.aggregates.shared_pane_sums._MOST": (1, 3, 10),
+    "physical.execution.answers._STRETCH": (1, 2),
+    "physical.elements._SMALL": (1,),
+    "physical.operators.aggregates.accumulators._SAMPLED": (1, 3),
+    "physical.operators.aggregates.slide_incremental._FEWEST": (1, 2),
+    "physical.operators.aggregates.slide_incremental._MOST": (1, 3, 10),
+    "physical.operators.joins.join.PROBES_AT_ONCE": (1, 2, 5),
+    "physical.operators.joins.partner_counts.PROBES_AT_ONCE": (1, 2, 5),
+    "physical.operators.joins.multi_join.PAIRS_AT_ONCE": (1, 2, 5),
+    "physical.operators.joins.nonretroactive.PROBES_AT_ONCE": (1, 2, 5),
+    "physical.operators.joins.aggregate_lookup._AT_ONCE": (1, 2, 5),
+    "physical.operators.sequence.sequence_model.PIECE": (1, 2, 7),
+    "physical.kernels.boundary_pieces.PIECE": (1, 2, 7),
+    "physical.kernels.run_length._LONG": (2, 3),
+    "physical.synopses.join_indexes.hash_index._FEWEST_NEGATIVE": (1, 3),
+    "physical.synopses.join_indexes.hash_index._FOUND": (1, 3),
+    "physical.synopses.join_indexes.hash_index._MERGED": (2, 3),
+    "physical.synopses.queues.chunk_log.LARGEST": (1, 4),
+    "physical.synopses.queues.chunk_log._MERGE_AT": (2, 3),
+    "physical.synopses.windows.jumping_window._FEWEST_DEAD": (1, 3),
+    "physical.synopses.tables.appendable_columns._SHORT": (1, 2, 5),
+    "physical.synopses.queues.expiration_queue._LONG": (1, 4),
+    "physical.synopses.queues.expiration_queue._MERGED": (2, 3),
+    "physical.synopses.queues.expiration_queue._MOST_CHUNKS": (2, 3),
+    "physical.synopses.queues.expiration_queue._WORTH": (1, 3),
+    "physical.synopses.join_indexes.interval_runs._STRETCH": (1, 2, 5),
+    "physical.synopses.join_indexes.sorted_runs._FEWEST_NEGATIVE": (1, 3),
+    "physical.synopses.join_indexes.sorted_runs._MERGE_AT": (2, 3),
+    "physical.synopses.windows.row_window._FEWEST_DEAD": (1, 3),
+    "physical.synopses.tables.keyed_table._FEWEST_SLOTS": (1, 4),
+}
+
+
+def small(seed: int) -> dict[str, int]:
+    """Every constant at one of its small values, drawn by `seed`; a quarter of them as they are."""
+    draw = random.Random(seed)
+    return {name: draw.choice(values) for name, values in TABLE.items() if draw.random() < 0.75}
+
+
+@contextmanager
+def lowered(values: Mapping[str, int]) -> Iterator[None]:
+    """Constants of the table have these values inside."""
+    places = {name: _place(name) for name in values}
+    before = {name: getattr(*place) for name, place in places.items()}
+    try:
+        for name, value in values.items():
+            setattr(*places[name], value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(*places[name], value)
+
+
+def _place(name: str) -> tuple[object, str]:
+    module, _, constant = name.rpartition(".")
+    return importlib.import_module(f"penstock.{module}"), constant

@@ -1,0 +1,45 @@
+"""Values of Kafka's records that are rare: keys in any case, times at the limits, fields that are one column."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from connector_kit import declare
+
+from penstock.connectors.kafka.decode import ArrowDecoder, JsonDecoder
+from penstock.connectors.kafka.encode import _avro_values
+from penstock.connectors.options import Options
+from penstock.connectors.sources.kafka import _moments
+from penstock.types import TIMESTAMP
+
+COLUMNS = tuple(declare("x", "name STRING, n INT").columns)
+NO_OPTIONS = Options("KAFKA of s", ())
+
+
+def test_keys_match_whatever_their_case_in_each_record_alone() -> None:
+    values = [b'{"name":"a","N":1}', b'{"NAME":{"x":\n1},"n":2}', b'{"n":3,"N":4}', b'{"Name":"d"}']
+    for order in (values, values[::-1]):
+        found = JsonDecoder("s", COLUMNS, NO_OPTIONS).decode(pa.array(order, pa.large_binary()))
+        assert sorted(found.columns[0].to_pylist()) == ["a", "d", '{"x":1}']
+        assert list(found.reasons.values()) == ["the keys n and N are one column"]
+
+
+def test_two_columns_of_arrow_that_are_one() -> None:
+    table = pa.table({"name": ["a"], "n": pa.array([1], pa.int32()), "N": pa.array([2], pa.int32())})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    found = ArrowDecoder("s", COLUMNS, NO_OPTIONS).decode(pa.array([sink.getvalue().to_pybytes()], pa.binary()))
+    assert found.reasons == {0: "column n stands there twice"}
+
+
+@pytest.mark.parametrize("milliseconds", [2**63 - 1, 2**62])
+def test_a_time_of_kafka_that_is_no_timestamp(milliseconds: int) -> None:
+    given = pa.array([1_000, milliseconds, None], pa.int64())
+    assert _moments(given, TIMESTAMP).failed.tolist() == [False, True, False]
+    assert _moments(given, pa.int64()).failed.tolist() == [False, False, False]
+
+
+def test_far_times_are_numbers_for_avro() -> None:
+    far = pa.table({"at": pa.array([2**63 - 1, None]).cast(TIMESTAMP), "d": pa.array([2**31 - 1, 0], pa.date32())})
+    assert _avro_values(far).to_pylist() == [{"at": 2**63 - 1, "d": 2**31 - 1}, {"at": None, "d": 0}]

@@ -1,0 +1,255 @@
+"""Limits of scripts, statements and queries (P0105), and that what lies below them takes no time that explodes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.cli.checking import said_of_queries
+from penstock.errors import PenstockError, ScriptErrors, counted
+from penstock.expressions.evaluate import evaluate
+from penstock.expressions.nodes import MAX_HEIGHT, Call, Column, Expression, Literal, conjunction, conjuncts
+from penstock.language import bind_script, limits, parse, parse_script
+from penstock.session import Session
+from penstock.tree import walk
+
+STREAM = "CREATE STREAM s (a INT, b STRING, at TIMESTAMP) FROM MEMORY () TIMESTAMP BY at;\n"
+
+
+def refused(text: str) -> PenstockError:
+    with pytest.raises(ScriptErrors) as caught:
+        bind_script(text)
+    return caught.value.errors[0]
+
+
+def joined(count: int) -> Session:
+    joins = " ".join(f"LEFT JOIN s [RANGE 1 MINUTE] s{i} ON s{i}.a = s{i - 1}.a" for i in range(1, count))
+    session = Session()
+    session.declare(f"{STREAM}CREATE QUERY q AS SELECT s0.a FROM s [RANGE 1 MINUTE] s0 {joins};")
+    return session
+
+
+@pytest.mark.parametrize("format_", ["text", "json", "mermaid"])
+def test_a_shared_plan_is_drawn_once(format_: str) -> None:
+    six, twelve = (len(joined(n).explain("q", format_)) for n in (6, 12))
+    assert twelve < 5 * six
+    assert joined(24).state("q").bounded
+
+
+def test_a_step_of_a_shared_plan_stands_once_in_json() -> None:
+    for plan in json.loads(joined(8).explain("q", "json")).values():
+        if isinstance(plan, dict) and "nodes" in plan:
+            assert len({node["id"] for node in plan["nodes"]}) == len(plan["nodes"])
+
+
+def cost(text: str) -> float:
+    began = time.process_time()
+    with pytest.raises(ScriptErrors):
+        bind_script(text)
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize(
+    "begin", ["INSERT INTO s VALUES (1 2),\n", "INSERT INTO s VALUES ('1, 2),\n", "INSERT INTO s VALUES (x, ‘y’),\n"]
+)
+def test_a_mistake_at_the_start_of_a_long_statement(begin: str) -> None:
+    rows = ",\n".join(f"({i}, 'x{i}')" for i in range(20_000))
+    assert cost(f"{STREAM}{begin}{rows};") < 5
+
+
+def test_a_mistake_in_every_row() -> None:
+    rows = ",\n".join("(1, 2, 3, 4)" for _ in range(5_000))
+    assert cost(f"{STREAM}INSERT INTO s VALUES {rows};") < 10
+
+
+def test_a_mistake_in_every_line() -> None:
+    assert cost("\n".join(f"CREATE STREAM s{i} (a INTT" for i in range(3_000))) < 10
+
+
+def test_brackets_that_may_hold_queries() -> None:
+    value, source = "1", "s"
+    for i in range(14):
+        value = f"((SELECT {value} FROM s) + 1)"
+        source = f"((SELECT a FROM {source}) AS x{i} JOIN s ON x{i}.a = s.a)"
+    began = time.process_time()
+    for text in (f"SELECT {value} FROM s", f"SELECT 1 FROM {source}"):
+        try:
+            parse_script(text)
+        except PenstockError as error:
+            assert error.code == "P0105"
+    assert time.process_time() - began < 5
+
+
+def test_views_upon_views() -> None:
+    views = "CREATE VIEW v0 AS SELECT a, b FROM s [RANGE 1 MINUTE];\n" + "".join(
+        f"CREATE VIEW v{i} AS SELECT x.a, y.b FROM v{i - 1} x JOIN v{i - 1} y ON x.a = y.a;\n" for i in range(1, 30)
+    )
+    error = refused(STREAM + views)
+    assert error.code == "P0105"
+    assert error.message == f"this query reads 256 streams and relations, {limits.MAX_SOURCES} are the limit"
+
+
+def chain(count: int) -> str:
+    views = "CREATE VIEW v0 AS SELECT a, b FROM s [RANGE 1 MINUTE];\n" + "".join(
+        f"CREATE VIEW v{i} AS SELECT b, COUNT(a) AS a FROM v{i - 1} GROUP BY b;\n" for i in range(1, count + 1)
+    )
+    return f"{STREAM}{views}CREATE QUERY q AS SELECT a FROM v{count};"
+
+
+def test_operators_upon_operators() -> None:
+    assert refused(chain(limits.MAX_OPERATORS)).code == "P0105"
+    session = Session()
+    session.declare(chain(limits.MAX_OPERATORS // 2 - 3))
+    assert session.state("q").bounded
+    assert session.explain("q")
+
+
+@pytest.mark.parametrize(
+    ("module", "limit", "text"),
+    [
+        (parse, "MAX_SCRIPT", "CREATE VIEW v AS SELECT a FROM s;"),
+        (parse, "MAX_STATEMENTS", "SHOW STREAMS;" * 5),
+        (limits, "MAX_VALUES", "CREATE VIEW v AS SELECT a FROM s WHERE a IN (1, 2, 3, 4, 5);"),
+        (limits, "MAX_VALUES", "CREATE VIEW v AS SELECT a FROM s WHERE a > ANY (1, 2, 3, 4, 5);"),
+        (limits, "MAX_COLUMNS", "CREATE VIEW v AS SELECT a, a, a, a, a FROM s;"),
+        (limits, "MAX_COLUMNS", "CREATE VIEW v AS SELECT 1 FROM s GROUP BY a, b, at, a + 1, a + 2;"),
+        (limits, "MAX_COLUMNS", "CREATE RELATION r (a INT, b INT, c INT, d INT, e INT) FROM MEMORY ();"),
+        (limits, "MAX_DEPTH", "CREATE VIEW v AS SELECT ((((((a)))))) FROM s;"),
+        (limits, "MAX_OPERATORS", "CREATE VIEW v AS SELECT COUNT(*) AS n FROM (SELECT DISTINCT a FROM s) x LIMIT 3;"),
+        (limits, "MAX_SOURCES", "CREATE VIEW v AS SELECT 1 FROM s s1, s s2, s s3, s s4, s s5;"),
+    ],
+)  # fmt: skip
+def test_each_limit(monkeypatch: pytest.MonkeyPatch, module: object, limit: str, text: str) -> None:
+    catalog = bind_script(STREAM).catalog
+    bind_script(text, catalog)
+    monkeypatch.setattr(module, limit, 4)
+    with pytest.raises(ScriptErrors) as caught:
+        bind_script(text, catalog)
+    assert caught.value.code == "P0105"
+    assert limit == "MAX_DEPTH" or "4 are the limit" in caught.value.message
+
+
+def test_what_is_large_but_not_too_large() -> None:
+    many = ", ".join(map(str, range(20_000)))
+    columns = ", ".join(f"a + {i} AS c{i}" for i in range(1_000))
+    chained = " OR ".join(f"a = {i} AND b = 'x'" for i in range(1_000))
+    bound = bind_script(f"{STREAM}CREATE VIEW v AS SELECT {columns} FROM s WHERE a IN ({many}) AND ({chained});")
+    assert len(bound.catalog.views["v"].names) == 1_000
+
+
+def test_estimates_beyond_all_numbers() -> None:
+    assert counted(float("inf"), "row") == "countless rows"
+
+
+def test_a_byte_order_mark_is_no_text() -> None:
+    assert bind_script("\ufeff" + STREAM).catalog.sources
+    assert parse_script("\ufeff" + STREAM).statements[0].span.start == 0
+
+
+@pytest.mark.slow
+def test_a_thousand_queries() -> None:
+    text = STREAM + "".join(
+        f"CREATE QUERY q{i} INTO FILES (path 'out/q{i}') AS SELECT b, COUNT(*) AS n, MAX(a) AS m FROM s [RANGE {i + 1}"
+        f" MINUTES SLIDE 1 MINUTE] WHERE a > {i} GROUP BY b HAVING COUNT(*) > 3;\n"
+        for i in range(1_000)
+    )
+    began = time.process_time()
+    session = Session()
+    assert len(session.declare(text)) == 1_000
+    assert len(list(said_of_queries(session, text, "x.cql"))) == 1_000
+    assert time.process_time() - began < 10
+
+
+def deeper(calls: int, work: Callable[[], object]) -> object:
+    """`work` with so many calls on the stack."""
+    return work() if calls == 0 else deeper(calls - 1, work)
+
+
+#: By what is nested: a value over `a` of a depth, and a depth below and one above the limit.
+NESTED: dict[str, tuple[Callable[[int], str], int, int]] = {
+    "brackets": (lambda n: "(" * n + "a" + ")" * n, 100, 101),
+    "calls": (lambda n: "ABS(" * n + "a" + ")" * n, 100, 101),
+    "signs": (lambda n: "- " * n + "a", 100, 101),
+    "many signs": (lambda n: "- " * n + "a", 100, 50_000),
+    "sums": (lambda n: " + ".join(["a"] * n), 90, 150),
+    "sums in brackets": (lambda n: "(a + " * n + "a" + ")" * n, 45, 101),
+    "case": (lambda n: "CASE a WHEN 1 THEN 2 ELSE " * n + "a" + " END" * n, 90, 101),
+    "casts": (lambda n: "a" + "::BIGINT" * n, 90, 150),
+    "subqueries": (lambda n: "(SELECT MAX(a + " * n + "1" + ") FROM s [NOW])" * n, 5, 101),
+}
+
+
+@pytest.mark.parametrize("form", NESTED)
+@pytest.mark.parametrize("calls", [0, 500, 900])
+def test_nesting_does_not_depend_on_the_stack(form: str, calls: int) -> None:
+    value, below, above = NESTED[form]
+    room = sys.getrecursionlimit() - len(inspect.stack()) - 30
+    used = min(calls, room)
+
+    def whole() -> str:
+        session = Session()
+        session.declare(f"{STREAM}CREATE QUERY q AS SELECT {value(below)} AS v FROM s;")
+        return session.explain("q") + session.state("q").text()
+
+    def beyond() -> PenstockError:
+        with pytest.raises(ScriptErrors) as caught:
+            bind_script(f"{STREAM}SELECT {value(above)} AS v FROM s;")
+        return caught.value.errors[0]
+
+    assert deeper(used, whole) == whole()
+    error, same = deeper(used, beyond), beyond()
+    assert isinstance(error, PenstockError) and error.code == "P0105"
+    assert error.render() == same.render()
+
+
+def test_what_is_nested_is_answered() -> None:
+    value: Expression = Column(pa.int32(), 0)
+    while value.height < MAX_HEIGHT:
+        value = Call(pa.int32(), "ABS", (value,))
+    assert evaluate(value, [pa.array([-3], pa.int32())], 1).to_pylist() == [3]
+    conditions = tuple(Call(pa.bool_(), "NE", (Column(pa.int32(), 0), Literal(pa.int32(), i))) for i in range(5_000))
+    found = conjunction(conditions)
+    assert found is not None and found.height < 40
+    assert conjuncts(found) == conditions
+
+
+def test_views_that_add_to_each_other() -> None:
+    views = "CREATE VIEW v0 AS SELECT a, b FROM s [NOW];\n" + "".join(
+        f"CREATE VIEW v{i} AS SELECT {'ABS(' * 80}a{')' * 80} AS a, b FROM v{i - 1};\n" for i in range(1, 20)
+    )
+    session = Session()
+    session.declare(f"{STREAM}{views}CREATE QUERY q AS SELECT a FROM v19 WHERE a > 1;")
+    root = optimize(session.catalog.queries["q"].root)
+    heights = [node.height for node in walk(root) if isinstance(node, Expression)]
+    assert 80 < max(heights) <= MAX_HEIGHT
+
+
+def sources(count: int, between: str) -> str:
+    return f" {between} ".join(f"s [RANGE 1 MINUTE] s{i}" for i in range(count))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT s0.a FROM {sources(24, ',')}",
+        pytest.param(f"SELECT s0.a FROM {sources(100, ',')}", marks=pytest.mark.slow),
+        "SELECT s0.a FROM s [NOW] s0" + "".join(f" JOIN s [NOW] s{i} ON s{i}.a = s{i - 1}.a" for i in range(1, 40)),
+        "SELECT " + ", ".join(f"a + {i} AS c{i}" for i in range(1_000)) + " FROM s",
+        "SELECT a FROM s WHERE a IN (" + ", ".join(map(str, range(10_000))) + ")",
+        " UNION ALL ".join(f"SELECT a FROM s [RANGE {i} MINUTES]" for i in range(1, 60)),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_large_queries_are_planned_in_seconds(query: str) -> None:
+    session = Session()
+    session.declare(f"{STREAM}CREATE QUERY q AS {query};")
+    began = time.process_time()
+    assert session.explain("q")
+    assert time.process_time() - began < 10

@@ -1,0 +1,95 @@
+"""Spark's log and our marks tell of the same batches, also after a loss of power; copies of another day are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.runtime.spark.checkpoint.epochs import check_log, mend_log, sync_log
+from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.checkpoint.totals import RunTotals
+from penstock.storage import replaced_storage
+from penstock.storage.local import LocalStorage
+from penstock.testing.faults import FailingCalls
+
+
+def spark_log(place: Path, offsets: int, commits: int) -> Path:
+    """As Spark leaves it behind so many batches: `offsets` begun and `commits` committed."""
+    for name, count in (("offsets", offsets), ("commits", commits), ("sources/0", offsets)):
+        (place / name).mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            (place / name / str(number)).write_text("v1\n{}")
+            (place / name / f".{number}.crc").write_text("crc")
+    (place / "metadata").write_text("{}")
+    return place
+
+
+def told(folder: Folder, batch: int) -> None:
+    folder.begin_run()
+    folder.write_mark("delivered", {"round": batch + 1, "batch": batch})
+
+
+def test_a_log_that_fits(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    told(folder, 14)
+    for offsets, commits in ((5, 4), (5, 5), (6, 5)):
+        log = spark_log(tmp_path / f"log-{offsets}-{commits}", offsets, commits)
+        mend_log(folder, log, 10)
+        check_log(folder, log, 10)
+
+
+def test_a_log_that_lags_behind_or_marks_that_do(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    told(folder, 14)
+    with pytest.raises(PenstockError, match="does not tell of batch 14") as lost:
+        check_log(folder, spark_log(tmp_path / "older", 4, 4), 10)
+    assert lost.value.code == "P0605"
+    with pytest.raises(PenstockError, match=r"delivered\.json in the checkpoint is damaged: it is older") as lost:
+        check_log(folder, spark_log(tmp_path / "newer", 6, 6), 10)
+    assert lost.value.code == "P0605"
+
+
+def test_what_a_loss_of_power_leaves_is_removed(tmp_path: Path) -> None:
+    """Spark would refuse the files it has not waited for; none of them tells of what was delivered."""
+    folder = Folder(tmp_path)
+    told(folder, 14)
+    log = spark_log(tmp_path / "log", 6, 5)
+    for name in ("offsets/5", "sources/0/5", "commits/4"):
+        (log / name).write_bytes(b"")
+    mend_log(folder, log, 10)
+    assert sorted(p.name for p in (log / "offsets").iterdir() if p.name.isdigit()) == ["0", "1", "2", "3", "4"]
+    assert sorted(p.name for p in (log / "commits").iterdir() if p.name.isdigit()) == ["0", "1", "2", "3"]
+    assert not (log / "commits" / ".4.crc").exists() and not (log / "sources" / "0" / "5").exists()
+    check_log(folder, log, 10)
+    # What was delivered is never taken for that.
+    (log / "offsets" / "4").write_bytes(b"")
+    mend_log(folder, log, 10)
+    assert (log / "offsets" / "4").exists()
+
+
+def test_the_log_is_on_disk_before_a_batch_counts_as_delivered(tmp_path: Path) -> None:
+    log = spark_log(tmp_path / "log", 3, 2)
+    calls = FailingCalls()
+    with replaced_storage(LocalStorage(calls)):
+        sync_log(log, 2)
+    # Three files and three folders.
+    assert calls.counts["fsync"] == 6
+    with replaced_storage(LocalStorage(FailingCalls("fsync", 1))), pytest.raises(PenstockError) as failed:
+        sync_log(log, 2)
+    assert failed.value.code == "P0601"
+
+
+def test_totals_of_another_day_are_told(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    told(folder, 3)
+    folder.write_mark("totals", {"rounds": [], "batch": 3, "sources": {}, "queries": {}})
+    assert RunTotals(folder).batches == 4
+    folder.write_mark("totals", {"rounds": [], "batch": 2, "sources": {}, "queries": {}})
+    with pytest.raises(PenstockError, match=r"totals\.json .* older") as older:
+        RunTotals(folder)
+    assert older.value.code == "P0605"
+    (tmp_path / "totals.json").unlink()
+    with pytest.raises(PenstockError, match="or gone"):
+        RunTotals(folder)

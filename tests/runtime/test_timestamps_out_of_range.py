@@ -1,0 +1,59 @@
+"""A row whose timestamp is out of range is a dead letter and moves no time, however files are cut and read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from inline_run import InlineRun, cold
+
+from penstock.connectors.deadletters import DeadLetters
+from penstock.connectors.sinks.files import read_result
+from penstock.connectors.sources.formats import parquet
+from penstock.language import bind_script
+from penstock.runtime.local.runtime import run_local
+from penstock.testing.oracle import run_oracle
+from penstock.types import MOST_TICKS
+
+OUTSIDE = (MOST_TICKS, -MOST_TICKS, 2**63 - 1, -(2**63))
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+
+
+@pytest.mark.parametrize("far", OUTSIDE)
+@pytest.mark.parametrize("type_", ["BIGINT", "TIMESTAMP"])
+@pytest.mark.parametrize("clause", ["", "ADVANCE AT MOST 5 SECONDS"])
+def test_it_moves_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, far: int, type_: str, clause: str) -> None:
+    unit, scale = ("UNIT SECOND", 1) if type_ == "BIGINT" else ("", 1_000_000)
+    ticks = [far, far, 1 * scale, far, 2 * scale, 3 * scale, far, 4 * scale, 5 * scale, 2 * scale, far, 6 * scale]
+    stored = pa.int64() if type_ == "BIGINT" else pa.timestamp("us")
+    rows = pa.table({"ts": pa.array(ticks, pa.int64()).cast(stored), "k": pa.array(range(12), pa.int32())})
+    (tmp_path / "data").mkdir()
+    for number in range(3):
+        place = tmp_path / "data" / f"{number}.parquet"
+        pq.write_table(rows.slice(4 * number, 4), place, row_group_size=2)
+    outcomes = set()
+    for number, (split_rows, parallelism, most) in enumerate(
+        [(2, 3, 10**6), (2, 1, 10**6), (10**6, 2, 1), (4, 2, 400)]
+    ):
+        cold()
+        monkeypatch.setattr(parquet, "_SPLIT_ROWS", split_rows)
+        text = f"""SET max_batch_bytes = {most}; SET shards = 2;
+        CREATE STREAM S (ts {type_}, k INT) FROM FILES (path '{tmp_path / "data"}', format 'parquet')
+          TIMESTAMP BY ts {unit} {clause};
+        CREATE QUERY q INTO FILES (path '{tmp_path / f"out{number}"}', format 'parquet') AS SELECT k FROM S;"""
+        run = InlineRun(text, tmp_path / f"checkpoint{number}", parallelism=parallelism).run()
+        reasons = sorted(letter.reason for letter in DeadLetters(run.folder.dead_letters).read("S"))
+        answer = read_result(str(tmp_path / f"out{number}")).column("k").to_pylist()
+        outcomes.add((str(sorted(answer)), str(reasons)))
+    ((answered, reasons),) = outcomes
+    assert answered == "[2, 4, 5, 7, 8, 11]"
+    assert reasons.count("timestamp out of range") == 5 and reasons.count("late by") == 1
+    (query,) = bind_script(text).queries
+    for found in (run_oracle(query, {"S": rows}), run_local([query], {"S": rows}, seed=number)):
+        assert found.late["S"] == 1

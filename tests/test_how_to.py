@@ -1,0 +1,63 @@
+"""Each section of docs/how-to.md is carried out in a copy of the package, and its check is run there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "how-to.md").read_text(encoding="utf-8")
+SECTIONS = {
+    part.partition("\n")[0]: part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:] if "```python" in part
+}
+
+_BLOCK = re.compile(r"^```(?:python|insert) (?P<what>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_PLACE = re.compile(r'(?P<side>after|before) "(?P<line>.*)" in (?P<path>\S+)')
+
+
+def carry_out(section: str, package: Path) -> str:
+    """Make the changes of a section in `package`; return its check."""
+    check = ""
+    for block in _BLOCK.finditer(section):
+        what, text = block["what"], block["text"]
+        if what == "check":
+            check += text
+        elif what.startswith("new "):
+            place = package / what.removeprefix("new ")
+            assert not place.exists(), f"{place.name} is there already"
+            place.write_text(text, encoding="utf-8")
+        else:
+            match = _PLACE.fullmatch(what)
+            assert match is not None, what
+            place = package / match["path"]
+            before, line = place.read_text(encoding="utf-8"), f"\n{match['line']}\n"
+            assert before.count(line) == 1, f"{place.name} must have this line once: {match['line']}"
+            added = line + text if match["side"] == "after" else "\n" + text + line[1:]
+            place.write_text(before.replace(line, added), encoding="utf-8")
+    return check
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_a_section_does_what_it_says(title: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    check = carry_out(SECTIONS[title], tmp_path / "src" / "penstock")
+    assert check, f"{title} has no check"
+    script = tmp_path / "check.py"
+    script.write_text("import penstock\nassert penstock.__file__.startswith(PLACE)\n".replace(
+        "PLACE", repr(str(tmp_path))) + check, encoding="utf-8")  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
+    ran = subprocess.run(
+        [sys.executable, str(script)], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_the_page_has_its_sections() -> None:
+    assert {"Add a function", "Add a sink", "Add a rewrite rule", "Add a statement"} <= SECTIONS.keys()
