@@ -88,6 +88,15 @@ def test_the_readme_shows_a_result() -> None:
     assert any(example.result for example in examples(PAGES[0].read_text(encoding="utf-8")))
 
 
+def test_every_query_of_the_tutorial_shows_its_answer() -> None:
+    queries = [
+        example
+        for example in examples((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"))
+        if not example.refused and "FROM FILES" not in example.text
+    ]
+    assert len(queries) >= 10 and all(example.result for example in queries)
+
+
 def test_every_recipe_shows_its_answer() -> None:
     recipes = examples((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"))
     assert len(recipes) >= 20 and all(example.result for example in recipes)

@@ -1,1 +1,1 @@
-"""How data gets in and out: sources, sinks and dead letters [semantics 3]. See `contract`."""
+"""Data in and out: sources, sinks and dead letters [semantics 3]. See `contract`."""

@@ -1,8 +1,8 @@
-"""What a source and a sink promise. One file per connector in `sources/` and `sinks/`; the registries name them.
+"""The contracts of sources and sinks. One file per connector in `sources/` and `sinks/`; the registries name them.
 
-A *source* turns places (files, memory) into `Split`s in arrival order, and a split into Arrow batches of the declared
-columns plus the records it had to reject. It knows nothing of time: stamping and lateness are the ingest's work.
-A *sink* takes the finished batches of one query; writing the same batch twice leaves one copy.
+A *source* turns files or memory into `Split`s in arrival order, and a split into Arrow batches of the declared columns
+plus the records it rejected. It does not interpret time: the ingest stamps rows and detects late ones. A *sink* writes
+the finished batches of one query; writing the same batch twice leaves one copy.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from penstock.expressions.nodes import Expression
 
 @dataclass(frozen=True)
 class Split:
-    """A piece of a source that one task reads, small enough to hold in memory.
+    """A part of a source that one task reads, small enough to hold in memory.
 
-    path: the file; start, stop: the format's own range inside it (row groups of parquet, record batches of arrow;
-    0 and -1 mean the whole file); bytes: its stored size; rows: how many, when the file says so;
-    low, high: smallest and largest value of the timestamp column in ticks, when the file's statistics say so;
-    detail: what else the connector wants to know when it reads it, in its own words.
+    `path`: the file; `start`, `stop`: the format's own range inside it (row groups of parquet, record batches of arrow;
+    0 and -1 mean the whole file); `bytes`: its stored size; `rows`: their number, when the file stores it; `low`,
+    `high`: smallest and largest value of the timestamp column in ticks, when the file's statistics have them; `detail`:
+    further data that the connector needs to read it, in its own format.
     """
 
     path: str
@@ -42,7 +42,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A record that did not parse: where it stood, what it was (cut at 1,000 characters), and why."""
+    """A record that did not parse: its position, its text (cut at 1,000 characters), and the reason."""
 
     path: str
     line: int | None
@@ -52,12 +52,13 @@ class Rejected:
 
 @dataclass(frozen=True)
 class PassedOver:
-    """Records that no query reads, by `SourceConnector.wanted`, and that have not been read therefore. All of them are
-    well formed: they only have not been stamped.
+    """Records that no query reads, by `SourceConnector.wanted`, and that were therefore skipped. All of them are well
+    formed; only their timestamps have not been read.
 
-    rows: how many, None where that is not known; low, high: the smallest and largest value of the timestamp column in
-    ticks, where the file's statistics say so and that none is NULL; read: the records with the columns at these
-    positions, in order, for those who need to see them."""
+    `rows`: their number, None where it is not known; `low`, `high`: the smallest and largest value of the timestamp
+    column in ticks, where the file's statistics have them and none is NULL; `read`: returns the records with the
+    columns at these positions, in order, if a caller needs them after all.
+    """
 
     rows: int | None
     low: int | None
@@ -67,10 +68,13 @@ class PassedOver:
 
 @dataclass(frozen=True)
 class ParsedRecords:
-    """Some records of a split, in order. batch: the asked columns with their declared types, named by the declaration;
-    rejected: the records among them that did not parse; where: tells where a row of the batch stands, for dead letters,
-    where that is more than the split's path; positions: of a log, how far it is read with this (`LogConnector`);
-    passed: records that come in the place of this batch, which is then empty."""
+    """Some records of a split, in order.
+
+    `batch`: the requested columns with their declared types, named by the declaration; `rejected`: the records among
+    them that did not parse; `where`: returns the position of a row of the batch, for dead letters, where it is more
+    than the split's path; `positions`: of a log, the position reached with these records (`LogConnector`); `passed`:
+    skipped records in place of this batch, which is then empty.
+    """
 
     batch: pa.RecordBatch
     rejected: tuple[Rejected, ...] = ()
@@ -81,9 +85,12 @@ class ParsedRecords:
 
 @dataclass(frozen=True)
 class Target:
-    """Where a result lies. system: what the parts are names in; parts: the names from the outermost on, so that a place
-    inside another begins with its parts; shown: for messages; shared: whether several may write there, because each
-    only adds to what is there; blocked: what stands in its way already."""
+    """Where a result is written.
+
+    `system`: the name space of the parts; `parts`: the names from the outermost inwards, so that the parts of a nested
+    location begin with those of the outer one; `shown`: for messages; `shared`: whether several queries may write
+    there, because each only appends; `blocked`: the existing file that prevents writing there.
+    """
 
     system: str
     parts: tuple[str, ...]
@@ -92,7 +99,7 @@ class Target:
     blocked: str = ""
 
     def meets(self, other: Target) -> bool:
-        """Whether one of the two would write into the other."""
+        """Return whether a writer to one of the two would write into the other."""
         if self.system != other.system or (self.shared and other.shared and self.parts == other.parts):
             return False
         depth = min(len(self.parts), len(other.parts))
@@ -100,14 +107,14 @@ class Target:
 
 
 class SourceConnector(ABC):
-    """Reads one declared source. Instances are cheap and picklable; workers make their own from the declaration."""
+    """Read one declared source. Instances are cheap and picklable; workers create their own from the declaration."""
 
-    #: Rows for which this is not true are read by no query; None where all are. Over the declared columns. What `read`
-    #: gives may leave such rows out where it tells them as `PassedOver`; a record that is malformed is never left out.
+    #: A condition over the declared columns: rows for which it is not true are read by no query; None if all are read.
+    #: `read` may omit such rows if it reports them as `PassedOver`; a malformed record is never omitted.
     wanted: Expression | None = None
-    #: Whether what was read can be read again when its rounds are long over; else `keep_in` holds what still can.
+    #: Whether data can be read again long after its round; else `keep_in` stores what may be needed.
     rereadable: bool = True
-    #: Seconds that lie between two looks for something new, at the least.
+    #: Minimum number of seconds between two checks for new data.
     look_every: float = 0.25
 
     def __init__(self, source: Source) -> None:
@@ -116,52 +123,72 @@ class SourceConnector(ABC):
     @property
     @abstractmethod
     def bounded(self) -> bool:
-        """Whether the places present at the start are all there will be."""
+        """Return whether the source consists only of what is present at the start."""
 
     @classmethod
     def reads(cls, source: Source, target: Target) -> bool | None:
-        """Whether `source` reads what a query writes at `target`: None if not; else True where it goes on to read what
-        comes later. Nothing is opened."""
+        """Return whether `source` reads what a query writes at `target`.
+
+        None: it does not; True: it also reads data that is added later; False: it reads only what is present. Nothing
+        is opened.
+        """
         return None
 
     def keep_in(self, folder: Path) -> None:  # noqa: B027 - what can be read again needs none
-        """A folder of the run's own, for a source that cannot be read twice: what `discover` has read goes there, whole
-        and on disk, before it is returned. Called once, before anything else; the folder need not exist."""
+        """Set a folder of the run for a source that cannot be read twice.
+
+        `discover` stores what it has read there, completely and synced, before it returns. Called once, before anything
+        else; the folder need not exist.
+        """
 
     def forget(self, paths: Sequence[str]) -> None:  # noqa: B027 - what is not kept need not be forgotten
-        """These paths are not read again: what is kept of them may go."""
+        """Release what is stored for these paths, which are not read again."""
 
     def reached(self) -> int | None:
-        """Beyond the paths discovered so far nothing comes with this timestamp, in ticks, or one below; None where that
-        is not known."""
+        """Return the tick up to which nothing follows the paths discovered so far; None where that is not known."""
         return None
 
     def ignored(self, known: frozenset[str]) -> str | None:
-        """A warning about what a bounded source has beside the paths `known`, and will not read; None for nothing."""
+        """Return a warning about data of a bounded source besides the paths `known` that will not be read; None if
+        there is none.
+        """
         return None
 
     @abstractmethod
     def check(self) -> None:
-        """Refuse before the start what cannot work: raises PenstockError P0401, P0402, P0404 or P0409."""
+        """Check the source before the start.
+
+        Raises:
+            PenstockError: it cannot be read: P0401, P0402, P0404 or P0409.
+        """
 
     @abstractmethod
     def discover(self, known: frozenset[str]) -> list[str]:
-        """Paths not in `known`, in arrival order."""
+        """Return the paths not in `known`, in arrival order."""
 
     @abstractmethod
     def splits(self, path: str) -> list[Split]:
-        """The pieces of one path, in order. Raises PenstockError P0401 when it cannot be read."""
+        """Return the splits of one path, in order.
+
+        Raises:
+            PenstockError: P0401, the path cannot be read.
+        """
 
     @abstractmethod
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
-        """The records of a split: the declared columns at the positions `columns`, in that order. A file that breaks
-        off in the middle gives what could be read and one `Rejected` for the rest."""
+        """Yield the records of a split: the declared columns at the positions `columns`, in that order.
+
+        A truncated file gives the records that could be read and one `Rejected` for the remainder.
+        """
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """What a log has to read next. state: what to hand in next time, plain JSON; split: what the next round reads, None
-    for nothing; ended: whether all has been read that there will be; lag: records that wait to be read."""
+    """The next part of a log to read.
+
+    `state`: plain JSON, passed to the next call; `split`: what the next round reads, None for nothing; `ended`: whether
+    the log has been read to its end; `lag`: number of records that wait to be read.
+    """
 
     state: dict[str, Any]
     split: Split | None
@@ -170,10 +197,11 @@ class Stretch:
 
 
 class LogConnector(SourceConnector):
-    """A source that is no list of files but grows at its ends, such as a topic: rounds keep positions, not splits.
+    """A source that is not a list of files but grows at its ends, such as a topic: rounds store positions, not splits.
 
-    `discover` and `splits` serve those who read a bounded one whole. `read` says with the last `ParsedRecords` how far
-    it got."""
+    `discover` and `splits` serve callers that read a bounded one whole. The last `ParsedRecords` of `read` has the
+    position that it reached.
+    """
 
     rereadable = False
 
@@ -181,17 +209,28 @@ class LogConnector(SourceConnector):
     def plan(
         self, state: dict[str, Any] | None, positions: Mapping[str, int] | None, limit: int | None = None
     ) -> Stretch:
-        """What to read next. state: of the stretch before, None at the start; positions: what `read` said of its split,
-        if it had one; limit: about how many bytes. Raises PenstockError P0411 to P0413."""
+        """Return what to read next.
+
+        Args:
+            state: of the previous stretch, None at the start.
+            positions: reached by `read` in the previous split, if there was one.
+            limit: approximate number of bytes to read.
+
+        Raises:
+            PenstockError: P0411 to P0413.
+        """
 
 
 class Sink(ABC):
-    """Writes the result of one query. `query.output_names` are the columns' names; run: names the run that writes, the
-    same after a restart from its checkpoint; beside: whether it may write while other sinks do, in another thread."""
+    """Write the result of one query, whose columns are named `query.output_names`.
+
+    `run`: identifies the run that writes, the same after a restart from its checkpoint; `beside`: whether it may write
+    in another thread while other sinks write.
+    """
 
     run: str = ""
     beside: bool = False
-    #: Whether every batch with rows leaves a part of its own, of which `missing` finds out whether it is there.
+    #: Whether every batch with rows leaves a part of its own, whose presence `missing` checks.
     leaves_parts: bool = False
 
     def __init__(self, query: Query) -> None:
@@ -199,33 +238,49 @@ class Sink(ABC):
 
     @classmethod
     def target(cls, query: Query) -> Target | None:
-        """Where the result of `query` will lie; None where it meets no other. Nothing is opened."""
+        """Return where the result of `query` will be written; None where no other result can collide with it. Nothing
+        is opened.
+        """
         return None
 
     @abstractmethod
     def open(self, resume: bool, overwrite: bool) -> None:
-        """Make ready. resume: continue a result of the same run (a checkpoint exists), else refuse what exists with
-        PenstockError P0501 unless `overwrite`, which removes it."""
+        """Prepare for writing.
+
+        Args:
+            resume: continue a result of the same run (a checkpoint exists).
+            overwrite: remove an existing result of another run.
+
+        Raises:
+            PenstockError: P0501, a result exists and neither argument is set.
+        """
 
     @abstractmethod
     def write(self, batch: int, table: pa.Table) -> None:
-        """Commit one finished batch, whole or not at all: columns as `output_names`, `ts` in its domain's type, rows in
-        ts order. Batches come in the order of their numbers, and the last one may come again: it then changes nothing.
-        Raises PenstockError P0502; then nothing of it is visible."""
+        """Commit one finished batch, completely or not at all.
+
+        Columns are `output_names`, `ts` in its domain's type, rows in ts order. Batches arrive in the order of their
+        numbers, and the last one may be repeated: it then changes nothing.
+
+        Raises:
+            PenstockError: P0502; then nothing of the batch is visible.
+        """
 
     def write_pieces(self, batch: int, pieces: Iterator[pa.Table]) -> None:
-        """`write`, of a table that comes in pieces, at least one, each made as it is asked for. A sink that can take
-        them up one after the other need not hold all of the batch."""
+        """Commit one batch from one or more pieces, each computed when it is requested; otherwise like `write`.
+
+        A sink that can write them one after the other need not hold the whole batch.
+        """
         self.write(batch, pa.concat_tables(pieces))
 
     def missing(self, batches: Sequence[int]) -> Mapping[str, int]:
-        """What is gone of the parts that these batches have left: by its name, its batch. Asked before `open`."""
+        """Return the missing parts of these batches: name -> batch. Called before `open`."""
         return {}
 
     def close(self) -> None:  # noqa: B027 - a sink that holds nothing open needs none
-        """Release what is open."""
+        """Release all open resources."""
 
     @property
     def place(self) -> str:
-        """Where the result lies, for the summary."""
+        """Return the location of the result, for the summary."""
         return ""

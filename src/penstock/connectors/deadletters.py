@@ -1,8 +1,8 @@
-"""Dead letters: records kept out of every query, with where they stood and why [semantics 1 and 3].
+"""Dead letters: records that no query reads, with their position and the reason [semantics 1 and 3].
 
 Contract: `write` is idempotent per (source, batch, task): a task that runs again replaces what it wrote, so nothing is
-counted twice. A file appears whole or not at all. One folder per source, one JSON object per line; `source.txt` in it
-holds the source's name, for folders are named by `storage/names.py`. All of it is private to the user.
+counted twice. A file appears complete or not at all. One folder per source, one JSON object per line; `source.txt` in
+it holds the source's name, because folders are named by `storage/names.py`. All files are private to the user.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VALUE = re.compile(r" ?'(?:[^'\\]|\\.)*'")
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """One record. ts: its timestamp in ticks, when it had one (a late element has)."""
+    """One record. `ts`: its timestamp in ticks, if it has one (a late element does)."""
 
     path: str
     line: int | None
@@ -40,13 +40,19 @@ class DeadLetter:
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """The dead letters of one run, in `directory`, which is made when the first one is written."""
+    """The dead letters of one run, in `directory`, which is created when the first one is written."""
 
     directory: str
 
     def write(self, source: str, batch: int, task: int, letters: Iterable[DeadLetter], part: str = "") -> int:
-        """Keep the letters of one task; returns how many. part: tells apart who counts batches for themselves. Raises
-        PenstockError P0502 when they cannot be written."""
+        """Store the letters of one task and return their number.
+
+        Args:
+            part: distinguishes writers that number batches independently.
+
+        Raises:
+            PenstockError: P0502, they cannot be written.
+        """
         lines = [json.dumps(asdict(letter), ensure_ascii=False) + "\n" for letter in letters]
         place = self._folder(source) / f"{batch:08d}-{part}{task:05d}.jsonl"
         try:
@@ -64,7 +70,7 @@ class DeadLetters:
         return len(lines)
 
     def read(self, source: str) -> Iterator[DeadLetter]:
-        """All letters of a source, by batch and task."""
+        """Yield all letters of a source, by batch and task."""
         folder = self._folder(source)
         for name in storage().list(folder):
             if name.endswith(".jsonl") and name[0].isdigit():
@@ -72,14 +78,16 @@ class DeadLetters:
                     yield DeadLetter(**json.loads(line))
 
     def sources(self) -> list[str]:
-        """The sources that have letters."""
+        """Return the sources that have letters."""
         root = Path(self.directory)
         names = (root / name / _NAME for name in storage().list(root))
         return sorted(storage().read(n).decode("utf-8", "surrogatepass") for n in names if storage().exists(n))
 
     def counts(self, source: str) -> dict[str, int]:
-        """How many letters per reason, the most frequent first; values in a reason are left out, so that equal
-        mistakes count together."""
+        """Return the number of letters per reason, the most frequent first.
+
+        Values in a reason are left out, so that equal mistakes count together.
+        """
         return dict(Counter(reason_kind(letter.reason) for letter in self.read(source)).most_common())
 
     def _folder(self, source: str) -> Path:
@@ -87,12 +95,12 @@ class DeadLetters:
 
 
 def reason_kind(reason: str) -> str:
-    """A reason without the value it quotes: `bad number 'x' in column b` -> `bad number in column b`."""
+    """Return a reason without the value it quotes: `bad number 'x' in column b` -> `bad number in column b`."""
     return _VALUE.sub("", reason)
 
 
 def as_error(rejected: Rejected, source: str | None = None) -> PenstockError:
-    """The error that a rejected record is for a source declared ON ERROR FAIL."""
+    """Return the error for a rejected record of a source declared ON ERROR FAIL."""
     place = rejected.path if rejected.line is None else f"{rejected.path}:{rejected.line}"
     name = f"source {source}: " if source else ""
     shown = f"; the record: {rejected.record[:200]}" if rejected.record else ""

@@ -1,7 +1,7 @@
-"""Delta tables as both their source and their sink see them: opening one, its commits, what we can read of it.
+"""Delta tables as used by both their source and their sink: opening one, its commits, which features can be read.
 
-The library (delta-rs) gives tables and snapshots; what a single commit did it does not tell, so `commit` reads it from
-the log, whose form the Delta protocol fixes: `_delta_log/<version>.json`, an action per line.
+The library (delta-rs) gives tables and snapshots but not the contents of a single commit, so `commit` reads it from the
+log, whose format the Delta protocol defines: `_delta_log/<version>.json`, one action per line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.errors import PenstockError
 try:
     import deltalake
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-except ImportError:  # the extra `delta` is not installed: `needed` says so
+except ImportError:  # the extra `delta` is not installed: `needed` raises the error
     deltalake = None  # type: ignore[assignment]
     CommitFailedError = DeltaError = TableNotFoundError = OSError  # type: ignore[misc,assignment]
 
@@ -32,8 +32,8 @@ __all__ = [
     "needed", "one_line", "open_table", "readable", "table_path",
 ]  # fmt: skip
 
-#: Features of a table that its data files can be read without knowing, or that are looked at one by one. Columns of a
-#: type that we do not have fit no declaration, and files of a narrower type than the table's are widened as they come.
+#: Features of a table that its data files can be read without, or that are checked one by one. Columns of a type that
+#: Penstock lacks fit no declaration, and files of a narrower type than the table's are widened.
 _READABLE = frozenset({
     "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint", "deletionVectors", "columnMapping", "variantType",
     "variantType-preview", "variantShredding-preview", "typeWidening", "typeWidening-preview",
@@ -43,8 +43,11 @@ _COMMIT = re.compile(r"^\d{20}\.json$")
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that a commit added. path: absolute; partition: column -> value as the log writes it, None for NULL;
-    deleted: some of its rows are marked as deleted."""
+    """A file that a commit added.
+
+    `path`: absolute; `partition`: column -> value as the log writes it, None for NULL; `deleted`: some of its rows are
+    marked as deleted.
+    """
 
     path: str
     partition: Mapping[str, str | None]
@@ -53,9 +56,11 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Commit:
-    """What one version did. added: new data in the log's order; removed: how many files lost their data; bytes:
-    stored size of all that changed; schema, configuration, reader_features: of the table from here on, when it says
-    so."""
+    """The changes of one version.
+
+    `added`: new data in the log's order; `removed`: number of files whose data was removed; `bytes`: stored size of all
+    changes; `schema`, `configuration`, `reader_features`: of the table from this version on, if the commit sets them.
+    """
 
     added: tuple[DataFile, ...]
     removed: int
@@ -66,18 +71,26 @@ class Commit:
 
 
 def table_path(text: str) -> str:
-    """The absolute folder that the option `path` names."""
+    """Return the absolute folder that the option `path` names."""
     return str(local_path(text))
 
 
 def needed(owner: str) -> None:
-    """Raises PenstockError P0208 where the library is not installed."""
+    """Check that the library is installed.
+
+    Raises:
+        PenstockError: P0208, it is not.
+    """
     if deltalake is None:
         raise PenstockError("P0208", f"{owner} needs the package deltalake", hint="pip install 'penstock[delta]'")
 
 
 def open_table(owner: str, path: str, version: int | str | None = None) -> Any:
-    """The table in the folder `path`, as of a version or a moment. Raises PenstockError P0401, P0404."""
+    """Return the table in the folder `path`, as of a version or a time.
+
+    Raises:
+        PenstockError: P0401, P0404.
+    """
     needed(owner)
     try:
         table = deltalake.DeltaTable(path, version=version if isinstance(version, int) else None)
@@ -95,13 +108,17 @@ def open_table(owner: str, path: str, version: int | str | None = None) -> Any:
 
 
 def _written(path: str, version: int) -> float:
-    """When a version came, in seconds since 1970; the log's own files tell."""
+    """Return the time of a version, in seconds since 1970, from the log's own files."""
     place = Path(path, "_delta_log", f"{version:020d}.json")
     return place.stat().st_mtime if place.exists() else 0.0
 
 
 def readable(owner: str, path: str, features: frozenset[str], configuration: Mapping[str, str]) -> None:
-    """Raises PenstockError P0401 for a table whose data files alone do not tell its rows."""
+    """Check that the rows of a table can be read from its data files alone.
+
+    Raises:
+        PenstockError: P0401, they cannot.
+    """
     unknown = sorted(features - _READABLE)
     if unknown:
         raise PenstockError("P0401", f"{owner}: {path} needs a reader that knows {', '.join(unknown)}")
@@ -116,13 +133,17 @@ def deletion_vectors(owner: str, path: str) -> PenstockError:
 
 
 def first_version(path: str) -> int | None:
-    """The earliest version whose commit is still in the log."""
+    """Return the earliest version whose commit is still in the log."""
     names = (p.name for p in Path(path, "_delta_log").iterdir() if _COMMIT.match(p.name))
     return min((int(name[:20]) for name in names), default=None)
 
 
 def commit(owner: str, path: str, version: int) -> Commit:
-    """What `version` did. Raises PenstockError P0401 when the log has it no more, or it is damaged."""
+    """Return the changes of `version`.
+
+    Raises:
+        PenstockError: P0401, the log no longer has it, or it is damaged.
+    """
     place = Path(path, "_delta_log", f"{version:020d}.json")
     try:
         actions = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -154,7 +175,7 @@ def _as_commit(path: str, actions: list[dict[str, Any]]) -> Commit:
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
-    """A schema of the library, or the log's own text of one, as an Arrow schema."""
+    """Return a schema of the library, or the log's own text of one, as an Arrow schema."""
     if isinstance(schema, str):
         schema = deltalake.Schema.from_json(schema)
     return pa.schema(schema.to_arrow())

@@ -1,4 +1,4 @@
-"""Loading a connector's class by name."""
+"""Load a connector's class by name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Any
 
 
 def load(place: str) -> Any:
-    """The class at `module:Class` below this package."""
+    """Return the class at `module:Class` below this package."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(f"{__package__}.{module}"), name)

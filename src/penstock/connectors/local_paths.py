@@ -1,6 +1,6 @@
-"""Paths of this machine as options write them, and what tells two of them apart.
+"""Paths of this machine as options write them, and their comparison.
 
-A folder can be written in many ways: relative, through `..` or a symbolic link, with `file:` before it, and on some
+A folder can be written in many ways: relative, through `..` or a symbolic link, with the prefix `file:`, and on some
 disks in capitals. `parts_of` is the same for all of them.
 """
 
@@ -14,12 +14,12 @@ _SCHEME = re.compile(r"^file:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
 
 
 def local_path(text: str) -> Path:
-    """The absolute path that an option names, with or without `file://`; nothing on disk is looked at."""
+    """Return the absolute path that an option names, with or without `file://`; the disk is not accessed."""
     return Path(_SCHEME.sub("", text, count=1)).expanduser().absolute()
 
 
 def parts_of(path: Path) -> tuple[str, ...]:
-    """The parts of the real path, links followed, in lower case where the disk does not tell cases apart."""
+    """Return the parts of the real path, links followed, in lower case where the disk ignores case."""
     real = Path(os.path.realpath(path))
     there = next((p for p in (real, *real.parents) if p.exists()), real)
     folded = Path(str(there).swapcase())
@@ -28,8 +28,8 @@ def parts_of(path: Path) -> tuple[str, ...]:
 
 
 def blocking_file(path: Path) -> Path | None:
-    """What stands in the way of a folder at `path`: it or one of its parents that is there and is no folder."""
+    """Return the file that prevents a folder at `path`: it or one of its parents that exists and is not a folder."""
     try:
         return next((p for p in (path, *path.parents) if os.path.lexists(p) and not p.is_dir()), None)
-    except OSError:  # who may not look will be told when the result is opened
+    except OSError:  # without permission to look, opening the result will raise the error
         return None

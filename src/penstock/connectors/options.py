@@ -11,13 +11,17 @@ from penstock.types import Interval
 
 @dataclass(frozen=True)
 class Options:
-    """owner: whose options they are, for messages; pairs: (key, value), keys in lower case."""
+    """The options of a connector. `owner`: for messages; `pairs`: (key, value), keys in lower case."""
 
     owner: str
     pairs: tuple[tuple[str, str], ...]
 
     def only(self, known: Iterable[str]) -> None:
-        """Raises PenstockError P0208 for an option that is not `known`."""
+        """Check that every option is `known`.
+
+        Raises:
+            PenstockError: P0208, one is not.
+        """
         for key, _ in self.pairs:
             if key not in known:
                 raise PenstockError("P0208", f"{self.owner} has no option {key}", hint=nearest(key, known))
@@ -29,13 +33,13 @@ class Options:
         return key in dict(self.pairs)
 
     def needed(self, key: str) -> str:
-        """The value of an option that cannot be left out."""
+        """Return the value of a required option."""
         if not self.text(key).strip():
             raise PenstockError("P0208", f"{self.owner} needs the option {key}", hint=f"write ({key} '...')")
         return self.text(key)
 
     def choice(self, key: str, values: tuple[str, ...], default: str) -> str:
-        """One of `values`, whatever its case."""
+        """Return an option that must be one of `values`, ignoring case."""
         value = self.text(key, default).strip().lower()
         if value not in values:
             expected = " or ".join(values)
@@ -46,7 +50,7 @@ class Options:
         return self.choice(key, ("true", "false"), str(default).lower()) == "true"
 
     def character(self, key: str, default: str) -> str:
-        """One ASCII character; `\\t` and `tab` are the tabulator."""
+        """Return an option that must be one ASCII character; `\\t` and `tab` are the tabulator."""
         value = self.text(key, default)
         value = "\t" if value.lower() in ("\\t", "tab") else value
         if len(value) != 1 or not value.isascii() or value in "\r\n":
@@ -54,7 +58,7 @@ class Options:
         return value
 
     def seconds(self, key: str, default: str) -> float:
-        """A length of time, as '500 ms' or '2 seconds'."""
+        """Return a length of time such as '500 ms' or '2 seconds', in seconds."""
         value = self.text(key, default).strip()
         found = Interval.parse(value)
         if found is not None and found.amount > 0:

@@ -1,9 +1,9 @@
-"""PostgreSQL as both its source and its sink see it: reaching a server, its types, and its errors in our words.
+"""PostgreSQL as used by both its source and its sink: connecting to a server, its types, and its errors.
 
-Contract: where a server is and who we are comes from the options, and what they leave out from libpq's own places (the
-variables PG..., ~/.pgpass). Work runs in one transaction and is tried again, whole, when the server cannot be reached
-or goes away, until `timeout` has passed; so it must be such that doing it twice is doing it once. No error and nothing
-else that leaves here holds a password.
+Contract: the server's address and the user are taken from the options, and what they leave out from libpq's own sources
+(the variables PG..., ~/.pgpass). Work runs in one transaction and is retried, as a whole, when the server cannot be
+reached or the connection is lost, until `timeout` has passed; so it must be idempotent. No error and no other output of
+this module contains a password.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ try:
     from psycopg import sql
 
     _INSTALLED = True
-except ImportError:  # the extra `postgres` is not installed: `Server` says so
+except ImportError:  # the extra `postgres` is not installed: `Server` raises the error
     _INSTALLED = False
 
 __all__ = ["ARROW", "SERVER_OPTIONS", "Gone", "Server", "psycopg", "sql"]
@@ -37,13 +37,13 @@ T = TypeVar("T")
 SERVER_OPTIONS = ("url", "host", "port", "dbname", "user", *forms(["password"]), "sslmode", "sslrootcert", "timeout")
 _LIBPQ = ("host", "port", "dbname", "user", "sslmode", "sslrootcert")
 _SETTINGS = "-c TimeZone=UTC -c DateStyle=ISO,YMD -c extra_float_digits=1"
-#: Classes of SQL states that pass: connection, resources, an operator's intervention, a lost race.
+#: Classes of transient SQL states: connection, resources, an operator's intervention, a lost race.
 _PASSING = ("08", "53", "57P", "40")
-#: What a server answers while it comes and goes; whatever else it answers at the door is its last word.
+#: Answers of a server that is starting or stopping; any other refusal of a connection is final.
 _COMING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots", "terminating")
 _BEFORE_AGAIN, _AT_MOST = 0.1, 2.0
 
-#: PostgreSQL's types by number. Others are read as text, as they show themselves.
+#: PostgreSQL's types by number. Others are read as text, in their output form.
 ARROW = {
     16: pa.bool_(), 21: pa.int16(), 23: pa.int32(), 20: pa.int64(), 700: pa.float32(), 701: pa.float64(),
     1082: pa.date32(), 1114: TIMESTAMP, 1184: TIMESTAMP, 17: pa.binary(),
@@ -52,7 +52,7 @@ NUMERIC, TIMESTAMPTZ, BYTEA = 1700, 1184, 17
 
 
 class Gone(Exception):
-    """The server cannot be reached now; `error` is what to say if that goes on."""
+    """The server cannot be reached now; `error` is to be raised if that continues."""
 
     def __init__(self, error: PenstockError) -> None:
         super().__init__(error.message)
@@ -60,7 +60,7 @@ class Gone(Exception):
 
 
 class Server:
-    """The server and database that some options name. owner: who asks, for messages; code: of its errors."""
+    """The server and database that some options name. `owner`: for messages; `code`: of its errors."""
 
     def __init__(self, options: Options, owner: str, code: str) -> None:
         if not _INSTALLED:
@@ -72,8 +72,17 @@ class Server:
         self.timeout = options.seconds("timeout", "30 seconds")
 
     def do(self, work: Callable[[Any], T], patient: bool = True, read_only: bool = False) -> T:
-        """What `work` gives for a cursor, in one transaction. patient: try again until `timeout` has passed. Raises
-        PenstockError, and Gone where it is not patient."""
+        """Return the result of `work` with a cursor, in one transaction.
+
+        Args:
+            work: is called with the cursor; it may be repeated.
+            patient: retry until `timeout` has passed.
+            read_only: open the transaction read-only.
+
+        Raises:
+            PenstockError: the work failed.
+            Gone: the server cannot be reached, and `patient` is false.
+        """
         deadline = time.monotonic() + self.timeout
         pause = _BEFORE_AGAIN
         while True:
@@ -141,7 +150,7 @@ class Server:
         return PenstockError(code, f"{self._owner}: PostgreSQL says: {said}", hint=hint)
 
     def _said(self, error: psycopg.Error) -> str:
-        """What the server or libpq said, on one line and without secrets."""
+        """Return the message of the server or libpq, on one line and without secrets."""
         said = error.diag.message_primary or str(error)
         if error.diag.message_detail:
             said += f" ({error.diag.message_detail})"
@@ -152,8 +161,10 @@ class Server:
 
 
 def database_of(options: Options) -> tuple[str, ...]:
-    """The server and the database that some options name, as far as they and libpq's variables say; nothing is
-    reached, and no secret looked up."""
+    """Return the server and the database that some options name, as far as they and libpq's variables determine them.
+
+    Nothing is connected to, and no secret looked up.
+    """
     given = {"host": os.environ.get("PGHOST", ""), "port": os.environ.get("PGPORT", "")}
     given["dbname"] = os.environ.get("PGDATABASE", "")
     address = reveal(options.text("url"))
@@ -161,12 +172,12 @@ def database_of(options: Options) -> tuple[str, ...]:
         try:
             given.update({k: str(v) for k, v in psycopg.conninfo.conninfo_to_dict(address).items()})
         except psycopg.Error:
-            return ("", address)  # opening it will say what is wrong
+            return ("", address)  # opening it will raise the error
     given.update({key: options.text(key) for key in _LIBPQ if options.has(key)})
     host = "localhost" if given["host"] in ("", "127.0.0.1", "::1") else given["host"].lower()
     return (f"{host}:{given['port'] or 5432}", given["dbname"] or given.get("user", ""))
 
 
 def identifier(table: str) -> Any:
-    """`schema.table` or `table` as SQL."""
+    """Return `schema.table` or `table` as an SQL identifier."""
     return sql.Identifier(*table.split("."))

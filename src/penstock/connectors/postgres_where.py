@@ -1,10 +1,10 @@
-"""What of a condition PostgreSQL decides as Penstock does, as SQL for a WHERE.
+"""The part of a condition that PostgreSQL evaluates like Penstock, as SQL for a WHERE.
 
-Contract: every row for which the condition is true passes, and every row that could not be read as declared: it must
-come to be told as malformed. Rows may pass for which the condition is not true; it is looked at again. Only what means
-the same there is written: equality of texts (their order is the database's), comparisons of numbers that are no
-doubles, of dates and moments, with constants, IN, IS NULL, and AND, OR and NOT of these. A part of an AND that is
-nothing of the kind is left out.
+Contract: every row for which the condition is true passes, and so does every row that cannot be read as declared,
+because it must be reported as malformed. Rows for which the condition is not true may pass; it is evaluated again. Only
+conditions that mean the same there are written: equality of texts (their order is the database's), comparisons of
+numbers other than doubles, of dates and timestamps, with constants, IN, IS NULL, and AND, OR and NOT of these. Any
+other operand of an AND is left out.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _EQUALITIES = ("EQ", "NE", "EQ_NULL_SAFE")
 
 @dataclass(frozen=True)
 class Asked:
-    """A column of the server's. name: there; oid: its type's number; kind: as Arrow, None for a number of any size;
-    declared: what it is read as."""
+    """A column of the server. `name`: there; `oid`: its type's number; `kind`: as Arrow, None for a number of any size;
+    `declared`: the type it is read as.
+    """
 
     name: str
     oid: int
@@ -39,7 +40,7 @@ class Asked:
 
 
 def where_of(wanted: Expression, columns: Sequence[Asked]) -> Any | None:
-    """The condition for rows with these columns; None for all rows."""
+    """Return the condition for rows with these columns; None for all rows."""
     guards = [_unreadable(column) for column in columns]
     if volatile(wanted) or any(guard is None for guard in guards):
         return None
@@ -50,7 +51,9 @@ def where_of(wanted: Expression, columns: Sequence[Asked]) -> Any | None:
 
 
 def _unreadable(column: Asked) -> Any | None:
-    """SQL for the rows whose value cannot be read as declared, empty where all can; None where SQL cannot tell."""
+    """Return SQL for the rows whose value cannot be read as declared, empty where all can; None where SQL cannot
+    decide.
+    """
     name = sql.Identifier(column.name)
     if column.oid == NUMERIC:
         return None if column.kind is None else sql.SQL("{} = 'NaN'").format(name)
@@ -60,7 +63,7 @@ def _unreadable(column: Asked) -> Any | None:
 
 
 def _at_least(condition: Expression, columns: Sequence[Asked]) -> Any | None:
-    """SQL that is true wherever `condition` is; None for what is always true."""
+    """Return SQL that is true wherever `condition` is; None for a condition that is always true."""
     if isinstance(condition, Call) and condition.function == "AND":
         parts = [_at_least(part, columns) for part in condition.arguments]
         return _joined(" AND ", [part for part in parts if part is not None])
@@ -71,7 +74,7 @@ def _at_least(condition: Expression, columns: Sequence[Asked]) -> Any | None:
 
 
 def _same(condition: Expression, columns: Sequence[Asked]) -> Any | None:
-    """SQL with the very truth value of `condition`, NULL included; None where there is none."""
+    """Return SQL with exactly the truth value of `condition`, NULL included; None where there is none."""
     if isinstance(condition, Column):
         column = columns[condition.index]
         return sql.Identifier(column.name) if column.oid == 16 else None
@@ -107,7 +110,7 @@ def _comparison(name: str, arguments: tuple[Expression, ...], columns: Sequence[
 
 
 def _column(expression: Expression, columns: Sequence[Asked]) -> Asked | None:
-    """The column that `expression` is, where it compares there as it does here."""
+    """Return the column that `expression` is, if PostgreSQL compares it like Penstock."""
     if isinstance(expression, Cast) and widened(expression.argument.type, expression.type):
         expression = expression.argument
     if not isinstance(expression, Column):
@@ -127,7 +130,7 @@ _ALIKE: tuple[Callable[[Asked], bool], ...] = (
 
 
 def _side(expression: Expression, columns: Sequence[Asked], column: Asked) -> Any | None:
-    """One side of a comparison with `column`."""
+    """Return one side of a comparison with `column` as SQL."""
     if not isinstance(expression, Literal):
         if _column(expression, columns) is None:
             return None
@@ -135,7 +138,7 @@ def _side(expression: Expression, columns: Sequence[Asked], column: Asked) -> An
         return sql.SQL('{} COLLATE "C"').format(name) if column.oid in _TEXTS else name
     value = expression.value
     if isinstance(value, str) and "\0" in value:
-        return None  # PostgreSQL has no such text
+        return None  # PostgreSQL cannot represent this text
     if isinstance(value, dt.datetime):
         value = value.astimezone(dt.UTC)
         value = value.replace(tzinfo=None) if column.oid == _NAIVE else value

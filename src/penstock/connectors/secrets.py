@@ -1,8 +1,8 @@
 """Secrets of connectors: from the option itself, from the environment, or from a file.
 
-`password 'text'` stands in the script, and so in the checkpoint of a run; `password_env 'NAME'` and
-`password_file 'path'` only say where it is, and it is fetched where it is used: by every process that opens the
-connector. Nothing here ever prints a secret.
+`password 'text'` is stored in the script, and so in the checkpoint of a run; `password_env 'NAME'` and `password_file
+'path'` only name its location, and it is fetched where it is used: by every process that opens the connector. This
+module never prints a secret.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from penstock.redaction import is_secret, redacted, redacted_text
 
 __all__ = ["FORMS", "forms", "is_secret", "redacted", "redacted_text", "secret", "with_secrets"]
 
-#: What a key of a secret is followed by to say where the secret lies.
+#: Suffixes of a secret's key for options that name its location.
 FORMS = ("_env", "_file")
 
 
 def forms(keys: Iterable[str]) -> tuple[str, ...]:
-    """Each of `keys` and the two options beside it that say where its value lies."""
+    """Return each of `keys` and the two options that name its location instead."""
     return tuple(key + form for key in keys for form in ("", *FORMS))
 
 
 def secret(options: Options, key: str) -> str | None:
-    """The secret `key` of a connector; None where none of its forms is given. Raises PenstockError P0208 for several
-    forms at once, and P0409 for one that leads nowhere."""
+    """Return the secret `key` of a connector; None where none of its forms is set.
+
+    Raises:
+        PenstockError: P0208, several forms are set; P0409, the secret cannot be fetched.
+    """
     given = [key + form for form in ("", *FORMS) if options.has(key + form)]
     if len(given) > 1:
         raise PenstockError("P0208", f"{options.owner}: of the options {' and '.join(given)} one is enough")
@@ -42,8 +45,10 @@ def secret(options: Options, key: str) -> str | None:
 
 
 def with_secrets(options: Options, keys: Iterable[str]) -> Options:
-    """The options with every secret of `keys` in its place, however it was given. For the moment of use only: what this
-    returns must not be kept, printed or sent. Raises as `secret` does."""
+    """Return the options with the values of the secrets `keys`, in whichever form they were set.
+
+    Only for immediate use: the result must not be stored, printed or sent. Raises like `secret`.
+    """
     pairs = dict(options.pairs)
     for key in keys:
         value = secret(options, key)

@@ -1,6 +1,7 @@
-"""Where results lie, compared: two queries never write into one place, and none into what the script reads.
+"""Comparison of the locations of results: no two queries write into one location, and none into one that the script
+reads.
 
-A sink says where it writes (`Sink.target`), a source whether it reads there (`SourceConnector.reads`); neither is
+A sink declares where it writes (`Sink.target`), a source whether it reads there (`SourceConnector.reads`); neither is
 opened, so that a script can be checked on a machine that reaches none of its systems.
 """
 
@@ -19,8 +20,14 @@ from penstock.errors import PenstockError, Position, ScriptWarning
 def collisions(
     queries: Iterable[Query], sources: Iterable[Source], places: Mapping[str, Position]
 ) -> Iterator[PenstockError | ScriptWarning]:
-    """What is wrong with where the results of `queries` go: errors P0502 and P0504, and warnings. places: where INTO
-    stands in the script, by query; only these queries are told of."""
+    """Yield the collisions between the results of `queries` and each other or `sources`: errors P0502 and P0504, and
+    warnings.
+
+    Args:
+        queries: only these are checked.
+        sources: the sources of the script.
+        places: query -> position of its INTO in the script.
+    """
     declared = list(sources)
     known: list[tuple[Query, Target]] = []
     for query in queries:

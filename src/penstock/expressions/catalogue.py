@@ -1,6 +1,6 @@
-"""The page docs/functions.md, written from the tables of functions.
+"""The page docs/functions.md, printed from the tables of functions.
 
-`python -m penstock.expressions.catalogue > docs/functions.md` renews it.
+`python -m penstock.expressions.catalogue > docs/functions.md` updates it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ without a result is NULL, and no row ever stops a query.
 
 
 def functions_page() -> str:
-    """The whole page, Markdown."""
+    """Return the page as Markdown."""
     return "\n".join(_lines())
 
 

@@ -1,7 +1,7 @@
-"""Which types fit together: common types, decimal precision and implicit casts, as Spark does with ANSI off.
+"""Compatible types: common types, decimal precision and implicit casts, as in Spark with ANSI mode off.
 
-The order of widening is TINYINT < SMALLINT < INT < BIGINT < DECIMAL < FLOAT < DOUBLE. Everything here works on bound
-expressions at planning time and raises PenstockError P0203, without a position, that names the types.
+The order of widening is TINYINT < SMALLINT < INT < BIGINT < DECIMAL < FLOAT < DOUBLE. All functions here operate on
+bound expressions at planning time and raise PenstockError P0203, without a position, that names the types.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FLOAT, DOUBLE = pa.float32(), pa.float64()
 DURATION = pa.duration("us")
 
 MAX_PRECISION = 38
-#: Decimals that a result keeps at least when its precision must be cut to 38 digits (Spark's allowPrecisionLoss).
+#: Minimum number of decimals of a result whose precision is cut to 38 digits (Spark's allowPrecisionLoss).
 MIN_SCALE = 6
 
 _INTEGERS = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 20}
@@ -48,18 +48,18 @@ def is_temporal(type_: pa.DataType) -> bool:
 
 
 def is_atomic(type_: pa.DataType) -> bool:
-    """Whether `type_` is a type of the language [semantics 3], a duration or NULL: no list or struct."""
+    """Return whether `type_` is a type of the language [semantics 3], a duration or NULL: not a list or struct."""
     return is_numeric(type_) or type_ in (BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, DURATION, NULL)
 
 
 def misfit(what: str, types: Sequence[pa.DataType], hint: str | None = None) -> PenstockError:
-    """The P0203 that says that `what` does not take `types`."""
+    """Return the P0203 for `what`, which does not accept `types`."""
     shown = " and ".join(type_name(t) for t in types)
     return PenstockError("P0203", f"{what} does not take {shown}", hint=hint)
 
 
 def cast_to(expression: Expression, type_: pa.DataType) -> Expression:
-    """`expression` as `type_`: itself when it has it, a retyped NULL literal, else a Cast."""
+    """Return `expression` as `type_`: unchanged when it has that type, a retyped NULL literal, else a Cast."""
     if expression.type == type_:
         return expression
     if isinstance(expression, Literal) and expression.value is None:
@@ -68,24 +68,24 @@ def cast_to(expression: Expression, type_: pa.DataType) -> Expression:
 
 
 def bounded(precision: int, scale: int) -> pa.DataType:
-    """DECIMAL(precision, scale) cut to 38 digits."""
+    """Return DECIMAL(precision, scale) cut to 38 digits."""
     return pa.decimal128(min(precision, MAX_PRECISION), min(scale, MAX_PRECISION))
 
 
 def adjusted(precision: int, scale: int) -> pa.DataType:
-    """DECIMAL(precision, scale), giving up decimals (down to six) before digits when it exceeds 38."""
+    """Return DECIMAL(precision, scale); beyond 38 digits, decimals (down to six) are removed before digits."""
     if precision <= MAX_PRECISION:
         return pa.decimal128(precision, scale)
     return pa.decimal128(MAX_PRECISION, max(MAX_PRECISION - (precision - scale), min(scale, MIN_SCALE)))
 
 
 def as_decimal(type_: pa.DataType) -> pa.DataType:
-    """The decimal type that holds every value of an integer or decimal type."""
+    """Return the decimal type that holds every value of an integer or decimal type."""
     return type_ if is_decimal(type_) else pa.decimal128(_INTEGERS[type_], 0)
 
 
 def decimal_operand(expression: Expression) -> pa.DataType:
-    """The decimal type an operand takes part with: an integer literal counts with the digits it has."""
+    """Return the decimal type of an operand: an integer literal has the digits it is written with."""
     if isinstance(expression, Literal) and is_integer(expression.type) and expression.value is not None:
         return pa.decimal128(len(str(abs(expression.value))), 0)
     return as_decimal(expression.type)
@@ -97,7 +97,7 @@ def wider_decimal(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def wider_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """The common type of two numeric types."""
+    """Return the common type of two numeric types."""
     if is_float(left) or is_float(right):
         if is_decimal(left) or is_decimal(right):
             return DOUBLE
@@ -108,7 +108,9 @@ def wider_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def common_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
-    """The type of a CASE, COALESCE or UNION over values of `types`, or None. Strings win over other atomic types."""
+    """Return the type of a CASE, COALESCE or UNION over values of `types`, or None. Strings take precedence over other
+    atomic types.
+    """
     result = NULL
     for type_ in types:
         wider = _wider(result, type_)
@@ -134,7 +136,9 @@ def _wider(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 
 def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """The type two operands are compared as, or None. A string becomes what it is compared with."""
+    """Return the type in which two operands are compared, or None. A string is cast to the type of the other
+    operand.
+    """
     if left == right or right == NULL:
         return left
     if left == NULL:
@@ -151,7 +155,11 @@ def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None
 
 
 def implicit(expression: Expression, type_: pa.DataType, what: str) -> Expression:
-    """`expression` cast to the `type_` a function asks for. Raises P0203 when Spark would not do so by itself."""
+    """Return `expression` cast to a function's parameter type `type_`.
+
+    Raises:
+        PenstockError: P0203, Spark has no such implicit cast.
+    """
     source = expression.type
     if source in (type_, NULL) or (is_numeric(source) and is_numeric(type_)):
         return cast_to(expression, type_)

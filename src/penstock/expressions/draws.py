@@ -1,7 +1,8 @@
-"""The draws of SAMPLE: a number for each element that looks random and depends on the element alone [semantics 4.1].
+"""The draws of SAMPLE: a pseudo-random number per element that depends on the element alone [semantics 4.1].
 
 An element's draw is a 64-bit hash of the seed, the stream's name, the timestamp and all its columns. It depends on
-values only, never on batches, shards or processes, so that a run repeats. Equal elements of one instant share a draw.
+values only, never on batches, shards or processes, so that a run can be repeated. Equal elements of one instant share a
+draw.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _NULL = np.uint64(0x6A09E667F3BCC909)
 def kept(
     percent: Fraction, seed: int, name: str, ts: npt.NDArray[np.int64], columns: Sequence[pa.Array]
 ) -> npt.NDArray[np.bool_]:
-    """Which elements of the stream `name` a SAMPLE of `percent` keeps."""
+    """Return a mask of the elements of the stream `name` that a SAMPLE of `percent` keeps."""
     if percent >= 100:
         return np.ones(len(ts), np.bool_)
     return draws(seed, name, ts, columns) < np.uint64(int(percent * 2**64 / 100))
 
 
 def draws(seed: int, name: str, ts: npt.NDArray[np.int64], columns: Sequence[pa.Array]) -> UInt64s:
-    """A number in [0, 2^64) for every element."""
+    """Return a number in [0, 2^64) for every element."""
     start = hashlib.blake2b(f"{seed}/{name.lower()}".encode(), digest_size=8).digest()
     drawn = _mix(ts.view(np.uint64) + np.frombuffer(start, "<u8")[0])
     for column in columns:
@@ -46,14 +47,14 @@ def draws(seed: int, name: str, ts: npt.NDArray[np.int64], columns: Sequence[pa.
 
 
 def _mix(x: UInt64s) -> UInt64s:
-    """The finaliser of splitmix64."""
+    """Apply the finaliser of splitmix64."""
     x = (x ^ (x >> np.uint64(30))) * _A
     x = (x ^ (x >> np.uint64(27))) * _B
     return x ^ (x >> np.uint64(31))
 
 
 def _words(column: pa.Array) -> UInt64s:
-    """A word for every value, equal for equal values; anything where it is NULL."""
+    """Return a word for every value, equal for equal values; arbitrary for NULL."""
     kind = column.type
     if pa.types.is_floating(kind):
         values = np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.float64) + 0.0
@@ -72,7 +73,7 @@ def _words(column: pa.Array) -> UInt64s:
 
 
 def _byte_words(column: pa.Array) -> UInt64s:
-    """A polynomial over the bytes of each value."""
+    """Return a polynomial over the bytes of each value."""
     _, offsets, data = column.buffers()
     bounds: npt.NDArray[Any] = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     lengths = np.diff(bounds)

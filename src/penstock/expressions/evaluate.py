@@ -1,7 +1,7 @@
-"""Expressions over columns: one Arrow kernel call per node, never a Python step per row.
+"""Evaluation of expressions over columns: one Arrow kernel call per node, never a Python step per row.
 
 A subexpression that occurs twice in one call is computed once (by fingerprint). What depends on literals alone stays a
-scalar until the end, so that kernels can take their fast paths. Nothing raises because of a row's values.
+scalar until the end, so that kernels can take their fast paths. No value of a row raises an exception.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from penstock.expressions.values.datum import Datum, is_scalar, to_array
 
 
 def evaluate(expression: Expression, columns: Sequence[pa.Array], length: int) -> pa.Array:
-    """The `length` values of `expression`, exactly of its type; `columns` are the input's, by position."""
+    """Return the `length` values of `expression`, exactly of its type; `columns` are the input's, by position."""
     return evaluate_all((expression,), columns, length)[0]
 
 
 def evaluate_all(expressions: Sequence[Expression], columns: Sequence[pa.Array], length: int) -> list[pa.Array]:
-    """As `evaluate` for each of `expressions`, common subexpressions computed once."""
+    """Evaluate each of `expressions` like `evaluate`, computing common subexpressions once."""
     known: dict[str, Datum] = {}
     return [to_array(_value(e, columns, length, known), length) for e in expressions]
 
 
 def mask(predicate: Expression, columns: Sequence[pa.Array], length: int) -> npt.NDArray[np.bool_]:
-    """Which of the `length` rows satisfy `predicate`: True only where it is TRUE."""
+    """Return a mask of the `length` rows that satisfy `predicate`: True only where it is TRUE."""
     value = _value(predicate, columns, length, {})
     if is_scalar(value):
         return np.full(length, value.as_py() is True)
@@ -45,7 +45,7 @@ def mask(predicate: Expression, columns: Sequence[pa.Array], length: int) -> npt
 
 
 def constant(expression: Expression) -> pa.Scalar:
-    """The value of an expression over no column."""
+    """Return the value of an expression that reads no column."""
     return evaluate(expression, (), 1)[0]
 
 
@@ -54,7 +54,7 @@ def _value(expression: Expression, columns: Sequence[pa.Array], length: int, kno
         return columns[expression.index]
     if isinstance(expression, Literal):
         return pa.scalar(expression.value, expression.type)
-    if volatile(expression):  # two calls are two draws
+    if volatile(expression):  # two calls are two independent draws
         return _compute(expression, columns, length, known)
     found = known.get(expression.fingerprint)
     if found is None:

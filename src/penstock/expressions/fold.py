@@ -1,7 +1,7 @@
-"""Constant folding and the simplifications that keep the value of every row, NULL included.
+"""Constant folding and simplifications that preserve the value of every row, NULL included.
 
-Each rule says why it is sound under three-valued logic. What looks like a simplification and is none: `x = x` is NULL
-for a NULL x, `x * 0` too, and `x AND NOT x` may be NULL.
+Each rule states why it is sound under three-valued logic. Unsound candidates are left alone: `x = x` is NULL for a NULL
+x, so is `x * 0`, and `x AND NOT x` may be NULL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.tree import Node, transform_up
 TRUE, FALSE = Literal(BOOLEAN, True), Literal(BOOLEAN, False)
 UNKNOWN = Literal(BOOLEAN, None)
 
-#: Letters of a text that a plan may hold in place of the call that makes it.
+#: Largest number of characters of a text that a plan contains in place of the call that computes it.
 _LONGEST = 4096
 
 _NEGATIONS = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT",
@@ -28,8 +28,8 @@ _NEGATIONS = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": 
 
 
 def fold(expression: Expression) -> Expression:
-    """An expression of the same type with the same value over every row, with no constant left uncomputed."""
-    # Two volatile parts are two draws, though they are written alike.
+    """Return an expression of the same type with the same value over every row, with no constant left uncomputed."""
+    # Two volatile parts are independent draws, even if they are written alike.
     return expression if volatile(expression) else transform_up(expression, _fold)
 
 
@@ -54,8 +54,8 @@ def _literal(node: Expression) -> Expression:
     try:
         value = constant(node).as_py()
     except (OverflowError, ValueError):
-        return node  # a time beyond the years that Python can write down
-    # A long text is made when a row needs it: plans are hashed, printed and sent, and hold no such thing.
+        return node  # a time outside of Python's years
+    # A long text is computed when a row needs it, because plans are hashed, printed and sent.
     return node if isinstance(value, str | bytes) and len(value) > _LONGEST else Literal(node.type, value)
 
 
@@ -119,7 +119,7 @@ def _case(node: Call) -> Expression:
         if condition in (FALSE, UNKNOWN):
             continue  # the branch is never taken: only TRUE takes one
         if condition == TRUE:
-            otherwise = value  # always taken when reached: nothing after it is
+            otherwise = value  # always taken when reached: later branches are unreachable
             break
         kept += [condition, value]
     if not kept:
@@ -136,7 +136,7 @@ def _coalesce(node: Call) -> Expression:
         if argument not in kept:
             kept.append(argument)
         if isinstance(argument, Literal):
-            break  # never NULL: what follows is not reached
+            break  # never NULL: later arguments are unreachable
     if not kept:
         return Literal(node.type, None)
     if len(kept) == 1:
@@ -145,7 +145,7 @@ def _coalesce(node: Call) -> Expression:
 
 
 def _comparison(node: Call) -> Expression:
-    """An integer column against a decimal constant (`a > 1.5`) as a comparison of integers (`a > 1`)."""
+    """Rewrite the comparison of an integer column with a decimal constant (`a > 1.5`) to one of integers (`a > 1`)."""
     if isinstance(node.arguments[0], Literal) and not isinstance(node.arguments[1], Literal):
         mirrored = Call(node.type, _MIRRORED[node.function], (node.arguments[1], node.arguments[0]))
         simpler = _comparison(mirrored)
@@ -154,12 +154,12 @@ def _comparison(node: Call) -> Expression:
     if not (isinstance(left, Cast) and isinstance(right, Literal) and isinstance(right.value, decimal.Decimal)):
         return node
     source = left.argument.type
-    # Only where the cast keeps every value: else it is NULL for some, which no integer comparison is.
+    # Only where the cast preserves every value: otherwise it is NULL for some, which no integer comparison is.
     if not is_integer(source) or left.type.precision - left.type.scale < as_decimal(source).precision:
         return node
     whole = _ROUNDING.get(node.function)
     value = int(right.value.to_integral_value(whole))
-    # x = 1.5 is FALSE for every x but NULL: no simpler than it stands.
+    # x = 1.5 is FALSE for every x but NULL: leave it as it is.
     exact = whole is not None or value == right.value
     if not exact or not -(2 ** (source.bit_width - 1)) <= value < 2 ** (source.bit_width - 1):
         return node

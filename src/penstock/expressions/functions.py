@@ -1,7 +1,7 @@
-"""From a function's name and bound arguments to a typed expression: overloads and implicit casts resolved.
+"""Typed expressions from a function's name and bound arguments: overloads and implicit casts are resolved here.
 
 Raises PenstockError P0203 (types do not fit) and P0204 (unknown function, wrong number of arguments), without a
-position: the binder knows where the call stands.
+position: the binder adds the position of the call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ __all__ = ["build_aggregate", "build_call", "build_cast", "function", "is_aggreg
 
 
 def function(name: str) -> Function:
-    """The row of the table for `name` or one of its aliases. Raises PenstockError P0204."""
+    """Return the entry of the table for `name` or one of its aliases.
+
+    Raises:
+        PenstockError: P0204, there is none.
+    """
     found = TABLE.get(name) or TABLE.get(name.upper())
     if found is None:
         raise PenstockError("P0204", f"unknown function {name}", hint=nearest(name, known_functions()))
@@ -31,18 +35,18 @@ def function(name: str) -> Function:
 
 
 def row_of(name: str) -> Function | None:
-    """The row of the table for a canonical name, None for a name that is not in it."""
+    """Return the entry of the table for a canonical name, None for an unknown name."""
     return TABLE.get(name)
 
 
 def known_functions() -> list[str]:
-    """The names a query may call, aggregates among them, in alphabetical order."""
+    """Return the names a query may call, aggregates among them, in alphabetical order."""
     named = {name for name, row in TABLE.items() if not row.operator}
     return sorted(named | set(known_aggregates()))
 
 
 def build_call(name: str, arguments: Sequence[Expression], integer_division: bool = False) -> Expression:
-    """The call of a scalar function or operator. integer_division: `/` between integers truncates."""
+    """Return the call of a scalar function or operator. `integer_division`: `/` between integers truncates."""
     row = function(name)
     row.check_count(len(arguments))
     if row.name == "DIV" and integer_division and all(is_integer(a.type) for a in arguments):
@@ -52,7 +56,7 @@ def build_call(name: str, arguments: Sequence[Expression], integer_division: boo
 
 
 def build_cast(argument: Expression, type: pa.DataType, try_: bool = False) -> Expression:  # noqa: A002
-    """CAST(argument AS type), or TRY_CAST, which is NULL also where a CAST would wrap or saturate."""
+    """Return CAST(argument AS type), or TRY_CAST, which is NULL also where a CAST would wrap or saturate."""
     if argument.type == type:
         return argument
     if converter(argument.type, type) is None:

@@ -25,7 +25,7 @@ class Expression(Node):
 
 @dataclass(frozen=True, eq=False)
 class Column(Expression):
-    """The value of the input's column at `index` (0-based). `name` is for display only."""
+    """The value of the input's column at `index` (0-based). `name` is only for display."""
 
     index: int
     name: str = field(default="", metadata={"transparent": True})
@@ -33,8 +33,10 @@ class Column(Expression):
 
 @dataclass(frozen=True, eq=False)
 class OuterColumn(Expression):
-    """While a subquery is bound: a column of the row around it, `depth` queries further out. None outlives the binder,
-    which takes subqueries out of their places."""
+    """A column of an enclosing row while a subquery is bound, `depth` queries further out.
+
+    The binder replaces all of them when it unnests subqueries.
+    """
 
     index: int
     name: str
@@ -43,7 +45,7 @@ class OuterColumn(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Literal(Expression):
-    """A constant. `value` is the Python value Arrow makes of `type` (None for NULL)."""
+    """A constant. `value` is the Python value of an Arrow `type` (None for NULL)."""
 
     value: Any
 
@@ -58,7 +60,7 @@ class Call(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Cast(Expression):
-    """`argument` as `type`; a value that does not convert is NULL."""
+    """`argument` cast to `type`; a value that does not convert is NULL."""
 
     argument: Expression
 
@@ -67,7 +69,7 @@ class Cast(Expression):
 class AggregateCall(Expression):
     """An aggregate by canonical name (COUNT, SUM, AVG, MIN, MAX, STDDEV_SAMP, ...) over the rows of a group.
 
-    `arguments` is empty for COUNT(*). `filter` is FILTER (WHERE ...), or None. Stands only in `Aggregate` nodes.
+    `arguments` is empty for COUNT(*). `filter` is FILTER (WHERE ...), or None. Occurs only in `Aggregate` nodes.
     """
 
     function: str
@@ -77,12 +79,12 @@ class AggregateCall(Expression):
 
 
 def columns_of(expression: Expression) -> frozenset[int]:
-    """The positions of the input columns that `expression` reads."""
+    """Return the positions of the input columns that `expression` reads."""
     return frozenset(node.index for node in walk(expression) if isinstance(node, Column))
 
 
 def remap(expression: Expression, position: Callable[[int], int]) -> Expression:
-    """`expression` with every column position sent through `position`."""
+    """Return `expression` with every column position mapped by `position`."""
 
     def move(node: Node) -> Node:
         if isinstance(node, Column):
@@ -93,22 +95,22 @@ def remap(expression: Expression, position: Callable[[int], int]) -> Expression:
 
 
 def substitute(expression: Expression, values: tuple[Expression, ...]) -> Expression:
-    """`expression` with column i replaced by `values[i]`: what merging two projections needs."""
+    """Return `expression` with column i replaced by `values[i]`, which merges two projections."""
     return transform_up(expression, lambda node: values[node.index] if isinstance(node, Column) else node)
 
 
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:
-    """The operands of nested ANDs, left to right; the expression itself when it is no AND."""
+    """Return the operands of nested ANDs, left to right; the expression itself when it is not an AND."""
     if isinstance(expression, Call) and expression.function == "AND":
         return tuple(part for argument in expression.arguments for part in conjuncts(argument))
     return (expression,)
 
 
 def conjunction(parts: tuple[Expression, ...]) -> Expression | None:
-    """The AND of `parts`, or None for none."""
+    """Return the AND of `parts`, or None if there are none."""
     if not parts:
         return None
-    if len(parts) > _IN_A_ROW:  # as two halves, so that a thousand conditions are no tree a thousand levels deep
+    if len(parts) > _IN_A_ROW:  # as two halves, so that a thousand conditions do not form a tree a thousand levels deep
         middle = len(parts) // 2
         halves = conjunction(parts[:middle]), conjunction(parts[middle:])
         return Call(pa.bool_(), "AND", tuple(half for half in halves if half is not None))
@@ -118,13 +120,13 @@ def conjunction(parts: tuple[Expression, ...]) -> Expression | None:
     return result
 
 
-#: Conditions that are one AND beside the other; more are balanced.
+#: Largest number of conditions in a linear AND; more are balanced.
 _IN_A_ROW = 16
 
-#: Levels of an expression that rewriting may make. What evaluates it calls itself three times a level.
+#: Levels of an expression that rewriting may produce. Its evaluation recurses three times per level.
 MAX_HEIGHT = 150
 
 
 def is_low(expressions: Iterable[Expression]) -> bool:
-    """Whether these are no deeper than what rewriting may make."""
+    """Return whether these are no deeper than rewriting may produce."""
     return all(expression.height <= MAX_HEIGHT for expression in expressions)

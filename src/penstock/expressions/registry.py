@@ -1,7 +1,7 @@
-"""The table of scalar functions: one row each.
+"""The table of scalar functions, one entry each.
 
-To add a function, write its kernel in the file of its topic under `library/` and one `Function(...)` row in that
-file's `FUNCTIONS`; typing, evaluation, the number-of-arguments check, its help and docs/functions.md follow.
+To add a function, write its kernel in the file of its topic under `library/` and one `Function(...)` entry in that
+file's `FUNCTIONS`; typing, evaluation, the check of the number of arguments, its help and docs/functions.md follow.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Rule: TypeAlias = Callable[[str, Sequence[Expression]], tuple[tuple[Expression, 
 class Function:
     """A scalar function or operator.
 
-    signature: its parameters as people read them, and the source of the argument counts: comma-separated, optional
-    ones in brackets, `...` after one that may repeat. aliases: other SQL names of the same function. operator: how
-    it is written, when that is not as a call by name. volatile: its value is not decided by its arguments. never_null:
-    it has a value for every row. compares: it takes values that are equal for the same, -0.0 like 0.0. checks: its rule
-    checks the constants behind the first argument, which are therefore computed before.
+    `signature`: its parameters for people, which also define the argument counts: comma-separated, optional ones in
+    brackets, `...` after one that may repeat. `aliases`: other SQL names of the same function. `operator`: its notation
+    if it is not a call by name. `volatile`: its value is not determined by its arguments. `never_null`: it has a value
+    for every row. `compares`: it treats equal values as the same, such as -0.0 and 0.0. `checks`: its rule checks the
+    constants after the first argument, which are therefore computed before.
     """
 
     name: str
@@ -48,12 +48,16 @@ class Function:
 
     @cached_property
     def counts(self) -> tuple[int, int | None]:
-        """The least and the greatest number of arguments; None for any number."""
+        """Return the smallest and the largest number of arguments; None for any number."""
         least, most = (_count(re.sub(cut, " ", self.signature)) for cut in (r"\[[^]]*\]", r"[][]"))
         return least, None if "..." in self.signature else most
 
     def check_count(self, given: int) -> None:
-        """Raises PenstockError P0204 when the function does not take `given` arguments."""
+        """Check the number of arguments.
+
+        Raises:
+            PenstockError: P0204, the function does not accept that many.
+        """
         least, most = self.counts
         if given < least or (most is not None and given > most):
             if most is None:
@@ -72,7 +76,7 @@ def _count(parameters: str) -> int:
 
 
 def takes(result: pa.DataType, *parameters: pa.DataType) -> Rule:
-    """The rule of a function with fixed parameter types; the last one repeats where the signature says so."""
+    """Return the rule of a function with fixed parameter types; the last one repeats where the signature has `...`."""
 
     def rule(name: str, arguments: Sequence[Expression]) -> tuple[tuple[Expression, ...], pa.DataType]:
         padded = parameters + parameters[-1:] * max(0, len(arguments) - len(parameters))
@@ -82,6 +86,10 @@ def takes(result: pa.DataType, *parameters: pa.DataType) -> Rule:
 
 
 def needs(name: str, arguments: Sequence[Expression], fits: Callable[[pa.DataType], bool]) -> None:
-    """Raises P0203 unless the type of every argument `fits` (or is NULL)."""
+    """Check the types of arguments.
+
+    Raises:
+        PenstockError: P0203, the type of an argument does not satisfy `fits` and is not NULL.
+    """
     if not all(fits(a.type) or pa.types.is_null(a.type) for a in arguments):
         raise misfit(name, [a.type for a in arguments])

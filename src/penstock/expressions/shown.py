@@ -1,7 +1,7 @@
-"""Values and rows as text, for dead letters and messages: any value, also one that Python has no object for.
+"""Values and rows as text, for dead letters and messages: any value, also one that no Python object can represent.
 
-Arrow's dates and timestamps go on where Python's end (the years 1 to 9999); such a value is shown as its number of
-units since 1970.
+Arrow's dates and timestamps exceed Python's range (the years 1 to 9999); such a value is shown as its number of units
+since 1970.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _RAW = {32: pa.int32(), 64: pa.int64()}
 
 
 def shown_value(value: object) -> str:
-    """`value`, an Arrow scalar or a Python object, as text."""
+    """Return `value`, an Arrow scalar or a Python object, as text."""
     try:
         return str(value)
     except (OverflowError, ValueError):
@@ -21,7 +21,7 @@ def shown_value(value: object) -> str:
 
 
 def shown_row(rows: pa.RecordBatch | pa.Table, position: int) -> str:
-    """One row as text: what Python shows of a dict of its columns."""
+    """Return one row as text, in Python's notation of a dict of its columns."""
     row = rows.slice(position, 1)
     try:
         return str(row.to_pylist()[0])
@@ -31,7 +31,7 @@ def shown_row(rows: pa.RecordBatch | pa.Table, position: int) -> str:
 
 
 def shown_cell(value: pa.Scalar) -> str:
-    """A value as it stands in a row."""
+    """Return a value as it is shown in a row."""
     try:
         return repr(value.as_py())
     except (OverflowError, ValueError):

@@ -1,4 +1,4 @@
-"""Expressions as SQL text for people: plans, column names, messages. Casts the binder put in are left out."""
+"""Expressions as SQL text for people: plans, column names, messages. Casts that the binder inserted are left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.expressions.nodes import AggregateCall, Call, Cast, Column, Expres
 from penstock.expressions.user import UserCall
 from penstock.types import TIMESTAMP, Unit, type_name
 
-#: How tightly an operator binds; a function call or a name binds tightest.
+#: Precedence of operators; a function call or a name has the highest.
 _OR, _AND, _NOT, _COMPARE, _BIT_OR, _BIT_XOR, _BIT_AND, _JOIN, _SUM, _PRODUCT, _UNARY, _ARROW, _ATOM = range(13)
 
 #: canonical name -> (sign, precedence, whether a right operand of the same precedence needs no parentheses).
@@ -36,7 +36,7 @@ _NEGATED = {"LIKE": "NOT LIKE", "ILIKE": "NOT ILIKE", "RLIKE": "NOT RLIKE", "IN"
 
 
 def to_sql(expression: Expression, names: Sequence[str] | None = None) -> str:
-    """`expression` as SQL. names: what to call the columns, by position; else their own display names."""
+    """Return `expression` as SQL. `names`: names of the columns, by position; by default their own display names."""
     return _Writer(names).write(expression)[0]
 
 
@@ -45,7 +45,7 @@ class _Writer:
         self._names = names
 
     def write(self, node: Expression) -> tuple[str, int]:
-        """(text, precedence of its outermost operator)."""
+        """Return (text, precedence of its outermost operator)."""
         if isinstance(node, Column):
             return self._column(node), _ATOM
         if isinstance(node, OuterColumn):
@@ -71,7 +71,7 @@ class _Writer:
         return self.write(node)[0]
 
     def _operand(self, node: Expression, least: int) -> str:
-        """An operand, in parentheses unless it binds at least as tightly as `least`."""
+        """Return an operand, in parentheses unless its precedence is at least `least`."""
         text, precedence = self.write(_shown(node))
         return text if precedence >= least else f"({text})"
 
@@ -135,7 +135,9 @@ class _Writer:
 
 
 def _shown(node: Expression) -> Expression:
-    """An operand without the cast that coercion wrapped around it: one that widens a number, or reads a literal."""
+    """Return an operand without the cast that coercion wrapped around it: one that widens a number, or parses a
+    literal.
+    """
     if isinstance(node, Cast):
         source = node.argument.type
         if _widens(source, node.type) or isinstance(node.argument, Literal):
@@ -155,7 +157,7 @@ def _rank(type_: pa.DataType) -> int:
 
 
 def literal_text(value: Any, type_: pa.DataType) -> str:
-    """A constant as SQL writes it."""
+    """Return a constant in SQL notation."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

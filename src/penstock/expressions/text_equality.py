@@ -1,7 +1,7 @@
-"""String columns against one constant text: `proto = 'tcp'` is the commonest predicate of all.
+"""String columns compared with one constant text: `proto = 'tcp'` is the most common predicate.
 
-Arrow compares text by text. Here the text is looked for at every byte of the column's data at once, one vector
-comparison per byte of the text, and the answer is read off where the rows begin: two to three times as fast.
+Arrow compares text by text. Here the text is searched at every byte of the column's data at once, one vector comparison
+per byte of the text, and the result is read at the offsets of the rows: two to three times as fast.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: Longer texts cost a pass over the data for each byte, and rarely agree in their length by chance.
+#: Longer texts cost a pass over the data for each byte, and rarely have equal lengths by chance.
 _LONGEST = 16
-#: Longer values on the average hold too many bytes per row.
+#: Longer values on average have too many bytes per row.
 _WIDEST = 32
-#: Below this many rows the fixed cost of NumPy's steps is not earned back.
+#: Below this number of rows the fixed cost of NumPy's steps outweighs the gain.
 _WORTHWHILE = 4096
 
 
 def equals_text(column: pa.Array, text: bytes) -> pa.Array:
-    """`column = text` for a STRING column; NULL stays NULL."""
+    """Return `column = text` for a STRING column; NULL stays NULL."""
     if len(column) < _WORTHWHILE or not 0 < len(text) <= _LONGEST:
         return pc.equal(column, pa.scalar(text.decode()))
     _, offset_buffer, data = column.buffers()
@@ -32,7 +32,7 @@ def equals_text(column: pa.Array, text: bytes) -> pa.Array:
     found = letters[:places] == text[0]
     for place, letter in enumerate(text[1:], 1):
         found &= letters[place : place + places] == letter
-    # A row of the right length begins at one of the places; the others may point beyond the last.
+    # A row of the right length begins at one of the matches; the others may point past the last.
     rows = found.take(offsets[:-1] - first, mode="clip")
     rows &= np.diff(offsets) == len(text)
     result = pa.Array.from_buffers(pa.bool_(), len(column), [None, pa.py_buffer(np.packbits(rows, bitorder="little"))])

@@ -1,11 +1,11 @@
-"""User-defined functions and aggregates in Python: what they are, how they are found, shipped and told apart.
+"""User-defined functions and aggregates in Python: their definition, look-up, shipping and identity.
 
-A function takes one Arrow array per argument and gives an array (or what `pa.array` takes) of the same length; where
-its signature has a keyword `rows`, it is told their number. An aggregate has `init() -> state`,
-`update(state, *values) -> state`, `final(state) -> value`, and if it can `merge(state, state) -> state` and
-`expire(state, *values) -> state` `[ops]`; `update`, `merge` and `expire` may change and give back their first argument.
+A function receives one Arrow array per argument and returns an array (or anything `pa.array` accepts) of the same
+length; if its signature has a keyword `rows`, it also receives their number. An aggregate has `init() -> state`,
+`update(state, *values) -> state`, `final(state) -> value`, and optionally `merge(state, state) -> state` and
+`expire(state, *values) -> state` `[ops]`; `update`, `merge` and `expire` may modify and return their first argument.
 
-Contract: a process finds what it is shipped by `module:attr` where that can be imported, else by value. Equal
+Contract: a process loads shipped definitions by `module:attr` where that can be imported, else by value. Equal
 definitions have equal tokens in every process, so that plans that use them are shared and resumed by fingerprint.
 """
 
@@ -38,8 +38,11 @@ _NEEDED = ("init", "update", "final")
 
 @dataclass(frozen=True, repr=False)
 class UserDefined:
-    """name: as declared; returns: the type of its values; body: the callable, or the object with the methods;
-    parameters: types that arguments are cast to, None for any; reference: `module:attr` where one was written."""
+    """A user's definition.
+
+    `name`: as declared; `returns`: the type of its values; `body`: the callable, or the object with the methods;
+    `parameters`: types that arguments are cast to, None for any; `reference`: `module:attr` if one was written.
+    """
 
     name: str
     returns: pa.DataType
@@ -54,13 +57,13 @@ class UserDefined:
         return self.name.lower()
 
     def __repr__(self) -> str:
-        """A token that is the same in every process for the same definition."""
+        """Return a token that is the same in every process for the same definition."""
         types = None if self.parameters is None else ", ".join(map(str, self.parameters))
         return f"{self.key}({types}) {self.returns} {self.volatile} {self.where or code_hash(self.body)}"
 
     @property
     def where(self) -> str | None:
-        """`module:attr` by which any process can import the body, or None."""
+        """Return the `module:attr` by which any process can import the body, or None."""
         return self.reference or _reference(self.body)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -71,7 +74,11 @@ class UserDefined:
         return _found, (type(self), where, _folder(where), self.name, self.returns, *rest)
 
     def check_count(self, given: int) -> None:
-        """Raises PenstockError P0204 when it does not take `given` arguments."""
+        """Check the number of arguments.
+
+        Raises:
+            PenstockError: P0204, the definition does not accept that many.
+        """
         if self.parameters is None:
             if self._accepts(given):
                 return
@@ -84,7 +91,11 @@ class UserDefined:
         return _binds(self.body, given)
 
     def arguments(self, given: Sequence[Expression]) -> tuple[Expression, ...]:
-        """`given` with implicit casts. Raises PenstockError P0203, P0204."""
+        """Return the arguments `given` with implicit casts.
+
+        Raises:
+            PenstockError: P0203, P0204.
+        """
         self.check_count(len(given))
         if self.parameters is None:
             return tuple(given)
@@ -103,8 +114,9 @@ class UserFunction(UserDefined):
 
 @dataclass(frozen=True, repr=False)
 class UserAggregate(UserDefined):
-    """An aggregate. Its value over a group may not depend on the order of the rows, nor on how they were put together
-    by `update` and `merge`."""
+    """An aggregate. Its value over a group may depend neither on the order of the rows, nor on how `update` and `merge`
+    combined them.
+    """
 
     kind: ClassVar[str] = "AGGREGATE"
 
@@ -141,7 +153,7 @@ class UserAggregateCall(AggregateCall):
 
 
 def volatile(expression: Expression) -> bool:
-    """Whether two evaluations over equal rows may differ: a volatile function stands in `expression`."""
+    """Return whether two evaluations over equal rows may differ, because `expression` contains a volatile function."""
     known = expression.__dict__.get("_volatile")
     if known is None:
         known = bool(volatile_calls(expression))
@@ -150,7 +162,7 @@ def volatile(expression: Expression) -> bool:
 
 
 def volatile_calls(expression: Expression) -> list[str]:
-    """The names of the volatile functions in `expression`, the language's and the user's."""
+    """Return the names of the volatile functions in `expression`, the language's and the user's."""
     return [name for node in walk(expression) if (name := _volatile_name(node)) is not None]
 
 
@@ -162,7 +174,11 @@ def _volatile_name(node: Node) -> str | None:
 
 
 def build_user_call(user: UserFunction, arguments: Sequence[Expression]) -> Expression:
-    """Raises PenstockError P0203, P0204."""
+    """Return the call of a user-defined function.
+
+    Raises:
+        PenstockError: P0203, P0204.
+    """
     return UserCall(user.returns, user, user.arguments(arguments))
 
 
@@ -172,7 +188,11 @@ def build_user_aggregate(
     distinct: bool = False,
     filter: Expression | None = None,  # noqa: A002
 ) -> AggregateCall:
-    """Raises PenstockError P0203, P0204."""
+    """Return the call of a user-defined aggregate.
+
+    Raises:
+        PenstockError: P0203, P0204.
+    """
     if filter is not None:
         filter = cast_to(filter, BOOLEAN)  # noqa: A001 - a bare NULL
     given = user.arguments(arguments)
@@ -185,7 +205,7 @@ def build_user_aggregate(
 
 # -- making them -------------------------------------------------------------------------------------------------------
 
-#: What decorators registered in this process, by name in lower case.
+#: Definitions that decorators registered in this process, by name in lower case.
 REGISTERED: dict[str, UserDefined] = {}
 
 
@@ -198,7 +218,11 @@ def make(
     volatile: bool = False,
     reference: str | None = None,
 ) -> Any:
-    """The definition of `body`. Raises PenstockError P0206 for the name of a built-in, P0207, P0221."""
+    """Return the definition of `body`.
+
+    Raises:
+        PenstockError: P0206, the name is that of a built-in; P0207, P0221.
+    """
     called: str = name or getattr(body, "__name__", None) or type(body).__name__
     if called.upper() in TABLE or is_aggregate(called):
         raise PenstockError("P0206", f"{called} is a function of the language", hint="choose another name")
@@ -225,8 +249,14 @@ def function(
     name: str | None = None,
     volatile: bool = False,
 ) -> Callable[[Callable[..., Any]], UserFunction]:
-    """Decorator: makes a Python function of Arrow arrays a function of every script. parameters: SQL types that
-    arguments are cast to; volatile: equal arguments may give different values."""
+    """Register a Python function of Arrow arrays as a function of every script (a decorator).
+
+    Args:
+        returns: SQL type of its values.
+        parameters: SQL types that arguments are cast to.
+        name: in scripts; by default the function's own.
+        volatile: equal arguments may give different values.
+    """
 
     def register(body: Callable[..., Any]) -> UserFunction:
         made: UserFunction = make(UserFunction, body, returns, name, parameters, volatile)
@@ -239,8 +269,9 @@ def function(
 def aggregate(
     returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None, name: str | None = None
 ) -> Callable[[Any], UserAggregate]:
-    """Decorator: makes a class with init, update, final, and if it can merge and expire, an aggregate of every
-    script."""
+    """Register a class with init, update, final, and optionally merge and expire, as an aggregate of every script (a
+    decorator).
+    """
 
     def register(body: Any) -> UserAggregate:
         made: UserAggregate = make(UserAggregate, body, returns, name, parameters)
@@ -251,8 +282,15 @@ def aggregate(
 
 
 def load(reference: str, folder: str | None = None) -> Any:
-    """What `module:attr` names. folder: where its module is looked for first; by default beside the script. Raises
-    PenstockError P0221 with what the import said."""
+    """Return the object that `module:attr` names.
+
+    Args:
+        reference: `module:attr`.
+        folder: where its module is looked up first; by default beside the script.
+
+    Raises:
+        PenstockError: P0221, with the message of the import.
+    """
     module_name, colon, path = reference.partition(":")
     if not colon or not module_name or not path:
         raise PenstockError("P0221", f"{reference!r} is no place of a function", hint="write 'module:name'")
@@ -260,7 +298,7 @@ def load(reference: str, folder: str | None = None) -> Any:
     try:
         with modules.first(folders):
             module: Any = importlib.import_module(module_name)
-    except BaseException as error:  # whatever the module does when it is run
+    except BaseException as error:  # running the module may raise anything
         if isinstance(error, KeyboardInterrupt):
             raise
         raise PenstockError(
@@ -282,7 +320,7 @@ def _type(given: str | pa.DataType) -> pa.DataType:
 
 
 def _methods(name: str, body: Any) -> Any:
-    """An object with the methods of an aggregate."""
+    """Return an object with the methods of an aggregate."""
     if isinstance(body, type):
         try:
             body = body()
@@ -310,7 +348,7 @@ def _binds(callable_: Any, given: int) -> bool:
         except TypeError:
             return False
     except ValueError:
-        pass  # a function of C does not tell
+        pass  # a function of C has no signature
     return True
 
 
@@ -318,7 +356,7 @@ def _binds(callable_: Any, given: int) -> bool:
 
 
 def _found(kind: type[UserDefined], where: str, folder: str | None, name: str, returns: pa.DataType, *rest: Any) -> Any:
-    """A definition by its place, in another process. folder: where the module lay in the process that shipped it."""
+    """Return a shipped definition by its reference. `folder`: of the module in the process that shipped it."""
     if folder is not None:
         modules.reachable(folder)
     body = load(where, folder)
@@ -327,7 +365,7 @@ def _found(kind: type[UserDefined], where: str, folder: str | None, name: str, r
 
 
 def _reference(body: Any) -> str | None:
-    """`module:attr` of a function, or of the class of an object, if importing it gives the same."""
+    """Return `module:attr` of a function, or of the class of an object, if importing it gives the same object."""
     named = body if hasattr(body, "__qualname__") else type(body)
     module, path = getattr(named, "__module__", None), getattr(named, "__qualname__", "<")
     if module in (None, "__main__", "builtins") or "<" in path:
@@ -341,7 +379,7 @@ def _reference(body: Any) -> str | None:
 
 
 def _folder(where: str) -> str | None:
-    """The folder that the top package of `where` lies in."""
+    """Return the folder of the top package of `where`."""
     file = getattr(sys.modules.get(where.partition(":")[0].partition(".")[0]), "__file__", None)
     if file is None:
         return None
@@ -350,7 +388,7 @@ def _folder(where: str) -> str | None:
 
 
 def code_hash(body: Any) -> str:
-    """A digest of the code of a function or of the methods of an object, the same in every process."""
+    """Return a digest of the code of a function or of the methods of an object, the same in every process."""
     parts = [body] if hasattr(body, "__code__") else [v for _, v in sorted(vars(type(body)).items())]
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
@@ -369,7 +407,7 @@ def _code_token(code: CodeType) -> str:
 
 
 def signature(user: UserDefined) -> str:
-    """`name(types) RETURNS type`, for SHOW."""
+    """Return `name(types) RETURNS type`, for SHOW."""
     types = "" if user.parameters is None else f" ({', '.join(map(type_name, user.parameters))})"
     volatile = " VOLATILE" if user.volatile else ""
     return f"{user.kind} {user.name}{types} RETURNS {type_name(user.returns)}{volatile}"

@@ -1,8 +1,8 @@
-"""Calling user-defined code: values in and out, and what a user is told when it fails.
+"""Calls of user-defined code: conversion of values, and the report of its failures.
 
-Contract: whatever the code does wrong (an exception, a wrong type or length) is a PenstockError P0621 that shows the
-function, up to three of the rows it fails on, and the user's own part of the traceback as text. It has no position: it
-comes while a query runs.
+Contract: every failure of the code (an exception, a wrong type or length) is a PenstockError P0621 that shows the
+function, up to three of the rows on which it fails, and the user's own part of the traceback as text. It has no
+position, because it occurs while a query runs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ _SHOWN = 3
 
 
 class _Misfit(Exception):
-    """What user code gave back does not fit; the text says how."""
+    """User code returned a value that does not fit; the text says why."""
 
 
 def call_function(user: UserFunction, arguments: Sequence[pa.Array], rows: int) -> pa.Array:
-    """The values of `user` over `rows` rows. Raises PenstockError P0621."""
+    """Return the values of `user` over `rows` rows.
+
+    Raises:
+        PenstockError: P0621.
+    """
     if not rows:
         return pa.array([], user.returns)
     try:
@@ -86,17 +90,17 @@ def _wants_rows(user: UserFunction) -> bool:
 
 
 def start(user: UserAggregate) -> Any:
-    """A fresh state."""
+    """Return a fresh state."""
     return _method(user, "init", ())
 
 
 def update(user: UserAggregate, state: Any, values: Sequence[pa.Array]) -> Any:
-    """`state` with `values` more (one array per argument)."""
+    """Return `state` after adding `values` (one array per argument)."""
     return _method(user, "update", (state,), values)
 
 
 def expire(user: UserAggregate, state: Any, values: Sequence[pa.Array]) -> Any:
-    """`state` with `values` less."""
+    """Return `state` after removing `values`."""
     return _method(user, "expire", (state,), values)
 
 
@@ -105,7 +109,7 @@ def merge(user: UserAggregate, state: Any, other: Any) -> Any:
 
 
 def final(user: UserAggregate, state: Any) -> Any:
-    """The value of `state`: one that an array of the declared type can hold."""
+    """Return the value of `state`, which must fit into an array of the declared type."""
     value = _method(user, "final", (state,))
     try:
         _typed([value], user)
@@ -115,7 +119,7 @@ def final(user: UserAggregate, state: Any) -> Any:
 
 
 def final_values(user: UserAggregate, values: Sequence[Any]) -> pa.Array:
-    """What `final` gave, as one array."""
+    """Return the values of `final` as one array."""
     return _typed(list(values), user)
 
 
@@ -155,7 +159,7 @@ def _failed(
 
 
 def _offending(fails: Callable[[int, int], bool], rows: int) -> list[int]:
-    """Up to three rows on which the code fails alone, by halving what fails."""
+    """Return up to three rows on which the code fails alone, found by bisection."""
     found: list[int] = []
     waiting = [(0, rows)]
     while waiting and len(found) < _SHOWN:
@@ -178,7 +182,7 @@ def _python(value: pa.Scalar) -> Any:
 
 
 def _traceback(error: BaseException) -> list[str]:
-    """The part of the traceback that is the user's, as lines."""
+    """Return the user's part of the traceback, as lines."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next

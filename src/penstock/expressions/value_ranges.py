@@ -1,8 +1,8 @@
-"""Whether a condition can hold for any of many rows, told from the smallest and largest values of their columns.
+"""Whether a condition can hold for any of many rows, decided from the smallest and largest values of their columns.
 
-Contract: `may_be` errs on one side only. False means that the condition has the truth value asked for in no row; True
-means nothing. What is not known here (a function, a comparison of two columns, a DOUBLE, which may be NaN outside of
-all statistics) may be anything. NULL is neither true nor false, as in SQL, so NOT is pushed down to what is compared.
+Contract: `may_be` errs on one side only. False means that the condition has the requested truth value in no row; True
+is no information. What is not handled here (a function, a comparison of two columns, a DOUBLE, which may be NaN outside
+of all statistics) may have any value. NULL is neither true nor false, as in SQL, so NOT is pushed down to comparisons.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ _T = pa.types
 
 @dataclass(frozen=True)
 class ValueRange:
-    """The values of one column in some rows. low, high: bounds of those that are not NULL, as `plain` has them, None
-    for not known; nulls, some: whether there may be NULLs, and anything else."""
+    """The values of one column in some rows.
+
+    `low`, `high`: bounds of those that are not NULL, in the form of `plain`, None if unknown; `nulls`, `some`: whether
+    there may be NULLs, and other values.
+    """
 
     low: Any = None
     high: Any = None
@@ -36,7 +39,7 @@ Look = Callable[[int], ValueRange]
 
 
 def plain(value: Any, type_: pa.DataType) -> Any:
-    """`value` of `type_` as something that Python orders as the language does; None where there is no such thing."""
+    """Return `value` of `type_` as an object that Python orders like the language; None where there is none."""
     if value is None or _T.is_floating(type_):
         return None
     if _T.is_timestamp(type_):
@@ -45,7 +48,7 @@ def plain(value: Any, type_: pa.DataType) -> Any:
 
 
 def only(value: Any, type_: pa.DataType) -> ValueRange:
-    """All rows have `value`."""
+    """Return the range of rows that all have `value`."""
     if value is None:
         return ValueRange(some=False)
     known = plain(value, type_)
@@ -53,13 +56,15 @@ def only(value: Any, type_: pa.DataType) -> ValueRange:
 
 
 def may_pass(condition: Expression, look: Look) -> bool:
-    """Whether `condition` may be true for a row whose columns hold values as `look` tells. A condition that draws at
-    random is computed for every row, so that all draws stay as they are."""
+    """Return whether `condition` may be true for a row whose columns have the ranges of `look`.
+
+    A condition with a random draw is computed for every row, so that all draws stay the same.
+    """
     return volatile(condition) or may_be(condition, True, look)
 
 
 def may_be(condition: Expression, truth: bool, look: Look) -> bool:
-    """Whether `condition` may be `truth` (and not NULL) for one of the rows."""
+    """Return whether `condition` may be `truth` (and not NULL) for one of the rows."""
     if isinstance(condition, Literal):
         return condition.value is truth
     if isinstance(condition, Column):
@@ -84,7 +89,7 @@ _DENIED = {"EQ": "NE", "NE": "EQ", "LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT
 
 
 def _call(name: str, arguments: tuple[Expression, ...], truth: bool, look: Look) -> bool:
-    """A comparison, IN, `<=>` or LIKE with literals; any other function may be anything."""
+    """Decide a comparison, IN, `<=>` or LIKE with literals; any other function may have any value."""
     if name in _SWAPPED and isinstance(arguments[0], Literal):
         name, arguments = _SWAPPED[name], arguments[::-1]
     values, literals = _column(arguments[0], look) if arguments else None, arguments[1:]
@@ -107,7 +112,7 @@ def _call(name: str, arguments: tuple[Expression, ...], truth: bool, look: Look)
 
 
 def _compared(name: str, values: ValueRange, other: Any) -> bool:
-    """Whether some value may stand in the relation `name` to `other`."""
+    """Return whether some value may be in the relation `name` to `other`."""
     low, high = values.low, values.high
     if not values.some or low is None or high is None:
         return values.some
@@ -121,7 +126,7 @@ def _compared(name: str, values: ValueRange, other: Any) -> bool:
 
 
 def _like(pattern: str, values: ValueRange) -> bool:
-    """By what stands before the first wildcard."""
+    """Decide LIKE by the text before the first wildcard."""
     if values.low is None or values.high is None or "\\" in pattern:
         return True
     start = min(place if (place := pattern.find(wildcard)) >= 0 else len(pattern) for wildcard in "%_")
@@ -130,7 +135,9 @@ def _like(pattern: str, values: ValueRange) -> bool:
 
 
 def _column(expression: Expression, look: Look) -> ValueRange | None:
-    """The values of a column, also of one that is widened to a type with the same order; None for anything else."""
+    """Return the range of a column, also of one that is widened to a type with the same order; None for anything
+    else.
+    """
     if isinstance(expression, Cast):
         inner = expression.argument
         return _column(inner, look) if widened(inner.type, expression.type) else None
@@ -138,7 +145,7 @@ def _column(expression: Expression, look: Look) -> ValueRange | None:
 
 
 def widened(inner: pa.DataType, outer: pa.DataType) -> bool:
-    """Whether every value of `inner` is one of `outer`, and Python compares the two as they are."""
+    """Return whether every value of `inner` is one of `outer`, and Python compares the two without conversion."""
     if _T.is_integer(inner) and _T.is_integer(outer):
         return bool(inner.bit_width <= outer.bit_width)
     if _T.is_decimal(inner) and _T.is_decimal(outer):

@@ -24,21 +24,22 @@ MAX_COLUMNS, MAX_VALUES = 2_000, 100_000
 #: in a row.
 MAX_SOURCES, MAX_OPERATORS = 250, 150
 
-#: What a statement's tree may be deeper than its brackets are: a few levels are the statement's own.
+#: Levels of a statement's tree in addition to those of its brackets.
 _FRAME = 10
 
 TOO_DEEP = f"this is nested too deeply: {MAX_DEPTH} levels are the limit, fewer where each holds much"
 
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
-#: Signs before a value; in a row, each is a level of its own.
+#: Signs before a value; in a sequence, each is a level of its own.
 _PREFIX = (TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE)
 
 
 def too_deep(tokens: Sequence[Token], levels: int | None = None) -> Token | None:
-    """The first token of a statement that stands deeper than `levels` (the limit where there are none given), in
+    """Return the first token of a statement that stands deeper than `levels` (the limit where there are none given), in
     brackets, CASE and signs in a row. This is measured before anything is parsed, so that it never depends on the
-    stack."""
+    stack.
+    """
     depth = signs = 0
     most = MAX_DEPTH if levels is None else levels
     for token in tokens:

@@ -12,7 +12,7 @@ from penstock.errors import PenstockError, Position
 
 @dataclass(frozen=True)
 class TextSpan:
-    """A stretch of a script's text."""
+    """A range of a script's text."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class SourceText:
 
     @cached_property
     def _lines(self) -> list[int]:
-        """Offsets at which the lines begin."""
+        """Return the offsets at which the lines begin."""
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def position(self, span: TextSpan) -> Position:

@@ -1,7 +1,7 @@
-"""Aggregates by their definitions, over the Python values of one group [semantics 4.2]. Part of the oracle.
+"""Define aggregates over the Python values of one group [semantics 4.2]. Part of the oracle.
 
-Contract: `aggregate` gives the Python value of one aggregate over the rows of a group, independent of any physical
-code: exact sums (decimals, fractions), NULLs left out, the empty group NULL and its COUNT 0.
+Contract: `aggregate` returns the Python value of one aggregate over the rows of a group, independent of any physical
+code: sums are exact (decimals, fractions), NULLs are ignored, an empty group gives NULL and a COUNT of 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ Evaluate = Callable[[Expression, list[Row]], list[Any]]
 
 
 def aggregate(call: AggregateCall, rows: list[Row], evaluate: Evaluate) -> Any:
-    """The value of `call` over the rows of one group. FILTER comes first, then NULLs go, then DISTINCT."""
+    """Return the value of `call` over the rows of one group: FILTER is applied first, then NULLs are removed, then
+    DISTINCT.
+    """
     if call.filter is not None:
         kept = evaluate(call.filter, rows)
         rows = [row for row, keep in zip(rows, kept, strict=True) if keep is True]
@@ -78,14 +80,14 @@ def _average(values: Sequence[Any], type_: pa.DataType) -> Any:
 
 
 def _float_sum(values: Sequence[float]) -> float:
-    """The exact sum rounded once: infinite where it is beyond the largest double, in whatever order it was added."""
+    """Return the exact sum rounded once: infinite beyond the largest double, in any order of addition."""
     if all(map(math.isfinite, values)):
         return _rounded(sum(map(Fraction, values), Fraction(0)))
     return sum(v for v in values if not math.isfinite(v))  # an infinity, or NaN
 
 
 def _rounded(value: Fraction) -> float:
-    """The nearest double, infinite beyond the largest."""
+    """Return the nearest double, infinite beyond the largest."""
     try:
         return float(value)
     except OverflowError:
@@ -93,7 +95,7 @@ def _rounded(value: Fraction) -> float:
 
 
 def _decimal(value: Fraction, type_: pa.DataType) -> Decimal | None:
-    """`value` rounded half up to the scale of `type_`; NULL when it has too many digits."""
+    """Return `value` rounded half up to the scale of `type_`, or NULL when it has too many digits."""
     scaled = abs(value) * 10**type_.scale
     digits = int(scaled + Fraction(1, 2))
     if digits >= 10**type_.precision:
@@ -154,7 +156,7 @@ DEFINITIONS: dict[str, Callable[[Sequence[Any], pa.DataType], Any]] = {
 
 
 def _quantile(values: Sequence[float], fraction: float) -> float:
-    """Between the two values around place (n - 1)·q, weighted by nearness (Spark's PERCENTILE)."""
+    """Interpolate between the two values around rank (n - 1)·q, weighted by nearness (Spark's PERCENTILE)."""
     place = (len(values) - 1) * fraction
     low, high = math.floor(place), math.ceil(place)
     if low == high or values[low] == values[high]:
@@ -163,7 +165,7 @@ def _quantile(values: Sequence[float], fraction: float) -> float:
 
 
 def _frequent(values: Sequence[Any]) -> list[tuple[Any, int]]:
-    """(value, count), the most frequent first, equal counts by value; `values` are sorted."""
+    """Return (value, count) in descending order of count, equal counts by value; `values` are sorted."""
     counted: dict[Row, list[Any]] = {}
     for value in values:
         counted.setdefault(key_of((value,)), []).append(value)

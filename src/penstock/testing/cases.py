@@ -1,4 +1,4 @@
-"""Text cases: a script, its input, and what every query must answer, in one file that people read (`.cqltest`).
+"""Text cases: a script, its input, and the expected answer of every query, in one readable file (`.cqltest`).
 
     # A window holds an element for its length.
     statement
@@ -19,16 +19,15 @@
     1, +, 10
     ...
 
-Rows of `input S by clock` begin with a cell more: when they come by the wall clock, in seconds since 1970 or as a
-timestamp.
-`advance` stands for a pause between batches: answers may not depend on it, and the runner cuts the input there and at
-many other places. `expect q drain` is the answer when time runs on after the input. `late S 2` says how many rows of S
-come too late, `rejected R 1 duplicate primary key` how many updates of R its relation cannot take, for that reason (no
-line: none). `error P0901 3:14` after a statement says that it is refused with that code at that line and column of the
-statement; several lines say several errors.
+Rows of `input S by clock` begin with one more cell: their arrival by the wall clock, in seconds since 1970 or as a
+timestamp. `advance` is a pause between batches: answers may not depend on it, and the runner cuts the input there and
+at many other positions. `expect q drain` is the answer when time continues after the input. `late S 2` is the number of
+late rows of S, `rejected R 1 duplicate primary key` the number of updates of R that are rejected for that reason (no
+line: none). `error P0901 3:14` after a statement means that it is refused with that code at that line and column of the
+statement; several lines are several errors.
 
-Contract: `run_case(path)` checks the file against the oracle and against the local runtime, cut at many places and on
-several shards; it raises AssertionError (or PenstockError) that says what differs.
+Contract: `run_case(path)` checks the file against the oracle and against the local runtime, cut at many positions and
+on several shards; it raises AssertionError (or PenstockError) with the difference.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ _CELL = re.compile(r"(?:^|,)(\s*'(?:[^']|'')*'\s*|[^,]*)")
 
 @dataclass(frozen=True)
 class Expect:
-    """What one query must answer: the header of the result's columns, and its rows as text."""
+    """The expected answer of one query: the header of the result's columns, and its rows as text."""
 
     query: str
     drain: bool
@@ -91,8 +90,11 @@ class ExpectedErrors:
 
 @dataclass
 class Case:
-    """A parsed file. `inputs`: source -> its batches -> rows as text; `arrivals`: of sources by clock, when each row
-    comes, in microseconds."""
+    """A parsed file.
+
+    `inputs`: source -> its batches -> rows as text; `arrivals`: for sources by clock, the arrival time of each row in
+    microseconds.
+    """
 
     name: str
     script: str = ""
@@ -106,9 +108,11 @@ class Case:
 
 @dataclass(frozen=True)
 class CaseRun:
-    """One way to run a case on the local runtime; no answer may depend on it. guesses: the seed of made-up
-    statistics to plan by, observed ones for None; thresholds: the seed of small sizes at which algorithms change their
-    ways, for None they are as users have them."""
+    """One way to run a case on the local runtime; no answer may depend on it.
+
+    `guesses`: seed of random statistics for planning, None for observed ones. `thresholds`: seed of small values for
+    the sizes at which algorithms switch, None for the values that users have.
+    """
 
     shards: int = 1
     seed: int | None = None
@@ -139,7 +143,7 @@ class CaseRun:
 
 
 def made_up(queries: Sequence[Query], seed: int) -> Statistics:
-    """Random statistics of all sources of `queries`, so that joins take other orders and shapes."""
+    """Return random statistics of all sources of `queries`, so that joins take other orders and shapes."""
     draw = random.Random(seed)
     scans = (leaf.source for q in queries for leaf in leaves(q.root) if isinstance(leaf, Scan))
     sources = {source.name.lower(): source for source in scans}
@@ -164,7 +168,11 @@ RUNS = (
 
 
 def parse_case(text: str, name: str = "case") -> Case:
-    """The case that `text` describes. Raises ValueError for a line that belongs to no block."""
+    """Parse the case in `text`.
+
+    Raises:
+        ValueError: a line belongs to no block.
+    """
     case = Case(name)
     statement: list[str] | None = None
     batch = 0
@@ -198,14 +206,14 @@ def _refuse(case: Case, statement: list[str] | None, error: tuple[str, str | Non
     if statement is None:
         raise ValueError(f"{case.name}: an error without a statement before it")
     script = "\n".join(statement) + "\n"
-    if case.script.endswith(script):  # the first error of this statement: it is no part of the script
+    if case.script.endswith(script):  # the first error of this statement: it is not part of the script
         case.script = case.script.removesuffix(script)
         case.refused.append(ExpectedErrors(script, []))
     case.refused[-1].errors.append(error)
 
 
 def _blocks(text: str) -> list[tuple[Mapping[str, Any], int, list[str]]]:
-    """(header, its line number, body) of every block; comment lines become empty ones."""
+    """Return (header, its line number, body) of every block; comment lines become empty ones."""
     blocks: list[tuple[Mapping[str, Any], int, list[str]]] = []
     for number, raw in enumerate(text.splitlines(), 1):
         line = "" if raw.startswith("#") else raw.rstrip()
@@ -219,7 +227,7 @@ def _blocks(text: str) -> list[tuple[Mapping[str, Any], int, list[str]]]:
 
 
 def _rows(body: list[str]) -> list[list[str]]:
-    """Rows of comma-separated cells; a cell in single quotes may hold commas."""
+    """Split lines into comma-separated cells; a cell in single quotes may contain commas."""
     return [[cell.strip() for cell in _CELL.findall(line)] for line in body if line.strip()]
 
 
@@ -227,7 +235,7 @@ def _rows(body: list[str]) -> list[list[str]]:
 
 
 def parse_value(text: str, type_: pa.DataType) -> Any:
-    """The Python value of a cell for an Arrow type; NULL is None."""
+    """Return the Python value of a cell for an Arrow type; NULL is None."""
     if text == "NULL":
         return None
     if pa.types.is_boolean(type_):
@@ -252,7 +260,7 @@ def parse_value(text: str, type_: pa.DataType) -> Any:
 
 
 def _nested(value: Any, type_: pa.DataType) -> Any:
-    """What JSON says of an array or struct, its values as those of cells."""
+    """Convert what JSON parsed of an array or struct, its values like those of cells."""
     if value is None:
         return None
     if pa.types.is_list(type_):
@@ -284,7 +292,7 @@ def _arrival(text: str) -> int:
 
 
 def input_table(source: Source, rows: Sequence[Sequence[str]]) -> pa.Table:
-    """Rows of text as a table of the declared columns."""
+    """Return rows of text as a table of the declared columns."""
     arrays = [
         pa.array([parse_value(row[i], column.type) for row in rows], column.type)
         for i, column in enumerate(source.columns)
@@ -293,7 +301,7 @@ def input_table(source: Source, rows: Sequence[Sequence[str]]) -> pa.Table:
 
 
 def expected_events(query: Query, expect: Expect) -> list[Event]:
-    """The rows of an `expect` block as events of `query`."""
+    """Return the rows of an `expect` block as events of `query`."""
     assert tuple(expect.header) == query.output_names, f"{query.name} has the columns {', '.join(query.output_names)}"
     fixed = 1 if query.root.is_stream else 2
     types = query.root.schema.types
@@ -342,7 +350,7 @@ def _check_refused(case: Case, bound: BoundScript, refused: ExpectedErrors) -> N
 
 
 def case_inputs(case: Case, bound: BoundScript) -> dict[str, pa.Table]:
-    """Source name -> its rows: those that the script INSERTs first, then those of the `input` blocks."""
+    """Return the rows of each source by name: those that the script INSERTs first, then those of the `input` blocks."""
     given = {name.lower(): batches for name, batches in case.inputs.items()}
     unknown = set(given) - {source.name.lower() for source in bound.catalog.sources.values()}
     assert not unknown, f"{case.name}: input for {', '.join(sorted(unknown))}, which is not declared"
@@ -358,7 +366,9 @@ def case_inputs(case: Case, bound: BoundScript) -> dict[str, pa.Table]:
 
 
 def case_arrivals(case: Case, bound: BoundScript) -> Arrivals | None:
-    """When the rows come by the wall clock; None where the case has no clock. A source without rows has none."""
+    """Return the arrival times of the rows by the wall clock, None where the case has no clock; sources without rows
+    have none.
+    """
     if not case.arrivals:
         return None
     given = {name.lower(): found for name, found in case.arrivals.items()}

@@ -1,7 +1,7 @@
-"""Comparing a result with the oracle's answer: per instant, as netted bags, doubles up to a tolerance.
+"""Comparison of a result with the oracle's answer: per instant, as netted bags, doubles up to a tolerance.
 
 Contract: `assert_same` raises AssertionError that names the first differing instant and shows both bags there;
-`check_shape` holds the promises of [semantics 4.4] (order in time, `-` before `+`, netted).
+`check_shape` checks the guarantees of [semantics 4.4] (order in time, `-` before `+`, netted).
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from penstock.types import TimeDomain
 
 
 def events_of(query: Query, table: pa.Table) -> list[Event]:
-    """The rows of a result table as events, in the table's order. Raises AssertionError for wrong columns or types."""
+    """Return the rows of a result table as events, in the table's order.
+
+    Raises:
+        AssertionError: the table has wrong columns or types.
+    """
     assert tuple(table.column_names) == query.output_names, f"columns {table.column_names}, not {query.output_names}"
     items = table.columns[1 if query.root.is_stream else 2 :]
     for column, field in zip(items, query.root.schema, strict=True):
@@ -34,7 +38,7 @@ def events_of(query: Query, table: pa.Table) -> list[Event]:
 
 
 def check_shape(events: list[Event]) -> None:
-    """A result is in the order of time; at one instant `-` stands before `+`, and no tuple has both."""
+    """Check that a result is in order of time, that `-` precedes `+` at one instant, and that no tuple has both."""
     marks = [(ts, op == "+") for ts, op, _ in events]
     for one, other in itertools.pairwise(marks):
         assert one <= other, f"out of order: {one} stands before {other} (instant, whether it is a +)"
@@ -50,7 +54,7 @@ def assert_same(
     tolerance: float = 1e-9,
     ignore: Collection[int] = (),
 ) -> None:
-    """`table` is the result of `query` that `answer` says. `ignore`: instants that are not compared."""
+    """Assert that `table`, the result of `query`, equals `answer`; instants in `ignore` are not compared."""
     found = events_of(query, table)
     check_shape(found)
     expected = answer.events if isinstance(answer, Answer) else answer
@@ -61,7 +65,7 @@ def assert_same(
 def first_difference(
     expected: list[Event], found: list[Event], tolerance: float = 1e-9, ignore: Collection[int] = ()
 ) -> int | None:
-    """The first instant at which the netted bags differ, or None."""
+    """Return the first instant at which the netted bags differ, or None."""
     bags: dict[int, Counter[Row]] = defaultdict(Counter)
     shown: dict[Row, Row] = {}
     for events, sign in ((expected, 1), (found, -1)):
@@ -76,7 +80,7 @@ def first_difference(
 
 
 def _cancels(rest: list[tuple[Row, int]], tolerance: float) -> bool:
-    """Whether rows that differ exactly are pairs of close rows: what doubles summed in another order leave behind."""
+    """Return whether rows that differ exactly are pairs of close rows, as sums of doubles in another order produce."""
     owed = [row for row, n in rest for _ in range(n)]
     extra = [row for row, n in rest for _ in range(-n)]
     if len(owed) != len(extra):
@@ -99,7 +103,7 @@ def _explain(query: Query, expected: list[Event], found: list[Event], ts: int) -
 
 
 def show_events(events: Iterable[Event], domain: TimeDomain) -> list[str]:
-    """One line an event, as a `.cqltest` file writes it."""
+    """Return one line per event, as in a `.cqltest` file."""
     return [
         ", ".join([domain.show(ts), *([op] if op else []), *(show_value(value) for value in row)])
         for ts, op, row in events
@@ -107,7 +111,7 @@ def show_events(events: Iterable[Event], domain: TimeDomain) -> list[str]:
 
 
 def show_value(value: Any) -> str:
-    """A value as a `.cqltest` file writes it: strings quoted, NULL, true and false, ISO dates and times."""
+    """Return a value as text of a `.cqltest` file: strings quoted, NULL, true and false, ISO dates and times."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -124,5 +128,5 @@ def show_value(value: Any) -> str:
 
 
 def _show_plain(value: Any) -> str:
-    """A value inside an array that JSON has no form for: as a cell shows it, without quotes of its own."""
+    """Return a value inside an array that has no JSON form, as a cell shows it, without quotes of its own."""
     return show_value(value).strip("'")

@@ -1,11 +1,11 @@
-"""Storage that fails: a system call that goes wrong, or a loss of power that takes what was not synced.
+"""Storage that fails: a system call that returns an error, or a loss of power that discards unsynced data.
 
     with replaced_storage(LocalStorage(FailingCalls("fsync", 3))):
         ...
 
-`FailingCalls` refuses the n-th call of a kind. `PowerCut` stops everything at the n-th call and `lose` then takes back
-what the disk need not hold: bytes of files that were not synced, and names in folders that were not. How much of that a
-real disk loses is a matter of chance, so there is more than one way to lose it.
+`FailingCalls` makes the n-th call of a kind fail. `PowerCut` stops everything at the n-th call, and `lose` then
+discards what the disk need not hold: bytes of files that were not synced, and names in folders that were not. How much
+of that a real disk loses is a matter of chance, so there is more than one way to lose it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from penstock.storage.local import SystemCalls
 
 #: The kinds of calls that can fail.
 KINDS = ("open", "write", "fsync", "rename", "unlink", "mkdir")
-#: What a loss of power takes: bytes that were not synced; names too; or of the names those that came last.
+#: What a loss of power discards: unsynced bytes; names too; or of the names only the latest.
 LOSSES = ("bytes", "names", "last names")
 
 
 class FailingCalls(SystemCalls):
-    """Calls of which one fails. kind, number: which, from 1 on; none with number 0, then they are only counted."""
+    """Calls of which one fails. `kind`, `number`: the call, counted from 1; with number 0 none fails and calls are only
+    counted.
+    """
 
     def __init__(self, kind: str = "", number: int = 0) -> None:
         self.counts: Counter[str] = Counter()
@@ -55,7 +57,7 @@ class FailingCalls(SystemCalls):
         return super().write(handle, data)
 
     def fsync(self, handle: int) -> None:
-        # What the disk holds is of no interest here, and waiting for it takes long.
+        # Tests that use this do not depend on what the disk holds, and syncing takes long.
         self._count("fsync", handle)
 
     def rename(self, source: Path, target: Path) -> None:
@@ -76,20 +78,23 @@ class FailingCalls(SystemCalls):
 
 
 class PowerLost(BaseException):
-    """There is no power: nothing can be done any more."""
+    """The power is off: no further call succeeds."""
 
 
 @dataclass
 class _Change:
-    """A change of the names in `folder`, and how to take it back."""
+    """A change of the names in `folder`, and how to revert it."""
 
     folder: Path
     undo: Callable[[], None]
 
 
 class PowerCut(SystemCalls):
-    """Calls that stop at one of them, and what of them the disk holds. number: the first call that is not carried out,
-    from 1 on; 0 for none; spare: a folder on the same disk, for what may have to be brought back."""
+    """Calls that stop at one of them, with a record of what the disk holds.
+
+    `number`: the first call that is not executed, counted from 1; 0 for none. `spare`: a folder on the same disk, for
+    files that may have to be restored.
+    """
 
     def __init__(self, spare: Path, number: int = 0) -> None:
         self.count = 0
@@ -156,7 +161,7 @@ class PowerCut(SystemCalls):
             self._pending.append(_Change(path.parent, lambda: path.mkdir(exist_ok=True)))
 
     def _keep(self, path: Path) -> Path | None:
-        """Another name for what lies at `path`, which is about to lose it."""
+        """Link another name to the file at `path`, which is about to lose its own."""
         if not path.is_file():
             return None
         self._kept += 1
@@ -165,7 +170,7 @@ class PowerCut(SystemCalls):
         return spare
 
     def lose(self, how: str, draw: random.Random, below: Iterable[Path]) -> None:
-        """Take back what was not synced of the files below these folders. how: one of LOSSES."""
+        """Discard what was not synced of the files below these folders. `how` is one of LOSSES."""
         for path in (p for folder in below for p in folder.rglob("*") if p.is_file()):
             status = path.stat()
             if status.st_ino in self._dirty:

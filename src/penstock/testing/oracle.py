@@ -1,10 +1,10 @@
 """The oracle: the answer of a query, executed naively from its algebra alone ([semantics 2], the law).
 
-Everything else in Penstock is tested against this page and `denotation/`, which says what every operator means. Here
-stands what surrounds the operators: which rows are late, when time begins and ends, and how the answer is told. Nothing
-physical is imported, nothing is incremental, and speed is no aim.
+Everything else in Penstock is tested against this module and `denotation/`, which defines every operator. This module
+has what surrounds the operators: which rows are late, when time begins and ends, and the order of the answer. Nothing
+physical is imported, nothing is incremental, and speed is not a goal.
 
-Contract: `run_oracle` answers with canonical, sorted events `(ts, op, tuple)`; `op` is None for a stream.
+Contract: `run_oracle` returns canonical, sorted events `(ts, op, tuple)`; `op` is None for a stream.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ from penstock.types import BEGIN, END
 
 @dataclass(frozen=True)
 class Answer:
-    """The events of a query in canonical order; by source the number of late rows, and of those that were too far ahead
-    or that its relation could not take, by reason."""
+    """The events of a query in canonical order, with counts by source.
+
+    The counts are of late rows, of rows that were too far ahead, and, by reason, of rows that the relation rejected.
+    """
 
     events: list[Event]
     late: Mapping[str, int]
@@ -45,7 +47,9 @@ class Answer:
     rejected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def as_table(self, query: Query) -> pa.Table:
-        """The events as a result table: the columns `query.output_names`, `ts` in the type of the query's domain."""
+        """Return the events as a result table: the columns `query.output_names`, with `ts` in the type of the query's
+        domain.
+        """
         columns: list[list[Any]] = [[ts for ts, _, _ in self.events]]
         types = [query.domain.type()]
         if not query.root.is_stream:
@@ -62,9 +66,15 @@ def run_oracle(
     query: Query, inputs: Mapping[str, pa.Table], drain: bool = False, optimized_root: Algebra | None = None,
     arrivals: Mapping[str, Sequence[int]] | None = None,
 ) -> Answer:  # fmt: skip
-    """The answer of `query` over bounded `inputs`: source name -> table of its declared columns in arrival order.
-    `optimized_root` is executed in place of the query's own root, to show that a rewriting kept the meaning. arrivals:
-    when each row of a source came by the wall clock, in microseconds, for SYSTEM TIME and IDLE TIMEOUT."""
+    """Return the answer of `query` over bounded `inputs`.
+
+    Args:
+        inputs: source name -> table of its declared columns in arrival order.
+        drain: let time continue after the input until every window is empty.
+        optimized_root: executed in place of the query's own root, to show that a rewrite kept the meaning.
+        arrivals: source name -> arrival time of each row by the wall clock, in microseconds, for SYSTEM TIME and IDLE
+            TIMEOUT.
+    """
     root = optimized_root or query.root
     sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
     stamped, late, far = {}, {}, {}
@@ -80,7 +90,7 @@ def run_oracle(
     rejected |= {name: {"too far ahead": count} if count else {} for name, count in far.items() if name not in rejected}
     timed = [ts for name, rows in stamped.items() if not sources[name].is_static for ts, _ in rows]
     if not timed and any(not s.is_static for s in sources.values()):
-        return Answer([], late, None, rejected)  # no input ever reached a heartbeat
+        return Answer([], late, None, rejected)  # no input ever had a heartbeat
     world = World(stamped, max(timed, default=0))
     if drain:
         end = _last_end(root, world)
@@ -89,8 +99,11 @@ def run_oracle(
 
 
 def _last_end(node: Algebra, world: World) -> int | None:
-    """Where time stops with drain: where every window over the last element of its sources has ended. Elements that a
-    WHERE drops count too, so that a rewritten plan stops at the same instant."""
+    """Return the instant at which time stops with drain: when every window over the last element of its sources has
+    ended.
+
+    Elements that a WHERE drops count too, so that a rewritten plan stops at the same instant.
+    """
     if isinstance(node, Scan):
         return max((ts for ts, _ in world.rows[node.source.name] if ts != BEGIN), default=None)
     if isinstance(node, NRRJoin):
@@ -106,7 +119,7 @@ def _last_end(node: Algebra, world: World) -> int | None:
 
 
 def _events(root: Algebra, world: World) -> list[Event]:
-    """A stream root gives its elements, a relation root the netted changes of R, both up to the final instant."""
+    """Return the elements of a stream root, or the netted changes of a relation root, up to the final instant."""
     meaning = denote(root, world)
     if isinstance(meaning, Stream):
         found: list[Event] = [(ts, None, row) for ts, row in meaning.elements]
@@ -124,8 +137,11 @@ def _rejected(source: Source, rows: Sequence[tuple[int, Row]]) -> dict[str, int]
 
 
 def _in_time(rows: Sequence[Stamped], slack: int, beats: Mapping[int, int]) -> list[tuple[int, Row]]:
-    """Without the late rows: those older than the largest timestamp seen before them by more than the slack, or not
-    after the heartbeat that was told while their stream was idle. beats: that heartbeat at each instant of arrival."""
+    """Return the rows that are not late.
+
+    A row is late if it is older than the largest timestamp seen before it by more than the slack, or not after the
+    heartbeat that its stream received while it was idle. `beats`: that heartbeat at each instant of arrival.
+    """
     kept: list[tuple[int, Row]] = []
     largest = BEGIN
     for ts, row, came in rows:

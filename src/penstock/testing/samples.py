@@ -1,4 +1,4 @@
-"""User-defined functions and aggregates as users write them: for tests, for random queries, and to read."""
+"""User-defined functions and aggregates as users write them: for tests, for random queries, and as examples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: Declares all of this module in a script.
+#: Statements that declare everything in this module.
 STATEMENTS = (
     "CREATE FUNCTION twice (BIGINT) RETURNS BIGINT AS 'penstock.testing.samples:twice'",
     "CREATE FUNCTION shout (STRING) RETURNS STRING AS 'penstock.testing.samples:shout'",
@@ -19,22 +19,22 @@ STATEMENTS = (
 
 
 def twice(numbers: pa.Array) -> pa.Array:
-    """Wraps, as integers of the language do."""
+    """Double the numbers; overflow wraps, as integers of the language do."""
     return pc.add(numbers, numbers)
 
 
 def shout(texts: pa.Array) -> list[str | None]:
-    """With a plain list as its result."""
+    """Return a plain list as the result."""
     return [None if text is None else text.upper() + "!" for text in texts.to_pylist()]
 
 
 def draw(numbers: pa.Array, rows: int) -> list[float]:
-    """A number at random for each row: a VOLATILE function."""
+    """Return a random number for each row: a VOLATILE function."""
     return [random.random() for _ in range(rows)]
 
 
 def checked(numbers: pa.Array) -> pa.Array:
-    """Fails on negative numbers."""
+    """Return the numbers; fail on a negative one."""
     for number in numbers.to_pylist():
         if number is not None and number < 0:
             raise ValueError(f"{number} is negative")
@@ -42,17 +42,17 @@ def checked(numbers: pa.Array) -> pa.Array:
 
 
 def short(numbers: pa.Array) -> pa.Array:
-    """Gives back too few values."""
+    """Return too few values."""
     return numbers.slice(1)
 
 
 def words(numbers: pa.Array) -> list[str]:
-    """Gives back text, whatever was declared."""
+    """Return text, whatever type was declared."""
     return ["many"] * len(numbers)
 
 
 class Total:
-    """A sum that can be undone: NULL over no value. Keeps (values, their sum)."""
+    """A sum with `expire`: NULL over no value. The state is [number of values, their sum]."""
 
     def init(self) -> list[int]:
         return [0, 0]
@@ -75,7 +75,7 @@ class Total:
 
 
 class Spread:
-    """Largest less smallest number: states can be put together, values cannot be taken out."""
+    """The largest minus the smallest number: states can be merged, values cannot be removed."""
 
     def init(self) -> Any:
         return None
@@ -96,7 +96,7 @@ class Spread:
 
 
 class Joined:
-    """The values in order, one after the other: states are neither put together nor undone, so it is computed anew."""
+    """The values in order, concatenated: without `merge` and `expire`, so it is recomputed."""
 
     def init(self) -> list[str]:
         return []

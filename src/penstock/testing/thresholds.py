@@ -1,10 +1,10 @@
-"""The sizes at which algorithms change their ways, for tests to make them small.
+"""The sizes at which algorithms switch, so that tests can make them small.
 
-State puts off what it does until that is worth it, a run of rows is cut into stretches, what is to be done together is
-cut into pieces: each of these is a constant of its module, chosen by measuring and far larger than what a test feeds.
-Answers may not depend on any of them. Here stands the list of all; a new constant of this kind belongs here, with
-values at which a few rows lie on either side of it. Constants that compiled code reads (`numba` takes them in when it
-compiles) cannot be changed and are not in the list.
+Operators defer work until it is worthwhile, cut runs of rows into stretches, and cut batches into pieces. Each limit is
+a constant of its module, chosen by measurement and far larger than the input of a test. Answers may not depend on any
+of them. This module lists all of them; a new constant of this kind belongs here, with values at which a few rows lie on
+either side of it. Constants that compiled code reads (`numba` copies them when it compiles) cannot be changed and are
+not in the list.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ TABLE: Mapping[str, tuple[int, ...]] = {
 
 
 def small(seed: int) -> dict[str, int]:
-    """Every constant at one of its small values, drawn by `seed`; a quarter of them as they are."""
+    """Return every constant with one of its small values, drawn by `seed`; a quarter of them keep their own."""
     draw = random.Random(seed)
     return {name: draw.choice(values) for name, values in TABLE.items() if draw.random() < 0.75}
 
 
 @contextmanager
 def lowered(values: Mapping[str, int]) -> Iterator[None]:
-    """Constants of the table have these values inside."""
+    """Set constants of the table to these values inside the context."""
     places = {name: _place(name) for name in values}
     before = {name: getattr(*place) for name, place in places.items()}
     try:

@@ -14,7 +14,7 @@ from penstock.testing.values import Row, key_of
 
 
 def user_value(call: UserAggregateCall, rows: list[Row], evaluate: Callable[[Expression, list[Row]], list[Any]]) -> Any:
-    """The value over the rows of a group that its FILTER keeps, NULLs included, in the order of the values."""
+    """Return the value over the rows of a group that pass its FILTER, NULLs included, in the order of the values."""
     code = call.definition.body
     columns = (evaluate(argument, rows) for argument in call.arguments)
     tuples = sorted(zip(*columns, strict=True), key=lambda row: tuple(map(_order, row)))
@@ -30,7 +30,7 @@ def user_value(call: UserAggregateCall, rows: list[Row], evaluate: Callable[[Exp
 
 
 def _order(value: Any) -> tuple[int, Any]:
-    """By value, then NaN, then NULL."""
+    """Return a sort key: by value, then NaN, then NULL."""
     if value is None:
         return 2, 0
     return (1, 0) if isinstance(value, float) and math.isnan(value) else (0, value)

@@ -1,4 +1,4 @@
-"""Values as the law sees them: when two rows are the same row, and how rows are put into one order.
+"""Values under the law: when two rows are the same row, and the canonical order of rows.
 
 Contract: `key_of` maps rows that are equal for GROUP BY, DISTINCT, bag differences and netting to equal, hashable
 tuples: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0 (as in Spark, [semantics 4]).
@@ -17,7 +17,7 @@ _NAN = ("NaN",)
 
 
 def key_of(row: Row) -> Row:
-    """`row` with equal values made identical."""
+    """Return `row` with equal values made identical."""
     return tuple(_key(value) for value in row)
 
 
@@ -32,7 +32,7 @@ def _key(value: Any) -> Any:
 
 
 def order_key(value: Any) -> tuple[int, Any]:
-    """A sort key over the values of one column: NULL first, NaN last, arrays and structs by what they hold."""
+    """Return a sort key over the values of one column: NULL first, NaN last, arrays and structs by their elements."""
     if value is None:
         return (0, 0)
     if isinstance(value, float) and math.isnan(value):
@@ -43,7 +43,7 @@ def order_key(value: Any) -> tuple[int, Any]:
 
 
 def value_order(row: Row) -> tuple[Any, ...]:
-    """A sort key over rows: a total order of values, column by column. NULL first; -0.0 before 0.0, NaN last."""
+    """Return a sort key over rows: a total order of values, column by column. NULL first; -0.0 before 0.0, NaN last."""
     return tuple(_value_order(value) for value in row)
 
 
@@ -58,13 +58,13 @@ def _value_order(value: Any) -> tuple[Any, ...]:
 
 
 def event_order(event: Event) -> tuple[Any, ...]:
-    """The canonical order of events: by timestamp, `-` before `+`, then by the tuple's values."""
+    """Return the canonical order of events: by timestamp, `-` before `+`, then by the tuple's values."""
     ts, op, row = event
     return (ts, op == "+", tuple(order_key(value) for value in row))
 
 
 def close(one: Row, other: Row, tolerance: float) -> bool:
-    """Whether two rows are equal, doubles up to a relative (and, near zero, absolute) `tolerance`."""
+    """Return whether two rows are equal, doubles up to a relative (and, near zero, absolute) `tolerance`."""
     return all(_close(a, b, tolerance) for a, b in zip(one, other, strict=True))
 
 

@@ -1,1 +1,1 @@
-"""What the Kafka source and the Kafka sink share: the client's settings, offsets, record formats."""
+"""Shared by the Kafka source and the Kafka sink: the client's settings, offsets, record formats."""

@@ -1,9 +1,9 @@
-"""In which order the records of several partitions arrive, and which of a round's records have arrived.
+"""The arrival order of records of several partitions, and which of a round's records have arrived.
 
-A partition is an order of its own; across partitions Kafka knows none. Here a record arrives at the largest time seen
-in its partition up to it, ties by partition and offset. So partitions that each are in order make a stream in order,
-wherever rounds are cut: of a partition with more behind its range nothing later than its last record's time may arrive
-from the others yet. What has not arrived is read again in the next round.
+A partition has an order; Kafka defines none across partitions. Here a record arrives at the largest time seen in its
+partition up to it, ties by partition and offset. So partitions that are each in order form a stream in order, wherever
+rounds are cut: if a partition has more records after its range, no record of the others with a later time than its last
+one arrives yet. Records that have not arrived are read again in the next round.
 """
 
 from __future__ import annotations
@@ -22,15 +22,24 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Arrived:
-    """order: positions of the records that have arrived, in order; positions: partition -> the offset to go on from."""
+    """Records that have arrived. `order`: their positions, in order; `positions`: partition -> the next offset to
+    read.
+    """
 
     order: Int64s
     positions: dict[str, int]
 
 
 def arrived(partition: Int64s, offset: Int64s, time: Int64s, timed: Bools, ranges: Mapping[str, list[int]]) -> Arrived:
-    """Of records in the order (partition, offset). time: of each, where `timed`; ranges: partition -> [from, to,
-    whether more waits behind]."""
+    """Return which of some records, in the order (partition, offset), have arrived.
+
+    Args:
+        partition: of each record.
+        offset: of each record.
+        time: of each record, valid where `timed`.
+        timed: whether a record has a time.
+        ranges: partition -> [from, to, whether it has more records after that].
+    """
     bounds = {int(p): limits for p, limits in ranges.items()}
     reached = np.where(timed, time, _NEVER)
     frontier = np.iinfo(np.int64).max
@@ -40,7 +49,7 @@ def arrived(partition: Int64s, offset: Int64s, time: Int64s, timed: Bools, range
             frontier = min(frontier, int(reached[stop - 1]))
     there = {int(p) for p in np.unique(partition)}
     if any(limits[2] and p not in there for p, limits in bounds.items()):
-        # All of the range was compacted away: what comes behind it is not known yet.
+        # All of the range was compacted away: what follows it is not known yet.
         frontier = _NEVER
     here = reached <= frontier
     positions = {str(p): limits[1] for p, limits in bounds.items()}
@@ -53,7 +62,7 @@ def arrived(partition: Int64s, offset: Int64s, time: Int64s, timed: Bools, range
 
 
 def _runs(partition: Int64s) -> dict[int, tuple[int, int]]:
-    """Partition -> where its records stand."""
+    """Return the range of each partition's records."""
     names, starts = np.unique(partition, return_index=True)
     stops = np.append(starts, len(partition))[1:]
     return {int(p): (int(a), int(b)) for p, a, b in zip(names, starts, stops, strict=True)}

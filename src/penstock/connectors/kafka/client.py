@@ -1,8 +1,8 @@
-"""Settings of the Kafka client, its secrets, and what it says when something fails.
+"""Settings of the Kafka client, its secrets, and its error messages.
 
-Contract: options `kafka.<name>` go to the client as `<name>` (librdkafka's names). `kafka.<name>_env` and
-`kafka.<name>_file` say where a value lies; it is fetched when a client is made, by the process that makes it, so that
-neither plans nor checkpoints hold it. What the client says is shown without the secrets in it.
+Contract: options `kafka.<name>` are passed to the client as `<name>` (librdkafka's names). `kafka.<name>_env` and
+`kafka.<name>_file` name where a value is stored; it is fetched when a client is created, by the process that creates
+it, so that neither plans nor checkpoints contain it. The client's messages are shown without the secrets in them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 PREFIX = "kafka."
-#: What Penstock sets itself: rounds know the offsets, and sinks their transactions.
+#: Settings that Penstock itself controls: rounds have the offsets, and sinks their transactions.
 _OURS = frozenset({
     "bootstrap.servers", "metadata.broker.list", "group.id", "group.instance.id", "client.id", "auto.offset.reset",
     "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof", "transactional.id", "enable.idempotence",
     "error_cb", "stats_cb", "log_cb", "oauth_cb",
 })  # fmt: skip
-#: Seconds that a first answer of a broker may take.
+#: Seconds to wait for the first answer of a broker.
 PATIENCE = 10.0
 
 
 def settings(options: Options) -> dict[str, str]:
-    """The client's settings as they were written, secrets not fetched. Raises PenstockError P0208."""
+    """Return the client's settings as they were written, secrets not fetched.
+
+    Raises:
+        PenstockError: P0208.
+    """
     given = {k.removeprefix(PREFIX): v for k, v in options.pairs if k.startswith(PREFIX)}
     for key in given:
         if _plain_key(key) in _OURS:
@@ -38,18 +42,26 @@ def settings(options: Options) -> dict[str, str]:
 
 
 def resolved(written: Mapping[str, str], owner: str) -> dict[str, Any]:
-    """Settings with their secrets fetched. Raises PenstockError P0409 for one that leads nowhere."""
+    """Return the settings with their secrets fetched.
+
+    Raises:
+        PenstockError: P0409, a secret cannot be fetched.
+    """
     options = Options(owner, tuple(written.items()))
     return {key: secret(options, key) for key in map(_plain_key, written)}
 
 
 def _plain_key(key: str) -> str:
-    """The setting that an option is about, whichever way it tells the value."""
+    """Return the setting that an option sets, in any of its forms."""
     return next((key.removesuffix(form) for form in FORMS if key.endswith(form)), key)
 
 
 def library() -> Any:
-    """The client library. Raises PenstockError P0411 where it is not installed."""
+    """Return the client library.
+
+    Raises:
+        PenstockError: P0411, it is not installed.
+    """
     try:
         import confluent_kafka
     except ImportError:
@@ -59,11 +71,15 @@ def library() -> Any:
 
 
 def make(kind: str, config: Mapping[str, Any], owner: str) -> Any:
-    """A Consumer, Producer or AdminClient. Raises PenstockError P0208 for settings that it does not know."""
+    """Return a Consumer, Producer or AdminClient.
+
+    Raises:
+        PenstockError: P0208, the client does not accept a setting.
+    """
     module = library()
     if kind == "AdminClient":
         import confluent_kafka.admin as module
-    # Else the library writes failures of a connection to standard error.
+    # Without a callback the library writes connection failures to standard error.
     given: dict[str, Any] = {"log_level": 0, **config, "error_cb": _silent}
     try:
         return getattr(module, kind)(given)
@@ -73,13 +89,13 @@ def make(kind: str, config: Mapping[str, Any], owner: str) -> Any:
 
 
 def unreachable(owner: str, bootstrap: str, error: object) -> PenstockError:
-    """The error that a broker which does not answer is."""
+    """Return the error for a broker that does not answer."""
     hint = "start the broker, or correct bootstrap and the kafka.* options; a run with --checkpoint can be resumed"
     return PenstockError("P0411", f"{owner}: no answer from Kafka at {bootstrap}: {_said(error)}", hint=hint)
 
 
 def refused(error: KafkaError) -> bool:
-    """Whether waiting does not help: the broker answered, and it was no."""
+    """Return whether retrying is useless: the broker answered with a refusal."""
     names = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED",
              "CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
              "_SSL", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "_FENCED",
@@ -88,7 +104,7 @@ def refused(error: KafkaError) -> bool:
 
 
 def as_kafka_error(error: BaseException) -> KafkaError:
-    """The library's account of an exception it raised."""
+    """Return the library's error in an exception it raised."""
     found: KafkaError = error.args[0]
     return found
 
@@ -107,4 +123,4 @@ def _redacted(text: str, config: Mapping[str, Any]) -> str:
 
 
 def _silent(_error: object) -> None:
-    """The failure of a connection, which the call that waits for it tells."""
+    """Ignore the failure of a connection, which the call that waits for it reports."""

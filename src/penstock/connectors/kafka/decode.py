@@ -1,7 +1,7 @@
-"""Values of records as rows of the declared columns: json, avro, arrow, raw.
+"""Record values as rows of the declared columns: json, avro, arrow, raw.
 
-Contract: a decoder never raises for what a value contains; a record that does not fit is rejected alone. json is parsed
-as files of json lines are. A value in arrow is a whole IPC stream of any number of rows. Avro records are decoded
+Contract: a decoder never raises for the contents of a value; a record that does not fit is rejected alone. json is
+parsed like files of json lines. A value in arrow is a whole IPC stream of any number of rows. Avro records are decoded
 one by one by fastavro.
 """
 
@@ -33,7 +33,7 @@ from penstock.errors import PenstockError
 from penstock.types import Field, Schema, type_name
 
 FORMATS = ("json", "avro", "arrow", "raw")
-#: What stands before a record in Confluent's wire format: a zero and the four bytes of the schema's number.
+#: The header of a record in Confluent's wire format: a zero and the four bytes of the schema's number.
 WIRE_BYTES = 5
 
 Int64s = npt.NDArray[np.int64]
@@ -41,8 +41,9 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass
 class Decoded:
-    """columns: one array per value column; origin: of each row the record that it stands in, ascending; reasons: record
-    -> why it, or a row of it, is rejected."""
+    """Decoded rows. `columns`: one array per value column; `origin`: the record of each row, ascending; `reasons`:
+    record -> why it, or a row of it, is rejected.
+    """
 
     columns: list[pa.Array]
     origin: Int64s
@@ -50,7 +51,7 @@ class Decoded:
 
 
 class Decoder(ABC):
-    """columns: the declared columns that values hold."""
+    """Decode values. `columns`: the declared columns that values contain."""
 
     def __init__(self, owner: str, columns: tuple[Field, ...], options: Options) -> None:
         self.owner = owner
@@ -58,11 +59,15 @@ class Decoder(ABC):
         self.options = options
 
     def check(self) -> None:  # noqa: B027 - most formats have nothing to look at before the start
-        """Raises PenstockError P0402 or P0411 for a declaration that no value can fit."""
+        """Check the declaration.
+
+        Raises:
+            PenstockError: P0402 or P0411, no value can fit it.
+        """
 
     @abstractmethod
     def decode(self, values: pa.Array) -> Decoded:
-        """`values`: bytes, none of them NULL."""
+        """Decode `values`: bytes, none of them NULL."""
 
 
 class JsonDecoder(Decoder):
@@ -72,7 +77,7 @@ class JsonDecoder(Decoder):
         origin = np.flatnonzero(~blank)
         lines = values.take(pa.array(origin)) if reasons else values
         if pc.any(pc.match_substring_regex(lines, r"[\r\n]")).as_py():
-            # Here a record is a line: what a value holds between its tokens is blank anyway.
+            # Each record becomes one line: line ends between the tokens of a value are only blanks.
             lines = pc.replace_substring_regex(lines, r"[\r\n]", " ")
         keys = tuple(range(len(self.columns)))
         parts: list[list[pa.Array]] = []
@@ -96,7 +101,7 @@ class JsonDecoder(Decoder):
 
 
 def _blocks(lines: pa.Array) -> Iterator[tuple[int, Block]]:
-    """`lines` in blocks, with the number of each block's first line."""
+    """Yield `lines` in blocks, with the number of each block's first line."""
     ends = np.cumsum(pc.add(pc.binary_length(lines), 1).to_numpy(zero_copy_only=False))
     start = 0
     while start < len(lines):
@@ -120,7 +125,7 @@ class RawDecoder(Decoder):
 
 
 def _checked(reader: pa.RecordBatchStreamReader) -> pa.Table:
-    """All rows of a stream. Raises one of DAMAGE."""
+    """Return all rows of a stream. Raises one of DAMAGE."""
     batches = list(reader)
     for batch in batches:
         check_buffers(batch)
@@ -149,7 +154,9 @@ class ArrowDecoder(Decoder):
         return Decoded(columns, np.concatenate([np.zeros(0, np.int64), *origin]), reasons)
 
     def _fitted(self, table: pa.Table) -> list[pa.Array] | str:
-        """The declared columns of a value, or why they are not there. A value is taken whole or not at all."""
+        """Return the declared columns of a value, or why they are missing. A value is accepted or rejected as a
+        whole.
+        """
         where = places(table.column_names)
         found: list[pa.Array] = []
         for column in self.columns:
@@ -187,7 +194,7 @@ class AvroDecoder(Decoder):
             try:
                 rows.append(self._row(value))
                 origin.append(record)
-            except Exception as error:  # foreign bytes fail in every way there is
+            except Exception as error:  # foreign bytes can raise any exception
                 reasons[record] = f"not a record of the Avro schema: {one_line(error)}"
         names = {folded(f["name"]): f["name"] for f in self._schema["fields"]}
         failed = np.zeros(len(rows), dtype=bool)
@@ -221,7 +228,7 @@ class AvroDecoder(Decoder):
 
 
 def _array(values: list[Any], column: Field) -> tuple[pa.Array, list[int]]:
-    """Values of one column, NULL where they do not fit, and which do not."""
+    """Return the values of one column, NULL where they do not fit, and the positions that do not."""
     try:
         return pa.array(values, column.type), []
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -238,7 +245,11 @@ def _array(values: list[Any], column: Field) -> tuple[pa.Array, list[int]]:
 
 
 def avro_schema(options: Options) -> Any:
-    """The schema that the option `schema` holds, or `schema_file`. Raises PenstockError P0208, P0409 or P0411."""
+    """Return the schema in the option `schema` or `schema_file`.
+
+    Raises:
+        PenstockError: P0208, P0409 or P0411.
+    """
     try:
         import fastavro
     except ImportError:
@@ -255,7 +266,7 @@ def avro_schema(options: Options) -> Any:
 
 
 def convert(values: pa.Array, column: Field) -> cells.Converted:
-    """Bytes as a column: text is read as in csv files, but an empty text stays one."""
+    """Convert bytes to a column: text is read as in csv files, except that an empty text stays empty."""
     return cells.convert(values, column.type)
 
 
@@ -268,7 +279,11 @@ _DECODERS: dict[str, type[Decoder]] = {
 
 
 def decoder(source: Source, columns: tuple[Field, ...], options: Options) -> Decoder:
-    """The decoder of a declaration whose values hold `columns`. Raises PenstockError P0208."""
+    """Return the decoder of a declaration whose values contain `columns`.
+
+    Raises:
+        PenstockError: P0208.
+    """
     kind = options.choice("format", FORMATS, "")
     if kind == "raw" and len(columns) != 1:
         names = ", ".join(c.name for c in columns) or "none"

@@ -1,8 +1,8 @@
 """Rows of a result as records: json, avro, arrow, raw.
 
-Contract: json and raw values and all keys and headers are written as csv and json results are (`sinks/text.py`). An
-arrow value is an IPC stream of many rows, of at most about `ARROW_BYTES`; the others hold one row. Without a schema of
-the user's, avro has one made of the result's columns, every field nullable.
+Contract: json and raw values and all keys and headers are written like csv and json results (`sinks/text.py`). An arrow
+value is an IPC stream of many rows, at most about `ARROW_BYTES`; the others hold one row. Without a schema from the
+user, avro has one derived from the result's columns, every field nullable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.connectors.sinks.text import json_text, plain
 from penstock.errors import PenstockError, nearest
 from penstock.types import type_name
 
-#: Half of what brokers take in one record unless they are told otherwise.
+#: Half of a broker's default limit for one record.
 ARROW_BYTES = 512 * 2**10
 
 #: Key, value, headers.
@@ -32,8 +32,11 @@ Message = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 @dataclass(frozen=True)
 class Encoder:
-    """key, headers: the columns that go there besides into the value, or for raw instead of it; value: the column that
-    is the value in raw; schema: avro's, parsed; wire: what stands before an avro record."""
+    """Encode rows.
+
+    `key`, `headers`: the columns written there in addition to the value, or for raw instead of it; `value`: the column
+    that is the value in raw; `schema`: avro's, parsed; `wire`: the header of an avro record.
+    """
 
     format: str
     key: tuple[str, ...] = ()
@@ -73,7 +76,9 @@ class Encoder:
 
 
 def _avro_values(table: pa.Table) -> pa.Table:
-    """`table` with days and microseconds as numbers, as Avro keeps them: Python's own types end with year 9999."""
+    """Return `table` with days and microseconds as numbers, as Avro stores them: Python's own types end with year
+    9999.
+    """
     numbers = {pa.types.is_date32: pa.int32(), pa.types.is_timestamp: pa.int64()}
     columns = [
         next((column.cast(type_) for fits, type_ in numbers.items() if fits(column.type)), column)
@@ -83,7 +88,11 @@ def _avro_values(table: pa.Table) -> pa.Table:
 
 
 def encoder(query: Query, types: dict[str, pa.DataType], options: Options) -> Encoder:
-    """The encoder of a query's result, whose columns have `types`. Raises PenstockError P0208."""
+    """Return the encoder of a query's result, whose columns have `types`.
+
+    Raises:
+        PenstockError: P0208.
+    """
     format_ = options.choice("format", FORMATS, "")
     key, headers = (_columns(options, name, types) for name in ("key", "headers"))
     if format_ == "arrow" and (key or headers):
@@ -107,7 +116,7 @@ def encoder(query: Query, types: dict[str, pa.DataType], options: Options) -> En
 
 
 def _columns(options: Options, option: str, types: dict[str, pa.DataType]) -> tuple[str, ...]:
-    """The result's columns that an option names."""
+    """Return the result's columns that an option names."""
     folded = {name.lower(): name for name in types}
     found: list[str] = []
     for part in filter(None, (p.strip() for p in options.text(option).split(","))):
@@ -146,7 +155,7 @@ def _schema(query: str, types: dict[str, pa.DataType], options: Options) -> Any:
     named = re.sub(r"^(?=\d)|\W", "_", query)
     try:
         return fastavro.parse_schema({"type": "record", "name": named, "fields": fields})
-    except Exception as error:  # a column's name that is none in Avro
+    except Exception as error:  # a column's name that is invalid in Avro
         message = f"{options.owner}: the result's columns make no Avro schema: {error}"
         raise PenstockError("P0208", message, hint="name the columns with letters, digits and _") from None
 

@@ -1,8 +1,8 @@
-"""Reading ranges of offsets: the same range gives the same records, however often it is asked for.
+"""Ranges of offsets: reading the same range always gives the same records.
 
-Contract: committed records alone, in the order (partition, offset); a range may hold fewer records than offsets, for
-compaction and transactions leave gaps. Records that the broker no longer has raise PenstockError P0413, or are passed
-over where the declaration says so. The client hands out records one by one; that is the one loop over rows here.
+Contract: only committed records, in the order (partition, offset); a range may have fewer records than offsets, because
+compaction and transactions leave gaps. Records that the broker no longer has raise PenstockError P0413, or are skipped
+where the declaration allows it. The client returns records one by one; that is the one loop over rows here.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _OPEN: dict[tuple[tuple[str, str], ...], Any] = {}
 
 @dataclass(frozen=True)
 class TopicRecords:
-    """partition, offset, timestamp (milliseconds since 1970, -1 for none): one a record; values, keys: bytes; headers:
-    the pairs of each record, where they were asked for."""
+    """Columns with one entry per record: `partition`, `offset`, `timestamp` (milliseconds since 1970, -1 for none);
+    `values`, `keys`: bytes; `headers`: the pairs of each record, if they were requested.
+    """
 
     partition: Int64s
     offset: Int64s
@@ -54,7 +55,7 @@ class TopicRecords:
 
 @dataclass
 class Gathered:
-    """What has come so far, in the order in which it came."""
+    """The records received so far, in the order of reception."""
 
     with_headers: bool
     partition: list[int] = field(default_factory=list)
@@ -74,7 +75,7 @@ class Gathered:
             self.headers += [m.headers() for m in messages]
 
     def records(self, ranges: Ranges) -> TopicRecords:
-        """Those inside their ranges, in order."""
+        """Return the records inside their ranges, in order."""
         partition, offset = np.array(self.partition, np.int64), np.array(self.offset, np.int64)
         ends = np.zeros(max([int(p) for p in ranges], default=0) + 1, np.int64)
         for p, bounds in ranges.items():
@@ -91,8 +92,11 @@ class Gathered:
 
 @dataclass(frozen=True)
 class TopicReader:
-    """Reads ranges of one topic. lost: `fail`, or `earliest` to go on with what is still there; patience: seconds that
-    a broker may be away."""
+    """Read ranges of one topic.
+
+    `lost`: `fail`, or `earliest` to continue with what still exists; `patience`: seconds for which a broker may be
+    unavailable.
+    """
 
     owner: str
     topic: str
@@ -101,7 +105,11 @@ class TopicReader:
     lost: str = "fail"
 
     def read(self, ranges: Ranges, headers: bool) -> TopicRecords:
-        """Raises PenstockError P0411 and P0413."""
+        """Read the records of `ranges`.
+
+        Raises:
+            PenstockError: P0411 and P0413.
+        """
         found = Gathered(headers)
         todo = {int(p): bounds[1] for p, bounds in ranges.items() if bounds[0] < bounds[1]}
         consumer = self._consumer()
@@ -119,14 +127,14 @@ class TopicReader:
         reached = dict(first)
         why: object = "it is silent"
         while todo:
-            # The call returns when it has that many: asking for more than there are would wait for nothing.
+            # The call returns when it has that many: requesting more than there are would wait in vain.
             missing = sum(todo[p] - reached[p] for p in todo)
             messages = consumer.consume(max(1, min(_AT_ONCE, missing)), _LOOK_SECONDS)
             good = [m for m in messages if m.error() is None]
             if good:
                 heard = time.monotonic()
                 found.add(good)
-                # The last one of a partition tells how far it is read.
+                # The last one of a partition gives the position reached.
                 reached |= {m.partition(): m.offset() + 1 for m in good}
                 self._finish(consumer, todo, reached)
             for message in messages:
@@ -143,7 +151,7 @@ class TopicReader:
             del todo[p]
 
     def _troubled(self, consumer: Any, todo: dict[int, int], message: Any) -> object:
-        """Deal with a message that is none; what to say of it when waiting does not help."""
+        """Handle a message that is an error; return the error to report if retrying is useless."""
         error, partition = message.error(), message.partition()
         if error.name() == "_PARTITION_EOF":
             self._finish(consumer, todo, {partition: message.offset()})
@@ -190,7 +198,7 @@ class TopicReader:
 
 
 def lost_records(owner: str, topic: str, partition: str) -> PenstockError:
-    """The error that a gap between what was read and what the broker still has is."""
+    """Return the error for a gap between what was read and what the broker still has."""
     return PenstockError(
         "P0413",
         f"{owner}: Kafka no longer has the records that come next in partition {partition} of topic {topic}",

@@ -1,7 +1,7 @@
-"""Where a topic's partitions begin and end, and which records the next round reads of each.
+"""The first and last offsets of a topic's partitions, and the records that the next round reads of each.
 
-Contract: offsets are those that a reader of committed records sees. A round takes from each partition in proportion to
-what waits there, so that partitions come to their ends together. All of it is plain JSON, partitions as text keys.
+Contract: offsets are those that a consumer of committed records sees. A round reads from each partition in proportion
+to its backlog, so that partitions reach their ends together. Everything is plain JSON, partitions as text keys.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Unanswered(Exception):
 
 
 class Topic:
-    """The offsets of one topic, asked of its brokers."""
+    """The offsets of one topic, requested from its brokers."""
 
     def __init__(self, owner: str, name: str, written: Mapping[str, str]) -> None:
         self._owner = owner
@@ -42,7 +42,12 @@ class Topic:
         self._admin = make("AdminClient", config, owner)
 
     def partitions(self, patience: float = PATIENCE) -> list[int]:
-        """Raises PenstockError P0412 for a topic that is not there, Unanswered."""
+        """Return the topic's partitions.
+
+        Raises:
+            PenstockError: P0412, the topic does not exist.
+            Unanswered: the broker does not answer.
+        """
         try:
             found = self._admin.list_topics(self.name, timeout=patience).topics[self.name]
         except library().KafkaException as error:
@@ -58,7 +63,7 @@ class Topic:
         return self._ask(partitions, lambda spec: spec.latest())
 
     def since(self, partitions: list[int], milliseconds: int) -> Offsets:
-        """The first record of each partition that came then or later; the end where none did."""
+        """Return the offset of the first record of each partition at or after a time; the end where there is none."""
         found = self._ask(partitions, lambda spec: spec.for_timestamp(milliseconds))
         ends = self.ends(partitions)
         return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}
@@ -90,7 +95,11 @@ class Topic:
 
 
 def first_offsets(topic: Topic, starting: str, partitions: list[int]) -> Offsets:
-    """Where `starting` stands in each partition; raises ValueError for what it cannot be."""
+    """Return the offset of `starting` in each partition.
+
+    Raises:
+        ValueError: it is not one of the accepted forms.
+    """
     if starting == "latest":
         return topic.ends(partitions)
     beginnings = topic.beginnings(partitions)
@@ -102,7 +111,11 @@ def first_offsets(topic: Topic, starting: str, partitions: list[int]) -> Offsets
 
 
 def given_offsets(text: str) -> Offsets:
-    """`{"0": 17, ...}`. Raises ValueError with what it should look like."""
+    """Parse `{"0": 17, ...}`.
+
+    Raises:
+        ValueError: with the expected form.
+    """
     try:
         found = json.loads(text)
     except ValueError:
@@ -116,14 +129,23 @@ def given_offsets(text: str) -> Offsets:
 
 
 def milliseconds(text: str) -> int:
-    """A time as ISO-8601 writes it, of UTC where it names no zone. Raises ValueError."""
+    """Parse an ISO-8601 time, UTC where it names no zone, to milliseconds since 1970.
+
+    Raises:
+        ValueError: it is not a time.
+    """
     moment = dt.datetime.fromisoformat(text)
     return int((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp() * 1000)
 
 
 def shares(at: Offsets, until: Offsets, most: int, held: frozenset[str] = frozenset()) -> dict[str, list[int]]:
-    """Partition -> [from, to, 1 if more waits behind]: at most about `most` records, in proportion to what waits, at
-    least one of each partition that has some. held: partitions of which one record is enough, for they are ahead."""
+    """Return partition -> [from, to, 1 if it has more records after that].
+
+    Args:
+        most: about how many records to read, in proportion to the backlogs, at least one of each
+            partition that has some.
+        held: partitions of which one record is enough, because they are ahead.
+    """
     waiting = {p: until[p] - at[p] for p in sorted(at, key=int) if until.get(p, 0) > at[p]}
     taken = {p: count for p, count in waiting.items() if p not in held}
     total = sum(taken.values())

@@ -1,5 +1,6 @@
-"""Sinks by the name a query gives (`INTO FILES (...)`). A new one is a file here and a line below; it is loaded when it
-is named."""
+"""Sinks by their name in a query (`INTO FILES (...)`). A new one is a file here and a line below; it is loaded when it
+is named.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ SINKS: dict[str, str] = {
 
 
 def open_sink(query: Query) -> Sink:
-    """The sink of a query, not opened yet. Raises PenstockError P0208 for an unknown connector or option."""
+    """Return the sink of a query, not opened yet.
+
+    Raises:
+        PenstockError: P0208, the connector or an option is unknown.
+    """
     place = SINKS.get(query.sink.connector.upper())
     if place is None:
         message = f"query {query.name}: unknown connector {query.sink.connector}"
@@ -29,7 +34,7 @@ def open_sink(query: Query) -> Sink:
 
 
 def target_of(query: Query) -> Target | None:
-    """Where the result of a query will lie; None where no other result can meet it."""
+    """Return where the result of a query will be written; None where no other result can collide with it."""
     place = SINKS.get(query.sink.connector.upper())
     if place is None:
         return None

@@ -17,13 +17,16 @@ _CHOSEN: list[Output] = []
 
 
 def send_to(chosen: Output | None) -> None:
-    """Where CONSOLE results of this process go from now on; None: tables on standard output."""
+    """Set where CONSOLE results of this process go from now on; None: tables on standard output."""
     _CHOSEN[:] = [] if chosen is None else [chosen]
 
 
 class ConsoleSink(Sink):
-    """Option `rows`: how many rows of a batch a table shows; formats for programs hold all of them. A batch that is
-    written again is not shown again."""
+    """Write batches to the console.
+
+    Option `rows`: number of rows of a batch that a table shows; formats for programs have all of them. A batch that is
+    repeated is not shown again.
+    """
 
     def __init__(self, query: Query) -> None:
         super().__init__(query)
@@ -44,7 +47,7 @@ class ConsoleSink(Sink):
 
     def write_pieces(self, batch: int, pieces: Iterator[pa.Table]) -> None:
         if batch in self._shown:
-            # Whoever counts the rows does so as they are made.
+            # Counting the rows happens as they are computed.
             deque(pieces, maxlen=0)
             return
         self._shown.add(batch)

@@ -1,9 +1,9 @@
 """DELTA: the result of a query as a Delta Lake table, one commit per batch.
 
-Contract: every commit carries the number of its batch as an application transaction of the table itself (application:
-the query; version: the run's number in the high bits, the batch's in the low ones), so a batch that comes again is
-found in the table's log and left out. A run takes a new number, so a run that was replaced cannot write any more. With
-`key` the table holds the rows of the relation as they are after the batch; without it the changes, or the stream.
+Contract: every commit has the number of its batch as an application transaction of the table itself (application: the
+query; version: the run's number in the high bits, the batch's in the low ones), so a repeated batch is found in the
+table's log and skipped. Each run takes a new number, so a run that was replaced cannot write any more. With `key` the
+table holds the rows of the relation as they are after the batch; without it the changes, or the stream.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class DeltaSink(Sink):
                 self._write(batch, table, changes)
                 return
             except delta_log.CommitFailedError as error:
-                # Somebody else, who compacts the table perhaps, was faster: look again, and do it again.
+                # Another writer, such as a compaction, committed first: read the table again and retry.
                 if again == _TRIES - 1:
                     raise self._failed(error) from error
                 time.sleep(_PAUSE * 2**again)
@@ -130,7 +130,11 @@ class DeltaSink(Sink):
         )
 
     def _begin(self, table: Any, overwrite: bool, ours: bool) -> None:
-        """Take the table over for this run. Raises PenstockError P0501 where it is not for us."""
+        """Take the table over for this run.
+
+        Raises:
+            PenstockError: P0501, it may not be replaced.
+        """
         empty = table.count() == 0
         if not self._appends and not empty:
             check_rows(self._where, overwrite, ours)
@@ -178,7 +182,7 @@ class DeltaSink(Sink):
         merge.when_not_matched_insert(values, f"s.{_OP}").execute()
 
     def _no_key_twice(self, target: Any, rows: pa.Table, changes: Net) -> None:
-        """What a plan does not promise is looked up: a key that comes new must not be there yet."""
+        """Check that a new key is not in the table yet, where the plan does not guarantee it."""
         if self._appends or is_unique(self.query, self._key) or not changes.fresh.any():
             return
         fresh = rows.filter(pa.array(changes.fresh)).select(list(self._key))
@@ -188,7 +192,7 @@ class DeltaSink(Sink):
             raise violation(self.query, self._key, both, 0)
 
     def _commit(self, done: int) -> Any:
-        """What a commit says of itself: how many batches of this run are in the table with it."""
+        """Return the properties of a commit: the number of batches of this run that the table has with it."""
         assert self._run is not None
         number = (self._run << _RUN) | done
         transaction = delta_log.deltalake.Transaction(self._app, number)

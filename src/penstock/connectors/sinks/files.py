@@ -1,9 +1,9 @@
-"""FILES: one part file per batch in a folder, each whole or not there at all; a marker tells what the folder holds.
+"""FILES: one part file per batch in a folder, each complete or absent; a marker describes the folder.
 
-Contract: `part-<batch>.<format>` is written beside its place under a hidden name, flushed to disk, then renamed, so a
-reader never sees half a batch, and a batch written again replaces itself. Who may read it is for the user's umask to
-say. `_penstock.json` holds the query's name, the
-columns and their types, and the id of the run. Nothing that a Penstock result could not have made is ever removed.
+Contract: `part-<batch>.<format>` is written under a hidden name in the same folder, flushed to disk, then renamed, so a
+reader never sees half a batch, and a repeated batch replaces itself. The user's umask decides who may read it.
+`_penstock.json` has the query's name, the columns and their types, and the id of the run. Nothing that a Penstock
+result could not have written is ever removed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from penstock.expressions.values.intervals import from_text
 from penstock.storage import NewFile, storage
 from penstock.types import Field, Schema, parse_result_type, type_name
 
-#: Rows that tell of a column whether its values are repeated.
+#: Rows of a sample that decides whether a column's values repeat.
 _SAMPLE = 1024
 MARKER = "_penstock.json"
 _VERSION = 1
@@ -45,7 +45,7 @@ _OWN = re.compile(
 
 @dataclass(frozen=True)
 class Marker:
-    """What a result folder says about itself."""
+    """The description of a result folder in its marker."""
 
     query: str
     format: str
@@ -56,7 +56,7 @@ class Marker:
 
     @staticmethod
     def read(folder: Path) -> Marker | None:
-        """The marker of `folder`; None when it has none that can be understood."""
+        """Return the marker of `folder`; None when it has none that can be parsed."""
         try:
             return Marker(**json.loads(storage().read(folder / MARKER)))
         except (OSError, ValueError, TypeError):
@@ -97,7 +97,7 @@ class FilesSink(Sink):
                 self._remove(unfinished)
                 return
             if resume and all(_OWN.match(name) for name in names):
-                # What is gone of the result has been accepted, its marker too.
+                # The loss of the result has been accepted, including its marker.
                 self._remove(unfinished)
             elif len(names) > len(unfinished) + (MARKER in names):
                 self._make_room(names, found, overwrite)
@@ -111,7 +111,7 @@ class FilesSink(Sink):
 
     def missing(self, batches: Sequence[int]) -> Mapping[str, int]:
         there = set(storage().list(self._folder))
-        # Without the marker nobody can read the parts.
+        # Without the marker the parts cannot be read.
         gone = {MARKER: -1} if batches and MARKER not in there else {}
         return gone | {name: batch for batch in batches if (name := self._part(batch)) not in there}
 
@@ -135,7 +135,7 @@ class FilesSink(Sink):
             raise self._failed(self._folder / name, error) from error
 
     def _typed(self, table: pa.Table) -> pa.Table:
-        """`table` as the marker says: a column that is NULL throughout is text."""
+        """Return `table` with the types of the marker: a column that is always NULL is text."""
         schema = pa.schema(
             [pa.field(n, parse_result_type(t)) for n, t in zip(table.column_names, self._types(), strict=True)]
         )
@@ -166,7 +166,7 @@ class FilesSink(Sink):
         if foreign and found is None:
             message = f"query {self.query.name}: {self._folder} holds files of others, such as {foreign[0]}"
             raise PenstockError("P0501", message, hint="they are not overwritten: choose another folder")
-        # The marker goes last: a folder that is half cleared is still known as a result.
+        # The marker is removed last: a half-removed folder is still recognised as a result.
         self._remove([*own, *(name for name in names if name == MARKER)])
 
     def _remove(self, names: list[str]) -> None:
@@ -182,14 +182,18 @@ class FilesSink(Sink):
 
 
 def read_result(path: str) -> pa.Table:
-    """The result in the folder `path`, batch after batch. Raises PenstockError P0401 where there is none."""
+    """Return the result in the folder `path`, batch after batch.
+
+    Raises:
+        PenstockError: P0401, there is none.
+    """
     folder = Path(path)
     marker = Marker.read(folder)
     if marker is None:
         raise PenstockError("P0401", f"{path} holds no result", hint=f"a result folder has a file {MARKER}")
     types = [parse_result_type(text) for text in marker.types]
     schema = pa.schema(list(zip(marker.columns, types, strict=True)))
-    # Sources know no arrays: csv gives them as text, json leaves them out, and they are read behind the rest.
+    # Sources have no array type: csv gives them as text, json omits them, and they are read after the other columns.
     nested = [f for f in schema if pa.types.is_nested(f.type)]
     lengths = [f for f in schema if pa.types.is_duration(f.type) and marker.format != "parquet"]
     plain = [
@@ -220,7 +224,7 @@ def read_result(path: str) -> pa.Table:
 
 
 def _write_text(text: Callable[[pa.Table, bool], pa.Buffer]) -> Callable[[Iterator[pa.Table], NewFile], None]:
-    """text: of a piece, and whether it is the first."""
+    """Return a writer of pieces by `text`, whose arguments are a piece and whether it is the first."""
 
     def write(pieces: Iterator[pa.Table], file: NewFile) -> None:
         for number, piece in enumerate(pieces):
@@ -230,7 +234,7 @@ def _write_text(text: Callable[[pa.Table, bool], pa.Buffer]) -> Callable[[Iterat
 
 
 def _write_parquet(pieces: Iterator[pa.Table], file: NewFile) -> None:
-    """A row group for each piece."""
+    """Write a row group for each piece."""
     first = next(pieces)
     with pq.ParquetWriter(file, first.schema, compression="zstd", use_dictionary=_repetitive(first)) as writer:
         for piece in chain([first], pieces):
@@ -238,8 +242,11 @@ def _write_parquet(pieces: Iterator[pa.Table], file: NewFile) -> None:
 
 
 def _repetitive(table: pa.Table) -> list[str]:
-    """The columns whose values come again and again: of these parquet writes a dictionary. Of others it would make one
-    too, and throw it away when it has grown large, which takes longer than all the rest. Told by a sample of rows."""
+    """Return the columns whose values repeat, by a sample of rows: for these, parquet writes a dictionary.
+
+    For other columns parquet would build a dictionary too, and discard it when it has grown large, which takes longer
+    than everything else.
+    """
     chosen = np.linspace(0, table.num_rows - 1, min(table.num_rows, _SAMPLE)).astype(np.int64)
     sample = table.take(pa.array(chosen))
     return [name for name in table.column_names if _is_repetitive(sample.column(name))]
@@ -249,7 +256,7 @@ def _is_repetitive(values: pa.ChunkedArray) -> bool:
     if pa.types.is_nested(values.type):
         return True
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_temporal(values.type)):
-        return True  # texts and decimals are long: what they save is worth the trial
+        return True  # texts and decimals are long: the possible saving is worth building a dictionary
     return 2 * len(values.unique()) <= len(values)
 
 

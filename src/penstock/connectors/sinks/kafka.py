@@ -1,10 +1,10 @@
-"""KAFKA: results as records of a topic, exactly once for readers of committed records.
+"""KAFKA: results as records of a topic, exactly once for consumers of committed records.
 
-Contract: a batch is one transaction, and with it goes, as the offset of a consumer group that nobody reads with, the
-number of the batch after it. After a restart the run, known by its checkpoint, finds there what is committed and leaves
-that out; a transaction that a crash left open is aborted first. So it is for as long as the broker keeps offsets of
-idle groups (`offsets.retention.minutes`); when those are gone, the batch at hand may be written a second time. Nothing
-in a topic is ever removed: a new run adds its result to what is there.
+Contract: a batch is one transaction, which also commits, as the offset of a consumer group without consumers, the
+number of the next batch. After a restart the run, identified by its checkpoint, finds there what is committed and skips
+it; a transaction that a crash left open is aborted first. This holds as long as the broker keeps offsets of idle groups
+(`offsets.retention.minutes`); after that, the current batch may be written a second time. No record of a topic is ever
+removed: a new run appends its result.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from penstock.errors import PenstockError
 
 _KNOWN = ("bootstrap", "topic", "format", *forms(["schema"]), "schema_id", "key", "headers", "patience")
 _PATIENCE = 300
-#: Seconds between two looks whether the queue of the client has room again.
+#: Seconds between two checks whether the queue of the client has room again.
 _ROOM_SECONDS = 0.5
-#: What no second attempt mends.
+#: Errors that a retry cannot cure.
 _HOPELESS = ("MSG_SIZE_TOO_LARGE", "TOPIC_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
              "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_UNSUPPORTED_FEATURE", "UNKNOWN_TOPIC_OR_PART",
              "_UNKNOWN_TOPIC", "INVALID_RECORD")  # fmt: skip
@@ -78,7 +78,7 @@ class KafkaSink(Sink):
                 self._transaction(batch, table)
                 return
             except (library().KafkaException, SystemError) as error:
-                # When a fatal error strikes while deliveries are told, the client raises it as the cause of another.
+                # When a fatal error occurs while deliveries are reported, the client raises it as the cause of another.
                 found = error.__cause__ if isinstance(error, SystemError) else error
                 if not isinstance(found, library().KafkaException):
                     raise
@@ -88,7 +88,7 @@ class KafkaSink(Sink):
 
     def close(self) -> None:
         if self._producer is not None:
-            # What lies in its queue belongs to a transaction that it will not finish.
+            # Its queue belongs to a transaction that it will not finish.
             self._producer.purge()
         self._producer = None
 
@@ -105,9 +105,14 @@ class KafkaSink(Sink):
         self._next = batch + 1
 
     def _call(self, name: str, *arguments: Any) -> None:
-        """Call the producer. Raises KafkaException, also when the call does not return in time: one that was under way
-        when the broker died may wait for ever, whatever its own limit. It is left behind with its producer, which the
-        next one puts out of service."""
+        """Call the producer.
+
+        A call that was active when the broker died may wait for ever, whatever its own limit. It is abandoned with its
+        producer, which the next producer fences.
+
+        Raises:
+            KafkaException: the call failed or did not return in time.
+        """
         said: queue.Queue[BaseException | None] = queue.Queue()
         call = getattr(self._producer, name)
 
@@ -127,7 +132,11 @@ class KafkaSink(Sink):
             raise error
 
     def _flush(self) -> None:
-        """Have the broker take all records. Raises KafkaException when it takes none any more."""
+        """Wait until the broker has acknowledged all records.
+
+        Raises:
+            KafkaException: it accepts none any more.
+        """
         waiting, heard = len(self._producer), time.monotonic()
         while waiting:
             left = self._producer.flush(_ROOM_SECONDS)
@@ -149,7 +158,9 @@ class KafkaSink(Sink):
             self._refusals.append(error)
 
     def _connected(self, until: float) -> bool:
-        """Have a producer whose transactions nobody else goes on with, and know what is committed."""
+        """Create a producer that owns the transactional id, and read what is committed. Return whether that
+        succeeded.
+        """
         self.close()
         name = f"penstock-{self.run}-{self.query.name}"
         given = resolved(self._written, self._owner)
@@ -164,7 +175,7 @@ class KafkaSink(Sink):
             self._group = marker.consumer_group_metadata()
             marker.close()
             if found.error is not None:
-                # The answer came, and what it says of the partition is that it cannot be told now: not that none is.
+                # The answer has an error for the partition: the committed offset is unknown, which differs from none.
                 raise library().KafkaException(found.error)
         except library().KafkaException as error:
             self._again(error, until)
@@ -173,7 +184,11 @@ class KafkaSink(Sink):
         return True
 
     def _again(self, error: BaseException, until: float) -> None:
-        """Return when a further attempt is worth it. Raises PenstockError P0502."""
+        """Return when a retry is worthwhile.
+
+        Raises:
+            PenstockError: P0502, it is not.
+        """
         own = [e for e in self._refusals if e.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FENCED", "_FATAL")]
         found = own[0] if own else as_kafka_error(error)
         if found.name() in _HOPELESS or time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""MEMORY: results kept in this process, by query name, for Python callers and tests."""
+"""MEMORY: results in this process, by query name, for Python callers and tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOCK = threading.Lock()
 
 
 class MemorySink(Sink):
-    """A result of the same name is replaced: what lies in memory is no result that someone could lose by a new run."""
+    """Keep batches in memory. A result of the same name is replaced, because it is not stored beyond this process."""
 
     def __init__(self, query: Query) -> None:
         super().__init__(query)
@@ -38,13 +38,17 @@ class MemorySink(Sink):
             self._batches[batch] = table
 
     def result(self) -> pa.Table:
-        """All that this sink has been given so far, whatever other runs have written under the same name."""
+        """Return all rows this sink has received so far, regardless of other runs under the same name."""
         with _LOCK:
             return _joined(self.query.output_schema, self._batches)
 
 
 def collected(name: str) -> pa.Table:
-    """All that query `name` has written so far, batch after batch. Raises PenstockError P0201 for an unknown name."""
+    """Return all rows that query `name` has written so far, batch after batch.
+
+    Raises:
+        PenstockError: P0201, the name is unknown.
+    """
     with _LOCK:
         if name not in _RESULTS:
             raise PenstockError("P0201", f"no query {name} has written INTO MEMORY", hint=nearest(name, _RESULTS))
@@ -56,6 +60,6 @@ def _joined(schema: pa.Schema, batches: dict[int, pa.Table]) -> pa.Table:
 
 
 def forget(name: str) -> None:
-    """Drop what `name` has written."""
+    """Drop the result of `name`."""
     with _LOCK:
         _RESULTS.pop(name, None)

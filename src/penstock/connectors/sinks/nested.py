@@ -1,7 +1,7 @@
-"""Arrays and structs read back from the JSON that csv and json results hold (`text.py` writes them).
+"""Arrays and structs parsed from the JSON in csv and json results (`text.py` writes them).
 
-Contract: `from_json` is the inverse of what `text.py` makes of a value of a nested type. For people who look at a
-result; nothing on the way of a stream goes through it.
+Contract: `from_json` is the inverse of `text.py` for a value of a nested type. For people who look at a result; no
+stream passes through it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from penstock.expressions.values.intervals import from_text
 
 
 def from_json(texts: Iterable[str | None], type_: pa.DataType) -> pa.Array:
-    """The values of `type_` that JSON texts tell; None is NULL."""
+    """Parse JSON texts as values of `type_`; None is NULL."""
     found = (None if text is None else json.loads(text, parse_float=str) for text in texts)
     return pa.array([_value(value, type_) for value in found], type_)
 
 
 def column_of_lines(part: Path, name: str, type_: pa.DataType) -> pa.Array:
-    """The values of the key `name` in a file of json lines."""
+    """Return the values of the key `name` in a file of json lines."""
     lines = part.read_text(encoding="utf-8").split("\n")
     rows = (json.loads(line, parse_float=str) for line in lines if line)
     return pa.array([_value(row[name], type_) for row in rows], type_)

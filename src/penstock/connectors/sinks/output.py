@@ -1,9 +1,9 @@
-"""Standard output as the place of CONSOLE results: tables for people; csv, json lines or an Arrow stream for programs.
+"""Standard output for CONSOLE results: tables for people; csv, json lines or an Arrow stream for programs.
 
-Contract: a process has one standard output, which all CONSOLE queries of a run share; batches come one after the other.
-All rows are written and no value is cut. A format for programs writes nothing but results. Results of several queries
-are told apart: a table has its query's name above it; in csv a line `# name` and a header stand wherever the query
-changes; json lines begin with the field `query`; an Arrow stream has one schema and so takes one query.
+Contract: a process has one standard output, which all CONSOLE queries of a run share; batches are written one after the
+other. All rows are written and no value is cut. A format for programs writes nothing but results. Results of several
+queries are distinguishable: a table has its query's name above it; in csv a line `# name` and a header precede every
+change of query; json lines begin with the field `query`; an Arrow stream has one schema and so accepts one query.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ class OutputFormat(enum.StrEnum):
     ARROW = "arrow"
 
 
-#: What the field of json lines is called that names the query.
+#: Name of the field of json lines that holds the query.
 _QUERY = "query"
 
 
 class Output(ABC):
-    """Writes results to standard output. around: entered while something is written, such as to take a progress line
-    away; broken: whether standard output takes nothing any more; gone: whether that is because its reader closed it."""
+    """Write results to standard output.
+
+    `around`: a context entered while something is written, for example to remove a progress line; `broken`: whether
+    standard output accepts no more data; `gone`: whether that is because its reader closed it.
+    """
 
     def __init__(self) -> None:
         self.around: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -46,11 +49,17 @@ class Output(ABC):
 
     @abstractmethod
     def write(self, query: Query, tables: Iterable[pa.Table], rows: int | None) -> None:
-        """Write one batch of a query, which comes in pieces. rows: how many of it people are shown at the most.
-        Raises PenstockError P0502 where standard output takes nothing any more."""
+        """Write one batch of a query, in pieces.
+
+        Args:
+            rows: largest number of rows of it that a table shows.
+
+        Raises:
+            PenstockError: P0502, standard output accepts no more data.
+        """
 
     def close(self) -> None:  # noqa: B027 - most formats need no end
-        """Write what belongs at the end of a run that was not broken off."""
+        """Write the end of a run that was not aborted."""
 
     def _put(self, content: bytes | str) -> None:
         try:
@@ -66,7 +75,7 @@ class Output(ABC):
 
 
 def _write(content: bytes | str) -> None:
-    """Text is written in the encoding of standard output, bytes as they are."""
+    """Write text in the encoding of standard output, or bytes unchanged."""
     out = sys.stdout
     if out is None:  # closed before the process began
         return
@@ -95,7 +104,7 @@ class Tables(Output):
 
 
 class Csv(Output):
-    """One query's results are one csv file: the header comes once, also where there are no rows."""
+    """The results of one query are one csv file: the header is written once, also where there are no rows."""
 
     def __init__(self, queries: Sequence[Query]) -> None:
         super().__init__()
@@ -119,7 +128,7 @@ class Csv(Output):
 
 
 class JsonLines(Output):
-    """Raises PenstockError P0502 for a column that is called like the field that tells queries apart."""
+    """Write json lines. Raises PenstockError P0502 for a column with the name of the field that holds the query."""
 
     def __init__(self, queries: Sequence[Query]) -> None:
         super().__init__()
@@ -168,7 +177,7 @@ class ArrowStream(Output):
 
 
 class _Sink(io.RawIOBase):
-    """Hands on what Arrow writes."""
+    """Forward the bytes that Arrow writes."""
 
     def __init__(self, put: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -184,8 +193,11 @@ class _Sink(io.RawIOBase):
 
 
 def output(form: OutputFormat, queries: Sequence[Query]) -> Output:
-    """Where the CONSOLE results of `queries`, all there are in a run, go. Raises PenstockError P0502 where the format
-    cannot hold them."""
+    """Return the output of the CONSOLE results of `queries`, which are all of a run.
+
+    Raises:
+        PenstockError: P0502, the format cannot represent them.
+    """
     if form is OutputFormat.TABLE:
         return Tables()
     kinds: dict[OutputFormat, type[Csv | JsonLines | ArrowStream]] = {

@@ -1,9 +1,9 @@
 """POSTGRES: the result of a query in a table of a PostgreSQL database, one transaction per batch.
 
-Contract: the transaction that writes a batch also notes it in `penstock_batches` beside the table (query, target, the
-run's number, batches done), so a batch that comes again is found there and left out, whatever became of the connection.
-A run takes a new number, so a run that was replaced cannot write any more. With `key` the table holds the rows of the
-relation as they are after the batch; without it the changes, or the stream. A table that is missing is made.
+Contract: the transaction that writes a batch also records it in `penstock_batches` beside the table (query, target, the
+run's number, batches done), so a repeated batch is found there and skipped, even if the connection was lost. Each run
+takes a new number, so a run that was replaced cannot write any more. With `key` the table holds the rows of the
+relation as they are after the batch; without it the changes, or the stream. A missing table is created.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KNOWN = (*SERVER_OPTIONS, "table", "mode", "key")
 _NOTES = "penstock_batches"
 _STAYS, _FRESH = "penstock_stays", "penstock_fresh"
 
-#: Types of a result -> how a new table has them, and which columns of a table that is there take them.
+#: Types of a result -> their type in a new table, and the column types of an existing table that accept them.
 _TYPES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (pa.types.is_boolean, "boolean", ("bool",)),
     (pa.types.is_int8, "smallint", ("int2", "int4", "int8", "numeric")),
@@ -87,7 +87,7 @@ class PostgresSink(Sink):
     # -- the beginning -----------------------------------------------------------------------------------------
 
     def _open(self, cursor: Any, resume: bool, overwrite: bool) -> int:
-        """Make ready; gives the number of this run."""
+        """Prepare for writing; return the number of this run."""
         if not self._exists(cursor, self._notes):
             columns = (
                 "(query text, target text, run bigint NOT NULL, batch bigint NOT NULL, PRIMARY KEY (query, target))"
@@ -115,11 +115,11 @@ class PostgresSink(Sink):
 
     @property
     def _notes(self) -> Any:
-        """The table of notes, in the schema of the target."""
+        """Return the table of notes, in the schema of the target."""
         return identifier(".".join([*self._table.split(".")[:-1], _NOTES]))
 
     def _noted(self, cursor: Any) -> tuple[int, int] | None:
-        """The run and the batch that were noted last; others wait until this transaction has ended."""
+        """Return the run and the batch recorded last; other writers wait until this transaction has ended."""
         statement = sql.SQL("SELECT run, batch FROM {} WHERE query = %s AND target = %s FOR UPDATE").format(self._notes)
         cursor.execute(statement, (self.query.name, self._table))
         found: tuple[int, int] | None = cursor.fetchone()
@@ -155,7 +155,11 @@ class PostgresSink(Sink):
             self._same_key(cursor)
 
     def _same_key(self, cursor: Any) -> None:
-        """Raises PenstockError P0502 unless the server itself holds the key unique."""
+        """Check that the server itself keeps the key unique.
+
+        Raises:
+            PenstockError: P0502, it does not.
+        """
         cursor.execute(
             "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND "
             "a.attnum = ANY(i.indkey) WHERE i.indrelid = %s::regclass AND i.indisunique AND i.indpred IS NULL "
@@ -212,7 +216,7 @@ class PostgresSink(Sink):
         cursor.execute(put + (sql.SQL("UPDATE SET ") + sets if others else sql.SQL("NOTHING")))
 
     def _no_key_twice(self, cursor: Any, staged: Any, same: Any) -> None:
-        """A key that comes new must not be there yet, in a table that only this query writes."""
+        """Check that a new key is not in the table yet, where only this query writes."""
         keys = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(k)) for k in self._key)
         ask = sql.SQL("SELECT {} FROM {} t, {} c WHERE c.{} AND ").format(
             keys, self._target, staged, sql.Identifier(_FRESH)
@@ -242,25 +246,25 @@ def _names(names: Sequence[str]) -> Any:
 
 
 def _made(type_: pa.DataType) -> str:
-    """How a new table has a column of this type."""
+    """Return the column type of a new table for this type."""
     name = next(made for fits, made, _ in _TYPES if fits(type_))
     return f"numeric({type_.precision},{type_.scale})" if pa.types.is_decimal(type_) else name
 
 
 def _taken(type_: pa.DataType) -> tuple[str, ...]:
-    """The types of columns that take values of this one."""
+    """Return the column types that accept values of this type."""
     return next(taken for fits, _, taken in _TYPES if fits(type_))
 
 
 def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """A column in the form that PostgreSQL reads, where that is not the one of our csv."""
+    """Return a column in the form that PostgreSQL reads, where that differs from Penstock's csv."""
     if pa.types.is_duration(column.type):
         return pc.binary_join_element_wise(column.cast(pa.int64()).cast(pa.string()), "microseconds", " ")
     return _hexed(column) if pa.types.is_binary(column.type) else column
 
 
 def _hexed(column: pa.ChunkedArray) -> pa.Array:
-    """Bytes as PostgreSQL reads them, `\\x...`, all at once."""
+    """Return bytes as PostgreSQL reads them, `\\x...`, in one vectorised pass."""
     values = column.combine_chunks().cast(pa.binary())
     values = pa.concat_arrays([values]) if values.offset else values
     size = len(values)

@@ -1,6 +1,6 @@
-"""What sinks share: the columns of a stored result, and what they say of a table that is there already.
+"""Shared by sinks: the columns of a stored result, and errors about an existing table.
 
-`where`: the query and its table, as messages name them.
+`where`: the query and its table, for messages.
 """
 
 from __future__ import annotations
@@ -14,12 +14,21 @@ from penstock.errors import PenstockError, nearest
 
 
 def stored_schema(query: Query) -> pa.Schema:
-    """The result's columns; one that is NULL throughout is text, for formats have no type of NULL alone."""
+    """Return the result's columns; one that is always NULL is text, because formats have no type of NULL alone."""
     return pa.schema([f.with_type(pa.string()) if pa.types.is_null(f.type) else f for f in query.output_schema])
 
 
 def check_rows(where: str, overwrite: bool, ours: bool) -> None:
-    """Raises PenstockError P0501 unless the rows that are there may be replaced. ours: this query wrote them."""
+    """Check that the existing rows may be replaced.
+
+    Args:
+        where: the query and its table, for messages.
+        overwrite: whether the run has `--overwrite`.
+        ours: this query wrote the rows.
+
+    Raises:
+        PenstockError: P0501, they may not.
+    """
     if not overwrite:
         hint = "mode 'append' adds to it, --overwrite replaces its rows, --checkpoint DIR lets a run go on"
         raise PenstockError("P0501", f"{where} has rows already", hint=hint)
@@ -29,7 +38,7 @@ def check_rows(where: str, overwrite: bool, ours: bool) -> None:
 
 
 def not_ours(where: str) -> PenstockError:
-    """Whoever wrote the table last was not this run."""
+    """Return the error for a table whose last writer was not this run."""
     hint = "another run took it over, or it was made anew; start anew"
     return PenstockError("P0502", f"{where} is not, or no more, the table that this run writes", hint=hint)
 

@@ -1,8 +1,8 @@
 """Arrow tables drawn for people, on a terminal or in a page of HTML.
 
-Contract: every value is shown whole, NULL apart from any text. A table is as wide as its values where it fits into the
-terminal. Where it does not, wide columns are folded; where even that is too narrow, the table is wider than the
-terminal. Control characters are shown as escapes, so no value can steer the terminal.
+Contract: every value is shown completely, NULL differs from any text. A table is as wide as its values if it fits into
+the terminal. Otherwise wide columns are folded; if even that is too narrow, the table is wider than the terminal.
+Control characters are shown as escapes, so no value can control the terminal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.connectors.sinks.text import plain
 
 #: Rows that are drawn as one table: columns are as wide as the widest value among them.
 _ROWS = 10_000
-#: A column is not folded to fewer cells than this.
+#: Minimum width of a folded column, in cells.
 _NARROWEST = 12
 #: Cells beside each column, and one at the end: borders and padding.
 _BESIDE, _END = 3, 1
@@ -37,15 +37,18 @@ Cells = list[list[str | None]]
 
 
 def rendered(title: str, table: pa.Table, width: int | None = None) -> Iterator[str]:
-    """`table` as text, in pieces, each with its title. width: cells of the terminal; by default those of standard
-    output's, or no limit where it is none."""
+    """Yield `table` as text, in pieces, each with its title.
+
+    Args:
+        width: cells of the terminal; by default those of standard output, or no limit where it is not a terminal.
+    """
     limit = width if width is not None else _terminal_width()
     for start in range(0, table.num_rows, _ROWS):
         yield f"{shown(title)}\n{_drawn(table.slice(start, _ROWS), limit)}"
 
 
 def html_table(table: pa.Table, rows: int) -> str:
-    """The first `rows` rows of `table` as HTML, and how many others there are."""
+    """Return the first `rows` rows of `table` as HTML, and the number of the others."""
     part = table.slice(0, rows)
     head = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
     body = "".join(
@@ -58,7 +61,7 @@ def html_table(table: pa.Table, rows: int) -> str:
 
 
 def shown(text: str) -> str:
-    """`text` with its control characters as escapes; line ends stay."""
+    """Return `text` with its control characters as escapes; line ends stay."""
     return text.translate(_CONTROLS)
 
 
@@ -75,7 +78,7 @@ def _is_coloured() -> bool:
 
 
 def _writes_frames() -> bool:
-    """Whether standard output can hold what lines are drawn with."""
+    """Return whether the encoding of standard output has the characters of lines."""
     encoding = getattr(sys.stdout, "encoding", None)
     return encoding is None or encoding.lower().replace("-", "").startswith("utf")
 
@@ -102,7 +105,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _row(cells: Sequence[list[str]], widths: Sequence[int], bar: str) -> Iterator[str]:
-    """The lines of a row: as many as its highest cell has."""
+    """Yield the lines of a row: as many as its highest cell has."""
     between = f" {bar} "
     for number in range(max(len(cell) for cell in cells)):
         parts = (cell[number] if number < len(cell) else " " * width for cell, width in zip(cells, widths, strict=True))
@@ -115,7 +118,7 @@ def _rule(marks: str, widths: Sequence[int]) -> str:
 
 
 def _padded(cell: str, width: int, right: bool, style: str) -> list[str]:
-    """The lines of a cell, each `width` cells wide."""
+    """Return the lines of a cell, each `width` cells wide."""
     found = []
     for line in folded(cell, width):
         space = " " * (width - (len(line) if line.isascii() else cell_len(line)))
@@ -125,7 +128,7 @@ def _padded(cell: str, width: int, right: bool, style: str) -> list[str]:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """`text` in lines of at most `width` cells, broken between words where that can be."""
+    """Return `text` in lines of at most `width` cells, broken between words where possible."""
     if text.isascii() and len(text) <= width and "\n" not in text:
         return [text]
     lines = []
@@ -144,8 +147,10 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def fitted(natural: Sequence[int], room: int) -> list[int]:
-    """Widths of columns whose values need `natural` cells, in `room` cells if that can be: the widest are narrowed, all
-    to the same width, but none below what is legible."""
+    """Return widths of columns whose values need `natural` cells, in `room` cells if possible.
+
+    The widest columns are narrowed, all to the same width, but none below a legible minimum.
+    """
     if sum(natural) <= room:
         return list(natural)
     widest, left = 0, room

@@ -2,9 +2,8 @@
 
 Contract: timestamps are ISO-8601 in UTC (`2013-01-01T10:00:00Z`, six fractional digits only where there is a fraction),
 dates ISO, decimals without an exponent. csv: NULL is an empty cell, the empty string `""`, other cells are quoted where
-they must be; arrays and structs are JSON. json: one object per line, NULL is `null`, bytes are base64, NaN and
-infinities are strings.
-What is written reads back equal through the FILES source.
+necessary; arrays and structs are JSON. json: one object per line, NULL is `null`, bytes are base64, NaN and infinities
+are strings. The FILES source reads back equal values.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import pyarrow.compute as pc
 from penstock.expressions.values.intervals import to_text
 
 _BYTES = pa.large_binary()
-#: `2013-01-01 10:00:00`: most columns hold such years and no fractions.
+#: `2013-01-01 10:00:00`: most columns have only such years and no fractions.
 _PLAIN_LENGTH = 19
 #: The first and last value in the years that Arrow writes, -32767 to 32767: days, and microseconds.
 _NEAR_DAYS = (-12_687_428, 11_248_737)
@@ -29,7 +28,7 @@ _UNSAFE = r'[",\r\n]|^$'
 
 
 def csv_text(table: pa.Table, head: bool = True) -> pa.Buffer:
-    """`table` with a header line where it is the `head` of a file."""
+    """Return `table` as csv, with a header line where it is the `head` of a file."""
     names = [pa.array([name.encode()], _BYTES) for name in table.column_names]
     header = _joined([_quoted(name) for name in names], b",", b"")
     rows = [_joined([_csv_cell(c) for c in batch.columns], b",", b"") for batch in table.to_batches()]
@@ -37,7 +36,7 @@ def csv_text(table: pa.Table, head: bool = True) -> pa.Buffer:
 
 
 def json_text(table: pa.Table, head: bool = True) -> pa.Buffer:
-    """`table` as json lines, which are alike wherever they stand."""
+    """Return `table` as json lines; `head` makes no difference."""
     keys = _keys(table.column_names)
     return _lines([_json_rows(batch, keys) for batch in table.to_batches()])
 
@@ -67,7 +66,7 @@ def _quoted(text: pa.Array) -> pa.Array:
 
 
 def _json_value(values: pa.Array) -> pa.Array:
-    """The JSON of each value, NULL for NULL."""
+    """Return the JSON of each value, NULL for NULL."""
     type_ = values.type
     if pa.types.is_list(type_):
         members = pc.fill_null(_json_value(values.flatten()), pa.scalar(b"null", _BYTES))
@@ -94,7 +93,7 @@ def _json_value(values: pa.Array) -> pa.Array:
 
 
 def plain(values: pa.Array) -> pa.Array:
-    """The text of each value, as bytes."""
+    """Return the text of each value, as bytes."""
     type_ = values.type
     if pa.types.is_nested(type_):
         return _json_value(values)
@@ -114,7 +113,7 @@ def plain(values: pa.Array) -> pa.Array:
 
 
 def _near_and_far(values: pa.Array, near: Callable[[pa.Array], pa.Array], bounds: tuple[int, int]) -> pa.Array:
-    """Dates or timestamps as text: by `near` where Arrow writes such years, else one by one."""
+    """Return dates or timestamps as text: by `near` in the years that Arrow writes, otherwise one by one."""
     numbers = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     far = pc.or_(pc.less(numbers, bounds[0]), pc.greater(numbers, bounds[1]))
     if not pc.any(far).as_py():
@@ -125,8 +124,8 @@ def _near_and_far(values: pa.Array, near: Callable[[pa.Array], pa.Array], bounds
 
 
 def far_day(days: int) -> str:
-    """The date so many days after 1970-01-01, in any year; before the year 1 years are 0, -1 and so on."""
-    # Days are counted from 0000-03-01, in the 400 years after which the calendar repeats itself.
+    """Return the date `days` after 1970-01-01, in any year; years before the year 1 are 0, -1 and so on."""
+    # Days are counted from 0000-03-01, in cycles of 400 years, after which the calendar repeats.
     era, day = divmod(days + 719_468, 146_097)
     year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
     day -= 365 * year + year // 4 - year // 100
@@ -138,7 +137,7 @@ def far_day(days: int) -> str:
 
 
 def far_moment(ticks: int) -> str:
-    """The moment so many microseconds after 1970, in any year."""
+    """Return the time `ticks` microseconds after 1970, in any year."""
     days, rest = divmod(ticks, 86_400_000_000)
     seconds, fraction = divmod(rest, 1_000_000)
     time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
@@ -172,7 +171,7 @@ def _decimals(values: pa.Array) -> pa.Array:
     text = values.cast(pa.large_string())
     if not pc.any(pc.match_substring(text, "E")).as_py():
         return text
-    # Small values come with an exponent: set the point into the digits of the unscaled integer.
+    # Small values have an exponent: insert the point into the digits of the unscaled integer.
     scale = values.type.scale
     digits = pa.Array.from_buffers(
         pa.decimal128(38, 0), len(values), values.buffers(), offset=values.offset, null_count=values.null_count
@@ -185,7 +184,7 @@ def _decimals(values: pa.Array) -> pa.Array:
 
 
 def _each(values: pa.Array, change: Callable[[bytes], bytes]) -> pa.Array:
-    """`change` on every distinct value: for what Arrow has no kernel for."""
+    """Apply `change` to every distinct value, where Arrow has no kernel."""
     encoded = values.dictionary_encode()
     words = [None if word is None else change(word) for word in encoded.dictionary.to_pylist()]
     return pa.array(words, _BYTES).take(encoded.indices)
@@ -211,7 +210,7 @@ def _joined(parts: list[pa.Array | pa.Scalar], separator: bytes, null: bytes) ->
 
 
 def _lines(rows: list[pa.Array]) -> pa.Buffer:
-    """All rows one after the other, each with a line end: the values buffer of one array."""
+    """Concatenate all rows, each with a line end: the values buffer of one array."""
     end = pa.scalar(b"", _BYTES)
     ended = [pc.binary_join_element_wise(part, end, pa.scalar(b"\n", _BYTES)) for part in rows if len(part)]
     if not ended:

@@ -1,7 +1,7 @@
-"""The changes of one batch as what a table with a key must do: one row per key, to be put there or to be taken out.
+"""The changes of one batch as operations on a table with a key: one row per key, to be upserted or deleted.
 
-Contract: a batch has columns `ts`, `op` and the items, its rows in ts order, `-` before `+` at one instant. Per key `+`
-and `-` must take turns: two rows of one key at one instant are no table with that key (PenstockError P0502).
+Contract: a batch has columns `ts`, `op` and the items, its rows in ts order, `-` before `+` at one instant. Per key,
+`+` and `-` must alternate: two rows with one key at one instant violate the key (PenstockError P0502).
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from penstock.expressions.shown import shown_cell
 
 @dataclass(frozen=True)
 class Net:
-    """rows: the last change of every key, without ts and op; stays: which of them are rows to be put there, the others
-    are to go; fresh: which keys were not there before the batch, if the key is one."""
+    """The net changes of a batch.
+
+    `rows`: the last change of every key, without ts and op; `stays`: which of them are upserts, the others are
+    deletions; `fresh`: which keys did not exist before the batch, if the key is unique.
+    """
 
     rows: pa.Table
     stays: npt.NDArray[np.bool_]
@@ -31,8 +34,11 @@ class Net:
 
 
 def key_option(options: Options, query: Query) -> tuple[str, ...]:
-    """The columns that the option `key` names, as the result spells them; none without it. Raises PenstockError
-    P0208."""
+    """Return the columns that the option `key` names, as spelled in the result; none without it.
+
+    Raises:
+        PenstockError: P0208.
+    """
     if not options.has("key"):
         return ()
     if query.root.is_stream:
@@ -53,14 +59,18 @@ def key_option(options: Options, query: Query) -> tuple[str, ...]:
 
 
 def is_unique(query: Query, key: Sequence[str]) -> bool:
-    """Whether the result's plan alone says that no two rows share the key."""
+    """Return whether the plan of the result guarantees that no two rows share the key."""
     items = query.output_names[2:]
     places = {items.index(name) for name in key}
     return any(known <= places for known in query.root.keys)
 
 
 def net(query: Query, key: Sequence[str], table: pa.Table) -> Net:
-    """What is left of the changes of `table`. Raises PenstockError P0502 when two rows share a key."""
+    """Return the net changes of `table`.
+
+    Raises:
+        PenstockError: P0502, two rows share a key.
+    """
     if not table.num_rows:
         return Net(table.select(list(query.output_names[2:])), np.empty(0, np.bool_), np.empty(0, np.bool_))
     signs = pc.equal(table.column(1), "+").to_numpy()
@@ -77,14 +87,14 @@ def net(query: Query, key: Sequence[str], table: pa.Table) -> Net:
 
 
 def violation(query: Query, key: Sequence[str], table: pa.Table, row: int) -> PenstockError:
-    """The error that a second row of one key is."""
+    """Return the error for a second row with one key."""
     shown = ", ".join(f"{name} = {shown_cell(table[name][row])}" for name in key)
     hint = "name columns in `key` that no two rows of the result share; those of its GROUP BY are"
     return PenstockError("P0502", f"query {query.name}: two rows share the key ({shown})", hint=hint)
 
 
 def _codes(columns: Sequence[pa.ChunkedArray]) -> npt.NDArray[np.int64]:
-    """A number per row, equal for equal tuples; NULL equals NULL."""
+    """Return a number per row, equal for equal tuples; NULL equals NULL."""
     codes = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")

@@ -1,6 +1,6 @@
-"""Sources by the name a declaration gives (`FROM FILES (...)`). A new one is a file here and a line below.
+"""Sources by their name in a declaration (`FROM FILES (...)`). A new one is a file here and a line below.
 
-A connector is loaded when it is named: its libraries cost nothing to those who do not use it.
+A connector is loaded when it is named, so that its libraries cost nothing otherwise.
 """
 
 from __future__ import annotations
@@ -22,8 +22,15 @@ SOURCES: dict[str, str] = {
 
 
 def open_source(source: Source, wanted: Expression | None = None) -> SourceConnector:
-    """The connector of a declaration. wanted: which rows are read at all, for those who understand `PassedOver`.
-    Raises PenstockError P0208 for an unknown connector or option."""
+    """Return the connector of a declaration.
+
+    Args:
+        source: the declaration.
+        wanted: condition of the rows that are read, for connectors that support `PassedOver`.
+
+    Raises:
+        PenstockError: P0208, the connector or an option is unknown.
+    """
     place = SOURCES.get(source.connector.upper())
     if place is None:
         message = f"source {source.name}: unknown connector {source.connector}"
@@ -34,7 +41,7 @@ def open_source(source: Source, wanted: Expression | None = None) -> SourceConne
 
 
 def reads(source: Source, target: Target) -> bool | None:
-    """Whether a declaration reads a place where a result lies; see `SourceConnector.reads`."""
+    """Return whether a declaration reads the location of a result; see `SourceConnector.reads`."""
     place = SOURCES.get(source.connector.upper())
     if place is None:
         return None
@@ -43,7 +50,7 @@ def reads(source: Source, target: Target) -> bool | None:
 
 
 def is_rereadable(source: Source) -> bool:
-    """Whether what a run has read of a declaration can be read again at any later time."""
+    """Return whether the data of a declaration can be read again at any later time."""
     connector: type[SourceConnector] = load(SOURCES[source.connector.upper()])
     return connector.rereadable
 

@@ -1,11 +1,11 @@
 """DELTA: a Delta Lake table, as a snapshot, as the rows that its commits append, or as its change data feed.
 
-Contract: a relation without TIMESTAMP BY is one version of the table (`version`, `timestamp`, else the last one). With
-a timestamp the commits are read one after the other, each one's files in the order of their first timestamps: from
-`starting` on, up to the version there is at the start, or for ever (`watch 'true'`). What a commit appended is read;
-one that takes rows away is refused, or passed over where `ignore_deletes` or `skip_changes` say so. `changes 'true'`
-reads the change data feed instead: the table's columns, and `_change_type` (`+` or `-`), `_commit_version` and
-`_commit_timestamp`; of one commit first what goes, then what comes. Data files are read by the reader of parquet files.
+Contract: a relation without TIMESTAMP BY is one version of the table (`version`, `timestamp`, by default the last one).
+With a timestamp the commits are read one after the other, each one's files in the order of their first timestamps: from
+`starting` on, up to the version at the start, or without end (`watch 'true'`). Appended rows are read; a commit that
+removes rows is refused, or skipped if `ignore_deletes` or `skip_changes` is set. `changes 'true'` reads the change data
+feed instead: the table's columns, and `_change_type` (`+` or `-`), `_commit_version` and `_commit_timestamp`; of one
+commit first the deletions, then the insertions. Data files are read by the reader of parquet files.
 """
 
 from __future__ import annotations
@@ -37,17 +37,20 @@ from penstock.errors import PenstockError, nearest
 from penstock.types import TIMESTAMP, type_name
 
 _KNOWN = ("path", "version", "timestamp", "starting", "watch", "changes", "ignore_deletes", "skip_changes")
-#: What the change data feed has beside the table's columns.
+#: Columns of the change data feed besides the table's.
 FEED_COLUMNS = {"_change_type": pa.string(), "_commit_version": pa.int64(), "_commit_timestamp": TIMESTAMP}
 _GOES = ("delete", "update_preimage")
-#: Behind the version in a path: everything up to it is passed over.
+#: Follows the version in a path: everything up to it is skipped.
 _PASSED = "passed"
 
 
 @dataclass
 class _FileOfTable(ParquetFormat):
-    """A data file of a table. partition: the values of the columns that the log keeps. Columns that the file was
-    written without were added to the table later, and are NULL in it."""
+    """A data file of a table.
+
+    `partition`: the values of the columns that are stored in the log. Columns that the file does not have were added to
+    the table later, and are NULL in it.
+    """
 
     partition: Mapping[str, str | None] = field(default_factory=dict)
 
@@ -89,7 +92,7 @@ class DeltaSource(SourceConnector):
         if target.system != "files" or target.parts != parts_of(path):
             return None
         goes_on = options.text("watch").strip().lower() == "true"
-        return None if target.shared and not goes_on else goes_on  # a version that is there already takes no harm
+        return None if target.shared and not goes_on else goes_on  # an existing version is not affected
 
     @property
     def bounded(self) -> bool:
@@ -146,7 +149,7 @@ class DeltaSource(SourceConnector):
             raise self._takes_away(version, rewrites=bool(commit.added))
         splits = self._splits_of(path, commit.added)
         if all(split.low is not None or split.rows == 0 for split in splits):
-            # Writers of partitioned tables name a commit's files in any order: the oldest rows are read first.
+            # Writers of partitioned tables list a commit's files in any order: the oldest rows are read first.
             splits.sort(key=lambda split: split.low or 0)
         return splits or [Split(path, 0, 0, 0, 0)]
 
@@ -163,7 +166,7 @@ class DeltaSource(SourceConnector):
         return found
 
     def _files_of(self, table: Any) -> list[DataFile]:
-        """The files of a snapshot, oldest first."""
+        """Return the files of a snapshot, oldest first."""
         if "deletionVectors" in _features(table) and pa.table(table.deletion_vectors().read_all()).num_rows:
             raise delta_log.deletion_vectors(self._owner, self._path)
         rows = pa.table(table.get_add_actions(flatten=False)).to_pylist()
@@ -220,7 +223,7 @@ class DeltaSource(SourceConnector):
         return int(path.removeprefix(f"{self._path}@v").partition("/")[0])
 
     def _following(self, version: int) -> Iterator[int]:
-        """The versions after `version`, as far as the log goes now."""
+        """Yield the versions after `version`, up to the current end of the log."""
         while Path(self._path, "_delta_log", f"{version + 1:020d}.json").exists():
             version += 1
             yield version
@@ -241,14 +244,22 @@ class DeltaSource(SourceConnector):
         return PenstockError("P0401", message, hint=hint)
 
     def _stored_name(self, table: Any, name: str) -> str:
-        """What the table calls the declared column `name`."""
+        """Return the table's name of the declared column `name`."""
         names = [*delta_log.arrow_schema(table.schema()).names, *(FEED_COLUMNS if self._changes else ())]
         found: str = next((n for n in names if n == name), None) or next(n for n in names if folded(n) == folded(name))
         return found
 
     def _fits(self, schema: pa.Schema, version: str, partial: bool = False) -> None:
-        """Raises PenstockError P0402 unless all declared columns are there with types that fit. partial: those that are
-        not there may be missing."""
+        """Check that all declared columns exist with types that fit.
+
+        Args:
+            schema: of the table or of a file.
+            version: for messages.
+            partial: columns may be missing.
+
+        Raises:
+            PenstockError: P0402.
+        """
         stored = {folded(f.name): f.type for f in schema}
         if self._changes:
             stored |= FEED_COLUMNS
@@ -265,7 +276,11 @@ class DeltaSource(SourceConnector):
 
 
 def _version_option(options: Options) -> int | str | None:
-    """The version or moment that a snapshot is of, where one is said. Raises PenstockError P0208."""
+    """Return the version or time of a snapshot, if an option sets one.
+
+    Raises:
+        PenstockError: P0208.
+    """
     if options.has("version") and options.has("timestamp"):
         raise PenstockError("P0208", f"{options.owner}: of the options version and timestamp one is enough")
     if options.has("version"):
@@ -290,7 +305,7 @@ def _configuration(table: Any) -> Mapping[str, str]:
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    """What the library's views of texts and its unsigned version numbers are to us."""
+    """Return the plain type for the library's views of texts and its unsigned version numbers."""
     if pa.types.is_string_view(type_):
         return pa.string()
     if pa.types.is_binary_view(type_):
@@ -299,7 +314,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str | None]:
-    """Typed partition values as the log writes them."""
+    """Return typed partition values as the log writes them."""
     return {key: None if value is None else _text(value) for key, value in values.items()}
 
 

@@ -1,8 +1,8 @@
-"""FILES: the files of a folder, a glob, or one file, in path order or by time of change [semantics 3].
+"""FILES: the files of a folder, a glob, or one file, in path order or by modification time [semantics 3].
 
-Contract: bounded unless `watch 'true'`. Folders are read with everything below them; names that begin with `_` or `.`
-and names that end in `.tmp` or `.crc` are no data. With `watch`, a file must appear whole: write it under such a name,
-or in another folder of the same disk, and rename it. Paths come out absolute, so that every worker finds them.
+Contract: bounded unless `watch 'true'`. Folders are read recursively; names that begin with `_` or `.` and names that
+end in `.tmp` or `.crc` are not data. With `watch`, a file must appear complete: write it under such a name, or in
+another folder of the same disk, and rename it. Paths are returned absolute, so that every worker finds them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from penstock.events import logger_of, tell
 _CSV_ONLY = ("header", "delimiter", "quote", "null")
 _TEXT_ONLY = ("max_record_bytes",)
 _KNOWN = ("path", "format", "order", "watch", *_CSV_ONLY, *_TEXT_ONLY)
-#: A record is put together in memory: what it may have at most is limited too.
+#: Upper limit of `max_record_bytes`: a record is assembled in memory.
 _MOST_RECORD_BYTES = 2**30
 _LOG = logger_of("connectors")
 
@@ -82,7 +82,7 @@ class FilesSource(SourceConnector):
                 format_.check(path)
                 return
             except DAMAGE as error:
-                # A damaged file is one rejected record; the next file tells whether the declaration fits.
+                # A damaged file is one rejected record; the next file shows whether the declaration fits.
                 if self.source.on_error is OnError.FAIL:
                     reason = f"not a readable {format_.name} file: {one_line(error)}"
                     raise as_error(rejection(path, None, "", reason), self.source.name) from None
@@ -103,8 +103,12 @@ class FilesSource(SourceConnector):
         return [replace(split, detail=stamp) for split in self._format.splits(path)]
 
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
-        """As the contract says. Raises PenstockError P0401 for a file that is gone, or is not the one whose splits were
-        told: half of one and half of another is nobody's file."""
+        """Yield the records of a split, as the contract requires.
+
+        Raises:
+            PenstockError: P0401, the file is gone, or was replaced after its splits were computed: parts of two
+                files must not be mixed.
+        """
         self._unchanged(split)
         yield from self._format.read(split, columns)
         self._unchanged(split)
@@ -140,8 +144,9 @@ class FilesSource(SourceConnector):
         return glob.has_magic(self._path) and not Path(self._path).exists()
 
     def _listing(self, known: frozenset[str] = frozenset()) -> list[str]:
-        """All data files there are now that are not `known`, in arrival order. What is known is not sorted: a watched
-        folder is listed often."""
+        """Return all current data files that are not `known`, in arrival order. Known files are not sorted: a watched
+        folder is listed often.
+        """
         listing = Listing(partial(_denied, self.source.name), self._dangles)
         found = [path for path in listing.files(self._path, self._is_glob) if str(path) not in known]
         if self._by_time:
@@ -149,7 +154,7 @@ class FilesSource(SourceConnector):
         return [str(p) for p in sorted(found, key=lambda p: p.parts)]
 
     def _dangles(self, path: str) -> None:
-        """Warn, once, of a link that leads nowhere; it is read when it leads to a file and is found again."""
+        """Warn, once, of a dangling link; it is read when it leads to a file and is listed again."""
         if path not in self._dangling:
             self._dangling.add(path)
             message = f"source {self.source.name}: {path} is a link to a file that does not exist, and is not read"
@@ -174,7 +179,11 @@ class FilesSource(SourceConnector):
 
 
 def _limit(options: Options) -> int:
-    """The most bytes of a record. Raises PenstockError P0208."""
+    """Return the largest number of bytes of a record.
+
+    Raises:
+        PenstockError: P0208.
+    """
     limit = options.count("max_record_bytes", TextOptions().limit)
     if not 1 <= limit <= _MOST_RECORD_BYTES:
         message = f"{options.owner}: option max_record_bytes cannot be '{limit}': it is 1 to {_MOST_RECORD_BYTES}"
@@ -183,7 +192,7 @@ def _limit(options: Options) -> int:
 
 
 def _finds(path: Path, file: tuple[str, ...]) -> bool:
-    """Whether `path`, a file, a folder or a glob, reads a file with these real parts and whatever suffix."""
+    """Return whether `path`, a file, a folder or a glob, reads a file with these real parts and any suffix."""
     wild = [i for i, part in enumerate(path.parts) if glob.has_magic(part)]
     if not wild or path.exists():
         parts = parts_of(path)
@@ -194,12 +203,12 @@ def _finds(path: Path, file: tuple[str, ...]) -> bool:
     if file[: len(start)] != start or any(part.startswith(("_", ".")) for part in rest):
         return False
     asked = path.parts[wild[0] :]
-    # What a glob matches is read with everything below it.
+    # What a glob matches is read recursively.
     return any(_fits(asked, rest[:n]) for n in range(1, len(rest))) or _fits((*asked[:-1], Path(asked[-1]).stem), rest)
 
 
 def _fits(asked: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether a glob, part by part, matches a path."""
+    """Return whether a glob, part by part, matches a path."""
     if not asked or not parts:
         return not parts and all(part == "**" for part in asked)
     if asked[0] == "**":
@@ -208,7 +217,7 @@ def _fits(asked: tuple[str, ...], parts: tuple[str, ...]) -> bool:
 
 
 def _stamp(path: str) -> str:
-    """What a file is known by: its size and when it was changed. Empty for one that is gone."""
+    """Return the identity of a file, its size and modification time; empty for one that is gone."""
     try:
         told = Path(path).stat()
     except OSError:

@@ -1,8 +1,8 @@
-"""Which files lie below a folder or match a glob, through symbolic links too.
+"""The files below a folder or those that match a glob, through symbolic links too.
 
 Contract: each real directory is listed once, so that a link to a folder above it ends; where several paths lead to one,
-its own name goes before those of links. A link that leads nowhere is no file: it is passed over, and told to
-`dangling`. Names that begin with `_` or `.` and names that end in `.tmp` or `.crc` are no data.
+its own name takes precedence over those of links. A dangling link is not a file: it is skipped, and reported to
+`dangling`. Names that begin with `_` or `.` and names that end in `.tmp` or `.crc` are not data.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ _Identity = tuple[int, int]
 
 @dataclass
 class Listing:
-    """One look at a folder or glob. denied: makes the error of a folder that cannot be read; dangling: is told of each
-    link that leads nowhere."""
+    """One listing of a folder or glob. `denied`: makes the error for a folder that cannot be read; `dangling`: is
+    called with each dangling link.
+    """
 
     denied: Callable[[str], Exception]
     dangling: Callable[[str], None]
 
     def files(self, path: str, pattern: bool) -> set[Path]:
-        """The data files that `path` names: itself, those below it, or those that the pattern matches, each with
-        everything below it."""
+        """Return the data files of `path`: the file itself, those below it, or those that the pattern matches,
+        recursively.
+        """
         found: set[Path] = set()
         for start in self._matches(Path(path)) if pattern else [Path(path)]:
             found.update(self._below(start))
@@ -37,7 +39,7 @@ class Listing:
 
     def _below(self, start: Path) -> Iterator[Path]:
         if not start.is_dir():
-            # A file that is named in full is meant, whatever its name.
+            # A file whose full name is written is read, whatever its name.
             if not start.name.endswith(_UNFINISHED) and self._leads_somewhere(start):
                 yield start
             return
@@ -48,7 +50,7 @@ class Listing:
                     yield path
 
     def _folders(self, start: Path) -> Iterator[Path]:
-        """`start` and the folders below it, each real one once; those behind links come last."""
+        """Yield `start` and the folders below it, each real one once; those behind links come last."""
         seen: set[_Identity] = set()
         waiting: list[Path] = [start]
         links: list[Path] = []
@@ -64,7 +66,7 @@ class Listing:
             links += sorted(Path(entry.path) for entry in inside if entry.is_symlink())
 
     def _matches(self, path: Path) -> list[Path]:
-        """What a pattern matches: `*`, `?` and `[..]` within a name, `**` for any folders."""
+        """Return what a pattern matches: `*`, `?` and `[..]` within a name, `**` for any folders."""
         parts = path.parts
         fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
         return list(dict.fromkeys(self._expanded(Path(*parts[:fixed]), parts[fixed:])))
@@ -85,7 +87,7 @@ class Listing:
             yield from self._expanded(base / parts[0], parts[1:])
 
     def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
-        """What lies in a folder, hidden names left out."""
+        """Return the entries of a folder, hidden names left out."""
         try:
             with os.scandir(folder) as entries:
                 found = [entry for entry in entries if not entry.name.startswith(_HIDDEN)]

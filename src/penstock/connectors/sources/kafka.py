@@ -1,9 +1,9 @@
-"""KAFKA: a topic, read by rounds that know the offsets of every partition.
+"""KAFKA: a topic, read by rounds that store the offsets of every partition.
 
-Contract: a round's split names a range of offsets for each partition, so reading it again gives the same rows in the
-same order (`kafka/arrival.py`), and nothing is committed to the broker: a checkpoint says how far its run has read.
-Bounded with the option `ending`, and for a static relation, which ends where the topic does. Broker away: rounds wait,
-for `patience` seconds.
+Contract: a round's split has a range of offsets for each partition, so reading it again gives the same rows in the same
+order (`kafka/arrival.py`), and nothing is committed to the broker: the checkpoint has the position of its run. Bounded
+with the option `ending`, and for a static relation, which ends where the topic does. If the broker is unavailable,
+rounds wait for `patience` seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from penstock.connectors.sources.formats.base import BATCH_ROWS, rejection
 from penstock.errors import PenstockError
 from penstock.types import Field, type_name
 
-#: Options that name the column which takes a part of the record that is not its value.
+#: Options that name the column of a part of the record other than its value.
 METADATA = ("key", "partition", "offset", "timestamp", "headers")
 _KNOWN = (
     "bootstrap", "topic", "format", *forms(["schema"]), "wire", "starting", "ending", "max_rows", "on_data_loss",
@@ -49,7 +49,7 @@ _KNOWN = (
 )  # fmt: skip
 _MAX_ROWS = 250_000
 _PATIENCE = 300
-#: Bytes that a record is taken to have where bytes are shared out among sources: Kafka does not tell.
+#: Assumed bytes of a record where bytes are distributed among sources: Kafka does not state them.
 _NOMINAL_BYTES = 200
 
 Int64s = npt.NDArray[np.int64]
@@ -125,7 +125,7 @@ class KafkaSource(LogConnector):
             asked: Offsets = {}
         else:
             at, end, asked = {**state["at"], **(positions or {})}, state["end"], state["asked"]
-            # A partition that was added is read from its beginning, wherever the others were begun.
+            # A partition that was added is read from its beginning, wherever the others started.
             at = {**(beginnings if end is None else {}), **at}
         until = ends if end is None else {p: end[p] for p in at if p in end}
         for p in sorted(at, key=int):
@@ -183,7 +183,7 @@ class KafkaSource(LogConnector):
             rejected = ()
 
     def _decoded(self, records: TopicRecords) -> Decoded:
-        """Rows of the value columns by record, and of the key's column whether it can be read."""
+        """Return rows of the value columns by record, and of the key's column whether it can be read."""
         absent = records.values.is_null().to_numpy(zero_copy_only=False)
         present = np.flatnonzero(~absent)
         decoded = self._decoder.decode(records.values.take(pa.array(present)) if absent.any() else records.values)
@@ -202,7 +202,9 @@ class KafkaSource(LogConnector):
         return found
 
     def _arrays(self, records: TopicRecords, decoded: Decoded) -> dict[int, pa.Array]:
-        """Declared position -> its column, one value a row. Rows whose key cannot be read leave `decoded`."""
+        """Return declared position -> its column, one value per row. Rows whose key cannot be read are removed from
+        `decoded`.
+        """
         key = self._metadata.get("key")
         if key is not None:
             column = self.source.columns[key]
@@ -233,7 +235,7 @@ class KafkaSource(LogConnector):
     def _times(
         self, records: TopicRecords, decoded: Decoded, arrays: Mapping[int, pa.Array]
     ) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-        """The time of each record: the largest timestamp of its rows, or Kafka's where rows have none."""
+        """Return the time of each record: the largest timestamp of its rows, or Kafka's where rows have none."""
         position = self.source.timestamp
         if position is None:
             return records.timestamp, records.timestamp >= 0
@@ -261,7 +263,11 @@ class KafkaSource(LogConnector):
         return pa.RecordBatch.from_arrays([arrays[c].take(taken) for c in columns], schema=pa.schema(fields))
 
     def _column(self, option: str) -> int:
-        """The position of the column that an option names. Raises PenstockError P0208."""
+        """Return the position of the column that an option names.
+
+        Raises:
+            PenstockError: P0208.
+        """
         name = self._options.needed(option)
         position = self.source.columns.index(name)
         if position is None:
@@ -282,7 +288,7 @@ class KafkaSource(LogConnector):
 
 
 def _checked(options: Options, key: str, default: str, words: tuple[str, ...]) -> str:
-    """An option that is one of `words`, offsets by partition, or for `starting` a time."""
+    """Return an option that is one of `words`, offsets by partition, or for `starting` a time."""
     text = options.text(key, default).strip()
     if text.lower() in words:
         return text.lower()
@@ -304,7 +310,7 @@ def _moments(milliseconds_: pa.Array, type_: pa.DataType) -> cells.Converted:
 
 
 def _leave_out(decoded: Decoded, converted: cells.Converted, given: pa.Array, column: Field) -> None:
-    """Reject the records whose `given` part is no value of `column`."""
+    """Reject the records whose part `given` is not a value of `column`."""
     for record in np.flatnonzero(converted.failed):
         shown = cells.complaint(given[int(record)].as_py(), column.type, column.name)
         decoded.reasons.setdefault(int(record), shown)
@@ -315,7 +321,7 @@ def _leave_out(decoded: Decoded, converted: cells.Converted, given: pa.Array, co
 
 
 def _headers_text(headers: list[tuple[str, bytes | None]] | None) -> str | None:
-    """The headers of a record as a JSON object; bytes that are no text in base64."""
+    """Return the headers of a record as a JSON object; bytes that are not text in base64."""
     return None if headers is None else json.dumps({k: _header(v) for k, v in headers}, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""MEMORY and DATAFRAME: rows that the runtime has spooled to files, by INSERT or from a table handed over in Python.
+"""MEMORY and DATAFRAME: rows that the runtime has spooled to files, from INSERT or from a table passed in Python.
 
 Contract: the option `spool` names an Arrow IPC file or a folder of parquet or Arrow files; without it there are no
 rows. `spool` writes such a file with the declared types.
@@ -70,9 +70,18 @@ class SpooledSource(SourceConnector):
 
 
 def spool(source: Source, rows: Sequence[tuple[Any, ...]] | pa.Table, path: str) -> None:
-    """Write `rows` (one value per declared column, or a table with the columns in their order) to the Arrow file `path`
-    with the declared types. Texts stand for values of any type, as in CAST. Raises PenstockError P0203 for a value that
-    does not fit, P0305 for a row of another length."""
+    """Write `rows` to the Arrow file `path` with the declared types.
+
+    Texts are accepted for values of any type, as in CAST.
+
+    Args:
+        source: the declaration.
+        rows: one value per declared column, or a table with the columns in their order.
+        path: the file to write.
+
+    Raises:
+        PenstockError: P0203, a value does not fit; P0305, a row has another length.
+    """
     width = len(source.columns)
     if isinstance(rows, pa.Table):
         if rows.num_columns != width:

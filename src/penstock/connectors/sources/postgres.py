@@ -1,13 +1,13 @@
 """POSTGRES: a table or query of a PostgreSQL database, read once, or polled for rows of a higher version.
 
-Contract: a relation without TIMESTAMP BY is what one statement sees, without rows that no query reads where the server
-can tell them (`postgres_where.py`). With a timestamp the rows come in its order; with
-`poll` rows whose `version` is above the highest seen come again and again, as rows of a stream or as updates by primary
-key, and with `deleted` a flag says which of them are deletions: it becomes the column of OPERATION BY. What the server
-said is kept in a file before any of it is used (`keep_in`), so a replay reads what was read. Where the version is the
-timestamp, a poll also tells how far time is known: to the highest version, or for a TIMESTAMP to the server's clock
-less `settle`, the time that a change may take from its stamp to its commit. Rows come by COPY as csv, so the readers of
-csv files convert and reject them; the server is asked by the driver alone.
+Contract: a relation without TIMESTAMP BY is the result of one statement, without rows that no query reads where the
+server can decide that (`postgres_where.py`). With a timestamp the rows are in its order; with `poll`, rows whose
+`version` is above the highest seen are read repeatedly, as rows of a stream or as updates by primary key, and with
+`deleted` a flag marks deletions: it becomes the column of OPERATION BY. The server's answer is stored in a file before
+any of it is used (`keep_in`), so a replay reads the same rows. Where the version is the timestamp, a poll also advances
+time: to the highest version, or for a TIMESTAMP to the server's clock minus `settle`, the longest time from the stamp
+of a change to its commit. Rows are read by COPY as csv, so the readers of csv files convert and reject them; only the
+driver connects to the server.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from penstock.types import type_name
 _KNOWN = (*SERVER_OPTIONS, "table", "query", "version", "poll", "settle", "deleted")
 _POLL = re.compile(r"^poll-(\d{8})\.json$")
 _POLLED = re.compile(r"/poll-(\d{8})\.csv$")
-#: A csv line of one NULL is an empty line, which is no record; another cell makes it one.
+#: A csv line of one NULL is an empty line, which is not a record; another cell makes it one.
 _FILLER = "penstock_row"
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A column as the server has it. oid: its type's number; kind: as Arrow, None for a number of any size."""
+    """A column as the server stores it. `oid`: its type's number; `kind`: as Arrow, None for a number of any size."""
 
     name: str
     oid: int
@@ -94,7 +94,7 @@ class PostgresSource(SourceConnector):
         self._gone_since: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # A folder that goes with its owner stays with it.
+        # A temporary folder must live as long as its owner.
         return {**self.__dict__, "_temporary": None}
 
     @property
@@ -128,7 +128,7 @@ class PostgresSource(SourceConnector):
         try:
             found = self._server.do(lambda cursor: self._poll(cursor, polls), not polls, read_only=True)
         except Gone as gone:
-            # Nothing is lost by waiting: the next poll reads what this one would have.
+            # Waiting loses nothing: the next poll reads what this one would have read.
             self._gone_since = self._gone_since or time.monotonic()
             if time.monotonic() - self._gone_since > self._server.timeout:
                 raise gone.error from None
@@ -140,14 +140,14 @@ class PostgresSource(SourceConnector):
     def forget(self, paths: Sequence[str]) -> None:
         for path in paths:
             storage().remove(Path(path))
-        # The last one says how far we are.
+        # The last one has the position reached.
         for number in self._polls()[:-1]:
             if not storage().exists(self._csv(number)):
                 storage().remove(self._json(number))
 
     @property
     def _by_version(self) -> bool:
-        """Whether polls go by the timestamps themselves, so that they tell how far time is known."""
+        """Return whether polls go by the timestamps themselves, so that they advance time."""
         stamp = self.source.timestamp
         polled = self._every is not None and stamp is not None
         return polled and self.source.columns[stamp or 0].name.lower() == self._version.lower()
@@ -157,7 +157,9 @@ class PostgresSource(SourceConnector):
         return self.source.domain is not None and self.source.domain.calendar
 
     def _poll(self, cursor: Any, polls: Sequence[int]) -> tuple[Path | None, int | None]:
-        """Ask once: the file with what came, None where nothing did, and up to which tick all has come."""
+        """Poll once: return the file of new rows, None if there are none, and the tick up to which all rows have been
+        read.
+        """
         columns = self._columns(cursor)
         last = _noted(self._json(polls[-1]))["version"] if polls else None
         where: list[Any] = []
@@ -202,7 +204,9 @@ class PostgresSource(SourceConnector):
         return place, reached
 
     def _tick(self, version: Any) -> Any:
-        """SQL for the tick up to which all has come: by the clock of the server, or the highest version."""
+        """Return SQL for the tick up to which all rows have been read: by the clock of the server, or the highest
+        version.
+        """
         if not self._by_version:
             return sql.SQL("NULL::bigint")
         if not self._calendar:
@@ -211,7 +215,7 @@ class PostgresSource(SourceConnector):
         return sql.SQL("(extract(epoch FROM {}) * 1000000)::bigint").format(ago)
 
     def _polls(self) -> list[int]:
-        """The numbers of the polls that are kept whole, and of the last one."""
+        """Return the numbers of the polls that are stored completely, and of the last one."""
         names = map(_POLL.match, storage().list(self._place))
         return sorted(int(match[1]) for match in names if match)
 
@@ -237,7 +241,11 @@ class PostgresSource(SourceConnector):
         return sql.SQL("(") + sql.SQL(self._query) + sql.SQL("\n) AS penstock_query")
 
     def _columns(self, cursor: Any) -> Mapping[str, Stored]:
-        """The columns by name, looked at: raises PenstockError P0402 unless the declared ones are there and fit."""
+        """Return the columns by name.
+
+        Raises:
+            PenstockError: P0402, a declared column is missing or does not fit.
+        """
         cursor.execute(sql.SQL("SELECT * FROM ") + self._relation + sql.SQL(" LIMIT 0"))
         columns = {c.name: _stored(c, cursor) for c in cursor.description or ()}
         for position, column in enumerate(self.source.columns):
@@ -260,12 +268,16 @@ class PostgresSource(SourceConnector):
         return columns
 
     def _asked(self, columns: Mapping[str, Stored]) -> list[Asked]:
-        """The declared columns, as the server has them."""
+        """Return the declared columns, as the server has them."""
         stored = [(self._column(columns, column.name), column.type) for column in self.source.columns]
         return [Asked(found.name, found.oid, found.kind, declared) for found, declared in stored]
 
     def _column(self, columns: Mapping[str, Stored], name: str) -> Stored:
-        """The column that a declaration calls `name`. Raises PenstockError P0402."""
+        """Return the column that a declaration calls `name`.
+
+        Raises:
+            PenstockError: P0402.
+        """
         if name in columns:
             return columns[name]
         folded = [c for c in columns.values() if c.name.lower() == name.lower()]
@@ -321,7 +333,11 @@ class PostgresSource(SourceConnector):
             yield ParsedRecords(batch, rejected)
 
     def _unchanged(self, place: Path) -> None:
-        """Raises PenstockError P0605 unless `place` holds what the server said."""
+        """Check that `place` holds the server's answer unchanged.
+
+        Raises:
+            PenstockError: P0605, it does not.
+        """
         noted = _noted(place.with_suffix(".json"))
         try:
             if checksum(place) != noted["checksum"]:
@@ -331,12 +347,16 @@ class PostgresSource(SourceConnector):
 
 
 def _place_of(note: Path) -> str:
-    """What the seal of a note tells: the source's folder, and the number of the poll."""
+    """Return the text that the seal of a note covers: the source's folder, and the number of the poll."""
     return f"{note.parent.name}/{note.name}"
 
 
 def _noted(note: Path) -> dict[str, Any]:
-    """What stands beside a poll. Raises PenstockError P0605."""
+    """Return the note beside a poll.
+
+    Raises:
+        PenstockError: P0605.
+    """
     try:
         found: dict[str, Any] = json.loads(unsealed(storage().read(note), _place_of(note)))
     except (OSError, ValueError) as error:
@@ -356,7 +376,7 @@ def _stored(column: Any, cursor: Any) -> Stored:
 
 
 def _from_hex(values: pa.Array) -> pa.Array:
-    """The bytes that hexadecimal texts write, all at once."""
+    """Decode hexadecimal texts to bytes, in one vectorised pass."""
     size = len(values)
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + size + 1]
     data = values.buffers()[2]
@@ -365,5 +385,5 @@ def _from_hex(values: pa.Array) -> pa.Array:
         pa.py_buffer(((offsets - offsets[0]) // 2).astype(np.int32)) if size else pa.py_buffer(np.zeros(1, np.int32))
     )
     made = pa.Array.from_buffers(pa.binary(), size, [None, starts, pa.py_buffer(bytes.fromhex(text.decode("ascii")))])
-    # NULLs stay: what is taken from nowhere is NULL.
+    # NULLs stay: taking at a NULL position gives NULL.
     return made.take(pa.array(np.arange(size), mask=~np.asarray(values.is_valid()))) if values.null_count else made

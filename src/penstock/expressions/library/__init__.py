@@ -1,4 +1,4 @@
-"""The functions of the language by topic, and the table that joins them."""
+"""The functions of the language by topic, and the table that combines them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from penstock.expressions.library import (
 )
 from penstock.expressions.registry import Function
 
-#: topic -> its rows, in the order of docs/functions.md.
+#: topic -> its entries, in the order of docs/functions.md.
 TOPICS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
     {
         "Arithmetic": arithmetic.FUNCTIONS,
@@ -33,10 +33,10 @@ TOPICS: Mapping[str, tuple[Function, ...]] = MappingProxyType(
     }
 )
 
-#: topic -> what holds for all its functions.
+#: topic -> remarks on all its functions.
 NOTES: Mapping[str, str] = MappingProxyType({"Patterns": patterns.NOTE, "JSON": json.NOTE})
 
-#: canonical name or alias -> row.
+#: canonical name or alias -> entry.
 TABLE: Mapping[str, Function] = MappingProxyType(
     {name: row for rows in TOPICS.values() for row in rows for name in (row.name, *row.aliases)}
 )

@@ -1,4 +1,4 @@
-"""+ - * / % and negation: over numbers, and over dates, times and intervals where that has a meaning.
+"""+ - * / % and negation: over numbers, and over dates, times and intervals where that is meaningful.
 
 Integers wrap, a zero divisor gives NULL, a decimal beyond 38 digits gives NULL.
 """
@@ -54,7 +54,7 @@ _DAY = 86_400_000_000
 def _wrapping(
     kernel: Callable[[Datum, Datum], Datum], exact: Callable[[Datum, Datum, pa.DataType], pa.Array]
 ) -> Kernel:
-    """An operator that is `exact` over decimals and Arrow's `kernel`, which wraps, over everything else."""
+    """Return an operator that is `exact` over decimals and Arrow's `kernel`, which wraps, over everything else."""
 
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         left, right = arguments
@@ -68,7 +68,7 @@ def _wrapping(
 
 
 def _shifted(kernel: Callable[[Datum, Datum], Datum], left: Datum, right: Datum, type_: pa.DataType) -> Datum:
-    """Over ticks as integers: Arrow's own kernels raise where a sum of times overflows."""
+    """Add or subtract ticks as integers: Arrow's own kernels raise where a sum of times overflows."""
     a, b = arrays([left, right])
     if type_ == DATE:
         if b.type == DURATION:
@@ -85,7 +85,7 @@ def _ticks(array: pa.Array) -> pa.Array:
 
 
 def _nonzero(divisor: Datum) -> Datum:
-    """`divisor`, NULL where it is zero."""
+    """Return `divisor`, NULL where it is zero."""
     if is_scalar(divisor):
         return null(divisor.type) if divisor.is_valid and divisor.as_py() == 0 else divisor
     return pc.if_else(pc.equal(divisor, zero(divisor.type)), null(divisor.type), divisor)
@@ -137,7 +137,7 @@ def _positive_modulo(arguments: Arguments, type_: pa.DataType) -> Datum:
 def _over_numbers(
     run: Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[Any]], left: Datum, right: Datum, type_: pa.DataType
 ) -> pa.Array:
-    """`run` over NumPy values, NULL where the right one is zero."""
+    """Apply `run` to NumPy values, NULL where the right one is zero."""
     a, b = arrays([left, right])
     divisors = numbers(b)
     nothing = divisors == 0

@@ -1,4 +1,4 @@
-"""The typing of + - * / %: Spark's decimal precisions, and what dates, times and intervals add up to."""
+"""The typing of + - * / %: Spark's decimal precisions, and the result types of dates, times and intervals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Typed = tuple[tuple[Expression, ...], pa.DataType]
 
 
 def operands(name: str, arguments: Sequence[Expression]) -> tuple[Expression, ...]:
-    """Arguments of arithmetic as numbers: a string counts as DOUBLE, a NULL takes the type of the other."""
+    """Return arguments of arithmetic as numbers: a string is a DOUBLE, a NULL has the type of the other."""
     types = [a.type for a in arguments]
     if not all(is_numeric(t) or t in (STRING, NULL) for t in types):
         raise misfit(name, types)
@@ -65,7 +65,7 @@ def _mod_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def _numeric(result: Callable[[pa.DataType, pa.DataType], pa.DataType]) -> Rule:
-    """The rule of a binary operator over numbers whose decimal result type is `result`."""
+    """Return the rule of a binary operator over numbers whose decimal result type is `result`."""
 
     def rule(name: str, arguments: Sequence[Expression]) -> Typed:
         left, right = operands(name, arguments)
@@ -96,13 +96,13 @@ def subtract_rule(name: str, arguments: Sequence[Expression]) -> Typed:
 
 
 def _shift(left: Expression, right: Expression) -> Typed | None:
-    """The typing of a date, time or interval shifted by an interval or by days; None for anything else."""
+    """Return the typing of a date, time or interval shifted by an interval or by days; None for anything else."""
     if left.type == DURATION and right.type in (DURATION, NULL):
         return (left, cast_to(right, DURATION)), DURATION
     if left.type == DATE and (is_integer(right.type) or right.type == NULL):
         return (left, cast_to(right, INT)), DATE
     if is_temporal(left.type) and right.type in (DURATION, NULL):
-        # A DATE stays one when it is moved by whole days, and is a moment otherwise.
+        # A DATE moved by whole days stays a DATE, otherwise it becomes a TIMESTAMP.
         days = isinstance(right, Literal) and right.value is not None and _whole_days(right)
         stays = DATE if left.type == DATE and days else TIMESTAMP
         return (cast_to(left, stays), cast_to(right, DURATION)), stays

@@ -48,7 +48,7 @@ def _shift_rule(name: str, arguments: Sequence[Expression]) -> Typed:
 
 
 def _shift(direction: str) -> Kernel:
-    """As Java: the count modulo the width; >>> fills with zeros."""
+    """Return a shift as in Java: the count modulo the width; >>> fills with zeros."""
 
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         values, counts = arrays(arguments)

@@ -31,7 +31,11 @@ Typed = tuple[tuple[Expression, ...], pa.DataType]
 
 
 def comparable(what: str, arguments: Sequence[Expression]) -> tuple[Expression, ...]:
-    """`arguments` in the one type they are compared as. Raises P0203 when there is none."""
+    """Return `arguments` in the one type in which they are compared.
+
+    Raises:
+        PenstockError: P0203, there is none.
+    """
     common = NULL
     for argument in arguments:
         found = comparison_type(common, argument.type)
@@ -60,13 +64,13 @@ def equal(left: Datum, right: Datum) -> Datum:
 def greater(left: Datum, right: Datum) -> Datum:
     if not is_float(left.type) or _ordinary(left):
         return pc.greater(left, right) if not is_float(left.type) else pc.and_(pc.greater(left, right), _number(right))
-    # A NaN on the left is not <= anything, and so comes out greater; only a NaN on the right needs a look.
+    # A NaN on the left is not <= anything, and so compares as greater; only a NaN on the right needs a check.
     result = pc.invert(pc.less_equal(left, right))
     return result if _ordinary(right) else pc.and_(result, _number(right))
 
 
 def _ordinary(datum: Datum) -> bool:
-    """Whether `datum` is a literal number, hence no NaN in any row."""
+    """Return whether `datum` is a literal number, hence not NaN in any row."""
     return is_scalar(datum) and datum.is_valid and not np.isnan(datum.as_py())
 
 
@@ -79,7 +83,7 @@ def _not(kernel: Callable[[Datum, Datum], Datum], left: Datum, right: Datum) -> 
 
 
 def _kernel(compare: Callable[[Datum, Datum], Datum], plain: Callable[[Datum, Datum], Datum]) -> Kernel:
-    """`compare` where NaN can occur, Arrow's own `plain` kernel elsewhere."""
+    """Return `compare` for types in which NaN can occur, Arrow's own `plain` kernel for others."""
 
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         left, right = arguments
@@ -121,7 +125,7 @@ def _in(arguments: Arguments, type_: pa.DataType) -> Datum:
         return reduce(pc.or_kleene, (equal(value, m) for m in members))
     known = pa.array([m for m in members if m.is_valid], value.type)
     if is_float(value.type):
-        # Hashing tells -0.0 from 0.0; adding 0.0 makes them one.
+        # Hashing distinguishes -0.0 from 0.0; adding 0.0 makes them equal.
         value, known = pc.add(value, pa.scalar(0.0, value.type)), pc.add(known, pa.scalar(0.0, value.type))
     found = pc.is_in(value, value_set=known)
     unknown = pa.scalar(None, BOOLEAN)

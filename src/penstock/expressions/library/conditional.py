@@ -1,4 +1,4 @@
-"""CASE and its short forms, and what chooses among values by NULL or by order."""
+"""CASE and its short forms, and functions that choose among values by NULL or by order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Typed = tuple[tuple[Expression, ...], pa.DataType]
 
 
 def unified(name: str, arguments: Sequence[Expression]) -> Typed:
-    """All arguments in their common type, which is the result's."""
+    """Return all arguments in their common type, which is the result's."""
     common = common_type([a.type for a in arguments])
     if common is None:
         raise misfit(name, list(dict.fromkeys(a.type for a in arguments)), hint="CAST them to one type")
@@ -92,11 +92,11 @@ def _nvl2(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 
 def _best(largest: bool, arguments: Arguments, type_: pa.DataType) -> Datum:
-    """The largest or least value that is not NULL."""
+    """Return the largest or smallest value that is not NULL."""
     if type_ == NULL:
         return pa.nulls(length_of(arguments))
     if is_float(type_):
-        # Arrow passes over NaN, which is the greatest value here.
+        # Arrow ignores NaN, which is the greatest value here.
         def pick(a: Datum, b: Datum) -> Datum:
             first, second = (a, b) if largest else (b, a)
             return pc.coalesce(choose(_array(greater(first, second), arguments), a, b), a, b)

@@ -1,7 +1,7 @@
-"""Java's patterns of dates (yyyy-MM-dd HH:mm:ss.SSS), written and read by vector kernels.
+"""Java's patterns of dates (yyyy-MM-dd HH:mm:ss.SSS), formatted and parsed by vector kernels.
 
-Known letters: y (u), M (L), d, D, H, h, m, s, S, a, E, Q (formatting only: D, E, Q), texts in quotes. A pattern with
-another letter is refused when the query is bound.
+Supported letters: y (u), M (L), d, D, H, h, m, s, S, a, E, Q (formatting only: D, E, Q), texts in quotes. A pattern
+with another letter is refused when the query is bound.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DatePattern:
     @staticmethod
     @lru_cache(maxsize=256)
     def of(text: str) -> DatePattern:
-        """Raises ValueError for a letter that is not known."""
+        """Parse a pattern. Raises ValueError for an unsupported letter."""
         tokens: list[Token] = []
         position = 0
         while position < len(text):
@@ -68,14 +68,14 @@ class DatePattern:
 
     @staticmethod
     def find(text: str | None) -> DatePattern | None:
-        """The pattern of a row's text, None when it is none."""
+        """Return the pattern in a row's text, None if it is invalid."""
         try:
             return None if text is None else DatePattern.of(text)
         except ValueError:
             return None
 
     def format(self, values: pa.Array) -> pa.Array:
-        """TIMESTAMP values as text."""
+        """Format TIMESTAMP values as text."""
         if not self.tokens:
             return pc.if_else(pc.is_valid(values), "", pa.scalar(None, pa.string()))
         naive = values.view(pa.timestamp("us"))
@@ -86,7 +86,7 @@ class DatePattern:
         return pc.binary_join_element_wise(*pieces, "")
 
     def parse(self, texts: pa.Array) -> pa.Array:
-        """Text as TIMESTAMP; NULL where it does not match, or tells no moment."""
+        """Parse text to TIMESTAMP; NULL where it does not match, or is not a valid time."""
         if not all(t.letter in _READABLE for t in self.tokens):
             return pa.nulls(len(texts), TIMESTAMP)
         names = [f"p{i}" for i, t in enumerate(self.tokens) if t.letter]
@@ -105,7 +105,11 @@ class DatePattern:
 
 
 def checked_pattern(name: str, argument: Expression) -> None:
-    """Raises P0203 when `argument` is a literal that is no pattern."""
+    """Check a literal pattern.
+
+    Raises:
+        PenstockError: P0203, `argument` is a literal that is not a pattern.
+    """
     if isinstance(argument, Literal) and isinstance(argument.value, str):
         try:
             DatePattern.of(argument.value)
@@ -163,7 +167,7 @@ def _regex(token: Token) -> str:
 
 
 def _read(token: Token, texts: pa.Array) -> tuple[str, npt.NDArray[np.int64]]:
-    """(which part, its value in each row, 1 where there is none)."""
+    """Return (which field, its value in each row, 1 where there is none)."""
     letter, width = token.letter, token.width
     if letter in "ML" and width >= 3:
         names = pa.array([(n if width >= 4 else n[:3]).lower() for n in _MONTHS])

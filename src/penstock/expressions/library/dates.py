@@ -40,12 +40,12 @@ _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY",
 
 
 def naive(array: pa.Array) -> pa.Array:
-    """A TIMESTAMP column without its zone, over the same bits: kernels then need no time zone database."""
+    """Return a TIMESTAMP column without its zone, over the same bits: kernels then need no time zone database."""
     return array.view(pa.timestamp("us")) if array.type == TIMESTAMP else array
 
 
 def _temporal(result: pa.DataType) -> Callable[[str, Sequence[Expression]], Typed]:
-    """The rule of a function of a DATE or TIMESTAMP (or a string that becomes a TIMESTAMP)."""
+    """Return the rule of a function of a DATE or TIMESTAMP (or a string that becomes a TIMESTAMP)."""
 
     def rule(name: str, arguments: Sequence[Expression]) -> Typed:
         (value,) = arguments
@@ -62,7 +62,11 @@ def _part(kernel: Callable[..., Datum], **options: object) -> Kernel:
 
 
 def _unit(name: str, argument: Expression) -> str | None:
-    """The unit a literal names, None when it is no literal. Raises P0203 for an unknown one."""
+    """Return the unit in a literal, None when the argument is not a literal.
+
+    Raises:
+        PenstockError: P0203, the unit is unknown.
+    """
     if not isinstance(argument, Literal) or argument.value is None:
         return None
     unit = _UNITS.get(str(argument.value).upper())
@@ -86,7 +90,7 @@ def _trunc_rule(name: str, arguments: Sequence[Expression]) -> Typed:
 
 
 def _truncate(value: Datum, unit: Datum, type_: pa.DataType) -> Datum:
-    """Per unit a kernel over all rows; nearly always the unit is one literal."""
+    """Truncate by one kernel call per unit; the unit is nearly always one literal."""
     values, units = arrays([value, unit])
     result = pa.nulls(len(values), type_)
     for name in pc.unique(units).to_pylist():
@@ -125,7 +129,7 @@ def _add_months(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 
 def _days_moved(given: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Days since 1970 moved by months: to the same day of the month, or its last."""
+    """Move days since 1970 by months: to the same day of the month, or its last."""
     days = given.astype("M8[D]")
     months = days.astype("M8[M]")
     offset = (days - months.astype("M8[D]")).astype(np.int64)
@@ -174,7 +178,7 @@ def _next_day(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 
 def _months_between(arguments: Arguments, type_: pa.DataType) -> Datum:
-    """Whole months when both are the same day of the month or both its last; else 31 days count as a month."""
+    """Count whole months when both are the same day of the month or both its last; otherwise 31 days are a month."""
     end, start = arrays(arguments)
     whole, day, last, rest = zip(*(_calendar(a) for a in (end, start)), strict=True)
     months = (whole[0] - whole[1]).astype(np.float64)
@@ -185,7 +189,7 @@ def _months_between(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 
 def _calendar(array: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(months since 1970, day of the month, whether it is the last, seconds of the day)."""
+    """Return (months since 1970, day of the month, whether it is the last, seconds of the day)."""
     ticks = numbers(array)
     days = np.floor_divide(ticks, _DAY).astype("M8[D]")
     months = days.astype("M8[M]")
@@ -195,7 +199,7 @@ def _calendar(array: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
 
 
 def _parsing(result: pa.DataType) -> Callable[[str, Sequence[Expression]], Typed]:
-    """The rule of what reads a string by a pattern, or casts without one."""
+    """Return the rule of a function that parses a string by a pattern, or casts without one."""
 
     def rule(name: str, arguments: Sequence[Expression]) -> Typed:
         value = arguments[0]
@@ -213,7 +217,7 @@ def _parsing(result: pa.DataType) -> Callable[[str, Sequence[Expression]], Typed
 
 
 def _parse(arguments: Arguments, type_: pa.DataType) -> Datum:
-    """The moment a string tells, as `type_`: DATE, TIMESTAMP or seconds."""
+    """Return the time in a string as `type_`: DATE, TIMESTAMP or seconds."""
     value = arguments[0]
     if len(arguments) == 1 or value.type in (DATE, TIMESTAMP):
         if type_ == BIGINT and value.type == DATE:
@@ -225,7 +229,7 @@ def _parse(arguments: Arguments, type_: pa.DataType) -> Datum:
 def _each_pattern(
     arguments: Arguments, type_: pa.DataType, apply: Callable[[DatePattern, pa.Array], pa.Array]
 ) -> pa.Array:
-    """`apply` of each row's pattern to its value; NULL where that is no pattern."""
+    """Apply each row's pattern to its value; NULL where the pattern is invalid."""
     values, patterns = arrays(arguments)
     result = pa.nulls(len(values), type_)
     for text in pc.unique(patterns).to_pylist():
@@ -265,7 +269,7 @@ def _make_date(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 
 def _epoch(per_second: int) -> Kernel:
-    """A TIMESTAMP as a whole number of units since 1970."""
+    """Return a TIMESTAMP as a whole number of units since 1970."""
 
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         (value,) = arguments

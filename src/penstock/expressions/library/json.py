@@ -1,4 +1,4 @@
-"""Functions of texts that hold JSON. What is no JSON, and what does not lie there, is NULL."""
+"""Functions of texts that hold JSON. Invalid JSON and missing paths give NULL."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from penstock.expressions.values.json_text import (
 )
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
-#: What is computed of a value that was read from JSON.
+#: A function of a parsed JSON value.
 Finder = Callable[[Any], str | None]
 
-#: What docs/functions.md says of all of them.
+#: The remark on all of them in docs/functions.md.
 NOTE = """The first argument is a STRING that holds JSON. What is no JSON, is nested deeper than 200 levels, or has
 nothing at the place asked for, is NULL. A path is `$` followed by `.name`, `['name']`, `[0]`, and `[*]` once at the
 most, after which a GET_JSON_OBJECT that finds several values gives an array of them, and one that finds one gives
@@ -66,7 +66,7 @@ def _arrow_rule(name: str, arguments: Sequence[Expression]) -> Typed:
 
 
 def _by_key(finder: Callable[[Any], Finder | None]) -> Kernel:
-    """The kernel of what `finder` gives for a path or key, None where that is none."""
+    """Return a kernel that applies the function that `finder` returns for a path or key; NULL where it returns None."""
 
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         texts, key = arguments
@@ -90,7 +90,7 @@ def _get_object(path: str) -> Finder | None:
 
 
 def _get_value(path: str) -> Finder | None:
-    """Of scalars alone, as the standard has it."""
+    """Return the value at a path if it is a scalar, as in the SQL standard."""
     parsed = parse_path(path)
     if parsed is None or parsed.after is not None:
         return None

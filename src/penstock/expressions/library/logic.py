@@ -16,7 +16,7 @@ Typed = tuple[tuple[Expression, ...], pa.DataType]
 
 
 def boolean(name: str, arguments: Sequence[Expression]) -> Typed:
-    """The rule of a function of truth values."""
+    """Return the rule of a function of truth values."""
     needs(name, arguments, lambda t: t == BOOLEAN)
     return tuple(cast_to(a, BOOLEAN) for a in arguments), BOOLEAN
 

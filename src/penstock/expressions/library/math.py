@@ -1,6 +1,6 @@
-"""Mathematics: rounding exactly as Spark does (half up), and the usual functions over DOUBLE.
+"""Mathematics: rounding exactly as in Spark (half up), and the usual functions over DOUBLE.
 
-Outside its domain a function is NULL where Spark says NULL (logarithms) and NaN where it says NaN (SQRT, ACOS).
+Outside its domain a function is NULL where Spark returns NULL (logarithms) and NaN where it returns NaN (SQRT, ACOS).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _absolute(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 
 def _digits(name: str, arguments: Sequence[Expression]) -> int:
-    """The second argument of ROUND and the like, which must be a constant."""
+    """Return the second argument of ROUND and similar functions, which must be a constant."""
     if len(arguments) < 2:
         return 0
     argument, sign = arguments[1], 1
@@ -111,7 +111,7 @@ def _round_integers(number: pa.Array, places: int, half: str) -> pa.Array:
 
 
 def _round_doubles(values: npt.NDArray[np.float64], places: int, half: str) -> npt.NDArray[np.float64]:
-    """Rounded as the shortest decimal text of each double would be: 2.675 to two places is 2.68."""
+    """Round the shortest decimal text of each double: 2.675 to two places is 2.68."""
     counted, known = decimals.units(values, places, even=half == "even")
     power = 10.0 ** abs(places)
     with np.errstate(all="ignore"):
@@ -154,7 +154,7 @@ def _binary(function: Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray
 
 
 def _logarithm(function: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], above: float = 0.0) -> Kernel:
-    """NULL at or below `above`."""
+    """Return the kernel of a logarithm, NULL at or below `above`."""
 
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         (number,) = arguments

@@ -1,9 +1,8 @@
-"""LIKE and regular expressions, carried out by Arrow's engine (RE2) alone.
+"""LIKE and regular expressions, evaluated only by Arrow's engine (RE2).
 
-RE2 takes time in proportion to the text, whatever the pattern, and refuses what no engine does in such time: back
-references, look-around, possessive quantifiers. A pattern that it refuses is an error when the query is bound, if it
-is a literal, else NULL. A pattern that differs from row to row is carried out pattern by pattern, over the rows that
-have it.
+RE2 takes time in proportion to the text, whatever the pattern, and refuses constructs that cannot be matched in such
+time: back references, look-around, possessive quantifiers. A pattern that it refuses is an error when the query is
+bound, if it is a literal, else NULL. If patterns differ from row to row, each is applied to the rows that have it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from penstock.expressions.registry import Function, Rule, takes
 from penstock.expressions.text_equality import equals_text
 from penstock.expressions.values.datum import LONGEST_BYTES, Arguments, Datum, Kernel, held_bytes, is_scalar
 
-#: What docs/functions.md says of all of them.
+#: The remark on all of them in docs/functions.md.
 NOTE = r"""Patterns take time in proportion to the text: they are carried out by RE2. What no engine does in such
 time is refused (`P0203`): back references, look-around, possessive quantifiers and atomic groups, repetitions of more
 than 1,000. A pattern that is not a literal and that RE2 refuses gives NULL in its row. Where it differs from Java's
@@ -39,7 +38,7 @@ Typed = tuple[tuple[Expression, ...], pa.DataType]
 
 @lru_cache(maxsize=1024)
 def like_parts(pattern: str, escape: str) -> tuple[tuple[str, ...], str]:
-    """(the pattern cut into parts, the kind of each: t for a text, % or _ for a wildcard)."""
+    """Return (the pattern cut into parts, the kind of each: t for a text, % or _ for a wildcard)."""
     parts: list[str] = []
     kinds = ""
     position = 0
@@ -80,7 +79,7 @@ def _like_literal(value: Datum, pattern: str, escape: str, fold: bool) -> Datum:
 
 
 def _matches_like(text: str, pattern: str, escape: str) -> bool:
-    """LIKE letter by letter, for patterns too long for RE2. Between two % the first place that fits will do."""
+    """Match LIKE character by character, for patterns too long for RE2. Between two % the first match suffices."""
     parts, kinds = like_parts(pattern, escape)
     sections: list[list[str | None]] = [[]]
     for part, kind in zip(parts, kinds, strict=True):
@@ -122,8 +121,11 @@ def _like(fold: bool) -> Kernel:
 
 
 def _by_pattern(function: Callable[..., Datum]) -> Kernel:
-    """The kernel of `function`, which takes the texts and, as Python's values, what stands behind them. Rows with other
-    values behind them are other calls. NULL where one of them is NULL, or is refused (`pa.ArrowInvalid`)."""
+    """Return the kernel of `function`, which is called with the texts and the other arguments as Python values.
+
+    Rows with different other arguments are separate calls. NULL where one of them is NULL, or is refused
+    (`pa.ArrowInvalid`).
+    """
 
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         texts, *others = arguments
@@ -162,7 +164,7 @@ def _called(function: Callable[..., Datum], texts: Datum, values: list[Any], typ
 
 @lru_cache(maxsize=1024)
 def _refused(pattern: str) -> str | None:
-    """Why RE2 does not take `pattern`."""
+    """Return why RE2 refuses `pattern`, None if it does not."""
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowInvalid as error:
@@ -170,7 +172,7 @@ def _refused(pattern: str) -> str | None:
     return None
 
 
-#: What RE2 leaves out, by how it begins, and how to say it.
+#: Constructs that RE2 does not support, by their beginning, and their names.
 _LEFT_OUT = (
     (r"\\[1-9k]", "a back reference"),
     (r"\(\?<?[=!]", "look-around"),
@@ -188,13 +190,13 @@ def _malformed(name: str, pattern: str, reason: str) -> PenstockError:
 
 
 def _literal(arguments: Sequence[Expression], number: int) -> Any:
-    """The value of an argument that is a literal, else None."""
+    """Return the value of an argument that is a literal, else None."""
     argument = arguments[number] if number < len(arguments) else None
     return argument.value if isinstance(argument, Literal) else None
 
 
 def _checked(rule: Rule) -> Rule:
-    """`rule` for a function whose second argument is a regular expression, which must be well-formed."""
+    """Return `rule` for a function whose second argument is a regular expression, which must be well-formed."""
 
     def run(name: str, arguments: Sequence[Expression]) -> Typed:
         pattern = _literal(arguments, 1)
@@ -208,7 +210,11 @@ def _checked(rule: Rule) -> Rule:
 
 
 def _check_groups(name: str, pattern: str, third: Any) -> None:
-    """Raises P0203 where a literal group or replacement names a group that `pattern` does not have."""
+    """Check the groups of a literal pattern.
+
+    Raises:
+        PenstockError: P0203, a literal group or replacement names a group that `pattern` does not have.
+    """
     try:
         if name == "REGEXP_REPLACE" and isinstance(third, str):
             _replace(pa.array([""]), pattern, third)
@@ -224,7 +230,7 @@ def _rlike(texts: Datum, pattern: str) -> Datum:
 
 
 def _rewrite(replacement: str) -> str:
-    """A replacement in Java's notation ($1 is a group, a backslash takes the next letter literally) in RE2's."""
+    """Translate a replacement from Java's notation ($1 is a group, a backslash escapes the next character) to RE2's."""
     pieces = re.findall(r"\\(.)|\$(\d)|([^\\$]+|.)", replacement, re.DOTALL)
     return "".join(
         "\\" + group if group else (escaped or plain).replace("\\", "\\\\") for escaped, group, plain in pieces
@@ -233,7 +239,8 @@ def _rewrite(replacement: str) -> str:
 
 def _replace(texts: Datum, pattern: str, replacement: str) -> Datum:
     written = _rewrite(replacement)
-    # Each match, one a letter at most, brings the replacement; all matches of a group together bring the text once.
+    # Each match, at most one per character, inserts the replacement; all matches of a group together insert the text
+    # once.
     grown = len(written.encode()) + len(re.findall(r"\\\d", written))
     if held_bytes(texts) * (1 + grown) + grown > LONGEST_BYTES:
         texts = _short(texts, pattern, len(written.encode()), len(re.findall(r"\\\d", written)))
@@ -241,19 +248,19 @@ def _replace(texts: Datum, pattern: str, replacement: str) -> Datum:
 
 
 def _short(texts: Datum, pattern: str, brought: int, groups: int) -> Datum:
-    """`texts`, NULL where the result may be too long."""
+    """Return `texts`, NULL where the result may be too long."""
     found = pc.multiply(pc.count_substring_regex(texts, pattern).cast(pa.int64()), brought)
     length = pc.add(found, pc.multiply(pc.binary_length(texts).cast(pa.int64()), 1 + groups))
     return pc.if_else(pc.less_equal(length, LONGEST_BYTES), texts, pa.scalar(None, STRING))
 
 
 def _extract(texts: Datum, pattern: str, group: int = 1) -> Datum:
-    """The text is replaced by the group of its first match, '' where there is none."""
+    """Return the group of the first match in each text, '' where there is none."""
     if not 0 <= group <= 9:
         raise pa.ArrowInvalid(f"no group {group}")
     if reason := _refused(pattern):
         raise pa.ArrowInvalid(reason)
-    # A quotation may be left open (\Qa.b), and would go on over what follows.
+    # A quotation may be left open (\Qa.b), and would extend over the following text.
     closed = pattern + "\\E" if _refused(f"(?:{pattern})") else pattern
     whole = rf"\A(?s:.*?)({closed})(?s:.*)\z" if group == 0 else rf"\A(?s:.*?)(?:{closed})(?s:.*)\z"
     found = pc.replace_substring_regex(texts, whole, f"\\{max(1, group)}")

@@ -25,16 +25,16 @@ from penstock.expressions.values.datum import (
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 
-#: No text may grow beyond this many letters by REPEAT, SPACE or padding, or at all beyond `LONGEST_BYTES`: a row must
-#: not exhaust the machine. Such a value is NULL.
+#: Limit of characters of a result of REPEAT, SPACE or padding; other texts are limited by `LONGEST_BYTES`, so that no
+#: row exhausts the machine. A longer value is NULL.
 _LONGEST = 2**20
 
-#: Pairs of letters that LEVENSHTEIN may compare, about a second.
+#: Pairs of characters that LEVENSHTEIN may compare, about a second.
 _PAIRS = 2**28
 
 
 def _plain(kernel: Callable[..., Datum], *more: Any) -> Kernel:
-    """A kernel of Arrow's own over the first argument."""
+    """Return a kernel of Arrow's own applied to the first argument."""
 
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         return kernel(arguments[0], *more)
@@ -49,12 +49,14 @@ def _distinct(function: Callable[..., Any]) -> Kernel:
     return run
 
 
-#: Letters that are several in capitals: ß is SS.
+#: Characters that have several capitals: ß is SS.
 _GROWING = "".join(c for c in map(chr, range(0x80, 0xFB18)) if len(c.upper()) > 1)
 
 
 def _cased(kernel: Callable[..., Datum], python: Callable[[str], str], special: str) -> Kernel:
-    """Arrow's kernel takes letter for letter; texts with one of the `special` letters go through Python's."""
+    """Return a kernel for upper or lower case. Arrow's kernel maps single characters; texts with a `special` one use
+    Python's.
+    """
 
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         (text,) = arguments
@@ -70,7 +72,7 @@ def _cased(kernel: Callable[..., Datum], python: Callable[[str], str], special: 
 
 
 def _value(datum: Datum) -> Any:
-    """The value of a literal, None for NULL or a column."""
+    """Return the value of a literal, None for NULL or a column."""
     return datum.as_py() if is_scalar(datum) else None
 
 
@@ -94,7 +96,7 @@ def _concat(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 
 def _short(arguments: Arguments) -> Datum:
-    """The first argument, NULL where all of them together are too long."""
+    """Return the first argument, NULL where all arguments together are too long."""
     total: Datum = pa.scalar(0, pa.int64())
     for argument in arguments:
         total = pc.add(total, pc.binary_length(argument).cast(pa.int64()))
@@ -106,7 +108,7 @@ def _concat_ws(arguments: Arguments, type_: pa.DataType) -> Datum:
     between = _value(separator)
     if between is None or not texts or sum(map(held_bytes, texts)) + len(between) * len(texts) > LONGEST_BYTES:
         return over_distinct(_join, arguments, type_, null_in=True)
-    # Arrow's own skipping of NULLs loses the rows where all are NULL: put the separator before each text instead.
+    # Arrow's own skipping of NULLs loses the rows where all are NULL: prepend the separator to each text instead.
     empty = pa.scalar("", STRING)
     led = [pc.coalesce(pc.binary_join_element_wise(separator, text, empty), empty) for text in texts]
     return pc.utf8_slice_codeunits(_concat((*led,), type_), len(between))
@@ -258,7 +260,7 @@ def _levenshtein(left: str, right: str) -> int:
     places = np.arange(len(right) + 1)
     row = places.copy()
     for number, letter in enumerate(left, 1):
-        # By a change or a letter less; then by letters more, each 1 dearer than the place before it.
+        # First substitutions and deletions, then insertions, each of which costs 1 more than the position before it.
         best = np.minimum(row[1:] + 1, row[:-1] + (others != ord(letter)))
         row = np.minimum.accumulate(np.concatenate(([number], best)) - places) + places
     return int(row[-1])

@@ -1,4 +1,4 @@
-"""CAST between the types of the language, with Spark's meaning with ANSI off: what does not convert is NULL.
+"""CAST between the types of the language, as in Spark with ANSI mode off: what does not convert is NULL.
 
 Integers narrow by wrapping, doubles truncate and saturate, decimals round half up; numbers are seconds as timestamps.
 """
@@ -42,7 +42,7 @@ _DAY = 86_400 * _SECOND
 
 
 def convert(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """`array` as `type_`. The pair of types must be one that `converter` knows."""
+    """Cast `array` to `type_`. The pair of types must be one for which `converter` returns a function."""
     if array.type == type_:
         return array
     found = converter(array.type, type_)
@@ -51,7 +51,7 @@ def convert(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def converter(source: pa.DataType, target: pa.DataType) -> Converter | None:
-    """How to cast `source` to `target`, or None when the language does not."""
+    """Return the cast from `source` to `target`, or None when the language has none."""
     if source == target:
         return _same
     if source == NULL:
@@ -63,7 +63,9 @@ def converter(source: pa.DataType, target: pa.DataType) -> Converter | None:
 
 
 def out_of_range(array: pa.Array, type_: pa.DataType) -> pa.Array | None:
-    """Which numbers of `array` an integer `type_` cannot hold once truncated, or None when all of its type fit."""
+    """Return a mask of the numbers that an integer `type_` cannot hold once truncated, or None when every number of the
+    array's type fits.
+    """
     if not is_integer(type_) or not is_numeric(array.type):
         return None
     bits = type_.bit_width
@@ -99,7 +101,7 @@ def _float_to_integer(array: pa.Array, type_: pa.DataType) -> pa.Array:
     inside = np.clip(values, float(limits.min), float(limits.max))
     with np.errstate(invalid="ignore"):
         whole = inside.astype(width)
-    # 2**63 - 1 is no double: what clips to 2**63 would wrap to the least value.
+    # 2**63 - 1 is not a double: clipping to 2**63 would wrap to the smallest value.
     whole[values >= float(limits.max)] = limits.max
     return from_numbers(whole.astype(type_.to_pandas_dtype()), type_, array)
 
@@ -192,7 +194,7 @@ def _is(*types: pa.DataType) -> Callable[[pa.DataType], bool]:
     return lambda type_: type_ in types
 
 
-#: (source, target, converter); the first row that fits counts.
+#: (source, target, converter); the first matching entry is used.
 _TABLE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool], Converter], ...] = (
     (is_integer, is_integer, _arrow),
     (is_integer, is_float, _arrow),

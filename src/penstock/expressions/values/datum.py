@@ -1,7 +1,7 @@
-"""What kernels work on: Arrow arrays and scalars, and their bridges to NumPy and to distinct values.
+"""Arguments of kernels: Arrow arrays and scalars, and their bridges to NumPy and to distinct values.
 
-Contract of every kernel: the evaluator hands over at least one array, all arrays of one length; scalars are literals
-or what was computed from literals alone. No kernel raises because of a value: a value without a result is NULL.
+Contract of every kernel: at least one argument is an array, and all arrays have one length; scalars are literals or
+computed from literals alone. No value raises an exception: a value without a result is NULL.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def is_scalar(datum: Datum) -> bool:
 
 
 def length_of(arguments: Sequence[Datum]) -> int:
-    """The number of rows of the first array among `arguments`."""
+    """Return the number of rows of the first array among `arguments`."""
     return next(len(a) for a in arguments if not is_scalar(a))
 
 
 def to_array(datum: Datum, length: int) -> pa.Array:
-    """`datum` as one array of `length` rows."""
+    """Return `datum` as one array of `length` rows."""
     if isinstance(datum, pa.ChunkedArray):
         return datum.combine_chunks() if datum.num_chunks != 1 else datum.chunk(0)
     if not is_scalar(datum):
@@ -39,10 +39,10 @@ def to_array(datum: Datum, length: int) -> pa.Array:
 
 
 def _repeated(value: pa.Scalar, length: int) -> pa.Array:
-    """`pa.repeat`; filling memory is several times as fast where values have a plain width."""
+    """Repeat a value like `pa.repeat`; filling memory is several times as fast for fixed-width types."""
     kind = value.type
     if not length:
-        return pa.array([], kind)  # which `pa.repeat` cannot do with an array
+        return pa.array([], kind)  # `pa.repeat` cannot do this with an array
     plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind)
     if not plain or kind.bit_width > 64:
         return pa.repeat(value, length)
@@ -52,17 +52,17 @@ def _repeated(value: pa.Scalar, length: int) -> pa.Array:
 
 
 def arrays(arguments: Sequence[Datum]) -> tuple[pa.Array, ...]:
-    """All of `arguments` as arrays of one length."""
+    """Return all of `arguments` as arrays of one length."""
     length = length_of(arguments)
     return tuple(to_array(a, length) for a in arguments)
 
 
-#: No text may be made that is longer.
+#: Length limit of computed texts, in bytes.
 LONGEST_BYTES = 2**26
 
 
 def held_bytes(texts: Datum) -> int:
-    """At least the bytes of the longest of `texts`."""
+    """Return an upper bound for the bytes of the longest of `texts`."""
     return len((texts.as_py() or "").encode()) if is_scalar(texts) else int(texts.nbytes)
 
 
@@ -75,7 +75,7 @@ def zero(type_: pa.DataType) -> pa.Scalar:
 
 
 def numbers(array: pa.Array) -> npt.NDArray[Any]:
-    """The fixed-width values of `array` as a read-only view; what stands at NULL rows is arbitrary."""
+    """Return the fixed-width values of `array` as a read-only view, arbitrary at NULL rows."""
     dtype = np.dtype(_NUMPY.get(array.type) or array.type.to_pandas_dtype())
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
@@ -89,13 +89,13 @@ _NUMPY: dict[pa.DataType, str] = {
 
 
 def from_numbers(values: npt.NDArray[Any], type_: pa.DataType, *like: Datum) -> pa.Array:
-    """An array of `type_` over `values` without a copy, NULL where one of `like` is NULL."""
+    """Return an array of `type_` over `values` without a copy, NULL where one of `like` is NULL."""
     data = pa.py_buffer(np.ascontiguousarray(values))
     return null_where_any(pa.Array.from_buffers(type_, len(values), [None, data]), *like)
 
 
 def null_where_any(array: pa.Array, *like: Datum) -> pa.Array:
-    """`array`, NULL where one of `like` is NULL."""
+    """Return `array`, NULL where one of `like` is NULL."""
     for datum in like:
         if is_scalar(datum):
             if not datum.is_valid:
@@ -106,7 +106,7 @@ def null_where_any(array: pa.Array, *like: Datum) -> pa.Array:
 
 
 def null_unless(condition: pa.Array | npt.NDArray[np.bool_], array: pa.Array) -> pa.Array:
-    """`array`, NULL where `condition` does not hold."""
+    """Return `array`, NULL where `condition` does not hold."""
     if isinstance(condition, np.ndarray):
         if condition.all():
             return array
@@ -115,7 +115,7 @@ def null_unless(condition: pa.Array | npt.NDArray[np.bool_], array: pa.Array) ->
 
 
 def choose(condition: pa.Array | npt.NDArray[np.bool_], yes: Datum, no: Datum) -> pa.Array:
-    """`yes` where `condition` is TRUE, else `no` (also where it is NULL)."""
+    """Return `yes` where `condition` is TRUE, else `no` (also where it is NULL)."""
     if isinstance(condition, np.ndarray):
         condition = pa.array(condition)
     if condition.null_count:
@@ -126,10 +126,11 @@ def choose(condition: pa.Array | npt.NDArray[np.bool_], yes: Datum, no: Datum) -
 def over_distinct(
     function: Callable[..., Any], arguments: Sequence[Datum], type_: pa.DataType, null_in: bool = False
 ) -> pa.Array:
-    """`function` on the Python values of each distinct combination of `arguments`, spread over the rows.
+    """Apply `function` to the Python values of each distinct combination of `arguments`, and expand the results to the
+    rows.
 
-    For what has no vector form. A NULL argument gives NULL without a call unless `null_in`; a ValueError,
-    ArithmeticError or LookupError of `function` is the row's NULL.
+    For functions without a vector form. A NULL argument gives NULL without a call unless `null_in`; a ValueError,
+    ArithmeticError or LookupError of `function` gives NULL.
     """
     code: npt.NDArray[np.int64] | None = None
     encoded: list[tuple[pa.Array, npt.NDArray[np.int64]] | pa.Scalar] = []

@@ -24,7 +24,7 @@ _PRECISE = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 
 
 def rescale(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """A decimal array of any width as `type_`: rounded half up, NULL where it does not fit."""
+    """Convert a decimal array of any width to `type_`: rounded half up, NULL where it does not fit."""
     source = array.type
     if source == type_:
         return array
@@ -42,7 +42,7 @@ def rescale(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def exact(value: decimal.Decimal, type_: pa.DataType) -> decimal.Decimal | None:
-    """`value` rounded half up into `type_`, or None when it does not fit."""
+    """Return `value` rounded half up to `type_`, or None when it does not fit."""
     if not value.is_finite():
         return None
     rounded = value.quantize(decimal.Decimal(1).scaleb(-type_.scale), context=_PRECISE)
@@ -64,7 +64,7 @@ def _sum(
     kernel: Callable[[Datum, Datum], Datum], precisely: _Exact, left: Datum, right: Datum, type_: pa.DataType
 ) -> pa.Array:
     digits, scale = _common(left.type, right.type)
-    # At most 38 + 38 digits and a carry: nearly always 256 bits hold it.
+    # At most 38 + 38 digits and a carry: 256 bits nearly always suffice.
     if digits + scale + 1 > _WIDE:
         return _by_value(precisely, left, right, type_)
     wide = pa.decimal128(digits + scale, scale) if digits + scale < 38 else pa.decimal256(digits + scale, scale)
@@ -76,7 +76,7 @@ def _as(datum: Datum, type_: pa.DataType) -> Datum:
 
 
 def _common(left: pa.DataType, right: pa.DataType) -> tuple[int, int]:
-    """(digits before, decimals) that hold the values of both types."""
+    """Return (digits before the point, decimals) that hold the values of both types."""
     return max(left.precision - left.scale, right.precision - right.scale), max(left.scale, right.scale)
 
 
@@ -95,9 +95,9 @@ def multiply(left: Datum, right: Datum, type_: pa.DataType) -> pa.Array:
 
 
 def divide(left: Datum, right: Datum, type_: pa.DataType) -> pa.Array:
-    """`left / right`, NULL for a zero divisor."""
+    """Return `left / right`, NULL for a zero divisor."""
     # The numerator gets as many decimals as the quotient needs; both sides are then divided as whole numbers, by
-    # relabelling their bits. Arrow truncates far enough behind the last digit for HALF_UP to see what it must.
+    # relabelling their bits. Arrow truncates far enough after the last digit for correct HALF_UP rounding.
     scale = type_.scale + right.type.scale
     digits = left.type.precision - left.type.scale + scale
     if digits + _ARROW_SCALE > _WIDE or scale < left.type.scale:
@@ -112,7 +112,7 @@ def divide(left: Datum, right: Datum, type_: pa.DataType) -> pa.Array:
 
 
 def divide_whole(left: Datum, right: Datum, type_: pa.DataType) -> pa.Array:
-    """The quotient truncated to a BIGINT, NULL for a zero divisor or a quotient that does not fit."""
+    """Return the quotient truncated to a BIGINT, NULL for a zero divisor or a quotient that does not fit."""
 
     def whole(a: decimal.Decimal, b: decimal.Decimal) -> int | None:
         result = int(_PRECISE.divide_int(a, b))
@@ -122,7 +122,7 @@ def divide_whole(left: Datum, right: Datum, type_: pa.DataType) -> pa.Array:
 
 
 def modulo(left: Datum, right: Datum, type_: pa.DataType) -> pa.Array:
-    """The remainder with the sign of `left`, NULL for a zero divisor."""
+    """Return the remainder with the sign of `left`, NULL for a zero divisor."""
     digits, scale = _common(left.type, right.type)
     if digits + scale > _WORD_DIGITS:
         return _by_value(_PRECISE.remainder, left, right, type_)
@@ -135,7 +135,7 @@ def modulo(left: Datum, right: Datum, type_: pa.DataType) -> pa.Array:
 
 
 def words(array: pa.Array) -> npt.NDArray[np.int64]:
-    """The unscaled values of a DECIMAL of at most 18 digits; what stands at NULL rows is arbitrary."""
+    """Return the unscaled values of a DECIMAL of at most 18 digits, arbitrary at NULL rows."""
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
         return np.zeros(len(array), np.int64)
@@ -144,20 +144,22 @@ def words(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def from_words(values: npt.NDArray[np.int64], scale: int, type_: pa.DataType, *like: Datum) -> pa.Array:
-    """Unscaled 64-bit `values` with `scale` decimals as `type_`, NULL where one of `like` is or it does not fit."""
+    """Convert unscaled 64-bit `values` with `scale` decimals to `type_`, NULL where one of `like` is or it does not
+    fit.
+    """
     unscaled = from_numbers(values, pa.int64(), *like).cast(pa.decimal128(38, 0))
     return rescale(unscaled.view(pa.decimal128(38, scale)), type_)
 
 
 def to_double(array: pa.Array) -> pa.Array:
-    """The double nearest to each decimal; Arrow's own cast is off by one bit at times."""
+    """Return the double nearest to each decimal; Arrow's own cast is sometimes off by one bit."""
     if array.type.precision <= _EXACT_DIGITS:
         return from_numbers(words(array) / 10.0**array.type.scale, pa.float64(), array)
     return array.cast(pa.string()).cast(pa.float64())
 
 
 def from_double(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """By the shortest decimal text of each double, as Java's BigDecimal.valueOf: 0.285 becomes 0.29."""
+    """Convert by the shortest decimal text of each double, as Java's BigDecimal.valueOf: 0.285 becomes 0.29."""
     counted, known = units(numbers(array), type_.scale)
     if known.all():
         return from_words(counted.astype(np.int64), type_.scale, type_, array)
@@ -167,7 +169,8 @@ def from_double(array: pa.Array, type_: pa.DataType) -> pa.Array:
 def units(
     values: npt.NDArray[np.float64], places: int, even: bool = False
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """(how many units of 10^-places each value is, halves away from zero or to even; where that is exact).
+    """Return (the number of units of 10^-places in each value, halves rounded away from zero or to even; where that is
+    exact).
 
     A tie of the shortest text is recognised by division: (k + 0.5) / 10^places, rounded once, is the double nearest to
     the decimal tie. Beyond 2^52 units a double has no decimals left to round and is not counted.

@@ -1,4 +1,4 @@
-"""Lengths of time as text: `INTERVAL '1 02:03:04.5' DAY TO SECOND`, as Spark writes them.
+"""Lengths of time as text: `INTERVAL '1 02:03:04.5' DAY TO SECOND`, as in Spark.
 
 Contract: `from_text` is the inverse of `to_text`, over all of int64.
 """
@@ -22,10 +22,10 @@ _FORM = (
 
 
 def to_text(array: pa.Array) -> pa.Array:
-    """The text of each length of time, NULL for NULL."""
+    """Return the text of each length of time, NULL for NULL."""
     ticks = numbers(array)
     negative = ticks < 0
-    # The size of the least int64 is no int64.
+    # The absolute value of the smallest int64 is not an int64.
     size = np.where(negative, -(ticks.astype(np.uint64)), ticks.astype(np.uint64))
     days, rest = np.divmod(size, np.uint64(_DAY))
     seconds, micros = np.divmod(rest, np.uint64(_SECOND))
@@ -43,7 +43,7 @@ def _padded(values: npt.NDArray[np.uint64], width: int) -> pa.Array:
 
 
 def from_text(texts: pa.Array) -> pa.Array:
-    """The lengths of time that texts tell, NULL where one is none or beyond int64 microseconds."""
+    """Parse texts as lengths of time, NULL where one is invalid or beyond int64 microseconds."""
     found = pc.extract_regex(texts, _FORM)
     sign, *parts, fraction = found.flatten()
     days, hours, minutes, seconds = (_number(part) for part in parts)

@@ -1,7 +1,7 @@
-"""JSON in texts: reading it, paths into it, and its values as text.
+"""JSON in texts: parsing it, paths into it, and its values as text.
 
-Contract: a text is read as RFC 8259 has it, nothing looser; what is no JSON, or nested deeper than `DEEPEST`, is `BAD`.
-Numbers keep the digits they were written with. Of equal keys in one object the first counts, as in Spark.
+Contract: texts are parsed strictly by RFC 8259; invalid JSON, or JSON nested deeper than `DEEPEST`, is `BAD`. Numbers
+keep the digits they were written with. Of equal keys in one object the first is used, as in Spark.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-#: Brackets within brackets, at the most. Deeper ones would be read or not as the stack happens to stand.
+#: Limit of nested brackets. Without it the depth of the call stack would decide what can be parsed.
 DEEPEST = 200
-#: The texts of one column are kept as they were read until another is, where they are not longer than this.
+#: Limit of the texts of one column that are cached after they have been parsed, until another column is.
 _KEPT_BYTES = 4 * 2**20
 
 BAD = object()
@@ -45,13 +45,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_float=Number, parse_int=Number, parse_constant=_unlike, strict=True
 )
-#: What begins or ends a level; brackets within strings are not counted. A string may lack its end, so that no quote in
-#: it is tried as another beginning.
+#: The beginning or end of a level; brackets within strings are not counted. A string may lack its end, so that no quote
+#: in it is tried as another beginning.
 _LEVELS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
 def read(text: str) -> Any:
-    """The value of a JSON text, or `BAD`."""
+    """Return the value of a JSON text, or `BAD`."""
     if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
         return BAD
     try:
@@ -71,7 +71,7 @@ def _depth(text: str) -> int:
 
 
 def as_json(value: Any) -> str:
-    """The JSON text of a value, without blanks."""
+    """Return the JSON text of a value, without blanks."""
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
@@ -86,14 +86,14 @@ def _quoted(text: str) -> str:
 
 
 def as_text(value: Any) -> str | None:
-    """A string without quotes, the JSON text of anything else; NULL for null."""
+    """Return a string without quotes, the JSON text of anything else; NULL for null."""
     if isinstance(value, Number) or not isinstance(value, str):
         return None if value is None else as_json(value)
     return _whole(value)
 
 
 def _whole(text: str) -> str:
-    """Halves of surrogate pairs, which JSON can say and UTF-8 cannot, replaced."""
+    """Replace halves of surrogate pairs, which JSON can represent and UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -106,8 +106,9 @@ def _whole(text: str) -> str:
 
 @dataclass(frozen=True)
 class Path:
-    """before: keys and indices from the root; after: those within each member of the array there, None where there
-    is no `[*]`."""
+    """A path. `before`: keys and indices from the root; `after`: those within each member of the array there, None
+    without `[*]`.
+    """
 
     before: tuple[str | int, ...]
     after: tuple[str | int, ...] | None = None
@@ -117,7 +118,7 @@ _STEP = re.compile(r"\.(?P<name>[^.\[]+)|\['(?P<quoted>[^']+)'\]|\[(?P<index>\d{
 
 
 def parse_path(text: str) -> Path | None:
-    """The path of `$.a['b c'][0][*].d`, with one `[*]` at the most; None for anything else."""
+    """Return the path of `$.a['b c'][0][*].d`, with at most one `[*]`; None for anything else."""
     if not text.startswith("$"):
         return None
     parts: list[list[str | int]] = [[]]
@@ -139,7 +140,7 @@ def parse_path(text: str) -> Path | None:
 
 
 def follow(value: Any, steps: tuple[str | int, ...]) -> Any:
-    """What lies there, or `BAD` where nothing does. A negative index counts from the end."""
+    """Return the value at a path, or `BAD` where there is none. A negative index counts from the end."""
     for step in steps:
         if isinstance(step, str):
             value = value.get(step, BAD) if isinstance(value, dict) else BAD
@@ -151,7 +152,9 @@ def follow(value: Any, steps: tuple[str | int, ...]) -> Any:
 
 
 def text_at(value: Any, path: Path) -> str | None:
-    """GET_JSON_OBJECT: the text of what lies there; of several members that `[*]` finds an array, of one that one."""
+    """Return the result of GET_JSON_OBJECT: the text of the value at a path; several matches of `[*]` give an array, a
+    single match itself.
+    """
     found = follow(value, path.before)
     if path.after is None or found is BAD:
         return None if found is BAD else as_text(found)
@@ -167,7 +170,7 @@ def text_at(value: Any, path: Path) -> str | None:
 
 
 class _Last(threading.local):
-    """The column that was read last: several paths into one column read its texts once."""
+    """The column that was parsed last: several paths into one column parse its texts once."""
 
     column: pa.Array | None = None
     values: tuple[list[Any], npt.NDArray[np.int64]] = ([], np.empty(0, np.int64))
@@ -177,7 +180,7 @@ _LAST = _Last()
 
 
 def read_column(texts: pa.Array) -> tuple[list[Any], npt.NDArray[np.int64]]:
-    """(the values of the distinct texts, which of them each row has); NULL is `BAD`."""
+    """Return (the values of the distinct texts, the index of each row's); NULL is `BAD`."""
     if texts is _LAST.column:
         return _LAST.values
     encoded = texts.dictionary_encode(null_encoding="encode")
@@ -189,7 +192,7 @@ def read_column(texts: pa.Array) -> tuple[list[Any], npt.NDArray[np.int64]]:
 
 
 def over_texts(texts: pa.Array, function: Callable[[Any], str | None]) -> pa.Array:
-    """`function` of the value of each text, NULL where that is no JSON."""
+    """Apply `function` to the value of each text, NULL where that is invalid JSON."""
     values, rows = read_column(texts)
     results = pa.array([None if value is BAD else function(value) for value in values], pa.string())
     return results.take(pa.array(rows))

@@ -1,6 +1,6 @@
 """CAST from and to STRING.
 
-Each reader tries Arrow's own strict parser first and the lenient one only where that refuses.
+Each function tries Arrow's own strict parser first and the lenient one only where that refuses.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _trim(array: pa.Array) -> pa.Array:
 
 
 def string_to_integer(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Digits with a sign; decimals are cut off; NULL when out of range."""
+    """Parse digits with a sign; decimals are cut off; NULL when out of range."""
     if not _contains(array, "x"):
         try:
             return array.cast(type_)
@@ -60,7 +60,7 @@ def _contains(array: pa.Array, letter: str) -> bool:
 
 
 def string_to_float(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """What Java's parseDouble reads: exponents, NaN, Infinity, a trailing d or f."""
+    """Parse like Java's parseDouble: exponents, NaN, Infinity, a trailing d or f."""
     try:
         return array.cast(type_)
     except pa.ArrowInvalid:
@@ -94,7 +94,7 @@ def string_to_boolean(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def string_to_date(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """yyyy, yyyy-m, yyyy-m-d, and anything after a blank or T."""
+    """Parse yyyy, yyyy-m, yyyy-m-d, and anything after a blank or T."""
     try:
         return array.cast(type_)
     except pa.ArrowInvalid:
@@ -105,7 +105,7 @@ def string_to_date(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def string_to_timestamp(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """ISO-8601 with blank or T, any part left out from the right, and UTC unless an offset is given."""
+    """Parse ISO-8601 with blank or T, any parts omitted from the right, UTC unless an offset is written."""
     for parser in (pa.timestamp("us"), TIMESTAMP):
         try:
             return array.cast(parser).view(TIMESTAMP)
@@ -133,7 +133,7 @@ def _number(parts: pa.Array, name: str, missing: int) -> npt.NDArray[np.int64]:
 def days_from(
     year: npt.NDArray[np.int64], month: npt.NDArray[np.int64], day: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """(days since 1970-01-01 of a calendar date, whether there is such a date)."""
+    """Return (days since 1970-01-01 of a calendar date, whether that date exists)."""
     fits = (month >= 1) & (month <= 12) & (day >= 1) & (year >= 1) & (year <= 9999)
     months = np.where(fits, (year - 1970) * 12 + month - 1, 0)
     start = months.astype("M8[M]").astype("M8[D]").astype(np.int64)
@@ -143,7 +143,7 @@ def days_from(
 
 
 def float_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """As Java writes doubles: always with a decimal point, with an exponent outside [1e-3, 1e7)."""
+    """Format as Java does doubles: always with a decimal point, with an exponent outside [1e-3, 1e7)."""
     texts = array.cast(pa.string())
     values = np.abs(numbers(array))
     plain = ((values >= 1e-3) & (values < 1e7)) | (values == 0)
@@ -166,6 +166,6 @@ def _java(text: str) -> str:
 
 
 def timestamp_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """yyyy-MM-dd HH:mm:ss, with a fraction without trailing zeros when there is one."""
+    """Format as yyyy-MM-dd HH:mm:ss, with a fraction without trailing zeros when there is one."""
     texts = array.view(pa.timestamp("us")).cast(pa.string())
     return pc.replace_substring_regex(texts, r"(\.\d*[1-9])0+$|\.0+$", r"\1")

@@ -14,7 +14,7 @@ from penstock.physical.elements import Elements, concat, empty
 from penstock.physical.kernels.compiled import in_time
 from penstock.physical.operators.streams.changes import in_order
 
-#: Average number of rows per instant from which on contiguous ranges are copied.
+#: Minimum average number of rows per instant for copying contiguous ranges.
 _STRETCH = 64
 
 #: Maximum number of rows of an answer chunk, and of one whose rows may be long.
@@ -22,7 +22,7 @@ ROWS, LONG_ROWS = 2**20, 2**16
 
 
 class AnswerChunk(Protocol):
-    """Elements that need not be in memory yet. low: the least of their timestamps; rows: how many there are."""
+    """Elements that may not be in memory yet. `low`: the smallest of their timestamps; `rows`: their number."""
 
     @property
     def low(self) -> int: ...
@@ -36,8 +36,11 @@ class AnswerChunk(Protocol):
 
 
 def answer_tables(query: Query, pieces: Sequence[AnswerChunk]) -> Iterator[pa.Table]:
-    """`answer_table` of all `pieces` in tables of so many rows, at least one; how the pieces were cut does not show.
-    Chunks are loaded only when their time range is reached, and released once they are written."""
+    """Yield `answer_table` of all `pieces` in tables of limited size, at least one, independent of how the pieces were
+    cut.
+
+    Chunks are loaded only when their time range is reached, and released once they are written.
+    """
     rows = LONG_ROWS if any(_may_be_long(f.type) for f in query.output_schema) else ROWS
     waiting: list[pa.Table] = []
     held = 0
@@ -46,7 +49,7 @@ def answer_tables(query: Query, pieces: Sequence[AnswerChunk]) -> Iterator[pa.Ta
         held += table.num_rows
         if held > rows:
             whole = pa.concat_tables(waiting)
-            # The last one stays until it is known whether more comes.
+            # The last one is held back until it is known whether more follows.
             starts = range(0, held - rows, rows)
             yield from (whole.slice(start, rows) for start in starts)
             waiting = [whole.slice(starts[-1] + rows)]
@@ -55,7 +58,7 @@ def answer_tables(query: Query, pieces: Sequence[AnswerChunk]) -> Iterator[pa.Ta
 
 
 def _by_time(query: Query, pieces: Sequence[AnswerChunk], rows: int) -> Iterator[pa.Table]:
-    """Tables that follow each other in time, of about so many rows."""
+    """Yield tables in order of time, each of about `rows` rows."""
     order = sorted(range(len(pieces)), key=lambda i: pieces[i].low)
     open_: dict[int, Elements] = {}
     held, enough = 0, rows
@@ -65,7 +68,7 @@ def _by_time(query: Query, pieces: Sequence[AnswerChunk], rows: int) -> Iterator
         last = k + 1 == len(order)
         if held < enough and not last:
             continue
-        # What lies before all that has not been taken up; rows of one instant stay together.
+        # Everything before the first chunk that has not been loaded; rows of one instant stay together.
         due = open_ if last else {i: _before(e, pieces[order[k + 1]].low) for i, e in open_.items()}
         if any(len(e) for e in due.values()):
             yield answer_table(query, [due[i] for i in sorted(due) if len(due[i])])
@@ -73,7 +76,7 @@ def _by_time(query: Query, pieces: Sequence[AnswerChunk], rows: int) -> Iterator
             open_ = {i: _from(e, pieces[order[k + 1]].low) for i, e in open_.items()}
             open_ = {i: e for i, e in open_.items() if len(e)}
             held = sum(map(len, open_.values()))
-            # Where pieces lie over each other in time, they are not looked through for each that comes.
+            # Where pieces overlap in time, they are not searched again for each new one.
             enough = max(rows, 2 * held)
 
 
@@ -90,12 +93,12 @@ def _from(elements: Elements, tick: int) -> Elements:
 
 
 def _may_be_long(type_: pa.DataType) -> bool:
-    """Return whether a value of it may take any number of bytes."""
+    """Return whether a value of the type may have any number of bytes."""
     return _width(type_) is None
 
 
 def _width(type_: pa.DataType) -> int | None:
-    """Bits of a value, None where they differ."""
+    """Return the bits of a value, None where values differ in size."""
     try:
         return int(type_.bit_width)
     except ValueError:
@@ -103,7 +106,7 @@ def _width(type_: pa.DataType) -> int | None:
 
 
 def content_bytes(table: pa.Table) -> int:
-    """What the values of `table` take, however they lie in memory and are cut into chunks."""
+    """Return the bytes of the values of `table`, independent of its memory layout and its chunks."""
     return sum(_content_bytes(chunk) for column in table.columns for chunk in column.chunks)
 
 
@@ -132,8 +135,9 @@ def answer_table(query: Query, parts: Sequence[Elements]) -> pa.Table:
 
 
 def _laid_together(parts: Sequence[Elements]) -> Elements | None:
-    """`in_order` of all parts, where each is in order and has many rows an instant: copied by stretches of one instant,
-    not row by row. None where that does not hold."""
+    """Return `in_order` of all parts, if each is in order and has many rows per instant: copied by ranges of one
+    instant instead of row by row. None where that does not hold.
+    """
     if any(part.sign is not None or not in_time(part.ts) for part in parts):
         return None
     if len(parts) == 1:
@@ -145,7 +149,7 @@ def _laid_together(parts: Sequence[Elements]) -> Elements | None:
     for part, own in zip([p for p in parts if len(p)], starts, strict=True):
         stops = np.append(own[1:], len(part))
         stretches += [part.slice(start, stop) for start, stop in zip(own.tolist(), stops.tolist(), strict=True)]
-    # Stable: at one instant the parts follow each other as they are given.
+    # Stable: at one instant the parts follow each other in their given order.
     return concat(sorted(stretches, key=lambda stretch: int(stretch.ts[0])))
 
 

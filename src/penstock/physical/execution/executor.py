@@ -33,16 +33,17 @@ from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.plan import Edge, Exchange, FilterSpec, OutputSpec, Plan, ProjectSpec, ScanSpec, Step
 from penstock.physical.synopses.contract import Synopsis
 
-#: Where elements go: (step, port).
+#: Destination of elements: (step, port).
 Port = tuple[int, int]
-#: Takes rows of a query's answer as they come.
+#: Receives rows of a query's answer as they are produced.
 Taker = Callable[[str, Elements], None]
 
 
 @dataclass
 class StageResult:
-    """What one round gave. answers: by query; onward: by port of a later stage, with the exchange of that edge;
-    rejected: updates that their relation could not take."""
+    """The result of one round. `answers`: by query; `onward`: by port of a later stage, with the exchange of that edge;
+    `rejected`: updates that their relation rejected.
+    """
 
     answers: dict[str, list[Elements]] = field(default_factory=dict)
     onward: dict[Port, list[Elements]] = field(default_factory=dict)
@@ -51,7 +52,7 @@ class StageResult:
 
 
 class _Graph:
-    """The steps of a stage and the edges out of each, looked up once."""
+    """The steps of a stage and the edges out of each, computed once."""
 
     def __init__(self, plan: Plan, steps: Sequence[Step]) -> None:
         self.steps = list(steps)
@@ -98,7 +99,7 @@ def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter 
             made[step.id].attach([made[edge.step] for edge in step.inputs])
     if meter is None:
         return made
-    # The readers do the work of scans.
+    # Readers perform the work of scans.
     scans = {step.id for step in steps if isinstance(step.spec, ScanSpec)}
     return {i: operator if i in scans else meter.watch(i, operator) for i, operator in made.items()}
 
@@ -114,7 +115,7 @@ def _said(step: Step, error: PenstockError) -> PenstockError:
 
 
 class IngestExecutor:
-    """Stage 0 for one source: stateless, one call a batch."""
+    """Stage 0 for one source: stateless, one call per batch."""
 
     def __init__(self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None) -> None:
         reached: set[int] = set()
@@ -202,7 +203,7 @@ class _Flow:
 
 
 class StageExecutor:
-    """A keyed stage (≥ 1) in one shard, with its state. spent: seconds used by each step in the last round."""
+    """A keyed stage (≥ 1) in one shard, with its state. `spent`: seconds used by each step in the last round."""
 
     def __init__(
         self, plan: Plan, stage: int, shard: int, shards: int, tables: Tables, drain: bool = False,
@@ -216,7 +217,7 @@ class StageExecutor:
         self._operators = _operators(self._graph.steps, tables, shards, meter)
         self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
         self.progress: dict[str, SourceProgress] = {}
-        #: By birth: where each source began for the queries of that epoch.
+        #: For each source, its first instant for the queries of an epoch.
         self._firsts: dict[int, dict[str, SourceProgress]] = {step.birth: {} for step in plan.steps}
         self.spent: dict[int, float] = {}
         self._gauge = StateGauge()
@@ -228,8 +229,13 @@ class StageExecutor:
     def run(
         self, inputs: Mapping[Port, Sequence[Elements]], progress: Progress, take: Taker | None = None
     ) -> StageResult:
-        """One round: the elements that came for this shard, and what the whole job has now seen of each source. take:
-        is given the answers as they are made, which the result then does not hold."""
+        """Run one round.
+
+        Args:
+            inputs: the elements that arrived for this shard, by port.
+            progress: what the whole job has seen of each source.
+            take: receives the answers as they are produced; the result then does not contain them.
+        """
         for name, seen in progress.items():
             self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
             for firsts in self._firsts.values():
@@ -288,8 +294,7 @@ class StageExecutor:
         return self._gauge.look(self._operators)
 
     def synopses(self) -> dict[str, Synopsis]:
-        """Return all synopses of the stage by a name that a changed plan keeps where what the step does has not
-        changed."""
+        """Return all synopses of the stage, by names that stay the same in a changed plan for unchanged steps."""
         return {
             f"{self._keys[step.id]}.{name}": synopsis
             for step in self._graph.steps
@@ -297,15 +302,17 @@ class StageExecutor:
         }
 
     def marks(self) -> dict[str, Any]:
-        """Small state: operators' marks by key, and the progress seen."""
+        """Return the small state: operators' marks by key, and the progress seen."""
         seen = {name: p.as_list() for name, p in self.progress.items()}
         firsts = {str(b): {n: p.first for n, p in found.items()} for b, found in self._firsts.items()}
         marks = {self._keys[step.id]: m for step in self._graph.steps if (m := self._operators[step.id].marks())}
         return {"progress": seen, "firsts": firsts, "operators": marks}
 
     def restore_marks(self, marks: dict[str, Any], sources: Container[str] | None = None) -> None:
-        """Take back what `marks` gave, also in parts and from an executor of an earlier plan. sources: those that are
-        still what they were; None for all."""
+        """Restore what `marks` returned, also in parts and from an executor of an earlier plan.
+
+        `sources`: those that are unchanged; None for all.
+        """
         for name, values in marks["progress"].items():
             if sources is None or name in sources:
                 self.progress[name] = self.progress.get(name, SourceProgress()).merge(SourceProgress(*values))
@@ -318,7 +325,7 @@ class StageExecutor:
 
 
 class NestedStage(StageExecutor):
-    """A stage of the inner plan. reached: the last instant so far, 0 for none."""
+    """A stage of the inner plan. `reached`: the last instant so far, 0 for none."""
 
     reached = 0
 
@@ -326,7 +333,7 @@ class NestedStage(StageExecutor):
         return {"": self.reached}
 
     def frontiers(self) -> dict[str, int]:
-        # Its instants are given whole.
+        # Its instants are complete when they arrive.
         return self.heartbeats()
 
     def _start(self, step: Step) -> int | None:
@@ -343,7 +350,7 @@ class NestedPlan:
         self.stages = [NestedStage(plan, stage, 0, 1, tables) for stage in range(1, plan.stages + 1)]
 
     def run(self, given: Mapping[str, Elements], reached: int) -> list[Elements]:
-        """What is answered at instants up to `reached`; given: by source."""
+        """Return the answers at instants up to `reached`. `given`: elements by source."""
         mail: dict[Port, list[Elements]] = {}
         for name, elements in given.items():
             if name in self._ingests and len(elements):
@@ -375,7 +382,7 @@ def _post(result: StageResult, mail: dict[Port, list[Elements]]) -> None:
 
 
 def cut(elements: Elements, exchange: Exchange, shards: int, sender: int) -> list[tuple[int, Elements]]:
-    """`elements` by receiving shard. Rows that lie anyhow go to a shard that the sender's number names."""
+    """Divide `elements` by receiving shard. Rows without a required shard go to one chosen by the sender's number."""
     if exchange.everywhere:
         return [(shard, elements) for shard in range(shards)]
     if exchange.key is None:

@@ -1,8 +1,8 @@
-"""Stamping: from records to stream elements. Timestamps become ticks, late and unusable records are set apart.
+"""Stamping: from records to stream elements. Timestamps become ticks, late and unusable records are separated.
 
 An element is late when its timestamp is more than the slack below the largest seen before it, in arrival order
 [semantics 1]. One that is further beyond the largest than ADVANCE AT MOST allows is too far ahead, and does not count
-as seen. What was seen before a batch is handed in, so the verdict does not depend on how input was cut.
+as seen. The progress before a batch is an argument, so the result does not depend on how input was cut.
 """
 
 from __future__ import annotations
@@ -26,9 +26,13 @@ TOO_FAR_AHEAD = "too far ahead"
 
 @dataclass(frozen=True)
 class StampedRows:
-    """elements: what goes on, with the columns at the asked positions; late, unusable: positions in the batch of what
-    does not; reasons: why, for each unusable one; lag: for each late one by how many ticks it missed the largest
-    timestamp seen; progress: what is seen now; jump: how far one element moved the largest timestamp at the most."""
+    """The result of stamping a batch.
+
+    `elements`: the accepted rows, with the columns at the requested positions; `late`, `unusable`: positions in the
+    batch of the others; `reasons`: why, for each unusable one; `lag`: for each late one, the ticks by which it missed
+    the largest timestamp seen; `progress`: the new progress; `jump`: the longest step of the largest timestamp by one
+    element.
+    """
 
     elements: Elements
     late: Int64s
@@ -40,7 +44,7 @@ class StampedRows:
 
 
 def read_columns(source: Source, needed: Sequence[int]) -> tuple[int, ...]:
-    """Return the declared columns to read: the needed ones, and those that stamping looks at."""
+    """Return the declared columns to read: the needed ones, and those that stamping reads."""
     extra = {c for c in (source.timestamp, source.operation, *source.primary_key) if c is not None}
     return tuple(sorted({*needed, *extra}))
 
@@ -49,8 +53,16 @@ def stamp(
     source: Source, batch: pa.RecordBatch, columns: Sequence[int], needed: Sequence[int], seen: SourceProgress,
     now: int | Int64s | None = None,
 ) -> StampedRows:  # fmt: skip
-    """Stamp a batch whose columns are the declared ones at `columns`. seen: what was seen of the source before it; now:
-    the stamp of a SYSTEM TIME stream, for all rows or each."""
+    """Stamp a batch whose columns are the declared ones at `columns`.
+
+    Args:
+        source: the declaration.
+        batch: its rows.
+        columns: positions of the batch's columns in the declaration.
+        needed: positions of the columns that the result has.
+        seen: the progress of the source before the batch.
+        now: stamp of a SYSTEM TIME stream in microseconds, for all rows or each.
+    """
     length = batch.num_rows
     ts, usable = _ticks(source, batch, columns, now)
     reasons: dict[int, str] = {int(i): "no timestamp" for i in np.flatnonzero(~usable)}
@@ -75,7 +87,7 @@ def stamp(
     largest = np.maximum(np.maximum.accumulate(np.where(usable, ts, NOTHING)), seen_before) if length else ts
     late = usable & (ts < largest - source.slack)
     if not source.system_time:
-        # What an idle stream says too late: the heartbeat went on without it.
+        # Rows of an idle stream below the heartbeat that advanced without it.
         late |= usable & (ts <= seen.beat)
     kept = usable & ~late
     progress = SourceProgress(
@@ -98,8 +110,11 @@ def stamp(
 
 @nb.njit(cache=True)
 def _too_far_ahead(ts, usable, largest, most):  # type: ignore[no-untyped-def]
-    """Return which usable rows lie more than `most` ticks beyond the largest timestamp of those before them that do
-    not. largest: that of all before the batch; the first row of all may lie anywhere."""
+    """Return which usable rows lie more than `most` ticks beyond the largest timestamp of the accepted rows before
+    them.
+
+    `largest`: that of all rows before the batch; the first row of all is always accepted.
+    """
     far = np.zeros(ts.shape[0], np.bool_)
     for i in range(ts.shape[0]):
         if not usable[i]:
@@ -112,8 +127,9 @@ def _too_far_ahead(ts, usable, largest, most):  # type: ignore[no-untyped-def]
 
 
 def _longest_jump(largest: Int64s, before: int) -> int:
-    """Return the longest step of the largest timestamp seen, from that of `before` the batch on; the first of all is
-    none."""
+    """Return the longest step of the largest timestamp seen, starting from that before the batch; the first element
+    makes none.
+    """
     known = largest[largest > NOTHING]
     if before > NOTHING and len(known):
         known = np.concatenate([[before], known])

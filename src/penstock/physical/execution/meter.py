@@ -18,7 +18,7 @@ from penstock.physical.synopses.contract import Synopsis
 
 @dataclass
 class Measured:
-    """What one step did. extra: counts that only some steps have, by name."""
+    """The measured work of one step. `extra`: counts that only some steps have, by name."""
 
     rows_in: int = 0
     rows_out: int = 0
@@ -42,7 +42,7 @@ class Measured:
 
 
 class Meter:
-    """What the steps of a plan did, by their number."""
+    """The measured work of the steps of a plan, by their number."""
 
     def __init__(self) -> None:
         self.steps: dict[int, Measured] = {}
@@ -51,7 +51,7 @@ class Meter:
         return self.steps.setdefault(step, Measured())
 
     def watch(self, step: int, operator: Operator) -> Operator:
-        """`operator`, one of those of `step`, with its work counted."""
+        """Wrap `operator`, one of those of `step`, so that its work is counted."""
         measured = self.of(step)
         measured.operators.append(operator)
         return _Metered(operator, measured)
@@ -67,8 +67,9 @@ class Meter:
 
 
 class StateGauge:
-    """The rows and bytes that operators hold. Some synopses must count to tell, so it looks no more often than takes a
-    fiftieth of the time."""
+    """The rows and bytes that operators hold. Some synopses must count them, so measuring is limited to a fiftieth of
+    the time.
+    """
 
     _SHARE = 50
 
@@ -77,7 +78,7 @@ class StateGauge:
         self._next = clock()
 
     def look(self, operators: Mapping[int, Operator]) -> dict[int, tuple[int, int]] | None:
-        """Return (rows, bytes) by step, of those that keep state; None when it is too early to look again."""
+        """Return (rows, bytes) by step, of those with state; None when it is too early to measure again."""
         began = self._clock()
         if began < self._next:
             return None
@@ -89,7 +90,7 @@ class StateGauge:
 
 
 class _Metered(Operator):
-    """An operator and what it did."""
+    """An operator and its measured work."""
 
     def __init__(self, inner: Operator, measured: Measured) -> None:
         self._inner = inner
@@ -103,7 +104,7 @@ class _Metered(Operator):
         return self._done(lambda: self._inner.advance(moment))
 
     def _done(self, work: Callable[[], Iterable[Elements]]) -> Iterator[Elements]:
-        """What `work` makes; what is done with a piece before the next one is asked for is no work of it."""
+        """Yield the output of `work`; time that the consumer spends between two pieces is not counted."""
         began = time.process_time_ns()
         pieces = iter(work())
         while (made := next(pieces, None)) is not None:

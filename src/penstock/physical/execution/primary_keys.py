@@ -1,4 +1,4 @@
-"""Primary keys of static relations: of rows that share one, the first stays."""
+"""Primary keys of static relations: of rows with one key, the first stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.physical.operators.updates import DUPLICATE_KEY
 
 
 def keyed_rows(source: Source, table: pa.Table) -> tuple[pa.Table, dict[int, str]]:
-    """Return the rows of a static relation that its primary key allows, and of each other row (by position) why not."""
+    """Return the rows of a static relation that its primary key allows, and the reasons for the others, by position."""
     if not source.primary_key or not table.num_rows:
         return table, {}
     columns = [table.column(i).combine_chunks() for i in source.primary_key]

@@ -1,9 +1,10 @@
-"""How far time is known: heartbeats of sources and of queries [semantics 1].
+"""Progress of time: heartbeats of sources and of queries [semantics 1].
 
-A source's heartbeat trails the largest timestamp seen by its slack; ties of the largest may still come, hence one tick
-more. A query's heartbeat is the least of its sources'. When all of them have ended, time stops at the largest timestamp
-of all, or with `drain` at the last end of a window. The frontier is the earliest instant at which elements may still
-come, the one after the heartbeat: what nothing can take back is emitted up to it, itself included.
+A source's heartbeat trails the largest timestamp seen by its slack and one more tick, because ties of the largest may
+still arrive. A query's heartbeat is the smallest of its sources'. When all of them have ended, time stops at the
+largest timestamp of all, or with `drain` at the last end of a window. The frontier is the earliest instant at which
+elements may still arrive, the one after the heartbeat: results that nothing can retract are emitted up to and including
+it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ NOTHING = BEGIN - 1
 @dataclass(frozen=True)
 class SourceProgress:
     """What has been seen of a source: its smallest and largest timestamp (None: nothing), and whether it has ended.
-    beat: a heartbeat told without an element, by the wall clock (`wallclock.py`)."""
+
+    `beat`: a heartbeat without an element, from the wall clock (`wall_clock.py`).
+    """
 
     first: int | None = None
     high: int | None = None
@@ -35,7 +38,7 @@ class SourceProgress:
     beat: int = NOTHING
 
     def merge(self, other: SourceProgress) -> SourceProgress:
-        """What is known from both."""
+        """Return the combined progress of both."""
         firsts = [f for f in (self.first, other.first) if f is not None]
         highs = [h for h in (self.high, other.high) if h is not None]
         first, high = min(firsts, default=None), max(highs, default=None)
@@ -47,7 +50,7 @@ class SourceProgress:
         return self.beat if self.high is None else max(self.high - slack - 1, self.beat)
 
     def as_list(self) -> list[int | bool | None]:
-        """As plain JSON; the arguments to make it of."""
+        """Return plain JSON: the arguments of the constructor."""
         return [self.first, self.high, self.ended, self.beat]
 
 
@@ -61,7 +64,7 @@ def timed_sources(root: Algebra) -> dict[str, Source]:
 
 
 def query_heartbeat(root: Algebra, sources: Mapping[str, Source], progress: Progress, drain: bool) -> int:
-    """Up to where the answer of a query is final."""
+    """Return the tick up to which the answer of a query is final."""
     if not sources:
         return 0
     seen = {name: progress.get(name, SourceProgress()) for name in sources}
@@ -72,21 +75,23 @@ def query_heartbeat(root: Algebra, sources: Mapping[str, Source], progress: Prog
     # A heartbeat once set by the wall clock stays valid.
     highs = [tick for p in seen.values() for tick in (p.high, p.beat) if tick is not None]
     if drain:
-        # Time itself does not come to END: what would end there never does.
+        # Time itself never reaches END: an element that would end there never does.
         return min(max([*highs, *(e for e in [last_end(root, seen)] if e is not None)]), END - 1)
     return max(highs)
 
 
 def query_frontier(root: Algebra, sources: Mapping[str, Source], progress: Progress, drain: bool) -> int:
-    """Return the earliest instant of which elements of the query's sources may still come; the heartbeat before
-    anything is known and where time has stopped, as no result may stand behind it."""
+    """Return the earliest instant at which elements of the query's sources may still arrive.
+
+    Before any progress, and where time has stopped, it is the heartbeat, because no result may follow it.
+    """
     heartbeat = query_heartbeat(root, sources, progress, drain)
     ended = all(progress.get(name, SourceProgress()).ended for name in sources)
     return heartbeat if ended or heartbeat == NOTHING else heartbeat + 1
 
 
 def first_instant(sources: Iterable[str], progress: Progress) -> int | None:
-    """Return the smallest timestamp of the given sources, None while there is none; 0 for no sources at all."""
+    """Return the smallest timestamp of the given sources, None while there is none; 0 if there are no sources."""
     names = list(sources)
     if not names:
         return 0
@@ -96,7 +101,7 @@ def first_instant(sources: Iterable[str], progress: Progress) -> int | None:
 
 @singledispatch
 def last_end(node: Algebra, progress: Progress) -> int | None:
-    """Return the last instant at which something can end below `node`, None for nothing."""
+    """Return the last instant at which something can end below `node`, None if nothing can."""
     ends = [end for end in (last_end(child, progress) for child in node.inputs) if end is not None]
     return max(ends, default=None)
 
@@ -120,7 +125,7 @@ def _pick(node: Frequency, progress: Progress) -> int | None:
 
 @last_end.register
 def _sequence(node: Sequenced, progress: Progress) -> int | None:
-    """Without elements there are no instants but the boundaries of frequencies in time."""
+    """Return the last boundary: without elements the only instants are boundaries of frequencies in time."""
     ends = [end for end in (last_end(stream, progress) for stream in node.streams) if end is not None]
     if not ends:
         return None

@@ -1,13 +1,14 @@
-"""What the wall clock says of time: SYSTEM TIME and IDLE TIMEOUT [semantics 1].
+"""Effects of the wall clock on time: SYSTEM TIME and IDLE TIMEOUT [semantics 1].
 
-Whoever plans the rounds of a job reads the clock once a round and calls `advance`. What follows from it is in the
-`WallClock` that results, which is kept with the round: a replay reads no clock and tells the same.
+The planner of a job's rounds reads the clock once per round and calls `advance`. All effects are in the resulting
+`WallClock`, which is stored with the round: a replay reads no clock and has the same effects.
 
-- A stream of SYSTEM TIME has the heartbeat `now`: its elements of this round carry it, those of later ones more.
+- A stream of SYSTEM TIME has the heartbeat `now`: its elements of this round have that timestamp, later ones a larger
+    one.
 - A stream that was silent for longer than its IDLE TIMEOUT stops holding back the queries that read it: its heartbeat
-  becomes the least of those of the streams that it meets in a query, or their largest timestamp when none of them is
-  live; of several queries the furthest counts, so that none waits for a stream that only another reads. It never falls
-  again, so what the stream says below it later is late.
+  becomes the smallest of those of the streams that it meets in a query, or their largest timestamp when none of them is
+  live; of several queries the furthest counts, so that none waits for a stream that only another reads. It never
+  decreases, so later elements of the stream below it are late.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.scans import Source
 from penstock.physical.execution.progress import NOTHING, Progress, SourceProgress, timed_sources
 
-#: source -> by query that reads it, the sources of that query, itself among them.
+#: source -> for each query that reads it, the sources of that query, itself among them.
 Peers = Mapping[str, frozenset[frozenset[str]]]
 
 
 @dataclass(frozen=True)
 class WallClock:
-    """now: the clock of the round, in microseconds since 1970, never twice the same; heard: when each source with an
-    IDLE TIMEOUT spoke last (or the job began); beats: heartbeats told by the clock."""
+    """The clock of a round.
+
+    `now`: in microseconds since 1970, never the same twice; `heard`: when each source with an IDLE TIMEOUT last had
+    rows (or the job began); `beats`: heartbeats set by the clock.
+    """
 
     now: int
     heard: dict[str, int] = field(default_factory=dict)
@@ -38,17 +42,17 @@ class WallClock:
         return asdict(self)
 
     def spoken(self, names: Iterable[str]) -> WallClock:
-        """After a round in which the sources `names` gave rows."""
+        """Return the clock after a round in which the sources `names` had rows."""
         heard = self.heard | {name: self.now for name in names if name in self.heard}
         return WallClock(self.now, heard, self.beats)
 
     def on(self, seen: Mapping[str, SourceProgress]) -> dict[str, SourceProgress]:
-        """What has been seen of each source, with what the clock says of it."""
+        """Return the progress of each source combined with the heartbeats of the clock."""
         return {name: p.merge(SourceProgress(beat=self.beats.get(name, NOTHING))) for name, p in seen.items()}
 
 
 def wall_clock() -> int:
-    """Microseconds since 1970."""
+    """Return the time in microseconds since 1970."""
     return time.time_ns() // 1000
 
 
@@ -57,7 +61,7 @@ def uses_wall_clock(sources: Iterable[Source]) -> bool:
 
 
 def peers_of(roots: Iterable[Algebra]) -> dict[str, frozenset[frozenset[str]]]:
-    """Return which timed sources meet which in which query."""
+    """Return which timed sources are read together, by query."""
     groups = {frozenset(timed_sources(root)) for root in roots}
     return {name: frozenset(group for group in groups if name in group) for every in groups for name in every}
 
@@ -70,8 +74,16 @@ def begin(sources: Iterable[Source], now: int) -> WallClock:
 def advance(
     before: WallClock, now: int, sources: Mapping[str, Source], peers: Peers, seen: Progress, ending: Collection[str]
 ) -> WallClock:
-    """Return the clock of the next round, before its rows are known. seen: of every source, up to the round before;
-    ending: the sources that end with the round, whose time ends with their last element."""
+    """Return the clock of the next round, before its rows are known.
+
+    Args:
+        before: the clock of the previous round.
+        now: in microseconds since 1970.
+        sources: by name.
+        peers: which sources are read together.
+        seen: of every source, up to the previous round.
+        ending: the sources that end with the round, whose time ends with their last element.
+    """
     now = max(now, before.now + 1)
     clock = WallClock(now, before.heard, before.beats)
     known = clock.on({name: seen.get(name, SourceProgress()) for name in sources})
@@ -89,7 +101,7 @@ def advance(
 
 
 def _reach(group: frozenset[str], idle: set[str], sources: Mapping[str, Source], known: Progress) -> int:
-    """How far time is known among `group` without the idle ones."""
+    """Return the tick up to which time is known among `group` without the idle streams."""
     live = [n for n in group & set(sources) if n not in idle and not known[n].ended]
     if live:
         return min(known[n].heartbeat(sources[n].slack) for n in live)

@@ -1,1 +1,1 @@
-"""Compiled and vectorised building blocks: grouping, sorting, trees, heaps, encodings, arithmetic of ticks."""
+"""Compiled and vectorised kernels: grouping, sorting, trees, heaps, encodings, arithmetic of ticks."""

@@ -1,7 +1,7 @@
-"""In which order elements count: as they arrived, or, in a stream made of a relation, those of one instant by values.
+"""The counting order of elements: by arrival, or, in a stream derived from a relation, by values at one instant.
 
-NULL before all else; numbers, dates and timestamps by size, -0.0 before 0.0 and NaN last; strings and bytes by their
-bytes; FALSE before TRUE; arrays element by element. Columns count from left to right.
+NULL precedes all else; numbers, dates and timestamps are ordered by size, -0.0 before 0.0 and NaN last; strings and
+bytes by their bytes; FALSE before TRUE; arrays element by element. Columns count from left to right.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from penstock.physical.kernels.compiled import argsort_time, in_time
 
 
 def counted(elements: Elements, arrival: bool) -> Elements:
-    """`elements` one by one, by (timestamp, arrival) where they are given as they arrived, else by (timestamp, values).
-    Equal ones of one instant may be told as one with a sign."""
+    """Return `elements` one by one, ordered by (timestamp, arrival) if they are in arrival order, else by (timestamp,
+    values).
+
+    In the input, equal elements of one instant may be one element with a multiplicity as its sign.
+    """
     if elements.sign is not None:
         elements = elements.take(np.repeat(np.arange(len(elements)), elements.sign))
         elements = Elements(elements.columns, elements.ts, elements.exp)
@@ -37,11 +40,11 @@ def argsort_values(elements: Elements) -> Int64s:
 
 
 def _sortable(column: pa.Array) -> pa.Array:
-    """Return an array that Arrow sorts as the values are to be sorted."""
+    """Return an array whose order in Arrow is the order of the values."""
     if pa.types.is_floating(column.type):
         values = np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
         bits = np.where(np.isnan(values), np.float64("nan"), values).view(np.int64)
-        # The bits of a negative number count downward.
+        # The bits of a negative number decrease with its value.
         ordered = np.where(bits < 0, np.iinfo(np.int64).min - bits - 1, bits)
         return pa.array(ordered, mask=column.is_null().to_numpy(zero_copy_only=False))
     if pa.types.is_nested(column.type):

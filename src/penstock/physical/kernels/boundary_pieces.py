@@ -1,8 +1,8 @@
-"""Rows that stand at many boundaries, a piece of these at a time.
+"""Rows at many boundaries, processed in pieces.
 
-What an operator tells at boundaries may be far more than what it holds: one timestamp far ahead lets a row stand at
-billions of them. The boundaries at which something stands are therefore gone through in pieces of bounded size, and
-those at which nothing stands are never looked at.
+The output of an operator at boundaries may be far larger than its state: one timestamp far ahead puts a row at billions
+of them. Boundaries with rows are therefore processed in pieces of bounded size, and boundaries without rows are never
+visited.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ import numpy as np
 from penstock.physical.elements import Int64s
 from penstock.physical.kernels.compiled import repeat
 
-#: Rows of a piece, about. A piece has one boundary at least.
+#: Approximate number of rows of a piece. A piece has at least one boundary.
 PIECE = 2**20
 
 
 def pieces(first: Int64s, stop: Int64s, most: int) -> Iterator[tuple[int, int]]:
-    """Boundaries from low until before high, in order, that hold together all at which something stands. Row k stands
-    at those from first[k] until before stop[k]. In each piece are at most `most` pairs of row and boundary, or one
-    boundary."""
+    """Yield ranges [low, high) of boundaries, in order, that together contain all boundaries with rows.
+
+    Row k is at the boundaries from first[k] until before stop[k]. Each piece has at most `most` pairs of row and
+    boundary, or one boundary.
+    """
     stands = first < stop
     if not stands.any():
         return
@@ -33,7 +35,7 @@ def pieces(first: Int64s, stop: Int64s, most: int) -> Iterator[tuple[int, int]]:
     comings = np.bincount(np.searchsorted(edges, first), minlength=len(edges))
     goings = np.bincount(np.searchsorted(edges, stop), minlength=len(edges))
     standing = np.cumsum(comings - goings)[:-1]
-    # In doubles, as there may be more pairs than an int64 counts: where a piece is cut need not be exact.
+    # In doubles, because an int64 may not hold the number of pairs: the cut of a piece need not be exact.
     reached = np.concatenate([[0.0], np.cumsum(standing * np.diff(edges).astype(np.float64))])
     low, end = int(edges[0]), int(edges[-1])
     while low < end:

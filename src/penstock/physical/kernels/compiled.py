@@ -1,4 +1,5 @@
-"""Compiled loops that have no vector form in NumPy or Arrow: grouping, sorting by small keys, cutting by shard, room.
+"""Compiled loops that have no vector form in NumPy or Arrow: grouping, sorting by small keys, cutting by shard,
+growing.
 
 Every function here is a pure function of arrays. Compiled code is cached on disk by numba.
 """
@@ -37,7 +38,9 @@ def _group(first, second, table, codes, firsts):  # type: ignore[no-untyped-def]
 
 
 def group_codes(first: UInt64s, second: UInt64s) -> tuple[Int64s, Int64s]:
-    """Dense group numbers of fingerprints, in order of first appearance: (code of each row, first row of each code)."""
+    """Return dense group numbers of fingerprints, in order of first appearance: (code of each row, first row of each
+    code).
+    """
     length = len(first)
     size = 1 << max(4, int(length * 2 - 1).bit_length()) if length else 16
     codes = np.empty(length, np.int64)
@@ -55,7 +58,7 @@ def mix_time(first, second, tick):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def with_time(first, second, ts):  # type: ignore[no-untyped-def]
-    """Fingerprints of (row, ts): what tells apart equal tuples at different instants."""
+    """Return fingerprints of (row, ts), which distinguish equal tuples at different instants."""
     one = np.empty_like(first)
     two = np.empty_like(second)
     for i in range(first.shape[0]):
@@ -65,8 +68,10 @@ def with_time(first, second, ts):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def _runs(ts, exp, bounds):  # type: ignore[no-untyped-def]
-    """Return where runs of equal (ts, exp) begin, and the last one ends; return their number, or -1 where they do
-    not come in order."""
+    """Find runs of equal (ts, exp): their starts, and the end of the last one, in `bounds`.
+
+    Return their number, or -1 where they are not in order.
+    """
     count = 0
     for i in range(ts.shape[0]):
         if i == 0 or ts[i] != ts[i - 1] or exp[i] != exp[i - 1]:
@@ -88,7 +93,7 @@ def _group_runs(first, second, bounds, table, codes, firsts):  # type: ignore[no
             place = (first[i] * _GOLDEN >> np.uint64(20)) & mask
             while True:
                 code = table[place]
-                if code < before:  # empty, or left by a run before
+                if code < before:  # empty, or left by an earlier run
                     table[place] = count
                     firsts[count] = i
                     codes[i] = count
@@ -103,8 +108,10 @@ def _group_runs(first, second, bounds, table, codes, firsts):  # type: ignore[no
 
 
 def group_runs(first: UInt64s, second: UInt64s, bounds: Int64s) -> tuple[Int64s, Int64s]:
-    """`group_codes` of (fingerprint, run), where run k is the rows from bounds[k] to bounds[k + 1]. The table is as
-    large as the longest run asks for, and so in cache where runs are short."""
+    """Return `group_codes` of (fingerprint, run), where run k is the rows from bounds[k] to bounds[k + 1].
+
+    The hash table has the size that the longest run requires, and so is in cache where runs are short.
+    """
     length = len(first)
     longest = int((bounds[1:] - bounds[:-1]).max()) if length else 0
     size = 1 << max(4, (longest * 2).bit_length())
@@ -114,7 +121,7 @@ def group_runs(first: UInt64s, second: UInt64s, bounds: Int64s) -> tuple[Int64s,
 
 
 def pane_codes(first: UInt64s, second: UInt64s, ts: Int64s, exp: Int64s) -> tuple[Int64s, Int64s]:
-    """`group_codes` of (fingerprint, ts, exp), a run at a time where rows are in order of time."""
+    """Return `group_codes` of (fingerprint, ts, exp), one run at a time where rows are in order of time."""
     bounds = np.empty(len(first) + 1, np.int64)
     runs = int(_runs(ts, exp, bounds))
     if runs >= 0:
@@ -124,7 +131,7 @@ def pane_codes(first: UInt64s, second: UInt64s, ts: Int64s, exp: Int64s) -> tupl
 
 @nb.njit(cache=True)
 def sum_by_code(codes, values, count):  # type: ignore[no-untyped-def]
-    """int64 sums (wrapping) of `values` per code in [0, count)."""
+    """Return the int64 sums (wrapping) of `values` per code in [0, count)."""
     sums = np.zeros(count, np.int64)
     for i in range(codes.shape[0]):
         sums[codes[i]] += values[i]
@@ -132,9 +139,9 @@ def sum_by_code(codes, values, count):  # type: ignore[no-untyped-def]
 
 
 def distinct_slots(slots: Int64s, count: int) -> Int64s:
-    """Return which slots of a table of `count` there are among `slots`, in order."""
+    """Return the distinct values of `slots`, which index a table of `count`, in order."""
     if count > 8 * len(slots):
-        # A sort of the few, not a look at the many; `np.unique` hashes, which takes ten times as long.
+        # Sort the few slots instead of scanning the table; `np.unique` hashes, which takes ten times as long.
         ordered = np.sort(slots)
         return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(slots) else ordered
     return np.flatnonzero(np.bincount(slots, minlength=count))
@@ -156,7 +163,7 @@ def _radix_pass(keys, order, shift, next_keys, next_order):  # type: ignore[no-u
 
 
 def argsort_uint64(keys: UInt64s) -> Int64s:
-    """Return a stable argsort of uint64 keys: radix over the bits that are in use, 11 at a time."""
+    """Return a stable argsort of uint64 keys: a radix sort over the bits that are in use, 11 at a time."""
     order = np.arange(len(keys), dtype=np.int64)
     if len(keys) < 2:
         return order
@@ -175,7 +182,7 @@ def in_time(ts: Int64s) -> bool:
 
 
 def argsort_time(ts: Int64s) -> Int64s:
-    """Return a stable argsort of ticks; nothing but a check when they are in order already."""
+    """Return a stable argsort of ticks; only a check when they are in order already."""
     if in_time(ts):
         return np.arange(len(ts), dtype=np.int64)
     low = int(ts.min())
@@ -210,15 +217,15 @@ def _by_shard(first, shards, shard, order, bounds):  # type: ignore[no-untyped-d
 
 
 def cut_by_shard(first: UInt64s, shards: int) -> tuple[Int64s, Int64s]:
-    """Return (order, bounds): rows of shard k are order[bounds[k]:bounds[k+1]], in their old order."""
-    # The upper half decides, so that the hash tables inside a shard still see all values of the lower bits.
+    """Return (order, bounds): the rows of shard k are order[bounds[k]:bounds[k+1]], in their old order."""
+    # The upper half decides, so that hash tables within a shard still receive all values of the lower bits.
     order, bounds = np.empty(len(first), np.int64), np.zeros(shards + 1, np.int64)
     _by_shard(first, np.uint64(shards), np.empty(len(first), np.int32), order, bounds)
     return order, bounds
 
 
 def repeat(counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Row i as often as counts[i] says (negative: not at all), and the number of each repetition from 0."""
+    """Return each row i repeated counts[i] times (negative: not at all), and the number of each repetition from 0."""
     counts = np.maximum(counts, 0)
     rows = np.repeat(np.arange(len(counts)), counts)
     return rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -226,7 +233,9 @@ def repeat(counts: Int64s) -> tuple[Int64s, Int64s]:
 
 @nb.njit(cache=True)
 def with_room(lanes, used, needed):  # type: ignore[no-untyped-def]
-    """`lanes`, (lanes, places) of which `used` places are taken, with room for `needed`."""
+    """Return the array `lanes`, of shape (lanes, length), of which `used` columns are occupied, grown to hold
+    `needed`.
+    """
     if needed <= lanes.shape[1]:
         return lanes
     made = np.empty((lanes.shape[0], max(needed, 2 * lanes.shape[1])), lanes.dtype)

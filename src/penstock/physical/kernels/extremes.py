@@ -1,4 +1,4 @@
-"""MIN, MAX and DISTINCT: order-preserving keys of values, and the loop that tells when values come and go."""
+"""MIN, MAX and DISTINCT: order-preserving keys of values, and the loop that finds when values appear and disappear."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _LAST = np.int64(2**63 - 1)
 
 
 def order_keys(column: pa.Array) -> Int64s:
-    """int64 keys ordered as the values of `column` are (NaN above all numbers); arbitrary where NULL. Keys of types
-    wider than 64 bits are dense ranks, comparable within this array only."""
+    """Return int64 keys in the order of the values of `column` (NaN above all numbers); arbitrary where NULL.
+
+    Keys of types wider than 64 bits are dense ranks, comparable only within this array.
+    """
     kind = column.type
     if pa.types.is_floating(kind):
         bits = float_bits(column).view(np.int64)
@@ -56,7 +58,7 @@ def _least(codes, keys, valid, count):  # type: ignore[no-untyped-def]
 
 
 def extreme_by_code(least: bool, codes: Int64s, count: int, column: pa.Array) -> pa.Array:
-    """Return the least or greatest of `column` per code in [0, count), NULL where a code has only NULLs."""
+    """Return the smallest or largest value of `column` per code in [0, count), NULL where a code has only NULLs."""
     keys = order_keys(column)
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     best = _least(codes, keys if least else ~keys, valid, count)
@@ -65,8 +67,11 @@ def extreme_by_code(least: bool, codes: Int64s, count: int, column: pa.Array) ->
 
 @nb.njit(cache=True)
 def comings(slots, times, order, pairs, weights, lanes, steps):  # type: ignore[no-untyped-def]
-    """When values of a bag come and go: events sorted by (slot, time) change the counts lanes[0, pair]; lanes[3, pair]
-    is 1 while it is positive. steps[e] becomes ±1 for one event of a time at which its value comes or goes."""
+    """Find when values of a bag appear and disappear.
+
+    Events sorted by (slot, time) change the counts lanes[0, pair]; lanes[3, pair] is 1 while it is positive. steps[e]
+    becomes ±1 for one event of a time at which its value appears or disappears.
+    """
     n, i = order.shape[0], 0
     while i < n:
         slot, time = slots[order[i]], times[order[i]]
@@ -85,9 +90,11 @@ def comings(slots, times, order, pairs, weights, lanes, steps):  # type: ignore[
 
 @nb.njit(cache=True)
 def transitions(pairs, times, order, weights, counts, event, step):  # type: ignore[no-untyped-def]
-    """When values of a bag come and go: events sorted by (pair, time) change counts[pair] (in place); each time at
-    which a count goes from 0 to positive or back gives one entry: event[k] (one event of that time), step[k] ±1.
-    Returns how many."""
+    """Find when values of a bag appear and disappear; return the number of such changes.
+
+    Events sorted by (pair, time) change counts[pair] (in place); each time at which a count changes between 0 and
+    positive gives one entry: event[k] (one event of that time), step[k] ±1.
+    """
     k = 0
     i = 0
     n = order.shape[0]

@@ -1,9 +1,9 @@
-"""128-bit fingerprints of rows: what keys, groups and equal tuples are told apart by.
+"""128-bit fingerprints of rows, which identify keys, groups and equal tuples.
 
 Two rows have the same fingerprint when they are equal in the sense of GROUP BY (NULL equals NULL, NaN equals NaN,
--0.0 equals 0.0). The converse holds exactly for one column of at most 64 bits (the mix is a bijection), and but for
-a chance of 2^-128 per pair otherwise. Fingerprints depend on values and types alone, never on process or batch, so
-shards can be chosen by them.
+-0.0 equals 0.0). The converse holds exactly for one column of at most 64 bits (the mix is a bijection), and otherwise
+except with a probability of 2^-128 per pair. Fingerprints depend on values and types alone, never on process or batch,
+so shards can be chosen by them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _more_words(words, valid, has_nulls, first, second):  # type: ignore[no-unty
 
 @nb.njit(cache=True)
 def _string_words(offsets, data, one, two):  # type: ignore[no-untyped-def]
-    """Two independent multiply-mix hashes of each byte string, eight bytes at a time."""
+    """Compute two independent multiply-mix hashes of each byte string, eight bytes at a time."""
     for i in range(one.shape[0]):
         start, stop = offsets[i], offsets[i + 1]
         a = np.uint64(stop - start) ^ _A
@@ -77,7 +77,9 @@ _NAN = np.array([np.nan]).view(np.uint64)[0]
 
 
 def fingerprints(columns: Sequence[pa.Array], length: int) -> tuple[UInt64s, UInt64s]:
-    """Two uint64 arrays of `length`: the halves of the fingerprint of each row of `columns`. No columns: all equal."""
+    """Return the fingerprints of the rows of `columns` as two uint64 arrays of `length`. Without columns all are
+    equal.
+    """
     first = np.zeros(length, np.uint64)
     second = np.zeros(length, np.uint64)
     started = False
@@ -97,7 +99,7 @@ def _validity(column: pa.Array) -> tuple[npt.NDArray[np.bool_], bool]:
 
 
 def _words(column: pa.Array) -> list[UInt64s]:
-    """Return the column as one or two uint64 arrays that are equal for equal values; garbage where it is NULL."""
+    """Return the column as one or two uint64 arrays that are equal for equal values; arbitrary where it is NULL."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _words(column.dictionary_decode())
@@ -124,7 +126,7 @@ def _words(column: pa.Array) -> list[UInt64s]:
 
 
 def float_bits(column: pa.Array) -> UInt64s:
-    """Return the bits of each value as a double, one zero and one NaN; 0 where it is NULL."""
+    """Return the bits of each value as a double, with one zero and one NaN; 0 where it is NULL."""
     filled = column.fill_null(0) if column.null_count else column
     values = np.ascontiguousarray(filled.to_numpy(zero_copy_only=False), np.float64)
     bits = np.empty(len(values), np.uint64)
@@ -159,7 +161,7 @@ def _list_words(column: pa.Array) -> list[UInt64s]:
 
 @nb.njit(cache=True)
 def _fold_lists(offsets, first, second, one, two):  # type: ignore[no-untyped-def]
-    """Two hashes of each list, from those of its members in their order."""
+    """Combine the hashes of each list's members, in their order, to two hashes of the list."""
     for i in range(one.shape[0]):
         length = np.uint64(offsets[i + 1] - offsets[i])
         a, b = length ^ _A, length * _B + np.uint64(7)

@@ -1,10 +1,10 @@
-"""Pairing heaps in one array: the least, the greatest, or both, of each group's bag, where rows may be taken back.
+"""Pairing heaps in one array: the smallest, the largest, or both, of each group's bag, where rows may be retracted.
 
-A value is put in when it becomes live, at constant cost, and lies there until it comes up dead: only then is it taken
-out, at logarithmic cost. So what changes below the top costs nothing, unlike in a tree (`trees.py`).
+A value is inserted when it becomes live, at constant cost, and is removed only when it reaches the top and is dead, at
+logarithmic cost. So changes below the top cost nothing, unlike in a tree (`trees.py`).
 
-A node is a row of eight int64 as in `trees.py`; node 0 stands for none. Each of the two heaps (side 0: the least on
-top, side 1: the greatest) has its columns CHILD and SIBLING; MEMBER is the sum of 1 and 2 for the sides it lies in.
+A node is a row of eight int64 as in `trees.py`; node 0 means none. Each of the two heaps (side 0: the smallest on top,
+side 1: the largest) has its columns CHILD and SIBLING; MEMBER is the sum of 1 and 2 for the sides it is a member of.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _above(nodes, a, b, side, wide, spans, data):  # type: ignore[no-untyped-def
 
 @nb.njit(cache=True)
 def _merge(nodes, a, b, side, wide, spans, data):  # type: ignore[no-untyped-def]
-    """Return the top of two heaps put together; 0 is the empty one."""
+    """Merge two heaps and return the new top; 0 is the empty heap."""
     if a == 0 or b == 0:
         return a + b
     if _above(nodes, b, a, side, wide, spans, data):
@@ -41,7 +41,7 @@ def _merge(nodes, a, b, side, wide, spans, data):  # type: ignore[no-untyped-def
 
 @nb.njit(cache=True)
 def _pop(nodes, top, side, wide, spans, data):  # type: ignore[no-untyped-def]
-    """Take the top out; the new top."""
+    """Remove the top and return the new one."""
     child, sibling = _CHILD + _SIDE * side, _SIBLING + _SIDE * side
     left = nodes[top, child]
     nodes[top, child] = 0
@@ -74,7 +74,7 @@ def _put(nodes, tops, group, n, side, wide, spans, data):  # type: ignore[no-unt
 
 @nb.njit(cache=True)
 def fill(nodes, tops, groups, slots, sides, wide, spans, data):  # type: ignore[no-untyped-def]
-    """Put the values in `slots` of the bag into the heaps of their `groups`."""
+    """Insert the values in `slots` of the bag into the heaps of their `groups`."""
     for i in range(slots.shape[0]):
         for side in sides:
             _put(nodes, tops, groups[i], slots[i] + 1, side, wide, spans, data)
@@ -82,7 +82,7 @@ def fill(nodes, tops, groups, slots, sides, wide, spans, data):  # type: ignore[
 
 @nb.njit(cache=True)
 def clear(nodes, tops, groups, wide, spans, data):  # type: ignore[no-untyped-def]
-    """Take everything out of the heaps of `groups`."""
+    """Remove all values from the heaps of `groups`."""
     for group in groups:
         for side in range(2):
             while tops[group, side]:
@@ -93,9 +93,12 @@ def clear(nodes, tops, groups, wide, spans, data):  # type: ignore[no-untyped-de
 def follow(  # type: ignore[no-untyped-def]
     slots, times, order, pairs, weights, live, nodes, tops, sides, wide, spans, data, found,
 ):  # fmt: skip
-    """Events order[0], order[1], ... sorted by (group, time) change the count of the value pairs[e] (-1: none) by
-    weights[e]; found[q, k, 0] becomes the slot on top of the heap sides[q] after the k-th (group, time), or -1. live:
-    counts by slot, changed in place."""
+    """Apply events to the bags and report the tops of the heaps.
+
+    Events order[0], order[1], ..., sorted by (group, time), change the count of the value pairs[e] (-1: none) by
+    weights[e]; found[q, k, 0] becomes the slot on top of the heap sides[q] after the k-th (group, time), or -1. `live`:
+    counts by slot, changed in place.
+    """
     n, i, k = order.shape[0], 0, 0
     while i < n:
         group, time = slots[order[i]], times[order[i]]
@@ -105,7 +108,8 @@ def follow(  # type: ignore[no-untyped-def]
             if pair >= 0:
                 before = live[pair]
                 live[pair] = before + weights[event]
-                # What is live lies in the heaps already; what dies again at this instant comes up dead.
+                # Live values are in the heaps already; a value that dies at this instant is removed when it reaches the
+                # top.
                 if before <= 0 and live[pair] > 0:
                     for side in sides:
                         _put(nodes, tops, group, pair + 1, side, wide, spans, data)

@@ -1,8 +1,8 @@
-"""Keys in the order of values: an int64 for most types, and bytes behind it for those that are wider.
+"""Keys in the order of values: an int64 for most types, followed by bytes for wider ones.
 
-Contract: of two values of one type, a < b exactly when (key(a), bytes(a)) < (key(b), bytes(b)), bytes compared as
-strings are; this holds across arrays, processes and time. NaN is the greatest number, -0.0 equals 0.0, and inside a
-struct NULL is the least of all. Keys of NULLs at the top are arbitrary.
+Contract: of two values of one type, a < b exactly when (key(a), bytes(a)) < (key(b), bytes(b)), with bytes compared
+like strings; this holds across arrays, processes and time. NaN is the largest number, -0.0 equals 0.0, and inside a
+struct NULL is the smallest value. Keys of NULLs at the top level are arbitrary.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _BIAS = np.uint64(1 << 63)
 
 @dataclass(frozen=True)
 class SortKeys:
-    """keys: by row; the bytes of row i are data[starts[i] : starts[i] + lengths[i]]. wide: whether they count."""
+    """Keys by row. The bytes of row i are data[starts[i] : starts[i] + lengths[i]]; `wide`: whether they are
+    significant.
+    """
 
     keys: Int64s
     wide: bool
@@ -33,7 +35,7 @@ class SortKeys:
 
 
 def is_wide(type_: pa.DataType) -> bool:
-    """Return whether an int64 cannot tell all values of `type_` apart."""
+    """Return whether `type_` has more values than an int64."""
     text = pa.types.is_string(type_) or pa.types.is_binary(type_)
     return bool(text or pa.types.is_decimal(type_) or pa.types.is_struct(type_))
 
@@ -55,7 +57,7 @@ def sort_keys(column: pa.Array) -> SortKeys:
 
 
 def _pair_keys(major: pa.Array, minor: pa.Array) -> SortKeys:
-    """Of pairs: the first value is the key; whether it and the second are there, then the second's bytes, follow."""
+    """Return keys of pairs: the key of the first value, then bytes: whether both are present, and the second value."""
     told = major.is_valid().to_numpy(zero_copy_only=False)
     keys = np.where(told, order_keys(major), np.iinfo(np.int64).min)
     there = minor.is_valid().to_numpy(zero_copy_only=False)
@@ -68,7 +70,7 @@ def _pair_keys(major: pa.Array, minor: pa.Array) -> SortKeys:
 
 
 def _as_bytes(column: pa.Array) -> tuple[Int64s, Int64s, Bytes]:
-    """Return (starts, lengths, data): values as bytes that compare as the values do."""
+    """Return (starts, lengths, data): values as bytes in the order of the values."""
     inner = sort_keys(column)
     biased = _big_endian(inner.keys.view(np.uint64) ^ _BIAS)
     if not inner.wide:
@@ -125,7 +127,7 @@ def _mark(told, there, starts, lengths, data, places, sizes, made):  # type: ign
 
 @nb.njit(cache=True)
 def bytes_less(data, one, one_length, other, other_length):  # type: ignore[no-untyped-def]
-    """Return whether data[one : one + one_length] comes before data[other : other + other_length]."""
+    """Return whether data[one : one + one_length] precedes data[other : other + other_length]."""
     for k in range(min(one_length, other_length)):
         if data[one + k] != data[other + k]:
             return data[one + k] < data[other + k]

@@ -1,4 +1,4 @@
-"""The order of rows by sort keys: NULLs as the key says, NaN above all numbers, strings by code points."""
+"""The order of rows by sort keys: NULLs as the key specifies, NaN above all numbers, strings by code points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @nb.njit(cache=True)
 def _prefixes(offsets, data, keys):  # type: ignore[no-untyped-def]
-    """Return the first eight bytes of each string, as a number ordered as they are."""
+    """Return the first eight bytes of each string as a number in the same order."""
     for i in range(keys.shape[0]):
         start, stop = offsets[i], offsets[i + 1]
         word = np.uint64(0)
@@ -29,8 +29,9 @@ def _prefixes(offsets, data, keys):  # type: ignore[no-untyped-def]
 
 
 def coarse_keys(column: pa.Array, key: SortKey) -> Int64s:
-    """int64 keys that never contradict the order of `key`, in this array or another: what stands before has a key that
-    is smaller or equal."""
+    """Return int64 keys consistent with the order of `key`, in this and other arrays: an earlier row has a key that is
+    smaller or equal.
+    """
     kind = column.type
     if pa.types.is_decimal(kind):
         keys = order_keys(column.cast(pa.float64()))
@@ -58,7 +59,7 @@ def _string_keys(column: pa.Array) -> Int64s:
 
 
 def sort_order(columns: Sequence[pa.Array], order: Sequence[SortKey]) -> Int64s:
-    """Return the rows' indices in order."""
+    """Return the indices of the rows in order."""
     keys: list[np.ndarray[tuple[int], np.dtype[np.generic]]] = []
     for key in reversed(order):  # lexsort takes the most significant last
         column = columns[key.column]
@@ -74,8 +75,10 @@ def sort_order(columns: Sequence[pa.Array], order: Sequence[SortKey]) -> Int64s:
 
 
 def _ranks(column: pa.Array) -> Int64s:
-    """Dense ranks of values in ascending order, comparable within this array; 0 for NULL, from 1 on for others. Arrays
-    and structs are ordered by what they hold, an array that others begin with before these."""
+    """Return dense ranks of values in ascending order, comparable within this array: 0 for NULL, others from 1.
+
+    Arrays and structs are ordered by their elements, an array before those of which it is a prefix.
+    """
     if pa.types.is_struct(column.type):
         values = _rows_ranks(np.stack([_ranks(part) for part in column.flatten()], axis=1))
     elif pa.types.is_list(column.type):

@@ -1,6 +1,6 @@
-"""Record batches with less in them to carry: ticks and counts that come in long runs, told run by run.
+"""Smaller record batches for transport: ticks and counts with long runs are run-length encoded.
 
-Contract: `widened(squeezed(batch))` is equal to `batch`. What is worth it is decided column by column, from the values.
+Contract: `widened(squeezed(batch))` is equal to `batch`. Each column is encoded if its values make that worthwhile.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import pyarrow as pa
 
 from penstock.physical.elements import Int64s, int64s
 
-#: Rows of a run, on average, from which on it is told as one.
+#: Minimum average length of the runs of an encoded column.
 _LONG = 4
 
 
 def squeezed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """`batch`, with 64-bit integers that come in long runs as run ends and values."""
+    """Return `batch` with 64-bit integers that have long runs as run ends and values."""
     columns = [_squeezed(column) if column.type == pa.int64() else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def widened(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the inverse of `squeezed`; shares the memory of all other columns."""
+    """Return the inverse of `squeezed`; all other columns share their memory."""
     columns = [_widened(column) if pa.types.is_run_end_encoded(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
@@ -46,7 +46,7 @@ def _widened(column: pa.Array) -> pa.Array:
 
 @nb.njit(cache=True)
 def _run_ends(values, ends):  # type: ignore[no-untyped-def]
-    """Fill `ends` with where runs of equal values end; returns how many there are, -1 where there is no room."""
+    """Fill `ends` with the ends of runs of equal values; return their number, -1 where there is no room."""
     runs = 0
     for i in range(values.shape[0]):
         if i + 1 == values.shape[0] or values[i + 1] != values[i]:

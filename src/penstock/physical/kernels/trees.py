@@ -1,11 +1,11 @@
-"""Balanced search trees in one array: for each group the values of its bag in order, with how often each is there.
+"""Balanced search trees in one array: for each group the values of its bag in order, with their counts.
 
-A tree is a treap: ordered by value, and a heap by a priority that is a hash of the value, so that its shape depends on
-nothing but its content and paths are logarithmic. Every node knows of its subtree how many values are live (TOTAL) and
-the greatest count (BEST): that answers which is the k-th, and which the most frequent value, in logarithmic time. A
-value whose count falls to 0 stays until the bag drops its slot.
+A tree is a treap: ordered by value, and a heap by a priority that is a hash of the value, so that its shape depends
+only on its content and paths are logarithmic. Every node stores the number of live values (TOTAL) and the largest count
+(BEST) of its subtree, by which the k-th and the most frequent value are found in logarithmic time. A value whose count
+falls to 0 stays until the bag drops its slot.
 
-A node is a row of eight int64, one cache line; node 0 stands for none. PARENT -1: the node is in no tree.
+A node is a row of eight int64, one cache line; node 0 means none. PARENT -1: the node is in no tree.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from penstock.physical.kernels.key_order import bytes_less
 LEFT, RIGHT, PARENT, TOTAL, BEST, WEIGHT, KEY, PRIORITY = range(8)
 WIDTH = 8
 
-#: What can be asked of a tree.
+#: The queries that a tree answers.
 LEAST, GREATEST, QUANTILE, MODE, TOP, EVERY = range(6)
 
 
 @nb.njit(cache=True)
 def _pull(nodes, n):  # type: ignore[no-untyped-def]
-    """TOTAL and BEST of a node from its children."""
+    """Recompute TOTAL and BEST of a node from its children."""
     left, right = nodes[n, LEFT], nodes[n, RIGHT]
     nodes[n, TOTAL] = nodes[n, WEIGHT] + nodes[left, TOTAL] + nodes[right, TOTAL]
     nodes[n, BEST] = max(nodes[n, WEIGHT], nodes[left, BEST], nodes[right, BEST])
@@ -58,7 +58,7 @@ def _lift(nodes, n):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def _insert(nodes, roots, group, n, wide, spans, data):  # type: ignore[no-untyped-def]
-    """Put the node `n`, of weight 0, into the group's tree."""
+    """Insert the node `n`, of weight 0, into the group's tree."""
     nodes[n, LEFT] = nodes[n, RIGHT] = nodes[n, TOTAL] = nodes[n, BEST] = nodes[n, WEIGHT] = 0
     nodes[n, PARENT] = 0
     at = roots[group]
@@ -85,7 +85,7 @@ def _weigh(nodes, n, weight):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def plant(nodes, roots, groups, slots, counts, distinct, wide, spans, data):  # type: ignore[no-untyped-def]
-    """Put the values in `slots` of the bag into the trees of their `groups`."""
+    """Insert the values in `slots` of the bag into the trees of their `groups`."""
     for i in range(slots.shape[0]):
         n = slots[i] + 1
         _insert(nodes, roots, groups[i], n, wide, spans, data)
@@ -94,7 +94,7 @@ def plant(nodes, roots, groups, slots, counts, distinct, wide, spans, data):  # 
 
 @nb.njit(cache=True)
 def uproot(nodes, roots, groups):  # type: ignore[no-untyped-def]
-    """Take the trees of `groups` apart."""
+    """Remove all nodes from the trees of `groups`."""
     for i in range(groups.shape[0]):
         n = roots[groups[i]]
         while n:
@@ -113,7 +113,7 @@ def uproot(nodes, roots, groups):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def _kth(nodes, n, k):  # type: ignore[no-untyped-def]
-    """Return the node of the k-th live value, counted from 0; there are more than k."""
+    """Return the node of the k-th live value, counted from 0, of more than k."""
     while True:
         before = nodes[nodes[n, LEFT], TOTAL]
         if k < before:
@@ -127,7 +127,7 @@ def _kth(nodes, n, k):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def _most(nodes, n):  # type: ignore[no-untyped-def]
-    """Return the node of the most frequent value, of several the least."""
+    """Return the node of the most frequent value, of several the smallest."""
     best = nodes[n, BEST]
     while True:
         if nodes[nodes[n, LEFT], BEST] == best:
@@ -140,7 +140,7 @@ def _most(nodes, n):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def _roomy(array, size, more):  # type: ignore[no-untyped-def]
-    """`array`, with room for `more` behind the first `size`."""
+    """Return `array`, grown to hold `more` after the first `size`."""
     if size + more <= array.shape[0]:
         return array
     grown = np.empty(2 * (size + more), np.int64)
@@ -150,9 +150,11 @@ def _roomy(array, size, more):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def _answer(nodes, root, asked, parameters, k, found, between, members, counts, size):  # type: ignore[no-untyped-def]
-    """Answer every question about one tree into found[:, k]: slots, or for TOP and EVERY the stretch of `members` (and
-    `counts`); -1 where nothing is live. between: how far a quantile lies from the first of its two slots.
-    Returns (members, counts, size)."""
+    """Answer every query about one tree into found[:, k]; return (members, counts, size).
+
+    The answers are slots, or for TOP and EVERY a range of `members` (and `counts`); -1 where no value is live.
+    `between`: the distance of a quantile from the first of its two slots.
+    """
     total = nodes[root, TOTAL]
     for q in range(asked.shape[0]):
         found[q, k, 0] = found[q, k, 1] = -1
@@ -209,7 +211,7 @@ def _answer(nodes, root, asked, parameters, k, found, between, members, counts, 
 
 @nb.njit(cache=True)
 def ask(nodes, roots, groups, asked, parameters, found, between):  # type: ignore[no-untyped-def]
-    """Return the answers for each of `groups` as it stands."""
+    """Answer the queries for the current state of each of `groups`."""
     members, counts, size = np.empty(16, np.int64), np.empty(16, np.int64), 0
     for k in range(groups.shape[0]):
         members, counts, size = _answer(
@@ -223,9 +225,12 @@ def follow(  # type: ignore[no-untyped-def]
     slots, times, order, pairs, weights, live, distinct, nodes, roots, wide, spans, data, asked, parameters, found,
     between,
 ):  # fmt: skip
-    """Events order[0], order[1], ... sorted by (group, time) change the count of the value pairs[e] (-1: none) by
-    weights[e]; after the k-th (group, time) the questions are answered into found[:, k]. live: counts by slot, changed
-    in place."""
+    """Apply events to the bags and answer the queries.
+
+    Events order[0], order[1], ..., sorted by (group, time), change the count of the value pairs[e] (-1: none) by
+    weights[e]; after the k-th (group, time) the queries are answered into found[:, k]. `live`: counts by slot, changed
+    in place.
+    """
     members, counts, size = np.empty(16, np.int64), np.empty(16, np.int64), 0
     n, i, k = order.shape[0], 0, 0
     while i < n:

@@ -1,7 +1,7 @@
-"""Python values as bytes and back, by what they are and never by code: what user-defined aggregates keep lies in
-checkpoints, and reading a checkpoint must not be able to run anything (docs/decisions/security.md).
+"""Python values as bytes and back, by their structure and never by code: states of user-defined aggregates are stored
+in checkpoints, and reading a checkpoint must not execute code (docs/decisions/security.md).
 
-Numbers, text, bytes, dates, the containers of Python, NumPy and Arrow values come back equal and of the same type.
+Numbers, text, bytes, dates, Python's containers, NumPy and Arrow values are restored equal and with the same type.
 Anything else is a TypeError when it is written.
 """
 
@@ -19,19 +19,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-#: What a defaultdict may make of nothing.
+#: Allowed default factories of a defaultdict.
 _FACTORIES: dict[str, Callable[[], Any]] = {
     kind.__name__: kind for kind in (int, float, str, bytes, list, dict, set, tuple, Decimal, Counter, deque)
 }
 
 
 def pack(value: Any) -> bytes:
-    """Raise TypeError for a value that has no place here."""
+    """Encode a value. Raises TypeError for an unsupported one."""
     return json.dumps(_told(value), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def unpack(data: bytes) -> Any:
-    """Return the inverse of `pack`. Raises ValueError for bytes that it did not make."""
+    """Return the inverse of `pack`. Raises ValueError for bytes that `pack` did not write."""
     try:
         return _made(json.loads(data.decode("utf-8", "surrogatepass")))
     except (KeyError, TypeError, IndexError, AttributeError, pa.ArrowException) as error:
@@ -39,7 +39,7 @@ def unpack(data: bytes) -> Any:
 
 
 def _told(value: Any) -> Any:
-    """As JSON: plain values as they are, anything else as [what it is, its parts]."""
+    """Convert to JSON: plain values unchanged, anything else as [its type, its parts]."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value

@@ -1,6 +1,6 @@
 """The denotation of every operator: what it means, as plain definitions over small bags [semantics 2 and 4].
 
-A *stream* is denoted by its bag of (timestamp, tuple); a *relation* by a function that gives the bag R(τ), together
+A *stream* is denoted by its bag of (timestamp, tuple); a *relation* by a function that returns the bag R(τ), together
 with the instants at which R may change. Nothing is incremental. A new operator is one more `denote.register`; a test
 fails for an operator without one.
 """

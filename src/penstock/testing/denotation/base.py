@@ -1,4 +1,4 @@
-"""What a denotation is made of: streams as bags of (timestamp, tuple), relations as functions from instants to bags."""
+"""The parts of a denotation: streams as bags of (timestamp, tuple), relations as functions from instants to bags."""
 
 from __future__ import annotations
 
@@ -42,8 +42,11 @@ class Relation:
 
 @dataclass(frozen=True)
 class InstantLine:
-    """The instants 1, 2, ... of a query in the sequence model. ticks: their timestamps; arrived: of each stream, by
-    place, the (instant, tuple) of its elements; boundaries: of each (slide, align) the instants that are boundaries."""
+    """The instants 1, 2, ... of a query in the sequence model.
+
+    `ticks`: their timestamps; `arrived`: for each stream, by its position, the (instant, tuple) of its elements;
+    `boundaries`: for each (slide, align) the instants that are boundaries.
+    """
 
     ticks: list[int]
     arrived: list[list[tuple[int, Row]]]
@@ -53,8 +56,10 @@ class InstantLine:
 @dataclass(frozen=True)
 class World:
     """The inputs as the query sees them: per source the (timestamp, row) pairs that were not late, in arrival order.
-    A static relation's rows are there from BEGIN. `final`: the last instant of the query's time; `line`: inside a
-    query in the sequence model, its instants; `known`: what has been worked out, by fingerprint."""
+
+    A static relation's rows are valid from BEGIN. `final`: the last instant of the query's time; `line`: inside a query
+    in the sequence model, its instants; `known`: results computed before, by fingerprint.
+    """
 
     rows: Mapping[str, list[tuple[int, Row]]]
     final: int
@@ -63,8 +68,11 @@ class World:
 
 
 def first_instant(node: Algebra, world: World) -> int | None:
-    """t0: where the time line of a query begins. The smallest timestamp of any timed input below `node`; 0 where only
-    static relations stand below; None while no timed input has any element. In the sequence model the first instant."""
+    """Return t0, where the time line of a query begins.
+
+    It is the smallest timestamp of any timed input below `node`; 0 where all inputs are static relations; None while no
+    timed input has any element. In the sequence model it is the first instant.
+    """
     if world.line is not None:
         return 1 if world.line.ticks else None
     timed = [leaf.source for leaf in leaves(node) if isinstance(leaf, Scan) and not leaf.source.is_static]
@@ -74,7 +82,7 @@ def first_instant(node: Algebra, world: World) -> int | None:
 
 
 def steps(relation: Relation, start: int | None) -> Iterable[tuple[int, Bag, Bag]]:
-    """(τ, R(τ−1), R(τ)) for every instant from `start` on at which R may change; before `start` R is empty."""
+    """Yield (τ, R(τ−1), R(τ)) for every instant from `start` on at which R may change; before `start` R is empty."""
     if start is None:
         return
     before: Bag = []
@@ -85,7 +93,7 @@ def steps(relation: Relation, start: int | None) -> Iterable[tuple[int, Bag, Bag
 
 
 def minus(left: Bag, right: Bag) -> Bag:
-    """The bag difference left − right."""
+    """Return the bag difference left − right."""
     taken = Counter(map(key_of, right))
     rest = []
     for row in left:
@@ -103,7 +111,7 @@ def _meaning(node: Algebra, world: World) -> Stream | Relation:
 
 
 class _Denote:
-    """`_meaning`, worked out once for what stands in a query several times."""
+    """`_meaning`, computed once for a node that occurs several times in a query."""
 
     register = staticmethod(_meaning.register)
     dispatch = staticmethod(_meaning.dispatch)
@@ -119,13 +127,13 @@ class _Denote:
         return found
 
 
-#: `denote(node, world)`: what `node` means over `world`. Registered per operator with `denote.register`; a test walks
-#: all subclasses of Algebra.
+#: `denote(node, world)`: the meaning of `node` over `world`. Registered per operator with `denote.register`; a test
+#: walks all subclasses of Algebra.
 denote = cast("functools._SingleDispatchCallable[Stream | Relation]", _Denote())
 
 
 def relation(node: Algebra, world: World) -> Relation:
-    """`node` as a relation: a stream that stands where a relation is wanted is unbounded [semantics 4.1]."""
+    """Return `node` as a relation: a stream in place of a relation is unbounded [semantics 4.1]."""
     meaning = denote(node, world)
     if isinstance(meaning, Relation):
         return meaning
@@ -133,14 +141,14 @@ def relation(node: Algebra, world: World) -> Relation:
 
 
 def windowed(elements: list[tuple[int, tuple[int, int], Row]]) -> Relation:
-    """The relation of elements that are visible while start ≤ τ < end."""
+    """Return the relation of elements that are valid while start ≤ τ < end."""
     shown = [(start, end, row) for _, (start, end), row in elements if start < end]
     instants = frozenset(tick for start, end, _ in shown for tick in (start, end) if tick != END)
     return Relation(instants, lambda tau: [row for start, end, row in shown if start <= tau < end])
 
 
 def values_of(expression: Expression, rows: Bag) -> list[Any]:
-    """The value of `expression` for every row; the types of the columns it does not read do not matter."""
+    """Evaluate `expression` for every row; the types of the columns it does not read do not matter."""
     if not rows:
         return []
     if isinstance(expression, Column):

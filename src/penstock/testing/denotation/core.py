@@ -54,8 +54,9 @@ def _(node: Window, world: World) -> Relation:
 
 
 def validity(window: Window | RowWindow, ts: int) -> tuple[int, int]:
-    """The table of [semantics 4.1]: [start, end) of an element with timestamp `ts`; of a row window, as far as time
-    decides."""
+    """Return [start, end) of an element with timestamp `ts` by the table of [semantics 4.1]; of a row window, its part
+    in time.
+    """
     length = window.length
     if isinstance(window, Window):
         length = {WindowKind.NOW: 1, WindowKind.RANGE: window.length, WindowKind.UNBOUNDED: None}[window.kind]
@@ -63,7 +64,7 @@ def validity(window: Window | RowWindow, ts: int) -> tuple[int, int]:
 
 
 def boundaries(window: Window | RowWindow, start: int, end: int) -> tuple[int, int]:
-    """[start, end) at the boundaries of the window's SLIDE, where it has one in time."""
+    """Round [start, end) up to the boundaries of the window's SLIDE, if it has one in time."""
     if window.slide is None:
         return start, end
     after = END if end == END else boundary(end, window.slide, window.align)
@@ -71,7 +72,7 @@ def boundaries(window: Window | RowWindow, start: int, end: int) -> tuple[int, i
 
 
 def boundary(tick: int, slide: int, align: int) -> int:
-    """⌈tick⌉s: the smallest k·slide + align that is not before `tick`; the end of time is the last one."""
+    """Return ⌈tick⌉s: the smallest k·slide + align that is not before `tick`; the end of time is the last boundary."""
     return min(END, align - (align - tick) // slide * slide)
 
 
@@ -106,7 +107,7 @@ def _(node: Project, world: World) -> Stream | Relation:
 
 @denote.register
 def _(node: Join, world: World) -> Relation:
-    """The nested loop. A NULL key joins nothing; NaN joins NaN, and -0.0 joins 0.0."""
+    """Join by nested loops. A NULL key joins nothing; NaN joins NaN, and -0.0 joins 0.0."""
     left, right = relation(node.left, world), relation(node.right, world)
 
     def at(tau: int) -> Bag:
@@ -120,14 +121,14 @@ def _(node: Join, world: World) -> Relation:
 
 
 def same_key(node: Join, one: Row, other: Row) -> bool:
-    """Whether two rows agree on the equi-join's columns."""
+    """Return whether two rows agree on the equi-join's columns."""
     keys = [(one[i], other[j]) for i, j in node.equal]
     return all(a is not None and b is not None and key_of((a,)) == key_of((b,)) for a, b in keys)
 
 
 @denote.register
 def _(node: MultiJoin, world: World) -> Relation:
-    """The nested loops, the classes checked as soon as they can be."""
+    """Join by nested loops, checking each class as soon as its columns are bound."""
     members = [relation(member, world) for member in node.members]
 
     def at(tau: int) -> Bag:
@@ -144,7 +145,7 @@ def _(node: MultiJoin, world: World) -> Relation:
 
 
 def same_classes(node: MultiJoin, rows: list[Row], more: Row) -> bool:
-    """Whether `more`, of the member after those of `rows`, agrees with them in every class."""
+    """Return whether `more`, of the member after those of `rows`, agrees with them in every class."""
     number = len(rows)
     pairs = [
         (rows[k][theirs], more[mine])
@@ -158,7 +159,7 @@ def same_classes(node: MultiJoin, rows: list[Row], more: Row) -> bool:
 
 @denote.register
 def _(node: Aggregate, world: World) -> Relation:
-    """One row per non-empty group; the ungrouped aggregate has one row always. NULLs are one group."""
+    """Return one row per non-empty group; the ungrouped aggregate always has one row. NULLs are one group."""
     below = relation(node.input, world)
 
     def at(tau: int) -> Bag:
@@ -189,7 +190,7 @@ def _(node: UnionAll, world: World) -> Relation:
 
 @denote.register
 def _(node: RelationToStream, world: World) -> Stream:
-    """[semantics 4.3], by the bags of neighbouring instants."""
+    """Apply [semantics 4.3] to the bags of consecutive instants."""
     below = relation(node.input, world)
     start = first_instant(node, world)
     course = list(steps(below, start))
@@ -209,7 +210,7 @@ def _(node: RelationToStream, world: World) -> Stream:
 
 
 def _arrivals(node: Algebra, world: World) -> Iterable[int]:
-    """The instants at which an element of one of the query's own streams arrives."""
+    """Return the instants at which an element of one of the query's own streams arrives."""
     for child in node.inputs:
         stream = child.input if isinstance(child, Window | RowWindow) else child
         if stream.is_stream:

@@ -1,7 +1,7 @@
 """CSQL: the frequency operator and the sequence model [semantics 6], by definition.
 
 A query in the sequence model is denoted on its own line of instants, where the operators mean what they mean on ticks:
-only its windows and its evaluation are told apart here.
+only its windows and its evaluation differ.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _(node: Frequency, world: World) -> Stream:
 
 
 def part(row: Row, columns: tuple[int, ...]) -> Row:
-    """The substream that a row belongs to."""
+    """Return the substream of a row."""
     return key_of(tuple(row[i] for i in columns))
 
 
@@ -63,7 +63,7 @@ def _(node: Sequenced, world: World) -> Stream:
 
 
 def line_of(node: Sequenced, world: World) -> InstantLine:
-    """All elements and boundaries up to the end of time: a boundary behind the elements of its tick."""
+    """Return all elements and boundaries up to the end of time: a boundary follows the elements of its tick."""
     found: list[tuple[int, int, int, Row | None]] = []
     for place, stream in enumerate(node.streams):
         found += [(ts, 0, place, row) for ts, row in as_arrived(stream, world) if ts <= world.final]
@@ -115,7 +115,7 @@ def _(node: FrequencyWindow, world: World) -> Relation:
 def evaluations(
     node: FrequencyWindow, substream: Row, elements: list[tuple[int, Row]], line: InstantLine
 ) -> Iterator[int]:
-    """The evaluation instants of the window, or of its `substream`."""
+    """Yield the evaluation instants of the window, or of its `substream`."""
     if node.every is not None:
         own = [instant for instant, row in elements if part(row, node.by) == substream]
         yield from own[node.every - 1 :: node.every]
@@ -126,14 +126,14 @@ def evaluations(
 
 
 def last_of(instants: list[int], instant: int) -> int:
-    """The last of `instants` up to `instant`; 0, where nothing has arrived, for none."""
+    """Return the last of `instants` up to `instant`; 0, at which nothing has arrived, if there is none."""
     return max((e for e in instants if e <= instant), default=0)
 
 
 def content(
     node: FrequencyWindow, substream: Row, elements: list[tuple[int, Row]], instant: int, line: InstantLine
 ) -> list[tuple[int, Row]]:
-    """What the window holds of `substream` as of the evaluation instant `instant`."""
+    """Return the window's content of `substream` as of the evaluation instant `instant`."""
     arrived = [(i, row) for i, row in elements if i <= instant and part(row, node.by) == substream]
     if node.rows is not None:
         partitions: dict[Row, list[tuple[int, Row]]] = {}
@@ -153,8 +153,9 @@ def _(node: FrequencyWindow, world: World) -> list[Life]:
 
 
 def arrived_lives(node: FrequencyWindow, world: World) -> list[tuple[int, Life]]:
-    """The elements that the window ever shows, each with the instant at which it arrived. The instants at which it is
-    there follow one another."""
+    """Return the elements that the window ever shows, each with its instant of arrival and its consecutive instants in
+    it.
+    """
     line = line_around(world)
     below = denote(node.input, world)
     assert isinstance(below, Stream)
@@ -174,15 +175,17 @@ def _(node: AtInstants, world: World) -> Stream:
     below = relation(node.input, world)
     start = first_instant(node, world)
     course = steps(below, start)
-    # What is there from the beginning has not changed.
+    # Rows that are valid from the beginning have not changed.
     changed = {tau for tau, before, now in course if tau != start and (minus(now, before) or minus(before, now))}
     told = set(_evaluated(node.input, world)) | (changed if node.tells_changes else set())
     return Stream([(instant, row) for instant in sorted(told) for row in below.at(instant)])
 
 
 def _evaluated(node: Algebra, world: World) -> Iterator[int]:
-    """The evaluation instants of the windows below. One without a frequency is evaluated wherever its stream has an
-    element: elsewhere only what changes counts."""
+    """Yield the evaluation instants of the windows below.
+
+    A window without a frequency is evaluated wherever its stream has an element: elsewhere only changes count.
+    """
     line = line_around(world)
     if isinstance(node, FrequencyWindow):
         below = denote(node.input, world)
@@ -198,7 +201,7 @@ def _evaluated(node: Algebra, world: World) -> Iterator[int]:
 
 
 def last_boundaries(node: Frequency | Sequenced, last: int) -> list[int]:
-    """Where the frequencies in time of `node` are last evaluated when the last element came at `last`."""
+    """Return the last evaluations of `node`'s frequencies in time when the last element has the timestamp `last`."""
     if isinstance(node, Frequency):
         return [last if node.slot is None else boundary(last, node.slot, 0)]
     ends = [(last + (w.length or 0), w.slide, w.align) for w in node.windows]

@@ -1,4 +1,4 @@
-"""Semi-joins, anti-joins, marks and outer joins: which tuples have a partner."""
+"""Semi-joins, anti-joins, marks and outer joins, defined by which tuples have a partner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.types import CALENDAR
 
 
 def partners(left: Bag, right: Bag, equal: Pairs, residual: Expression | None) -> list[list[int]]:
-    """For every row of `left` the places of its partners in `right`. A NULL key has none."""
+    """Return, for every row of `left`, the positions of its partners in `right`. A NULL key has none."""
 
     def agree(one: Row, other: Row) -> bool:
         keys = [(one[i], other[j]) for i, j in equal]
@@ -46,7 +46,7 @@ def _(node: SemiJoin, world: World) -> Relation:
 @_lives.register(SemiJoin)
 @_lives.register(OuterJoin)
 def _(node: SemiJoin | OuterJoin, world: World) -> list[Life]:
-    """Those of the left side, whose rows each find in the static right side what they would alone."""
+    """Return the lives of the left side; each of its rows is matched with the static right side separately."""
     below = lives(node.left, world)
     if isinstance(node, OuterJoin) and node.single:
         whole = relation(node, world)

@@ -45,9 +45,12 @@ def _(node: ArrivalTime, world: World) -> Relation:
 
 
 def elements(node: Algebra, world: World) -> list[Element]:
-    """The elements of windows: (timestamp, validity, row), or what selections, projections, joins and NRRs make of
-    them. The NRR is asked as of the timestamp, with the updates of that very instant. On the line of the sequence model
-    timestamps are instants."""
+    """Return the elements of windows, (timestamp, validity, row), or those of selections, projections, joins and NRRs
+    on them.
+
+    The non-retroactive relation is evaluated as of the timestamp, including the updates of that instant. On the line of
+    the sequence model timestamps are instants.
+    """
     if isinstance(node, FrequencyWindow):
         return [(arrived, (start, end), row) for arrived, (start, end, row) in arrived_lives(node, world)]
     if isinstance(node, RowWindow):
@@ -84,7 +87,9 @@ def elements(node: Algebra, world: World) -> list[Element]:
 
 
 def _counted(node: RowWindow, members: list[tuple[int, Row]]) -> list[Element]:
-    """The elements of one partition: each until so many later ones have come, or its RANGE is over."""
+    """Return the elements of one partition: each is valid until enough later ones have arrived, or its RANGE has
+    passed.
+    """
     assert node.rows is not None, "a window that moves by rows is not joined with an NRR"
     found = []
     for place, (ts, row) in enumerate(members):
@@ -96,7 +101,7 @@ def _counted(node: RowWindow, members: list[tuple[int, Row]]) -> list[Element]:
 
 
 def _joined(sides: list[list[Element]], fits: Callable[[Row, Row], bool], residual: Expression | None) -> list[Element]:
-    """What several inputs give together comes with the latest of its parts, and lives while all of them do."""
+    """Join several inputs: a result arrives with the latest of its elements, and is valid while all of them are."""
     found = sides[0]
     for side in sides[1:]:
         found = [

@@ -1,7 +1,7 @@
 """Declared relations: the updates up to τ, one after the other [semantics 3].
 
-What an update may not do is told as a reason, and then the relation stays as it is: a `-` of a row that is not there, a
-`+` of a primary key that is, a key of a NON RETROACTIVE relation used again, a key that occurs twice in a static one.
+An update that is not allowed gives a reason and leaves the relation unchanged: a `-` of a row that does not exist, a
+`+` of an existing primary key, a key of a NON RETROACTIVE relation used again, a key that occurs twice in a static one.
 """
 
 from __future__ import annotations
@@ -34,14 +34,18 @@ def _(node: RelationScan, world: World) -> Relation:
 
 
 def _on_the_line(ticks: list[int], updated: list[int], at: Callable[[int], Bag]) -> Relation:
-    """In the sequence model: at an instant what the relation is at the instant's timestamp. An update is seen at the
-    first instant with its timestamp or a later one."""
+    """Map a relation to the sequence model: at an instant it is the relation at the instant's timestamp.
+
+    An update is visible at the first instant with its timestamp or a later one.
+    """
     seen = (bisect_left(ticks, ts) + 1 for ts in updated)
     return Relation(frozenset(instant for instant in seen if instant <= len(ticks)), lambda i: at(ticks[i - 1]))
 
 
 def content(source: Source, updates: Sequence[Row]) -> tuple[Bag, list[str]]:
-    """The rows that `updates`, in order of (timestamp, arrival), leave, and why some of them did nothing."""
+    """Return the rows that remain after `updates`, in order of (timestamp, arrival), and the reasons of rejected
+    updates.
+    """
     held: Bag = []
     #: The identity of each row of `held`.
     names: list[Row] = []
@@ -76,6 +80,8 @@ def content(source: Source, updates: Sequence[Row]) -> tuple[Bag, list[str]]:
 
 
 def _identity(source: Source, row: Row) -> Row:
-    """What a `-` names a row by: its primary key, or all its columns but the timestamp and the operation."""
+    """Return the values by which a `-` identifies a row: its primary key, or all its columns but timestamp and
+    operation.
+    """
     rest = [i for i in range(len(row)) if i not in (source.timestamp, source.operation)]
     return key_of(tuple(row[i] for i in source.primary_key or rest))

@@ -1,4 +1,4 @@
-"""What WSTREAM and RESTORE count: the lives of results ([semantics 4.3], `[golab 3.3.3, 3.3.4]`)."""
+"""The lives of results, which WSTREAM and RESTORE count ([semantics 4.3], `[golab 3.3.3, 3.3.4]`)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _(node: IndividualResults, world: World) -> Stream:
 
 @denote.register
 def _(node: Restored, world: World) -> Stream:
-    """Beside what is reported anyway, every life without a boundary in it, at the boundary behind it."""
+    """Emit, in addition to the usual results, every life that contains no boundary, at the boundary after it."""
     reported = denote(node.reported, world)
     assert isinstance(reported, Stream)
     found = lives(node.continual, world) if node.by_life else _lives_of_bag(node, world)
@@ -62,7 +62,7 @@ def _(node: Restored, world: World) -> Stream:
 
 
 def _lives_of_bag(node: Restored, world: World) -> list[Life]:
-    """The lives that the course of R allows: of equal tuples the oldest goes first."""
+    """Return lives that agree with R at every instant: of equal tuples the oldest ends first."""
     found: list[Life] = []
     alive: defaultdict[Row, deque[int]] = defaultdict(deque)
     for tau, before, now in steps(relation(node.continual, world), first_instant(node, world)):
@@ -73,7 +73,7 @@ def _lives_of_bag(node: Restored, world: World) -> list[Life]:
 
 
 def lives(node: Algebra, world: World) -> list[Life]:
-    """The lives of a relation that has them."""
+    """Return the lives of a relation whose elements have them."""
     if is_static(node):
         return [(BEGIN, END, row) for row in relation(node, world).at(0)]
     return [life for life in _lives(node, world) if life[0] < life[1]]
@@ -93,15 +93,18 @@ def _(node: Window, world: World) -> list[Life]:
 
 @_lives.register
 def _(node: RowWindow, world: World) -> list[Life]:
-    """An element is counted when the count next comes to a multiple of the step, and ends when `rows` more are; in a
-    RANGE that moves by rows, when the count comes to a multiple after its time."""
+    """Return the lives of a row window's elements.
+
+    An element enters when the count next reaches a multiple of the step, and ends when the count of `rows` later ones
+    does; in a RANGE that moves by rows, at the first multiple after its time.
+    """
     step = node.step or 1
     found: list[Life] = []
     for members in partitioned(node, world):
         whole = len(members) // step * step
 
         def brought_up(place: int) -> int:
-            """When the count reaches the multiple of the step that is more than `place`."""
+            """Return the instant at which the count reaches the first multiple of the step above `place`."""
             counted = place // step * step + step
             return members[counted - 1][0] if counted <= whole else END  # noqa: B023
 
@@ -134,7 +137,7 @@ def _(node: MultiJoin, world: World) -> list[Life]:
 
 
 def _passing(node: Join | MultiJoin, joined: list[Life]) -> list[Life]:
-    """Those of `joined` for which the join's further condition holds."""
+    """Return those of `joined` that satisfy the join's residual condition."""
     if node.residual is None:
         return joined
     values = values_of(node.residual, [row for _, _, row in joined])

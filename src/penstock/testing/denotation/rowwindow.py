@@ -18,8 +18,11 @@ from penstock.types import END
 
 @denote.register
 def _(node: RowWindow, world: World) -> Relation:
-    """Of every partition, at τ: the last rows of those that had arrived when the count was last brought up to a
-    multiple of the step, without those whose RANGE has passed. A SLIDE in time looks at the last boundary instead."""
+    """Return, of every partition at τ, the last rows as of the last multiple of the step, without those whose RANGE has
+    passed.
+
+    With a SLIDE in time the last boundary decides instead.
+    """
     partitions = partitioned(node, world)
     elements = [element for members in partitions for element in members]
 
@@ -37,7 +40,7 @@ def _(node: RowWindow, world: World) -> Relation:
 
 
 def partitioned(node: RowWindow, world: World) -> list[list[tuple[int, Row]]]:
-    """The elements of every partition in order of (timestamp, arrival), or of (timestamp, values)."""
+    """Return the elements of every partition in order of (timestamp, arrival), or of (timestamp, values)."""
     partitions: dict[Row, list[tuple[int, Row]]] = {}
     for ts, row in as_arrived(node.input, world):
         partitions.setdefault(key_of(tuple(row[i] for i in node.partition)), []).append((ts, row))
@@ -45,7 +48,7 @@ def partitioned(node: RowWindow, world: World) -> list[list[tuple[int, Row]]]:
 
 
 def as_arrived(stream: Algebra, world: World) -> list[tuple[int, Row]]:
-    """The elements of `stream` in order of (timestamp, arrival), or of (timestamp, values)."""
+    """Return the elements of `stream` in order of (timestamp, arrival), or of (timestamp, values)."""
     below = denote(stream, world)
     assert isinstance(below, Stream), f"{type(stream).__name__} is no stream"
     elements = sorted(below.elements, key=lambda element: element[0])
@@ -55,10 +58,10 @@ def as_arrived(stream: Algebra, world: World) -> list[tuple[int, Row]]:
 
 
 def last_rows(node: RowWindow, members: list[tuple[int, Row]], tau: int) -> Bag:
-    """What the window holds at τ of one partition, whose elements come in order of (timestamp, arrival)."""
+    """Return the window's content of one partition at τ; its elements are in order of (timestamp, arrival)."""
     arrived = [(ts, row) for ts, row in members if ts <= tau]
     counted = len(arrived) // (node.step or 1) * (node.step or 1)
-    if node.rows is None:  # a RANGE, looked at when the last of these arrived
+    if node.rows is None:  # a RANGE as of the arrival of the last of these
         held = arrived[:counted]
         return [row for ts, row in held if node.length is None or held[-1][0] < ts + node.length]
     held = arrived[max(0, counted - node.rows) : counted]
@@ -80,7 +83,7 @@ def _(node: Sample, world: World) -> Stream:
 
 @denote.register
 def _(node: Internal, world: World) -> Relation:
-    """All results so far: those that WSTREAM would window, or what ISTREAM would tell."""
+    """Return all results so far: those that WSTREAM would window, or those that ISTREAM would emit."""
     results = IndividualResults(node.input) if node.by_life else RelationToStream(node.input, StreamKind.ISTREAM)
     came = denote(results, world)
     assert isinstance(came, Stream)

@@ -1,4 +1,4 @@
-"""EXCEPT, INTERSECT and the k first rows: bags compared and put in order, at every instant anew."""
+"""EXCEPT, INTERSECT and the k first rows: bags compared and ordered, recomputed at every instant."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _(node: TopK, world: World) -> Relation:
 
 
 class _Place:
-    """Where a value stands in the order of one sort key. NaN is the largest number; NULL stands where the key says."""
+    """The rank of a value under one sort key. NaN is the largest number; the key decides where NULL sorts."""
 
     def __init__(self, value: Any, key: SortKey) -> None:
         self._null = value is None

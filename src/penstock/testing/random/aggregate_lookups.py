@@ -1,7 +1,7 @@
-"""Rows of one instant joined with what aggregates are then: a part of `generators.py`.
+"""Rows of one instant joined with the aggregates of that instant: a part of `worlds.py`.
 
-Most of what is drawn can be read as a look-up (`algebra/nodes/aggregate_lookup.py`); some of it just cannot, by a key
-that names no group or a condition on an aggregate, so that both sides of the line are met.
+Most joins drawn here can be planned as a look-up (`algebra/nodes/aggregate_lookup.py`); some just cannot, because of a
+key that names no group or a condition on an aggregate, so that both cases are tested.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from penstock.testing.random.contract import QueryMaker, RandomColumn
 
 @dataclass(frozen=True)
 class Probing:
-    """Joins with aggregates, in the words of `maker`."""
+    """Joins with aggregates; `maker` draws their parts."""
 
     maker: QueryMaker
 
     def joined(self, depth: int) -> tuple[tuple[RandomColumn, ...], str, list[str]]:
-        """A stream [NOW] with one or two grouped queries: (columns, FROM, WHERE)."""
+        """Return (columns, FROM, WHERE) of a stream [NOW] joined with one or two grouped queries."""
         choices = self.maker.choices
         scope, text = self.instants()
         where: list[str] = []
@@ -29,7 +29,7 @@ class Probing:
             if condition and choices.chance(40):
                 text = f"{text} {choices.pick(('LEFT JOIN', 'JOIN', 'RIGHT JOIN'))} {right} ON {condition}"
             else:
-                # Behind a comma, so what has been joined must be one FROM item.
+                # After a comma, so the joined sources must be one FROM item.
                 text = f"{text}, {right}" if " JOIN " in text or choices.chance(70) else f"{right}, {text}"
                 where += [condition] if condition else []
             scope += more
@@ -47,7 +47,7 @@ class Probing:
         return tuple(RandomColumn(f"{alias}.{c.name}", c.type) for c in table.columns), text
 
     def groups(self, asking: tuple[RandomColumn, ...], depth: int) -> tuple[tuple[RandomColumn, ...], str, str | None]:
-        """A grouped query: its columns, its text, and the condition that asks for a group."""
+        """Return a grouped query: its columns, its text, and the condition that selects a group."""
         maker, choices = self.maker, self.maker.choices
         scope, source = maker.source(depth)
         pairs = [(a, b) for a in asking for b in scope if a.type == b.type]

@@ -1,4 +1,4 @@
-"""Random aggregates: a part of `generators.py`."""
+"""Random aggregates: a part of `worlds.py`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ _NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)")
 def plain_aggregate(
     choices: Choices, scope: Sequence[RandomColumn], loose: str | None, predicate: Callable[[], str]
 ) -> tuple[str, str]:
-    """(text, type) of an aggregate of sums, or an extreme. loose: the type of what may be rounded in several ways, None
-    where it may not stand; predicate: draws a condition for FILTER."""
+    """Return (text, type) of an aggregate of sums, or an extreme.
+
+    Args:
+        loose: type of a result that may be rounded in several ways, None where such a result may not be drawn.
+        predicate: draws a condition for FILTER.
+    """
     numbers = [c.name for c in scope if c.type in _NUMERIC]
     functions = ("COUNT(*)", "SUM", "COUNT", "MIN", "MAX", "AVG", "COUNT DISTINCT", *(("STDDEV",) if loose else ()))
     function = choices.pick(functions)
@@ -47,8 +51,13 @@ def _summed(function: str, kind: str) -> str:
 def ordered_aggregate(
     choices: Choices, scope: Sequence[RandomColumn], timed: bool, loose: str | None
 ) -> tuple[str, str]:
-    """(text, type). timed: rows have timestamps, so FIRST and LAST may be asked for; loose: the type of what no other
-    query takes, as arrays and quantiles; None where it may not stand."""
+    """Return (text, type) of an aggregate that depends on the order of values or rows.
+
+    Args:
+        timed: the rows have timestamps, so FIRST and LAST may be drawn.
+        loose: type of results that no other query can read, such as arrays and quantiles; None where they may not be
+            drawn.
+    """
     column = choices.pick(scope)
     functions = ["MODE", "COUNT DISTINCT"]
     if timed:

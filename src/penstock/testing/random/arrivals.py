@@ -1,4 +1,4 @@
-"""How rows come: their timestamps, and what the wall clock has to do with it [semantics 1]. A part of the oracle."""
+"""Arrival of rows: their timestamps, and the effects of the wall clock [semantics 1]. Part of the oracle."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from penstock.algebra import Source
 from penstock.testing.values import Row
 from penstock.types import BEGIN, MOST_TICKS
 
-#: (timestamp, row, when it came by the wall clock)
+#: (timestamp, row, arrival by the wall clock)
 Stamped = tuple[int, Row, int]
 
 
 def stamped_rows(source: Source, table: pa.Table | None, arrivals: Sequence[int] | None = None) -> list[Stamped]:
-    """The rows of a source with their ticks, in arrival order. A row without a timestamp, an operation or a part of its
-    primary key is no element, nor is one whose timestamp lies too near the ends of time. SYSTEM TIME: when it comes."""
+    """Return the rows of a source with their ticks, in arrival order.
+
+    A row without a timestamp, an operation or a part of its primary key is not an element, nor is one whose timestamp
+    lies too near the ends of time. Under SYSTEM TIME the timestamp is the arrival.
+    """
     if table is None or not table.num_rows:
         return []
     came = [0] * table.num_rows if arrivals is None or source.is_static else list(arrivals)
@@ -36,14 +39,16 @@ def stamped_rows(source: Source, table: pa.Table | None, arrivals: Sequence[int]
 
 
 def _ticks(source: Source, table: pa.Table) -> list[int]:
-    """The timestamps of a source; None where there is none."""
+    """Return the timestamps of a source, None for a row that has none."""
     ticks: list[int] = table.column(source.timestamp).cast(pa.int64()).to_pylist()
     return ticks
 
 
 def not_too_far(rows: list[Stamped], ahead: int | None) -> tuple[list[Stamped], int]:
-    """The rows that lie no more than `ahead` beyond the largest timestamp of those before them, None for anywhere; and
-    how many others there are, which count for nothing. The first of all is held against nothing."""
+    """Return the rows at most `ahead` beyond the largest timestamp before them, and the number of the others.
+
+    The others do not advance time. The first row is always accepted, and with None every row is.
+    """
     kept: list[Stamped] = []
     for row in rows:
         if ahead is None or not kept or row[0] <= max(ts for ts, _, _ in kept) + ahead:
@@ -59,12 +64,13 @@ def _usable(source: Source, row: Row) -> bool:
 def idle_beats(
     sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], arrivals: Mapping[str, Sequence[int]]
 ) -> dict[str, dict[int, int]]:
-    """Of each stream with an IDLE TIMEOUT the heartbeat that it was given while it was idle, at every instant of the
-    wall clock at which a row of any source comes.
+    """Return, for each stream with an IDLE TIMEOUT, the heartbeats that it received while it was idle.
 
-    A stream that was silent for longer than its timeout does not hold time back: it is given the least heartbeat of the
-    live sources, or where there are none the largest timestamp of all. A live stream of SYSTEM TIME has come as far as
-    the clock when it was read last."""
+    There is one for every instant of the wall clock at which a row of any source arrives. A stream that was silent for
+    longer than its timeout does not hold time back: it receives the smallest heartbeat of the live sources, or where
+    there are none the largest timestamp of all. The heartbeat of a live stream of SYSTEM TIME is the clock at its last
+    read.
+    """
     timed = {name: source for name, source in sources.items() if not source.is_static}
     if all(source.idle is None for source in timed.values()):
         return {}

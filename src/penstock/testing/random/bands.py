@@ -6,7 +6,7 @@ from penstock.testing.random.cells import COMPARED, NUMERIC
 from penstock.testing.random.choices import Choices
 
 Named = tuple[str, str]
-#: Constants by type; the last of INT wraps.
+#: Constants by type; the last of INT overflows.
 _WIDTHS = {
     "INT": ("1", "0", "2", "2147483647"),
     "BIGINT": ("1", "2"),
@@ -16,7 +16,9 @@ _WIDTHS = {
 
 
 def range_condition(choices: Choices, left: list[Named], right: list[Named]) -> str | None:
-    """A condition over (name, type) of either side, sometimes with an equality beside; None where no types agree."""
+    """Return a range condition over (name, type) of both sides, sometimes with an equality; None where no types
+    agree.
+    """
     pairs = [(a, b) for a in left for b in right if a[1] == b[1] and a[1] in COMPARED]
     if not pairs:
         return None

@@ -1,4 +1,4 @@
-"""Where a generator's decisions come from: Hypothesis, which shrinks, or a seed."""
+"""The source of a generator's choices: Hypothesis, which shrinks, or a seed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ T = TypeVar("T")
 
 
 class Choices(Protocol):
-    """Where a generator's decisions come from."""
+    """The source of a generator's choices."""
 
     def integer(self, low: int, high: int) -> int:
-        """A number from low to high, both included; the simplest is `low`."""
+        """Return a number from low to high, both inclusive; the simplest is `low`."""
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of `options`; the simplest is the first."""
+        """Return one of `options`; the simplest is the first."""
 
     def chance(self, percent: int) -> bool:
-        """True in `percent` of a hundred cases; the simplest is False."""
+        """Return True in `percent` of a hundred cases; the simplest is False."""
 
 
 class _Seeded:
@@ -37,5 +37,5 @@ class _Seeded:
 
 
 def seeded_choices(seed: int) -> Choices:
-    """Choices that follow from `seed`."""
+    """Return choices that are determined by `seed`."""
     return _Seeded(seed)

@@ -1,5 +1,6 @@
-"""What the modules of random queries share: columns, tables and the case they make; the contract between the maker of
-queries (`worlds.py`) and the modules that add a clause to them."""
+"""The contract of the modules of random queries: columns, tables and cases, and the query maker (`worlds.py`) as the
+modules that add a clause to its queries use it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class RandomColumn:
 
 @dataclass(frozen=True)
 class Table:
-    """Something that FROM may name. is_stream: it may take a window."""
+    """A source that FROM may name. `is_stream`: it may have a window."""
 
     name: str
     columns: tuple[RandomColumn, ...]
@@ -26,8 +27,10 @@ class Table:
 
 @dataclass
 class RandomCase:
-    """A script and the rows of its sources as text, one list of cells a row. origin: the tick from which on rows come,
-    0 for about the first."""
+    """A script and the rows of its sources as text, one list of cells per row.
+
+    `origin`: the tick at which rows begin, 0 for about the first.
+    """
 
     statements: list[str] = field(default_factory=list)
     inputs: dict[str, list[list[str]]] = field(default_factory=dict)
@@ -45,7 +48,7 @@ class RandomCase:
 
 
 class QueryMaker(Protocol):
-    """Draw parts of a query. tables: those that FROM may name; names: how many aliases are in use."""
+    """Draw parts of a query. `tables`: those that FROM may name; `names`: the number of aliases in use."""
 
     choices: Choices
     tables: list[Table]
@@ -58,7 +61,7 @@ class QueryMaker(Protocol):
         """Return a condition on a column of `scope`."""
 
     def aggregate(self, scope: tuple[RandomColumn, ...], rough: bool) -> tuple[str, str]:
-        """Return the text and the type of an aggregate. rough: it may be one whose result depends on rounding."""
+        """Return the text and the type of an aggregate. `rough`: its result may depend on rounding."""
 
     def comparable(self, left: tuple[RandomColumn, ...], right: tuple[RandomColumn, ...]) -> list[tuple[str, str]]:
         """Return the names of two columns, one of each side, that have one type with an order."""

@@ -1,4 +1,4 @@
-"""How often random cases do what: flavours, one property test each."""
+"""The frequencies of each construct in random cases: flavours, one property test each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Flavour:
-    """How often a case does what, in percent. One property test per flavour."""
+    """How often a case uses each construct, in percent. One property test per flavour."""
 
     name: str
     join: int = 30
@@ -40,7 +40,7 @@ class Flavour:
     """FREQUENCY in windows, and half as often in SELECT"""
     band: int = 0
     probe: int = 0
-    """Rows of one instant that look groups of an aggregate up"""
+    """Rows of one instant joined with groups of an aggregate"""
 
 
 FLAVOURS = (

@@ -1,4 +1,4 @@
-"""Random relations with primary keys, and NON RETROACTIVE ones beside a stream: a part of `generators.py`."""
+"""Random relations with primary keys, and NON RETROACTIVE ones beside a stream: a part of `worlds.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.testing.random.contract import RandomCase, RandomColumn, Table
 
 
 class Relations:
-    """What the maker of cases mixes in. nrrs: the NON RETROACTIVE relations declared."""
+    """The parts of a random case about relations. `nrrs`: the NON RETROACTIVE relations declared."""
 
     choices: Choices
     result: RandomCase
@@ -34,7 +34,9 @@ class Relations:
         def join_condition(self, left: tuple[RandomColumn, ...], right: tuple[RandomColumn, ...]) -> str | None: ...
 
     def clock(self) -> None:
-        """When the rows of all timed sources come by the wall clock; streams may fall idle, or be stamped by it."""
+        """Draw the arrival of the rows of all timed sources by the wall clock; streams may fall idle, or be stamped by
+        it.
+        """
         stamped = self.calendar
         for i, statement in enumerate(self.result.statements):
             name = statement.split()[statement.split().index("(ts") - 1] if "(ts" in statement else None
@@ -56,14 +58,16 @@ class Relations:
                 self.result.statements[i] = statement.removesuffix(";") + timeout + ";"
 
     def keyed(self, name: str) -> None:
-        """A relation with a primary key: static, replaced by key, or with + and -, some of which cannot be."""
+        """Declare a relation with a primary key: static, replaced by key, or with + and -, some of which are
+        rejected.
+        """
         columns = self.columns()
         kind = self.choices.pick(("replace", "operation", "operation", "static"))
         self.updates_by_key(name, columns, kind)
         self.tables.append(Table(name, columns, False))
 
     def nrr(self, name: str) -> Table:
-        """A NON RETROACTIVE relation; it may stand beside a stream only (`with_nrr`)."""
+        """Declare a NON RETROACTIVE relation; it may be joined with a stream only (`with_nrr`)."""
         columns = self.columns()
         kind = self.choices.pick(("operation", "replace", "insert"))
         self.updates_by_key(name, columns, kind, "NON RETROACTIVE RELATION")
@@ -90,7 +94,9 @@ class Relations:
         self.declare(declared_as, name, declared, tail + (" OPERATION BY op" if kind == "operation" else ""))
 
     def with_nrr(self) -> tuple[tuple[RandomColumn, ...], tuple[RandomColumn, ...], str, list[str]]:
-        """A stream with one or two NON RETROACTIVE relations: the columns of it and of them, their text, conditions."""
+        """Return a stream with one or two NON RETROACTIVE relations: the columns of each, their text, and
+        conditions.
+        """
         self.names += 1
         alias = f"x{self.names}"
         table = self.choices.pick([t for t in self.tables if t.is_stream and any(c.type == "INT" for c in t.columns)])
@@ -125,5 +131,5 @@ class Relations:
 
     @staticmethod
     def counted(window: str) -> str:
-        """`window` as an NRR can stand beside it: SLIDE in rows lets elements come with later ones."""
+        """Return `window` in a form that an NRR accepts: with SLIDE in rows, elements would arrive with later ones."""
         return re.sub(r" SLIDE \d+ ROWS", "", window)

@@ -1,4 +1,4 @@
-"""Outer joins and subqueries for the random queries of `generators.py`."""
+"""Outer joins and subqueries for the random queries of `worlds.py`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from penstock.testing.random.subqueries import Names, RandomSubqueries
 
 @dataclass(frozen=True)
 class Matching:
-    """What asks for partners, in the words of `maker`."""
+    """Joins and conditions that test for partners; `maker` draws their parts."""
 
     maker: QueryMaker
 
     def outer_join(
         self, left: tuple[RandomColumn, ...], right: tuple[RandomColumn, ...], text: str, condition: str | None
     ) -> str:
-        """`LEFT JOIN text ON ...`, also without an equality and with conditions on one side."""
+        """Return `LEFT JOIN text ON ...`, also without an equality and with conditions on one side."""
         kind = self.maker.choices.pick(("LEFT", "FULL", "RIGHT"))
         parts = [condition] if condition else []
         if self.maker.choices.chance(25):
@@ -32,7 +32,7 @@ class Matching:
         return f"{one} {self.maker.choices.pick(('<', '<>', '>='))} {other}" if pairs else None
 
     def condition(self, scope: tuple[RandomColumn, ...], depth: int) -> str:
-        """A condition that holds a subquery, at any place of it."""
+        """Return a condition that contains a subquery at any position."""
         if (names := self.whole_numbers(scope)) and self.maker.choices.chance(12):
             return self.correlated().predicate([names], 1)
         text = self.maker.choices.pick((self.exists, self.membership, self.compared))(scope, depth)
@@ -40,7 +40,7 @@ class Matching:
         return shape.format(text, other=self.maker.predicate(scope))
 
     def value(self, scope: tuple[RandomColumn, ...]) -> tuple[str, str]:
-        """A subquery in the select list: a scalar one, or a condition as a value; and its type."""
+        """Return a subquery in the select list (a scalar one, or a condition as a value) and its type."""
         if (names := self.whole_numbers(scope)) and self.maker.choices.chance(10):
             return self.correlated().value([names], 1)
         if self.maker.choices.chance(40):
@@ -52,7 +52,7 @@ class Matching:
         return f"(SELECT {call} FROM {text}{tail})", type_
 
     def lateral(self, scope: tuple[RandomColumn, ...], text: str) -> tuple[tuple[RandomColumn, ...], str]:
-        """FROM with a query more, which reads the columns before it."""
+        """Return FROM with one more query, which reads the columns before it."""
         names, text = self.correlated().beside(self.whole_numbers(scope), text, [], 1)
         return (*scope, RandomColumn(names[-1], "INT")), text
 
@@ -60,7 +60,7 @@ class Matching:
         return tuple(c.name for c in scope if c.type == "INT")
 
     def correlated(self) -> RandomSubqueries:
-        """Subqueries that read the rows around them anywhere; their FROM items have whole numbers."""
+        """Return a maker of subqueries that read enclosing rows anywhere; their FROM items have whole numbers."""
 
         def source() -> tuple[Names, str]:
             columns, text = self.maker.source(1)
@@ -76,7 +76,7 @@ class Matching:
     def inner(
         self, scope: tuple[RandomColumn, ...], correlated: int
     ) -> tuple[tuple[RandomColumn, ...], str, list[str]]:
-        """The columns, FROM and correlation of a subquery."""
+        """Return the columns, FROM and correlation of a subquery."""
         columns, text = self.maker.source(1)
         where: list[str] = []
         if self.maker.choices.chance(correlated):

@@ -1,4 +1,4 @@
-"""Random set operations and ORDER BY ... LIMIT, as text, for `generators.py`."""
+"""Random set operations and ORDER BY ... LIMIT, as text, for `worlds.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.testing.random.choices import Choices
 
 
 def set_operations(choices: Choices, text: str, select: Callable[[], str]) -> str:
-    """`text` and one or two more of `select` under set operations, with or without parentheses."""
+    """Combine `text` with one or two more of `select` by set operations, with or without parentheses."""
     for _ in range(choices.integer(1, 2)):
         operator = choices.pick(("EXCEPT ALL", "INTERSECT ALL", "EXCEPT", "INTERSECT", "UNION", "UNION ALL"))
         other = select()
@@ -17,7 +17,7 @@ def set_operations(choices: Choices, text: str, select: Callable[[], str]) -> st
 
 
 def first_rows(choices: Choices, columns: Sequence[tuple[str, str]]) -> str:
-    """ORDER BY and LIMIT over `columns`, (name, type)."""
+    """Return ORDER BY and LIMIT over `columns`, (name, type)."""
     keys: list[str] = []
     for _ in range(choices.integer(0, 2)):
         name, type_ = choices.pick(columns)

@@ -1,9 +1,9 @@
-"""Random subqueries that read the rows around them, at any depth and at every place, as text.
+"""Random subqueries that read enclosing rows, at any depth and position, as text.
 
-All values are whole numbers, so that any column may be compared with any other. The text is SQL; with `plain` what
-DuckDB reads otherwise (rows of values under IN) is written out. lateral: queries in FROM read what stands before them
-also inside of subqueries, where DuckDB has NULL for a COUNT of no rows, and may be set operations; set operations
-have aggregates of all rows, of which DuckDB has no row where there are none.
+All values are whole numbers, so that any column may be compared with any other. The text is SQL; with `plain`,
+constructs that DuckDB reads differently (rows of values under IN) are written out. `lateral`: queries in FROM read the
+sources before them also inside of subqueries, where DuckDB has NULL for a COUNT of no rows, and may be set operations;
+set operations have aggregates of all rows, for which DuckDB returns no row where there are none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _JOINED = {"ANY": " OR ", "ALL": " AND "}
 
 
 def rows_compared(sign: str, ones: Sequence[str], others: Sequence[str]) -> str:
-    """A comparison of two rows of values, written out with comparisons of values."""
+    """Return a comparison of two rows of values, written out with comparisons of values."""
     (a, b), (c, d) = ones, others
     if sign in ("=", "<>"):
         return f"({'NOT ' if sign == '<>' else ''}({a} = {c} AND {b} = {d}))"
@@ -29,7 +29,9 @@ def rows_compared(sign: str, ones: Sequence[str], others: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class RandomSubqueries:
-    """source: the whole-number columns and the text of one FROM item, each time under a new alias."""
+    """A generator of subqueries. `source` returns the columns and the text of one FROM item, each time under a new
+    alias.
+    """
 
     choices: Choices
     source: Callable[[], tuple[Names, str]]
@@ -37,7 +39,7 @@ class RandomSubqueries:
     lateral: bool = True
 
     def predicate(self, scopes: Sequence[Names], depth: int) -> str:
-        """A condition over the innermost of `scopes` that holds a subquery."""
+        """Return a condition over the innermost of `scopes` that contains a subquery."""
         form = self.choices.pick(
             (self._exists, self._member, self._compared, self._quantified, self._listed, self._row, self._one)
         )
@@ -46,7 +48,7 @@ class RandomSubqueries:
         return shape.format(text, other=self._comparison(scopes))
 
     def value(self, scopes: Sequence[Names], depth: int) -> tuple[str, str]:
-        """A subquery as a value, and its type."""
+        """Return a subquery as a value, and its type."""
         if self.choices.chance(30):
             return f"({self.predicate(scopes, depth)})", "BOOLEAN"
         text, type_ = self._scalar(scopes, depth)
@@ -70,7 +72,7 @@ class RandomSubqueries:
         return f"{self._operand(scopes)} {sign} {word} ({self.query(scopes, depth)})"
 
     def _listed(self, scopes: Sequence[Names], depth: int) -> str:
-        """A comparison with ANY or ALL of a list."""
+        """Return a comparison with ANY or ALL of a list."""
         sign, word = self.choices.pick(_COMPARISONS), self.choices.pick(("ANY", "ALL"))
         one, others = self._operand(scopes), [self._operand(scopes) for _ in range(1 + self.choices.integer(0, 2))]
         if not self.plain:
@@ -78,7 +80,7 @@ class RandomSubqueries:
         return f"({_JOINED[word].join(f'{one} {sign} {other}' for other in others)})"
 
     def _row(self, scopes: Sequence[Names], depth: int) -> str:
-        """A row of values under IN, ANY or ALL."""
+        """Return a row of values under IN, ANY or ALL."""
         columns, text = self.source()
         where = self._where([columns, *scopes], depth)
         ones = (self._operand(scopes), self._operand(scopes))
@@ -93,7 +95,7 @@ class RandomSubqueries:
         return f"(CASE WHEN {rows}) THEN {found} WHEN {rows} IS NULL) THEN NULL ELSE {missed} END)"
 
     def _one(self, scopes: Sequence[Names], depth: int) -> str:
-        """A row of values against the one row of an aggregate."""
+        """Return a row of values compared with the one row of an aggregate."""
         columns, text = self.source()
         rest = f"FROM {text} WHERE {self._where([columns, *scopes], depth)}"
         ones = (self._operand(scopes), self._operand(scopes))
@@ -106,7 +108,7 @@ class RandomSubqueries:
     # --- queries
 
     def _scalar(self, scopes: Sequence[Names], depth: int) -> tuple[str, str]:
-        """A subquery of one row at most, and its type."""
+        """Return a subquery of at most one row, and its type."""
         columns, text = self._from(scopes, depth)
         where = self._where([columns, *scopes], depth)
         column = self.choices.pick(columns)
@@ -119,7 +121,7 @@ class RandomSubqueries:
         return f"(SELECT {call} FROM {text} WHERE {where}{having})", type_
 
     def query(self, scopes: Sequence[Names], depth: int) -> str:
-        """A query of one column."""
+        """Return a query of one column."""
         if self.choices.chance(15):
             operator = self.choices.pick(("UNION", "EXCEPT", "INTERSECT", "UNION ALL", "EXCEPT ALL", "INTERSECT ALL"))
             # DuckDB loses the one row of an aggregate of no rows under a set operation.
@@ -158,7 +160,7 @@ class RandomSubqueries:
             more, other = self.source()
             kind = self.choices.pick(("JOIN", "LEFT JOIN", "FULL JOIN", "RIGHT JOIN"))
             on = f"{self.choices.pick(columns)} = {self.choices.pick(more)}"
-            # DuckDB reads no rows around in the ON of an outer join.
+            # DuckDB does not support references to enclosing rows in the ON of an outer join.
             if kind == "JOIN" and self.choices.chance(40):
                 on += f" AND {self._comparison([columns + more, *scopes])}"
             columns, text = columns + more, f"{text} {kind} {other} ON {on}"
@@ -167,7 +169,7 @@ class RandomSubqueries:
         return columns, text
 
     def beside(self, columns: Names, text: str, scopes: Sequence[Names], depth: int) -> tuple[Names, str]:
-        """FROM with a query more, which reads the columns before it."""
+        """Return FROM with one more query, which reads the columns before it."""
         alias = f"d{len(scopes)}"
         word = "LATERAL " if self.choices.chance(60) or self.plain else ""
         body = (self.query if self.lateral else self._select)([columns, *scopes], depth)
@@ -190,7 +192,9 @@ class RandomSubqueries:
     # --- values
 
     def _comparison(self, scopes: Sequence[Names]) -> str:
-        """A column of the innermost scope against any value in sight, most often one of a row around."""
+        """Return a column of the innermost scope compared with any visible value, most often one of an enclosing
+        row.
+        """
         column = self.choices.pick(scopes[0])
         if self.choices.chance(8):
             return f"{column} IS {self.choices.pick(('NOT NULL', 'NULL'))}"

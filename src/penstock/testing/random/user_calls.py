@@ -11,13 +11,13 @@ _NUMBERS = (*_WHOLE, "DOUBLE", "DECIMAL(6,2)")
 
 
 def user_aggregate(choices: Choices, scope: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """A call over columns (name, type), and its type."""
+    """Return a call over columns (name, type), and its type."""
     distinct = "DISTINCT " if choices.chance(15) else ""
     name, type_, taken, constant = choices.pick(
         (
             ("total", "BIGINT", _WHOLE, "1"),
             ("spread", "DOUBLE", _NUMBERS, "1"),
-            # A double as text may be spelt in two ways for one value.
+            # A double as text may be spelled in two ways for one value.
             ("joined", "STRING", tuple(t for _, t in scope if t != "DOUBLE"), "'a'"),
         )
     )

@@ -1,4 +1,4 @@
-"""Random windows as text, for `generators.py`."""
+"""Random windows as text, for `worlds.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from penstock.testing.random.choices import Choices
 
 
 def row_window(choices: Choices, columns: Sequence[str]) -> str:
-    """ROWS with any of PARTITION BY some of `columns`, RANGE and SLIDE; or a window in time that moves by rows."""
+    """Return ROWS with any of PARTITION BY some of `columns`, RANGE and SLIDE; or a window in time that moves by
+    rows.
+    """
     if choices.chance(15):
         extent = choices.pick((f"RANGE {choices.integer(1, 6)} SECOND", "NOW", "RANGE UNBOUNDED"))
         return f" [{extent} SLIDE {choices.integer(1, 4)} ROWS]"
@@ -24,7 +26,7 @@ def row_window(choices: Choices, columns: Sequence[str]) -> str:
 
 
 def time_window(choices: Choices) -> str:
-    """A window in time, or none."""
+    """Return a window in time, or none."""
     kind = choices.pick(("RANGE", "SLIDE", "NOW", "UNBOUNDED", "NONE"))
     if kind == "NONE":
         return ""
@@ -40,7 +42,7 @@ def time_window(choices: Choices) -> str:
 
 
 def frequency(choices: Choices, columns: Sequence[str], of_time: bool | None = None) -> str:
-    """FREQUENCY in tuples or in time, sometimes PARTITIONED BY some of `columns`."""
+    """Return FREQUENCY in tuples or in time, sometimes PARTITIONED BY some of `columns`."""
     timed = choices.chance(40) if of_time is None else of_time
     text = f"FREQUENCY {choices.integer(1, 4)} {'SECOND' if timed else 'TUPLES'}"
     if choices.chance(35):
@@ -50,7 +52,7 @@ def frequency(choices: Choices, columns: Sequence[str], of_time: bool | None = N
 
 
 def frequency_window(choices: Choices, columns: Sequence[str]) -> str:
-    """A window that jumps, of any of the four mixes, or a frequency on the stream itself."""
+    """Return a window that jumps, of any of the four mixes, or a frequency on the stream itself."""
     how = frequency(choices, columns)
     kind = choices.pick(("TUPLES", "SECOND", "NONE", "UNBOUNDED", "NOW", "PARTITION"))
     if kind == "NONE":

@@ -1,8 +1,8 @@
 """Random small worlds: sources, their rows, and queries as text from the supported grammar.
 
-Values come from small ranges, so that ties, equal tuples, empty windows and empty groups happen all the time.
-Contract: `random_case(choices)` gives a `RandomCase` whose `render()` is a `.cqltest` file without its `expect` blocks;
-the same choices give the same case. `Choices` is drawn by Hypothesis (`hypothesis_choices`, shrinks toward the first
+Values are drawn from small ranges, so that ties, equal tuples, empty windows and empty groups are frequent. Contract:
+`random_case(choices)` returns a `RandomCase` whose `render()` is a `.cqltest` file without its `expect` blocks; the
+same choices give the same case. `Choices` is drawn by Hypothesis (`hypothesis_choices`, shrinks toward the first
 alternatives, which are the simplest) or by `random.Random` (`seeded_choices`).
 """
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 _NEW_YEAR = dt.datetime(2013, 1, 1)
-#: Where time may begin, in integer domains and in that of the calendar (False, True): before zero, and near the ends.
+#: Beginnings of time in integer domains and in that of the calendar (False, True): before zero, and near the ends.
 ORIGINS: dict[bool, tuple[int, ...]] = {
     False: (-7, -MOST_TICKS + 1, MOST_TICKS - 60, 2**31 - 9),
     True: (-(2013 - 1970) * 365 * 86_400, -2012 * 365 * 86_400),
@@ -48,7 +48,7 @@ ORIGINS: dict[bool, tuple[int, ...]] = {
 
 
 def random_case(choices: Choices, flavour: Flavour = FLAVOURS[0]) -> RandomCase:
-    """A case of one query `q`, sometimes with another, `p`, over up to four sources and two views."""
+    """Return a case of one query `q`, sometimes with another, `p`, over up to four sources and two views."""
     return _Maker(choices, flavour).case()
 
 
@@ -60,12 +60,12 @@ class _Maker(Relations):
         self.names = 0
         self.internal = False
         self.calendar = choices.chance(flavour.calendar)
-        # A wall clock tells no ticks before 1970.
+        # A wall clock has no ticks before 1970.
         self.result.origin = 0 if flavour.clock or choices.chance(75) else choices.pick(ORIGINS[self.calendar])
         self.slide: str | None = None
         self.bare = False
         self.restored = False
-        #: alias -> whether rows of a stream carry their timestamp; not there for relations.
+        #: alias -> whether rows of a stream carry their timestamp; relations have no entry.
         self.stamped: dict[str, bool] = {}
 
     def case(self) -> RandomCase:
@@ -86,7 +86,7 @@ class _Maker(Relations):
             self.view(f"V{number}")
         if clocked := self.choices.chance(self.flavour.clock):
             self.clock()
-        # What a stream that falls idle is told depends on all that it meets: with a clock there is one query.
+        # The heartbeat of an idle stream depends on all streams it is joined with: with a clock there is one query.
         for name in ("q", "p") if not clocked and self.choices.chance(15) else ("q",):
             self.result.statements.append(f"CREATE QUERY {name} AS {self.query(root=True)[0]};")
         if self.result.inputs.get("R") and self.choices.chance(40):
@@ -94,13 +94,13 @@ class _Maker(Relations):
         return self.result
 
     def enlarge(self, name: str) -> None:
-        """Give a static relation that is read once so many rows that those who keep it work in another way."""
+        """Give a static relation that is read once so many rows that joins with it use another algorithm."""
         text = "\n".join(s for s in self.result.statements if not s.startswith("CREATE RELATION"))
         views = [t.name for t in self.tables if t.name.startswith("V")]
         if len(re.findall(rf"\b{name}\b", text)) != 1 or any(len(re.findall(rf"\b{v}\b", text)) > 2 for v in views):
             return  # pairs of its own rows would be too many for the oracle
         (columns,) = (t.columns for t in self.tables if t.name == name)
-        # The oracle forms all pairs, at every instant anew.
+        # The oracle forms all pairs, anew at every instant.
         many = not self.flavour.multi and self.choices.chance(8)
         size = self.choices.pick((1500, 5000)) if many else self.choices.pick((257, 300, 400))
         drawn = seeded_choices(self.choices.integer(0, 10**6))
@@ -164,7 +164,7 @@ class _Maker(Relations):
             if held and self.choices.chance(40):
                 cells, op = held.pop(self.choices.integer(0, len(held) - 1)), "-"
             elif self.choices.chance(8):
-                cells, op = self.row(columns), "-"  # most often there is no such row
+                cells, op = self.row(columns), "-"  # most often no such row exists
             else:
                 cells, op = self.row(columns), "+"
                 held.append(cells)
@@ -185,7 +185,7 @@ class _Maker(Relations):
     # --- queries ---
 
     def query(self, root: bool, depth: int = 2) -> tuple[str, tuple[RandomColumn, ...], bool]:
-        """A query's text, its columns, and whether it is surely a stream (an operator makes it one)."""
+        """Return a query's text, its columns, and whether it is certainly a stream (an operator makes it one)."""
         if self.choices.chance(self.flavour.kept):
             return self.kept(depth)
         if self.choices.chance(self.flavour.frequency // 2):
@@ -206,7 +206,7 @@ class _Maker(Relations):
         return (f"{r2s}({text})" if r2s else text), columns, r2s is not None
 
     def picked(self, depth: int) -> tuple[str, tuple[RandomColumn, ...], bool]:
-        """A SELECT with FREQUENCY over its answer stream."""
+        """Return a SELECT with FREQUENCY over its answer stream."""
         streams = len(self.stamped)
         text, columns = self.select(None, False, depth)
         if len(self.stamped) == streams:
@@ -220,7 +220,7 @@ class _Maker(Relations):
         return f"{verb}{items} [{frequency(self.choices, [c.name for c in columns])}] FROM {rest}", columns, True
 
     def kept(self, depth: int) -> tuple[str, tuple[RandomColumn, ...], bool]:
-        """WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
+        """Return WSTREAM(query)[window], or a query with RESTORE whose windows have one SLIDE."""
         plain, self.bare = self.flavour, True
         self.restored = restored = self.choices.chance(50)
         if restored:
@@ -254,7 +254,7 @@ class _Maker(Relations):
         if not many and self.choices.chance(self.flavour.join):
             more, right = source()
             condition = self.join_condition(scope, more)
-            # Behind a comma an outer join would be one of the NON RETROACTIVE relation alone.
+            # After a comma an outer join would apply to the NON RETROACTIVE relation alone.
             if not beside and self.choices.chance(self.flavour.outer):
                 from_text = f"{from_text} {Matching(self).outer_join(scope, more, right, condition)}"
             elif condition and self.choices.chance(50):
@@ -277,11 +277,11 @@ class _Maker(Relations):
         else:
             items, columns = self.items(scope, wanted)
         unique = self.choices.chance(self.flavour.distinct) and not any(c.type == ROUGH for c in columns)
-        unique = unique and not self.internal  # what is made of INTERNAL windows takes no DISTINCT
+        unique = unique and not self.internal  # results of INTERNAL windows cannot be under DISTINCT
         return f"SELECT {'DISTINCT ' if unique else ''}{', '.join(items)} FROM {from_text}{tail}", columns
 
     def source(self, depth: int) -> tuple[tuple[RandomColumn, ...], str]:
-        """Columns as `alias.name`, and the text of one FROM item."""
+        """Return columns as `alias.name`, and the text of one FROM item."""
         self.names += 1
         alias = f"x{self.names}"
         if depth > 1 and self.choices.chance(self.flavour.nested):
@@ -320,7 +320,7 @@ class _Maker(Relations):
         return window
 
     def internal_source(self) -> tuple[tuple[RandomColumn, ...], str]:
-        """One FROM item of a SELECT over INTERNAL windows: a stream with such a window, or a static relation."""
+        """Return one FROM item of a SELECT over INTERNAL windows: a stream with such a window, or a static relation."""
         self.names += 1
         alias = f"x{self.names}"
         table = self.choices.pick([t for t in self.tables if t.name in ("S", "T", "R")])
@@ -342,8 +342,9 @@ class _Maker(Relations):
         return condition
 
     def multi_join(self, depth: int) -> tuple[tuple[RandomColumn, ...], str, list[str]]:
-        """Three to five inputs joined on one attribute, in a chain or as a star, sometimes with a band: (columns, FROM,
-        WHERE)."""
+        """Return (columns, FROM, WHERE) of three to five inputs joined on one attribute, in a chain or as a star,
+        sometimes with a band.
+        """
         shape = self.choices.pick(("common", "chain", "star"))
         found = [self.source(depth) for _ in range(self.choices.pick((3, 4, 5)))]
         text, where = found[0][1], []
@@ -425,7 +426,7 @@ class _Maker(Relations):
         return (f"{call} FILTER (WHERE {self.predicate(scope)})" if self.choices.chance(15) else call), type_
 
     def comparable(self, left: tuple[RandomColumn, ...], right: tuple[RandomColumn, ...]) -> list[tuple[str, str]]:
-        """Names of two columns, one of each side, that have one type with an order."""
+        """Return names of two columns, one of each side, that have one type with an order."""
         return [(a.name, b.name) for a in left for b in right if a.type == b.type and a.type in COMPARED]
 
     def predicate(self, scope: tuple[RandomColumn, ...]) -> str:

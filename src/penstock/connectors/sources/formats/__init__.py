@@ -1,4 +1,4 @@
-"""File formats of the FILES connector: one small class each, all keeping the contract of `base.FileFormat`."""
+"""File formats of the FILES connector: one small class each, all with the contract of `base.FileFormat`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMATS: dict[str, type[FileFormat]] = {f.name: f for f in (CsvFormat, JsonForma
 
 
 def format_of(path: str) -> str | None:
-    """The format that a path's extension stands for, a compression suffix left out; None for an unknown one."""
+    """Return the format of a path's extension, without a compression suffix; None for an unknown one."""
     name = without_suffix(path)
     return next((format_ for format_, class_ in FORMATS.items() if name.endswith(class_.extensions)), None)
 

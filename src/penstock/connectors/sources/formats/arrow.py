@@ -1,6 +1,6 @@
 """Arrow IPC files, in the file format (splits of record batches) and in the stream format (one split).
 
-Contract: a file in the file format whose end is missing is read as the stream it contains, as far as it goes.
+Contract: a file in the file format whose end is missing is read as the stream it contains, as far as possible.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ArrowFormat(FileFormat):
         ]
 
     def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | PassedOver]:
-        """By what the folders say: Arrow files keep no statistics."""
+        """Select by folder names only: Arrow files have no statistics."""
         assert self.wanted is not None
         with pa.memory_map(split.path) as mapped:
             schema = (_file(mapped) or _stream(mapped)).schema
@@ -109,7 +109,7 @@ def _is_file(mapped: pa.MemoryMappedFile) -> bool:
 
 
 def _file(mapped: pa.MemoryMappedFile) -> pa.RecordBatchFileReader | None:
-    """A reader of the file format; None when the file is a stream, or a file whose end is missing."""
+    """Return a reader of the file format; None when the file is a stream, or a file whose end is missing."""
     if not _is_file(mapped):
         return None
     try:
@@ -119,13 +119,13 @@ def _file(mapped: pa.MemoryMappedFile) -> pa.RecordBatchFileReader | None:
 
 
 def _thin(mapped: pa.MemoryMappedFile, columns: Columns, reader: pa.RecordBatchFileReader) -> pa.RecordBatchFileReader:
-    """A reader that decompresses `columns` alone, or where there are none, one that tells the number of rows."""
+    """Return a reader that decompresses only `columns`, or, without columns, one that counts rows."""
     fields = sorted(columns.places.values()) or list(range(len(reader.schema)))[:1]
     mapped.seek(0)
     return pa.ipc.open_file(mapped, options=pa.ipc.IpcReadOptions(included_fields=fields)) if fields else reader
 
 
 def _stream(mapped: pa.MemoryMappedFile) -> pa.RecordBatchStreamReader:
-    """A reader of the stream format, also of the stream inside the file format. Raises one of DAMAGE."""
+    """Return a reader of the stream format, also of the stream inside the file format. Raises one of DAMAGE."""
     mapped.seek(_HEAD if _is_file(mapped) else 0)
     return pa.ipc.open_stream(mapped)

@@ -1,12 +1,12 @@
-"""What every file format does: check a file against the declaration, cut it into splits, read a split.
+"""The base of all file formats: check a file against the declaration, cut it into splits, read a split.
 
-Contract: a format yields `Chunk`s, the declared columns it found in the file; this base adds the columns that a hive
-style folder name gives (`year=2013/`), orders and names them, keeps batches at most `BATCH_ROWS` long, and turns every
-way a file can fail into a `Rejected`. So `read` never raises for what a file contains: a file that does not fit
-rejects itself, one that breaks off keeps what was read.
+Contract: a format yields `Chunk`s, the declared columns that the file contains; this base adds the columns in hive
+style folder names (`year=2013/`), orders and names them, limits batches to `BATCH_ROWS`, and turns every failure of a
+file into a `Rejected`. So `read` never raises for a file's contents: a file that does not fit is one rejected record, a
+truncated one keeps what was read.
 
-All declared columns are converted, also those nobody asked for, where the format holds text: whether a record is
-malformed must not depend on which columns a query happens to read.
+All declared columns of text formats are converted, also those that no query reads: whether a record is malformed must
+not depend on which columns a query reads.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How text formats are written. null: the text that is NULL beside the empty cell; quote: None for no quoting;
-    limit: the most bytes of a record."""
+    """How text formats are written. `null`: the text that is NULL in addition to the empty cell; `quote`: None for no
+    quoting; `limit`: the largest number of bytes of a record.
+    """
 
     header: bool = True
     delimiter: str = ","
@@ -57,7 +58,7 @@ class Chunk:
 
 @dataclass
 class Unfit(Exception):
-    """A file whose columns are not those declared. record: the header or first record, where there is one."""
+    """A file whose columns are not the declared ones. `record`: the header or first record, where there is one."""
 
     reason: str
     hint: str | None = None
@@ -67,20 +68,21 @@ class Unfit(Exception):
 
 @dataclass
 class BrokenOff(Exception):
-    """The rest of a file cannot be read, from `line` on where lines count."""
+    """The remainder of a file cannot be read, from `line` on in formats with lines."""
 
     reason: str
     line: int | None = None
 
 
-#: What reading a damaged file raises below us.
+#: Exceptions that reading a damaged file raises in libraries.
 DAMAGE = (pa.ArrowException, OSError, EOFError, UnicodeError, OverflowError)
 
 
 @dataclass
 class FileFormat(ABC):
-    """Reads files of one format for one declaration. Cheap and picklable: it holds nothing open. wanted: as the
-    connector's."""
+    """Read files of one format for one declaration. Cheap and picklable: nothing is held open. `wanted`: as in the
+    connector.
+    """
 
     name: ClassVar[str]
     extensions: ClassVar[tuple[str, ...]]
@@ -91,19 +93,25 @@ class FileFormat(ABC):
 
     @abstractmethod
     def fit(self, path: str) -> None:
-        """Raises Unfit when the columns do not fit, one of DAMAGE when the file cannot be read."""
+        """Check that the columns of a file fit. Raises Unfit when they do not, one of DAMAGE when it cannot be read."""
 
     @abstractmethod
     def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
-        """The records of `split` with at least the declared columns `wanted` that the file itself holds.
-        Raises Unfit, BrokenOff or one of DAMAGE."""
+        """Yield the records of `split` with at least those declared columns of `wanted` that the file itself contains.
+
+        Raises Unfit, BrokenOff or one of DAMAGE.
+        """
 
     def ranges(self, path: str) -> list[Split]:
-        """The splits of a file that fits; the whole file where the format has no parts."""
+        """Return the splits of a file that fits; the whole file where the format has no parts."""
         return [whole(path)]
 
     def check(self, path: str) -> None:
-        """Raises PenstockError P0402 when the columns of `path` do not fit the declaration, else one of DAMAGE."""
+        """Check the columns of `path`.
+
+        Raises:
+            PenstockError: P0402, they do not fit the declaration; a damaged file raises one of DAMAGE.
+        """
         try:
             self.fit(path)
             self.placed(path)
@@ -114,14 +122,16 @@ class FileFormat(ABC):
             raise OSError(broken.reason) from None
 
     def splits(self, path: str) -> list[Split]:
-        """The pieces of `path`. A file that cannot be opened as this format is one split, whose `read` says why."""
+        """Return the splits of `path`. A file that cannot be opened in this format is one split, whose `read` reports
+        the reason.
+        """
         try:
             return self.ranges(path)
         except (Unfit, *DAMAGE):
             return [whole(path)]
 
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
-        """The contract of `SourceConnector.read`."""
+        """Yield records under the contract of `SourceConnector.read`."""
         for part in self._parts(split, columns):
             if isinstance(part, PassedOver):
                 empty = [pa.array([], self.source.columns[c].type) for c in columns]
@@ -130,18 +140,20 @@ class FileFormat(ABC):
                 yield from self._read(part, columns)
 
     def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | PassedOver]:
-        """The parts of `split` in order, some passed over as `wanted` allows. May raise as `chunks` does. Only a
-        format that knows of records it has not read that they are well formed can pass over any."""
+        """Yield the parts of `split` in order, some of them skipped as `wanted` allows. May raise like `chunks`.
+
+        Only a format that can tell that unread records are well formed can skip any.
+        """
         yield split
 
     def passed(
         self, part: Split, rows: int | None = None, low: int | None = None, high: int | None = None
     ) -> PassedOver:
-        """`part`, which holds no row that is wanted."""
+        """Return `part`, which has no rows that a query reads, as skipped records."""
         return PassedOver(rows, low, high, partial(replace(self, wanted=None).read, part))
 
     def _parts(self, split: Split, columns: tuple[int, ...]) -> list[Split | PassedOver]:
-        """A file that cannot be sifted is read, which says why."""
+        """Return the parts of a split; a file that cannot be sifted is read, which reports the reason."""
         if self.wanted is None:
             return [split]
         try:
@@ -162,7 +174,9 @@ class FileFormat(ABC):
             yield self._refused(split, columns, f"not a readable {self.name} file: {one_line(error)}")
 
     def placed(self, path: str) -> dict[int, pa.Scalar]:
-        """Declared columns that the folder names of `path` give: position -> value. Raises Unfit for a bad value."""
+        """Return the declared columns in the folder names of `path`: position -> value. Raises Unfit for an invalid
+        value.
+        """
         found: dict[int, pa.Scalar] = {}
         for part in Path(path).parts[:-1]:
             key, equals, text = part.partition("=")
@@ -179,8 +193,11 @@ class FileFormat(ABC):
         return found
 
     def match(self, names: list[str], placed: Mapping[int, pa.Scalar]) -> dict[int, int]:
-        """Declared position -> position in the file, by name. Raises Unfit for a missing or ambiguous column. A column
-        that both the file and a folder name give is taken from the file."""
+        """Match columns by name: declared position -> position in the file.
+
+        A column that both the file and a folder name have is read from the file. Raises Unfit for a missing or
+        ambiguous column.
+        """
         where = places(name.strip() for name in names)
         found: dict[int, int] = {}
         for position, column in enumerate(self.source.columns):
@@ -206,7 +223,7 @@ class FileFormat(ABC):
             rejected = ()
 
     def batch(self, arrays: list[pa.Array], columns: tuple[int, ...], rows: int) -> pa.RecordBatch:
-        """A batch of declared columns; it knows its number of rows also when no column is asked for."""
+        """Return a batch of declared columns, with the right number of rows also when no column is requested."""
         if not columns:
             return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"]).select([])
         fields = [pa.field(self.source.columns[c].name, self.source.columns[c].type) for c in columns]
@@ -220,39 +237,39 @@ class FileFormat(ABC):
 
 
 def whole(path: str) -> Split:
-    """One split of the whole file. Raises OSError."""
+    """Return one split of the whole file. Raises OSError."""
     return Split(path, bytes=Path(path).stat().st_size)
 
 
 def rejection(path: str, line: int | None, record: bytes | str, reason: str) -> Rejected:
-    """A rejected record, its text cut and made printable."""
+    """Return a rejected record, its text cut and made printable."""
     if isinstance(record, bytes):
         record = record[: RECORD_SHOWN * 4].decode("utf-8", "backslashreplace")
     return Rejected(path, line, record.rstrip("\r\n")[:RECORD_SHOWN], reason)
 
 
 def too_long(limit: int) -> str:
-    """The reason why a record is rejected that is longer than records may be."""
+    """Return the reason for rejecting a record that is longer than the limit."""
     return f"longer than {limit} bytes, the max_record_bytes of this source"
 
 
 def long_record(path: str, line: int, record: bytes, limit: int) -> Rejected:
-    """A record that is too long, of which at least `limit` bytes are known."""
+    """Return a record that is too long, of which at least `limit` bytes are known."""
     return rejection(path, line, record[:limit], too_long(limit))
 
 
 def one_line(error: BaseException) -> str:
-    """What a library said, on one line and not too long."""
+    """Return a library's message on one line, shortened."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 200 else text[:197] + "..."
 
 
 def constant(value: pa.Scalar, rows: int) -> pa.Array:
-    """`value`, `rows` times."""
+    """Return `value` repeated `rows` times."""
     return pa.nulls(rows, value.type) if not value.is_valid else pa.repeat(value, rows)
 
 
 def without(columns: Mapping[int, pa.Array], failed: cells.Mask) -> dict[int, pa.Array]:
-    """`columns` without the rows that failed."""
+    """Return `columns` without the rows that failed."""
     kept = pa.array(np.flatnonzero(~failed))
     return {position: values.take(kept) for position, values in columns.items()}

@@ -1,8 +1,8 @@
-"""Typed file columns (parquet, arrow) as declared types: which pairs fit without losing anything, and the cast.
+"""Typed file columns (parquet, arrow) as declared types: which pairs fit without loss, and the cast.
 
-Contract: `misfit` is decided from the two types alone, so that a schema that does not fit is refused before the start
-(P0402). Widening fits; narrowing, text to number and time to date do not. What fits by type may still fail for a row
-(a date beyond the years a TIMESTAMP holds, bytes that are no UTF-8): that row alone is rejected.
+Contract: `misfit` is decided by the two types alone, so that a schema that does not fit is refused before the start
+(P0402). Widening fits; narrowing, text to number and time to date do not. A type that fits may still fail for a row (a
+date outside the years of a TIMESTAMP, bytes that are not UTF-8): only that row is rejected.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pyarrow as pa
 from penstock.connectors.sources.formats import cells
 
 _T = pa.types
-#: Decimal digits that hold every value of an integer type of so many bits.
+#: Decimal digits that hold every value of an integer type of this many bits.
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
 def misfit(stored: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether a column stored as `stored` cannot be read as `declared`."""
+    """Return whether a column stored as `stored` cannot be read as `declared`."""
     if _T.is_dictionary(stored):
         stored = stored.value_type
     if stored == declared or _T.is_null(stored):
@@ -42,26 +42,26 @@ def misfit(stored: pa.DataType, declared: pa.DataType) -> bool:
 
 
 def fit(values: pa.Array, declared: pa.DataType) -> cells.Converted:
-    """`values` as `declared`; the types fit (`misfit` is false)."""
+    """Cast `values` to `declared`; the types fit (`misfit` is false)."""
     if values.type == declared:
         return cells.Converted(values, np.zeros(len(values), dtype=bool))
     if _T.is_dictionary(values.type):
         values = values.dictionary_decode()
     if _T.is_timestamp(declared) and _T.is_timestamp(values.type) and values.type.unit == "ns":
-        # Finer than a tick: the tick it falls into, also before 1970.
+        # Finer than a tick: round down to a tick, also before 1970.
         values = _whole_microseconds(values)
     return cells.attempt_cast(values, declared)
 
 
 def _whole_microseconds(values: pa.Array) -> pa.Array:
-    """Nanoseconds as the microseconds they fall into."""
+    """Round nanoseconds down to microseconds."""
     ticks = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // 1_000
     whole = pa.array(ticks, mask=values.is_null().to_numpy(zero_copy_only=False))
     return whole.cast(pa.timestamp("us")).cast(pa.timestamp("us", values.type.tz))
 
 
 def sure(stored: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether a column that fits cannot fail in any row."""
+    """Return whether a column that fits cannot fail in any row."""
     if _T.is_dictionary(stored):
         stored = stored.value_type
     if stored == declared or _T.is_null(stored) or (_T.is_integer(stored) and _T.is_integer(declared)):
@@ -72,8 +72,9 @@ def sure(stored: pa.DataType, declared: pa.DataType) -> bool:
 
 
 def ticks_per_unit(stored: pa.DataType) -> tuple[int, int] | None:
-    """(multiplier, divisor) from the raw integers of `stored` to ticks of the column read as declared; None when they
-    have no order of their own."""
+    """Return (multiplier, divisor) from the raw integers of `stored` to ticks of the declared column; None when they
+    have no order of their own.
+    """
     if _T.is_timestamp(stored):
         return {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}[stored.unit]
     if stored == pa.date32():

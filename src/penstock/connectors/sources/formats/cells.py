@@ -1,9 +1,9 @@
-"""Text to typed columns, with the rows that do not convert told apart instead of failing the whole column.
+"""Text to typed columns, where rows that do not convert are reported instead of failing the whole column.
 
-Contract: `convert` never raises for bad text. A text that Arrow's own typed csv or json parser takes gets the same
-value here (so a block read the fast way and the slow way agree); some more spellings are taken here, because SQL users
-expect them: surrounding blanks, a leading `+`, `yes`/`no`, `2013-1-5`, zones beside no zones, more fractional digits
-than a type holds (timestamps are cut to microseconds, decimals rounded half up).
+Contract: `convert` never raises for bad text. A text that Arrow's own typed csv or json parser accepts has the same
+value here (so the fast and the slow way of reading a block agree); some more spellings are accepted, because SQL users
+expect them: surrounding blanks, a leading `+`, `yes`/`no`, `2013-1-5`, a mixture of texts with and without zones, more
+fractional digits than a type has (timestamps are cut to microseconds, decimals rounded half up).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from penstock.expressions.shown import shown_value
 from penstock.types import TIMESTAMP
 
-#: The spellings that Arrow's csv parser takes as booleans; `convert` takes them in any case.
+#: The spellings that Arrow's csv parser accepts as booleans; `convert` accepts them in any case.
 TRUE_WORDS = ("true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "1")
 FALSE_WORDS = ("false", "False", "FALSE", "f", "F", "no", "No", "NO", "n", "N", "0")
 
@@ -34,7 +34,7 @@ _TIME = (
     r"[T ]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?)?"
     r"( ?(UTC|GMT)|Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)?"
 )
-#: 30 February, 31 April, 29 February of a year that is no leap year, in a padded date.
+#: 30 February, 31 April, 29 February outside of leap years, in a padded date.
 _NO_DAY = (
     r"^[0-9]{4}-(02-3|(0[469]|11)-31)"
     r"|^([0-9]{2}([02468][1235679]|[13579][01345789])|([02468][1235679]|[13579][01345789])00)-02-29"
@@ -47,14 +47,18 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Converted:
-    """values: one per text, NULL where the text was NULL or failed; failed: which rows did not convert."""
+    """Converted values. `values`: one per text, NULL where the text was NULL or failed; `failed`: which rows did not
+    convert.
+    """
 
     values: pa.Array
     failed: Mask
 
 
 def convert(texts: pa.Array, type_: pa.DataType, nulls: tuple[str, ...] = ("",)) -> Converted:
-    """`texts` (string or binary) as `type_`. For a type that is no text, the texts `nulls` (trimmed) are NULL."""
+    """Convert `texts` (string or binary) to `type_`. For a type other than text, the texts `nulls` (trimmed) are
+    NULL.
+    """
     if pa.types.is_binary(type_):
         return Converted(texts.cast(type_), np.zeros(len(texts), dtype=bool))
     strings = _strings(texts)
@@ -68,13 +72,14 @@ def convert(texts: pa.Array, type_: pa.DataType, nulls: tuple[str, ...] = ("",))
 
 
 def settled(values: pa.Array, type_: pa.DataType, nulls: tuple[str, ...] = ("",)) -> pa.Array | None:
-    """What Arrow's typed parser read (text where it does not know all spellings of `type_`) as `type_`; None when a
-    value of it does not fit."""
+    """Convert what Arrow's typed parser read (text where it does not accept all spellings of `type_`) to `type_`; None
+    when a value does not fit.
+    """
     if values.type != type_:
         converted = convert(values, type_, nulls)
         return None if converted.failed.any() else converted.values
     if pa.types.is_decimal(type_):
-        # Arrow's parsers let decimals pass that have more digits than the type.
+        # Arrow's parsers accept decimals with more digits than the type.
         try:
             values.validate(full=True)
         except pa.ArrowInvalid:
@@ -83,7 +88,7 @@ def settled(values: pa.Array, type_: pa.DataType, nulls: tuple[str, ...] = ("",)
 
 
 def kind(type_: pa.DataType) -> str:
-    """What people call a value of `type_`, for "bad number 'abc'"."""
+    """Return the common word for a value of `type_`, for "bad number 'abc'"."""
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         return "number"
     if pa.types.is_boolean(type_):
@@ -94,7 +99,7 @@ def kind(type_: pa.DataType) -> str:
 
 
 def complaint(text: object, type_: pa.DataType, column: str) -> str:
-    """The reason why a cell was rejected."""
+    """Return the reason why a cell was rejected."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "backslashreplace")
     shown = shown_value(text)
@@ -103,7 +108,7 @@ def complaint(text: object, type_: pa.DataType, column: str) -> str:
 
 
 def attempt_cast(values: pa.Array, type_: pa.DataType) -> Converted:
-    """`values` cast to `type_`; rows that do not fit (an overflow, bytes that are no UTF-8) fail alone."""
+    """Cast `values` to `type_`; rows that do not fit (an overflow, bytes that are not UTF-8) fail alone."""
     cast = _attempt(values, type_, lambda part: part.cast(type_))
     return Converted(cast, _mask(_lost(values, cast)))
 
@@ -124,8 +129,11 @@ def _typed(strings: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _attempt(texts: pa.Array, type_: pa.DataType, parse: Parse, sift: Parse | None = None) -> pa.Array:
-    """`parse(texts)` with NULL where that fails: first whole, then without what `sift` leaves out, then in halves. To
-    fail is slow: `sift` should leave out all that fails but for what is rare."""
+    """Return `parse(texts)` with NULL where it fails: first on all, then without those that `sift` leaves out, then in
+    halves.
+
+    Failing is slow: `sift` should leave out all texts that fail, except rare ones.
+    """
     try:
         return parse(texts)
     except pa.ArrowInvalid:
@@ -133,7 +141,7 @@ def _attempt(texts: pa.Array, type_: pa.DataType, parse: Parse, sift: Parse | No
 
 
 def _strings(texts: pa.Array) -> pa.Array:
-    """Bytes as text, NULL where they are no UTF-8."""
+    """Decode bytes as text, NULL where they are not UTF-8."""
     try:
         return texts.cast(pa.string())
     except pa.ArrowInvalid:
@@ -148,22 +156,22 @@ def _decoded(text: bytes) -> str | None:
 
 
 def _matching(pattern: str) -> Parse:
-    """Leaves out the texts that do not match."""
+    """Return a function that leaves out the texts that do not match."""
     return lambda texts: pc.if_else(pc.match_substring_regex(texts, pattern), texts, None)
 
 
 def _days(texts: pa.Array) -> pa.Array:
-    """Leaves out what is no date."""
+    """Leave out texts that are not dates."""
     return _existing(texts, f"{_DAY}$")
 
 
 def _moments(texts: pa.Array) -> pa.Array:
-    """Leaves out what is no timestamp."""
+    """Leave out texts that are not timestamps."""
     return _existing(texts, f"{_DAY}({_TIME})?$")
 
 
 def _existing(texts: pa.Array, pattern: str) -> pa.Array:
-    """Leaves out what does not match, and days that their month does not have."""
+    """Leave out texts that do not match, and days that their month does not have."""
     padded = _padded(texts)
     found = pc.match_substring_regex(padded, pattern)
     return pc.if_else(pc.and_(found, pc.invert(pc.match_substring_regex(padded, _NO_DAY))), texts, None)
@@ -181,7 +189,7 @@ def _halved(texts: pa.Array, type_: pa.DataType, parse: Parse) -> pa.Array:
 
 def _timestamps(texts: pa.Array) -> pa.Array:
     naive, zoned = pa.timestamp("us"), TIMESTAMP
-    # A cast that fails is slow (it words an error for every row): the first value tells which one to try.
+    # A cast that fails is slow (it formats an error for every row): the first value decides which one to try.
     first = texts[pc.index(texts.is_valid(), True).as_py()].as_py() if texts.null_count < len(texts) else ""
     try:
         return texts.cast(zoned if re.search(_ZONED, first) else naive).cast(zoned)
@@ -196,13 +204,15 @@ def _timestamps(texts: pa.Array) -> pa.Array:
 
 
 def _padded(texts: pa.Array) -> pa.Array:
-    """Dates with two digits for month and day."""
+    """Pad month and day of dates to two digits."""
     texts = pc.replace_substring_regex(texts, r"^([0-9]{4})-([0-9])-", r"\1-0\2-")
     return pc.replace_substring_regex(texts, r"^([0-9]{4}-[0-9]{2})-([0-9])($|[T ])", r"\1-0\2\3")
 
 
 def _in_range(texts: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Leaves out what is no whole number, and the decimal ones that `type_` does not hold, told by their digits."""
+    """Leave out texts that are not whole numbers, and decimal ones outside the range of `type_`, judged by their
+    digits.
+    """
     texts = _matching(_INTEGER)(texts)
     largest = str(2 ** (type_.bit_width - 1) - 1)
     smallest = largest[:-1] + str(int(largest[-1]) + 1)

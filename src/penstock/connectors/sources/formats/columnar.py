@@ -1,4 +1,4 @@
-"""What parquet and arrow files share: finding the declared columns in a typed schema, and casting batches to them."""
+"""Shared by parquet and arrow files: matching the declared columns with a typed schema, and casting batches to them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from penstock.types import type_name
 
 @dataclass(frozen=True)
 class Columns:
-    """places: declared position -> position in the file's schema; names: their names in the file, in that order."""
+    """Matched columns. `places`: declared position -> position in the file's schema; `names`: their names in the file,
+    in that order.
+    """
 
     places: dict[int, int]
     names: list[str]
@@ -28,8 +30,9 @@ class Columns:
 
 
 def columns_of(format_: FileFormat, path: str, schema: pa.Schema, wanted: frozenset[int] | None = None) -> Columns:
-    """Where the declared columns stand in `schema`, those `wanted` only. Raises Unfit when one is missing or its type
-    does not fit, wanted or not."""
+    """Return the positions in `schema` of the declared columns, only those `wanted`. Raises Unfit when any declared
+    column is missing or its type does not fit.
+    """
     places = format_.match(schema.names, format_.placed(path))
     for position, place in places.items():
         column, stored = format_.source.columns[position], schema.field(place).type
@@ -45,7 +48,7 @@ def columns_of(format_: FileFormat, path: str, schema: pa.Schema, wanted: frozen
 
 
 def sure(format_: FileFormat, schema: pa.Schema, columns: Columns, asked: Iterable[int]) -> bool:
-    """Whether every record of a file with `schema` is well formed in the columns at the positions `asked`."""
+    """Return whether every record of a file with `schema` is well formed in the columns at the positions `asked`."""
     return all(
         casts.sure(schema.field(columns.places[c]).type, format_.source.columns[c].type)
         for c in asked
@@ -54,13 +57,13 @@ def sure(format_: FileFormat, schema: pa.Schema, columns: Columns, asked: Iterab
 
 
 def placed_values(format_: FileFormat, path: str, columns: Columns) -> dict[int, ValueRange]:
-    """What is known of the values of columns that do not stand in the file: those that its folders give."""
+    """Return the value ranges of columns that are not in the file but in its folder names."""
     given = ((position, value) for position, value in format_.placed(path).items() if position not in columns.places)
     return {position: only(value.as_py(), value.type) for position, value in given}
 
 
 def fitted(format_: FileFormat, path: str, batch: pa.RecordBatch, columns: Columns) -> Chunk:
-    """`batch`, which holds `columns.names`, as the declared types; rows that do not fit are rejected."""
+    """Cast `batch`, which has `columns.names`, to the declared types; rows that do not fit are rejected."""
     arrays: dict[int, pa.Array] = {}
     failed = np.zeros(batch.num_rows, dtype=bool)
     rejected: list[Rejected] = []
@@ -81,9 +84,8 @@ def fitted(format_: FileFormat, path: str, batch: pa.RecordBatch, columns: Colum
 def check_buffers(batch: pa.RecordBatch) -> None:
     """Check that no value of `batch` lies outside of its buffers.
 
-    Arrow checks what it reads of a file as far as that is cheap, and code that follows a damaged offset ends the
-    process.
-    Texts may hold any bytes: these are judged row by row later. Raises pa.ArrowInvalid.
+    Arrow validates files only as far as that is cheap, and code that follows a damaged offset crashes the process.
+    Texts may contain any bytes: these are checked row by row later. Raises pa.ArrowInvalid.
     """
     for column in batch.columns:
         _as_bytes(column).validate(full=True)
@@ -100,6 +102,6 @@ def _as_bytes(column: pa.Array) -> pa.Array:
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """`batch` in slices of at most `BATCH_ROWS` rows."""
+    """Yield `batch` in slices of at most `BATCH_ROWS` rows."""
     for start in range(0, batch.num_rows, BATCH_ROWS):
         yield batch.slice(start, BATCH_ROWS)

@@ -1,9 +1,9 @@
-"""csv files: Arrow's typed parser block by block; a block with a bad record is read again as text, record by record.
+"""csv files: Arrow's typed parser block by block; a block with a bad record is parsed again as text, record by record.
 
-Contract: a record is rejected alone, with its line, for cells too few or too many, for a cell that is no value of its
-declared type (also of a column that nobody reads), and for a quote that is never closed (then its first line is
+Contract: a record is rejected alone, with its line, for too few or too many cells, for a cell that is not a value of
+its declared type (also of a column that no query reads), and for a quote that is never closed (then its first line is
 rejected and the lines after it are read as records). Unquoted empty cells and the `null` text are NULL; `""` is the
-empty string for a text column, NULL for any other. Empty lines are no records.
+empty string for a text column, NULL for any other. Empty lines are not records.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from penstock.connectors.sources.formats.lines import BOM, SAMPLE_BYTES, TextFil
 from penstock.connectors.sources.formats.quoting import LONG, OPEN, SOUND, Quoting, RecordBounds
 from penstock.errors import counted
 
-#: Records of a file without a header that are looked at to tell how many columns it has.
+#: Records of a file without a header that are read to find its number of columns.
 _SAMPLE = 100
-#: Delimiters that a file may have in place of the declared one.
+#: Delimiters that a file may have in place of the declared one, for a hint.
 _DELIMITERS = (",", ";", "\t", "|")
 _FILLED = re.compile(rb"[^\r\n]")
 _NOT_CLOSED = "a quoted cell that is not closed"
@@ -37,7 +37,7 @@ _NOT_CLOSED = "a quoted cell that is not closed"
 
 @dataclass(frozen=True)
 class FileLayout:
-    """How a file's columns lie. width: cells per record; places: declared position -> cell."""
+    """The layout of a file's columns. `width`: cells per record; `places`: declared position -> cell."""
 
     width: int
     places: dict[int, int]
@@ -45,7 +45,7 @@ class FileLayout:
 
 @dataclass(frozen=True)
 class ParsedCells:
-    """What Arrow's parser made of some records. columns: in the order of `Shape.places`."""
+    """Records parsed by Arrow. `columns`: in the order of `FileLayout.places`."""
 
     columns: list[pa.Array]
     rows: int
@@ -73,7 +73,7 @@ class CsvFormat(FileFormat):
             text.finish()
 
     def _next(self, path: str, text: TextFile, shape: FileLayout) -> Iterator[Chunk]:
-        """The next records of a file. None where more of it must be read first to know where one ends."""
+        """Yield the next records of a file; nothing where more of it must be read first to find the end of one."""
         end = self.quoting.end(text.data, text.ended)
         data = text.data[:end]
         chunk = self._fast(data, shape) if end else None
@@ -95,7 +95,7 @@ class CsvFormat(FileFormat):
             text.more()
 
     def _open(self, path: str, text: TextFile) -> FileLayout:
-        """The shape of a file at whose beginning `text` stands; its header is taken. Raises Unfit."""
+        """Return the layout of a file at whose beginning `text` is; its header is consumed. Raises Unfit."""
         placed = self.placed(path)
         if not self.options.header:
             inside = [p for p in range(len(self.source.columns)) if p not in placed]
@@ -113,12 +113,12 @@ class CsvFormat(FileFormat):
         except Unfit as unfit:
             hint = self._hint(first, names) or unfit.hint
             raise Unfit(unfit.reason, hint, line, first.decode("utf-8", "backslashreplace")) from None
-        # What remains of the header's own line is its line end: an empty line, no record.
+        # The remainder of the header's own line is its line end: an empty line, not a record.
         text.take(len(first))
         return shape
 
     def _header(self, text: TextFile) -> bytes | None:
-        """The first record that is no empty line."""
+        """Return the first record that is not an empty line."""
         while True:
             first = next(self.quoting.first(text.data, 1), None)
             whole = first is not None and text.data.index(first) + len(first) < len(text.data)
@@ -127,7 +127,7 @@ class CsvFormat(FileFormat):
             text.more()
 
     def _hint(self, header: bytes, names: list[str]) -> str | None:
-        """What is probably wrong where the header does not name the declared columns."""
+        """Return the probable mistake when the header lacks declared columns."""
         for other in _DELIMITERS:
             if other != self.options.delimiter and len(names) == 1 and other.encode() in header:
                 found = self._known(replace(self, options=replace(self.options, delimiter=other))._cells(header))
@@ -140,11 +140,11 @@ write delimiter '{shown}'"
         return None
 
     def _known(self, names: list[str]) -> int:
-        """How many of `names` are declared."""
+        """Return how many of `names` are declared."""
         return sum(self.source.columns.index(name.strip()) is not None for name in names)
 
     def _expect_width(self, text: TextFile, width: int) -> None:
-        """Raises Unfit when none of the first records has `width` cells."""
+        """Check the number of cells in the first records. Raises Unfit when none has `width` cells."""
         while not text.ended and len(text.data) < SAMPLE_BYTES:
             text.more()
         sample = list(self.quoting.first(text.data[:SAMPLE_BYTES], _SAMPLE))
@@ -175,7 +175,7 @@ write delimiter '{shown}'"
         return next(reader, [])
 
     def _fast(self, data: bytes, shape: FileLayout) -> Chunk | None:
-        """All records of some text that is tidy and closed, or None when one of them is bad."""
+        """Return all records of a text that is tidy and closed, or None when one of them is bad."""
         if not _FILLED.search(data):
             return self._nothing(shape)
         if len(data) > self.options.limit and self.quoting.longest(data) > self.options.limit:
@@ -192,7 +192,14 @@ write delimiter '{shown}'"
         return Chunk(columns, parsed.rows)
 
     def _careful(self, path: str, line: int, records: RecordBounds, shape: FileLayout) -> Chunk:
-        """The records, each judged alone. line: the line that they begin on."""
+        """Return the records, each checked alone.
+
+        Args:
+            path: the file.
+            line: the line at which the records begin.
+            records: their bounds.
+            shape: the layout of the file.
+        """
         ragged = (records.faults == SOUND) & (records.cells != shape.width)
         bad = np.flatnonzero(ragged | (records.faults != SOUND))
         reasons = {int(i): self._fault(records, int(i), shape) for i in bad}
@@ -230,12 +237,20 @@ write delimiter '{shown}'"
         return Chunk({p: pa.array([], self.source.columns[p].type) for p in shape.places}, 0, rejected)
 
     def _arrow(self, data: bytes, shape: FileLayout, typed: bool) -> ParsedCells:
-        """The declared columns of `data`. typed: as declared where Arrow's parser means what `cells` means,
-        else as text. Raises ArrowInvalid for a ragged record and for a cell that does not convert."""
+        """Return the declared columns of `data`.
+
+        Args:
+            data: whole records.
+            shape: the layout of the file.
+            typed: convert to declared types where Arrow's parser agrees with `cells`, else return text.
+
+        Raises:
+            ArrowInvalid: a record has another number of cells, or a cell does not convert.
+        """
         if not _FILLED.search(data):
             return ParsedCells([pa.array([], pa.binary()) for _ in shape.places], 0)
         if data.startswith(BOM):
-            # A mark at the beginning of a file is left out already; Arrow's parser would leave out this one too.
+            # A mark at the beginning of a file has been skipped; Arrow's parser would skip this one too.
             data = b"\n" + data
         names = [str(i) for i in range(shape.width)]
         types = {names[i]: self._parser_type(self.source.columns[p].type, typed) for p, i in shape.places.items()}
@@ -250,7 +265,7 @@ write delimiter '{shown}'"
             ),
             convert_options=arrow_csv.ConvertOptions(
                 column_types=types,
-                # No declared column in the file: the first one is read for the number of rows.
+                # The file has no declared column: the first one is read for the number of rows.
                 include_columns=list(types) or names[:1],
                 null_values=sorted({"", self.options.null}),
                 strings_can_be_null=True,
@@ -265,12 +280,12 @@ write delimiter '{shown}'"
     def _parser_type(self, declared: pa.DataType, typed: bool) -> pa.DataType:
         if not typed:
             return pa.binary()
-        # Arrow wants either all or none of a column's timestamps with a zone.
+        # Arrow requires that all or none of a column's timestamps have a zone.
         return pa.string() if pa.types.is_timestamp(declared) else declared
 
 
 def _without(records: RecordBounds, bad: npt.NDArray[np.int64]) -> bytes:
-    """The text of the records but those that are `bad`."""
+    """Return the text of the records except those that are `bad`."""
     stops = [*records.starts[bad].tolist(), records.taken]
     starts = [0, *records.after[bad].tolist()]
     return b"".join(records.data[start:stop] for start, stop in zip(starts, stops, strict=True))

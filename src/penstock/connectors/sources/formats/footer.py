@@ -1,12 +1,11 @@
-"""The footer of a parquet file, read far enough to know what Arrow may be asked about it.
+"""The footer of a parquet file, parsed far enough to know which columns Arrow can safely read.
 
-Arrow ends the process where it meets certain damage in the metadata of a column: its exception is none of Python's. So
-the bytes of the footer are walked here first (Thrift's compact protocol), and Arrow is asked for the statistics of no
-column that is not whole: not encrypted, of the type that the schema says, with bounds as long as that type and
-histograms as long as its levels.
+Arrow aborts the process on certain damage in the metadata of a column: it raises no Python exception. So the bytes of
+the footer are walked here first (Thrift's compact protocol), and statistics are requested from Arrow only for sound
+columns: not encrypted, of the schema's type, with bounds as long as that type and histograms as long as its levels.
 
-Contract: `Footer` never raises for what the bytes are. What is not understood counts as damaged: then nothing is known
-of the values, and reading the rows shows what is wrong with them.
+Contract: `Footer` never raises for the contents of the bytes. What is not understood counts as damaged: then nothing is
+known of the values, and reading the rows reports the damage.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _ST
 _INTEGERS = frozenset({_I16, _I32, _I64})
 _DEEPEST = 32
 
-#: Parquet's physical types by number, and how many bytes a bound of them has; None for any number of them.
+#: Parquet's physical types by number, and the length of their bounds in bytes; None for any length.
 _PHYSICAL: dict[int, tuple[str, int | None]] = {
     0: ("BOOLEAN", 1), 1: ("INT32", 4), 2: ("INT64", 8), 3: ("INT96", 12), 4: ("FLOAT", 4), 5: ("DOUBLE", 8),
     6: ("BYTE_ARRAY", None), 7: ("FIXED_LEN_BYTE_ARRAY", None),
 }  # fmt: skip
 
-# Fields by number: what they are and must be stored as.
+# Fields by number: their names and the types they must have.
 _ROW_GROUPS, _COLUMNS = 4, 1
 _META_DATA, _CRYPTO, _ENCRYPTED = 3, 8, 9
 _TYPE, _PATH, _COMPRESSED, _STATISTICS, _SIZES = 1, 3, 7, 12, 16
@@ -39,19 +38,21 @@ _BOUNDS = (1, 2, 5, 6)
 
 
 class _Damaged(Exception):
-    """Bytes that are no footer as every writer writes it."""
+    """Bytes that do not form a footer as every writer writes it."""
 
 
 @dataclass(frozen=True)
 class _FooterGroup:
-    """stored: bytes of all columns; whole: name of a top-level column -> its place, where its statistics are sound."""
+    """A row group. `stored`: bytes of all columns; `whole`: name of a top-level column -> its position, where its
+    statistics are sound.
+    """
 
     stored: int
     whole: dict[str, int]
 
 
 class Footer:
-    """What the footer of an open file says. names: the top-level columns that are asked for."""
+    """The footer of an open file. `names`: the top-level columns of interest."""
 
     def __init__(self, path: str, file: pq.ParquetFile, names: Collection[str]) -> None:
         self._path = path
@@ -63,11 +64,11 @@ class Footer:
             self._groups = []
 
     def place(self, group: int, name: str) -> int | None:
-        """Where a column stands in a row group; None where it may not be looked at."""
+        """Return the position of a column in a row group; None where its statistics may not be read."""
         return self._groups[group].whole.get(name) if self._groups else None
 
     def stored(self, group: int) -> int:
-        """The compressed bytes of a row group; those of the file where the footer does not tell."""
+        """Return the compressed bytes of a row group; those of the file where the footer does not have them."""
         return self._groups[group].stored if self._groups else Path(self._path).stat().st_size
 
 
@@ -84,8 +85,9 @@ def _footer_bytes(path: str) -> bytes:
 
 
 class _Walk:
-    """One pass over the bytes of a footer. A field that stands twice in a struct, or is stored as another type than
-    Parquet's, is damage: readers differ in what they make of it."""
+    """One pass over the bytes of a footer. A field that occurs twice in a struct, or has another type than Parquet's,
+    is damage: readers interpret it differently.
+    """
 
     def __init__(self, data: bytes, file: pq.ParquetFile, names: Collection[str]) -> None:
         self._data = data
@@ -120,7 +122,7 @@ class _Walk:
         return _FooterGroup(stored, whole)
 
     def _column(self, place: int) -> tuple[int, str | None]:
-        """The compressed size of a column, and its name where it is asked for and its statistics are sound."""
+        """Return the compressed size of a column, and its name if it is of interest and its statistics are sound."""
         size, name, clear = 0, None, True
         for number, type_ in self._fields():
             if number == _META_DATA:
@@ -154,7 +156,7 @@ class _Walk:
         return size, name if fitting and name is not None and self._sound(place, physical, bounds) else None
 
     def _bounds(self) -> list[int]:
-        """How long the bounds in some statistics are."""
+        """Return the lengths of the bounds in some statistics."""
         lengths: list[int] = []
         for number, type_ in self._fields():
             if number in _BOUNDS:
@@ -165,7 +167,7 @@ class _Walk:
         return lengths
 
     def _sizes_fit(self, place: int) -> bool:
-        """Whether the statistics of sizes are as the schema has the column."""
+        """Return whether the size statistics agree with the schema of the column."""
         column, fit = self._schema.column(place), True
         levels = {2: column.max_repetition_level, 3: column.max_definition_level}
         for number, type_ in self._fields():
@@ -189,7 +191,7 @@ class _Walk:
         return length is None or all(found == length for found in bounds)
 
     def _fields(self) -> Iterator[tuple[int, int]]:
-        """Number and type of each field of a struct; the caller takes its value before the next."""
+        """Yield the number and type of each field of a struct; the caller reads its value before the next."""
         number, seen = 0, set[int]()
         while head := self._byte():
             delta, type_ = head >> 4, head & 15
@@ -200,7 +202,7 @@ class _Walk:
             yield number, type_
 
     def _list(self, type_: int, members: int) -> int:
-        """The length of a list whose members are of one type; they follow."""
+        """Return the length of a list whose members are of one type; they follow."""
         _expect(type_ == _LIST)
         length, found = self._head_of_list()
         _expect(found == members or not length)
@@ -211,7 +213,7 @@ class _Walk:
         length = head >> 4
         if length == 15:
             length = self._varint()
-        # A member has a byte at least.
+        # A member has at least one byte.
         _expect(length <= len(self._data) - self._at)
         return length, head & 15
 
@@ -233,7 +235,7 @@ class _Walk:
         elif type_ == _DOUBLE:
             self._forward(8)
         else:
-            # A truth is its type. Parquet has no maps.
+            # A boolean is encoded in its type. Parquet has no maps.
             _expect(type_ in (_TRUE, _FALSE))
 
     def _skip_member(self, type_: int, depth: int) -> None:

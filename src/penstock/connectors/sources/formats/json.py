@@ -1,10 +1,10 @@
 """json lines: one object per line, by Arrow's parser block by block; a block with a bad line is read line by line.
 
-Contract: a line is rejected alone, with its number, when it is no JSON object, when a value is not of its column's type
-(numbers for numbers, text for text, dates, timestamps; decimals may stand as either; base64 text for BINARY), when two
+Contract: a line is rejected alone, with its number, when it is not a JSON object, when a value is not of its column's
+type (numbers for numbers, text for text, dates, timestamps; decimals may be either; base64 text for BINARY), when two
 of its keys name one column (`keys.py`), and when it is longer than a record may be. A missing key is NULL, other keys
 are ignored. For a column of text an object or an array is its JSON text as it stands in the record, without the blanks
-between its tokens. What a line comes to depends on no other line.
+between its tokens. The result of a line depends on no other line.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from penstock.connectors.sources.formats.lines import (
     text_file,
 )
 
-#: First lines of a file that are looked at to see whether its keys are those declared.
+#: First lines of a file that are read to check whether its keys are the declared ones.
 _SAMPLE = 100
 _SPECIAL = frozenset({"NaN", "Infinity", "-Infinity"})
 
 #: Two objects on one line, unless inside a text.
 _DOUBLED = re.compile(rb"\}[ \t]*\{")
-#: A line that is `null`, which Arrow takes for an object.
+#: A line that is `null`, which Arrow accepts as an object.
 _NULL = re.compile(rb"\n[ \t]*n")
 #: A text, or the blanks between two tokens.
 _TEXT_OR_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
-#: The declared positions that a file's objects hold.
+#: The declared positions that a file's objects contain.
 Inside = tuple[int, ...]
 
 
 class _Number(str):
-    """A number as it was written: converted like a cell of text, but told apart from a string."""
+    """A number as it was written: converted like a cell of text, but distinguished from a string."""
 
 
 class _Object(list[tuple[str, Any]]):
@@ -63,7 +63,7 @@ class JsonFormat(FileFormat):
     name: ClassVar[str] = "json"
     extensions: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".ndjson")
 
-    #: Whether no block was seen that has other keys than the declared ones; it decides how keys are looked up, no more.
+    #: Whether no block so far has other keys than the declared ones; it only decides how keys are looked up.
     _declared_only: bool = field(default=True, init=False, repr=False, compare=False)
 
     def fit(self, path: str) -> None:
@@ -88,12 +88,13 @@ class JsonFormat(FileFormat):
             text.finish()
 
     def parse(self, path: str, block: Block, inside: Inside) -> Chunk:
-        """The records of some lines that stand in `path`."""
+        """Return the records of some lines of `path`."""
         return self._fast(block, inside) or self._repair(path, block, inside)
 
     def _inside(self, path: str, text: TextFile) -> Inside:
-        """The columns that the objects hold: all but those that only folders give. Raises Unfit when the first objects
-        have none of the declared columns, or not the timestamp."""
+        """Return the columns that the objects contain: all but those that only folder names have. Raises Unfit when the
+        first objects have none of the declared columns, or not the timestamp.
+        """
         while not text.ended and len(text.data) < SAMPLE_BYTES and text.data.count(b"\n") < _SAMPLE:
             text.more()
         placed = self.placed(path)
@@ -117,15 +118,16 @@ class JsonFormat(FileFormat):
             raise Unfit(f"no object has the key {column.name}", f"the file's keys: {', '.join(sorted(found)[:12])}")
 
     def _fast(self, block: Block, inside: Inside) -> Chunk | None:
-        """All lines of a block; None when one of them is bad or spells a key in another way, and where there is base64,
-        which Arrow does not decode."""
+        """Return all lines of a block; None when one of them is bad or spells a key differently, and for base64, which
+        Arrow does not decode.
+        """
         coded = any(pa.types.is_binary(self.source.columns[p].type) for p in inside)
         if not inside or coded or not _is_plain(block.data, self.options.limit):
             return None
         table = self._table(block.data, inside)
         if table is None:
             return None
-        # Arrow reads on where one object follows another; here a line is a record.
+        # Arrow continues where one object follows another; here a line is a record.
         if _DOUBLED.search(block.data) or not _one_per_line(block, table.num_rows):
             return None
         columns: dict[int, pa.Array] = {}
@@ -140,7 +142,9 @@ class JsonFormat(FileFormat):
         return Chunk(columns, table.num_rows)
 
     def _table(self, data: bytes, inside: Inside) -> pa.Table | None:
-        """The objects of a block by Arrow's parser; None when it takes one for bad, or keys are spelled otherwise."""
+        """Return the objects of a block by Arrow's parser; None when it refuses one, or keys are spelled
+        differently.
+        """
         declared = [self.source.columns[p].name for p in inside]
         if self._declared_only:
             # Arrow refuses every key that is not spelled as declared, and stops at the first.
@@ -153,7 +157,7 @@ class JsonFormat(FileFormat):
         return table
 
     def _parsed(self, data: bytes, inside: Inside, names: list[str], others: str) -> pa.Table | None:
-        """Arrow's table of the keys `names`; others: what it does with other keys."""
+        """Return Arrow's table of the keys `names`. `others`: Arrow's treatment of other keys."""
         types = [self._parser_type(self.source.columns[p].type) for p in inside]
         schema = pa.schema(list(zip(names, types, strict=True)))
         try:
@@ -169,7 +173,7 @@ class JsonFormat(FileFormat):
         return pa.string() if pa.types.is_temporal(declared) else declared
 
     def _repair(self, path: str, block: Block, inside: Inside) -> Chunk:
-        """As `_fast`, line by line, without the bad ones."""
+        """Parse a block like `_fast`, line by line, without the bad ones."""
         lines = _lines(block)
         reasons: dict[int, str] = {}
         kept: list[int] = []
@@ -199,8 +203,9 @@ class JsonFormat(FileFormat):
         return Chunk(without(columns, failed), int((~failed).sum()), refused)
 
     def _row(self, line: bytes, by_name: Mapping[str, int]) -> dict[int, str | bytes | None] | str | None:
-        """The texts of one line's declared columns, or why it is rejected; None for one that is nested too deeply to be
-        read here. by_name: folded name -> declared position."""
+        """Return the texts of one line's declared columns, or why it is rejected; None for one that is nested too
+        deeply for this parser. `by_name`: folded name -> declared position.
+        """
         if len(line) > self.options.limit:
             return too_long(self.options.limit)
         value = _parse(line)
@@ -228,7 +233,7 @@ class JsonFormat(FileFormat):
         return row
 
     def _deep(self, block: Block, inside: Inside) -> dict[int, str | bytes | None] | str:
-        """As `_row`, of a line that is nested deeply: Arrow's parser passes over what is not asked for."""
+        """Parse a line like `_row` that is nested deeply: Arrow's parser skips keys that are not requested."""
         chunk = self._fast(block, inside)
         if chunk is None or chunk.rows != 1:
             return "nested too deeply"
@@ -242,23 +247,25 @@ class JsonFormat(FileFormat):
 
 
 def _has_null(data: bytes) -> bool:
-    """Whether a line begins as `null` does."""
+    """Return whether a line begins with `null`."""
     return data.lstrip(b" \t").startswith(b"n") or _NULL.search(data) is not None
 
 
 def _one_per_line(block: Block, objects: int) -> bool:
-    """Whether every line that is not blank is one of the `objects`, no line being two of them."""
+    """Return whether every line that is not blank is one of the `objects`, no line being two of them."""
     ends = block.data.count(b"\n") + (not block.data.endswith(b"\n"))
     return objects == ends or objects == len(_lines(block))
 
 
 def _lines(block: Block) -> list[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers."""
+    """Return the lines that are not blank, with their numbers."""
     return [(block.line + i, line) for i, line in enumerate(block.data.splitlines()) if line.strip()]
 
 
 def _parse(line: bytes) -> Any:
-    """The JSON value of a line, its numbers as `_Number`, its objects as `_Object`; the error when it has none."""
+    """Return the JSON value of a line, its numbers as `_Number`, its objects as `_Object`; the error when it is not
+    JSON.
+    """
     try:
         return json.loads(line.decode("utf-8"), parse_int=_Number, parse_float=_Number, object_pairs_hook=_Object)
     except UnicodeDecodeError:
@@ -274,7 +281,7 @@ class _Written(str):
 
 
 def _as_written(line: bytes, index: int, member: Any) -> Any:
-    """The value of a line's member; of an object or array its text without the blanks between tokens."""
+    """Return the value of a line's member; of an object or array its text without the blanks between tokens."""
     if not isinstance(member, list):
         return member
     text, decoder = line.decode("utf-8"), json.JSONDecoder()
@@ -304,7 +311,7 @@ def _shown(value: Any) -> str:
 
 
 def _text(value: Any, type_: pa.DataType) -> str | bytes | None:
-    """A JSON value as the text of a cell. Raises ValueError when it is no value of `type_`."""
+    """Return a JSON value as the text of a cell. Raises ValueError when it is not a value of `type_`."""
     if value is None:
         return None
     kind = cells.kind(type_)
@@ -312,7 +319,7 @@ def _text(value: Any, type_: pa.DataType) -> str | bytes | None:
         if kind == "boolean":
             return "true" if value else "false"
     elif isinstance(value, float):
-        # json reads NaN, Infinity and -Infinity as floats; every other number is a _Number.
+        # The parser reads NaN, Infinity and -Infinity as floats; every other number is a _Number.
         if pa.types.is_floating(type_):
             return repr(value)
     elif isinstance(value, _Number):
@@ -338,8 +345,11 @@ def _text_of_text(value: str, kind: str, type_: pa.DataType) -> str | bytes:
 
 
 def _is_plain(data: bytes, limit: int) -> bool:
-    """Whether a block holds nothing that Arrow reads in another way: bytes that are no UTF-8, line ends without \\n,
-    lines that are too long, a mark that is none at the beginning of a file."""
+    """Return whether Arrow reads a block exactly like the line reader.
+
+    It does not for bytes that are not UTF-8, line ends without \\n, lines that are too long, and a byte order mark in
+    the middle of a file.
+    """
     if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
         return False
     if data.startswith(BOM):

@@ -1,8 +1,8 @@
-"""Names of columns in files and records: the same without regard to case, everywhere.
+"""Names of columns in files and records: compared without regard to case, everywhere.
 
 Contract: a declared column is the column, key or field whose name equals its own when both are in lower case. Where a
 file or a record has two such names it is ambiguous: a file does not fit, a record is malformed. There is no order of
-preference between them, so that what a name means depends on nothing that was read before.
+preference between them, so that the meaning of a name does not depend on earlier data.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 
 #: Letters of other alphabets whose lower case is a letter of ASCII.
 _KELVIN = "\u212a".encode()
-#: An escape that may stand for a letter, a digit, `_` or `-`.
+#: An escape that may be a letter, a digit, `_` or `-`.
 _ESCAPED = re.compile(rb"\\u(?:00(?:[46][0-9A-Fa-f]|[57][0-9AaFf]|3[0-9]|2[Dd])|212[Aa])")
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def folded(name: str) -> str:
-    """What names that mean the same column have in common."""
+    """Return the common form of all names of the same column."""
     return name.lower()
 
 
 def places(names: Iterable[str]) -> dict[str, list[int]]:
-    """Folded name -> the places in `names` where it stands."""
+    """Return folded name -> its positions in `names`."""
     found: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         found.setdefault(folded(name), []).append(place)
@@ -34,8 +34,11 @@ def places(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def spellings(data: bytes, names: Sequence[str]) -> list[str] | None:
-    """How `names` are spelled as keys in some JSON, where each is spelled in one way alone; its own where it does not
-    occur. None where a name stands there in two spellings, or where that cannot be told at a glance."""
+    """Return how `names` are spelled as keys in some JSON, if each is spelled in one way; its own spelling if it does
+    not occur.
+
+    None if a name has two spellings, or if a quick scan cannot decide.
+    """
     if not all(_PLAIN.fullmatch(name) for name in names):
         return _spelled_as_declared(data, names)
     if (not data.isascii() and _KELVIN in data) or (b"\\" in data and _ESCAPED.search(data)):
@@ -55,8 +58,10 @@ def spellings(data: bytes, names: Sequence[str]) -> list[str] | None:
 
 @nb.njit(cache=True)
 def _one_spelling(data, colons, letters, ends, firsts):  # type: ignore[no-untyped-def]
-    """Whether each of some names is spelled in one way wherever it is a key; `firsts` gets the place where it first is.
-    letters, ends: the names in lower case, one behind the other. A text before a colon within a text counts too."""
+    """Return whether each of some names has one spelling wherever it is a key; `firsts` receives its first position.
+
+    `letters`, `ends`: the names in lower case, concatenated. A text before a colon within a text counts too.
+    """
     count, expected = firsts.shape[0], 0
     for colon in colons:
         end = colon - 1
@@ -91,7 +96,7 @@ def _same(data, start, end, other):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def _is_name(data, start, end, letters, first):  # type: ignore[no-untyped-def]
-    """Whether the bytes from `start` to `end` are the name from `first` on but for the case of letters."""
+    """Return whether the bytes from `start` to `end` are the name that begins at `first`, ignoring case."""
     for at in range(start, end):
         letter = letters[first + at - start]
         if data[at] != letter and not (97 <= letter <= 122 and data[at] == letter - 32):
@@ -100,7 +105,7 @@ def _is_name(data, start, end, letters, first):  # type: ignore[no-untyped-def]
 
 
 def _spelled_as_declared(data: bytes, names: Sequence[str]) -> list[str] | None:
-    """The same for names of any letters: whether no key is spelled otherwise."""
+    """Return the same for names of any letters: whether no key is spelled differently."""
     if b"\\" in data:
         return None
     text = data.decode("utf-8")

@@ -1,9 +1,9 @@
 """Text files piece by piece, in bounded memory.
 
-Contract: a `TextFile` shows the bytes that are not yet taken, from the beginning of a record on, with the number of
-the line they begin at. Where its reader finds no end of a record it reads as much again as it holds, so that looking
-for the end costs no more than twice the bytes. A UTF-8 byte order mark is dropped. A compressed file is verified before
-any of it is shown (`packed.py`); a plain one that cannot be read to its end raises BrokenOff behind its whole records.
+Contract: a `TextFile` shows the bytes that are not yet consumed, beginning at a record, with the number of the line
+they begin at. Where its reader finds no end of a record it reads as much again as it holds, so that searching for the
+end costs at most twice the bytes. A UTF-8 byte order mark is dropped. A compressed file is verified before any of it is
+shown (`packed.py`); a plain one that cannot be read to its end raises BrokenOff after its whole records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.connectors.sources.formats.base import BrokenOff, Unfit, one_line
 from penstock.connectors.sources.formats.packed import DAMAGED, ByteStream, compression_of, damaged, open_bytes
 
 BLOCK_BYTES = 4 * 2**20
-#: Records are looked at to learn how a file is written up to so many bytes.
+#: Bytes of a file that are searched for its first records.
 SAMPLE_BYTES = 2**20
 BOM = b"\xef\xbb\xbf"
 #: First bytes of text that is not UTF-8; the longer marks come first.
@@ -28,13 +28,13 @@ _FOREIGN = {
     b"\xff\xfe": "UTF-16LE",
     b"\xfe\xff": "UTF-16BE",
 }
-#: Without a mark, an encoding shows from NULs that stand in every second byte of so many.
+#: Without a mark, an encoding shows by NULs in every second byte of this many.
 _LOOK = 64
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some whole records; `line`: the 1-based line that the first byte stands on."""
+    """Some whole records; `line`: the 1-based line of the first byte."""
 
     data: bytes
     line: int
@@ -42,8 +42,10 @@ class Block:
 
 @dataclass
 class TextFile:
-    """The bytes of a file that are not yet taken. ended: there are no more behind them; line: where they begin;
-    packed: they come from a compressed file."""
+    """The bytes of a file that are not yet consumed.
+
+    `ended`: no more bytes follow them; `line`: the line they begin at; `packed`: they are from a compressed file.
+    """
 
     stream: ByteStream
     data: bytes = b""
@@ -63,7 +65,7 @@ class TextFile:
         self.data = self.data.removeprefix(BOM)
 
     def more(self) -> None:
-        """Read a block, and at least as much as is held."""
+        """Read a block, and at least as many bytes as are held."""
         wanted = max(BLOCK_BYTES, len(self.data))
         pieces = [self.data]
         while wanted > 0 and not self.ended:
@@ -77,18 +79,18 @@ class TextFile:
         self.data = b"".join(pieces)
 
     def take(self, count: int) -> Block:
-        """The first `count` bytes, which are whole lines."""
+        """Consume and return the first `count` bytes, which are whole lines."""
         block = Block(self.data[:count], self.line)
         self.leave(block.data)
         return block
 
     def leave(self, data: bytes) -> None:
-        """Go on behind `data`, whole lines that come next."""
+        """Consume `data`, whole lines that come next."""
         self.line += count_lines(data)
         self.data = self.data[len(data) :]
 
     def take_line(self) -> None:
-        """Leave out the line at the beginning, however long it is."""
+        """Skip the line at the beginning, however long it is."""
         while (end := _first_line(self.data, self.ended)) == 0:
             # Only its last byte counts: it may be the first half of \\r\\n.
             self.data = self.data[-1:] if self.data.endswith(b"\r") else b""
@@ -99,7 +101,7 @@ class TextFile:
         self.take(end)
 
     def finish(self) -> None:
-        """Raises BrokenOff when the file could not be read to its end."""
+        """Check the end of the file. Raises BrokenOff when the file could not be read to its end."""
         if self.broken is not None:
             if self.packed:
                 raise BrokenOff(damaged(self.broken))
@@ -108,7 +110,7 @@ class TextFile:
 
 @contextmanager
 def text_file(path: str, verify: bool = True) -> Iterator[TextFile]:
-    """The text of a file, its first bytes read. Raises OSError, BrokenOff or Unfit."""
+    """Open the text of a file, its first bytes read. Raises OSError, BrokenOff or Unfit."""
     stream = open_bytes(path, verify)
     try:
         text = TextFile(stream, packed=compression_of(path) is not None)
@@ -119,7 +121,7 @@ def text_file(path: str, verify: bool = True) -> Iterator[TextFile]:
 
 
 def count_lines(data: bytes) -> int:
-    """Line ends in `data`: \\n, \\r\\n or a \\r alone."""
+    """Count the line ends in `data`: \\n, \\r\\n or a \\r alone."""
     count = data.count(b"\n")
     if b"\r" in data:
         count += data.count(b"\r") - data.count(b"\r\n")
@@ -127,13 +129,13 @@ def count_lines(data: bytes) -> int:
 
 
 def longest_line(data: bytes) -> int:
-    """The length of the longest line of `data`, whose lines end in \\n; a \\r before it may be counted."""
+    """Return the length of the longest line of `data`, whose lines end in \\n; a \\r before it may be counted."""
     view = np.frombuffer(data, dtype=np.uint8)
     return int(np.diff(np.flatnonzero(view == ord("\n")), prepend=-1, append=len(data)).max())
 
 
 def end_of_lines(data: bytes) -> int:
-    """How many bytes are whole lines, when more data follows."""
+    """Return the number of bytes in whole lines, when more data follows."""
     end = data.rfind(b"\n") + 1
     if not end and b"\r" in data:
         # A \r at the very end may be the first half of \r\n.
@@ -142,7 +144,7 @@ def end_of_lines(data: bytes) -> int:
 
 
 def _first_line(data: bytes, ended: bool) -> int:
-    """How many bytes the first line has with its end; 0 when its end is not there."""
+    """Return the number of bytes of the first line with its end; 0 when its end is missing."""
     feed = data.find(b"\n") + 1
     back = data.find(b"\r", 0, feed or len(data)) + 1
     if not back:
@@ -153,7 +155,7 @@ def _first_line(data: bytes, ended: bool) -> int:
 
 
 def _foreign(head: bytes) -> str | None:
-    """The encoding that the first bytes of a file show, where it is none of one byte a character."""
+    """Return the encoding that the first bytes of a file show, if it has more than one byte per character."""
     marked = next((name for mark, name in _FOREIGN.items() if head.startswith(mark)), None)
     if marked or len(head) < 4:
         return marked

@@ -1,8 +1,8 @@
-"""Compressed files, read only after the whole of them was found to be sound.
+"""Compressed files, read only after the whole file has been verified.
 
-A stream of compressed bytes is checked at its end alone, and what a damaged one gives before may be anything. So a
+A compressed stream has its checksum only at its end, and the bytes before it in a damaged one may be anything. So a
 file is decompressed once to its end before any of it is used. What fits into `HELD_BYTES` is kept from that; a larger
-file is decompressed a second time as it is read. Neither needs room on a disk.
+file is decompressed a second time while it is read. Neither needs disk space.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import pyarrow as pa
 
 from penstock.connectors.sources.formats.base import BrokenOff, one_line
 
-#: The compression that a name ends with, whatever its case.
+#: The compression by the suffix of a name, ignoring case.
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".xz": "xz", ".lz4": "lz4"}
-#: Up to so many decompressed bytes are kept while a file is verified.
+#: Largest number of decompressed bytes kept while a file is verified.
 HELD_BYTES = 16 * 2**20
 _PIECE = 2**20
 
-#: What decompressing damaged bytes raises.
+#: Exceptions of decompressing damaged bytes.
 DAMAGED = (OSError, EOFError, lzma.LZMAError, pa.ArrowException)
 
 
 class ByteStream(Protocol):
-    """What text is read from."""
+    """A readable stream of bytes."""
 
     def read(self, count: int, /) -> bytes: ...
 
@@ -35,21 +35,29 @@ class ByteStream(Protocol):
 
 
 def compression_of(path: str) -> str | None:
-    """The compression that the name of a file says; None for none."""
+    """Return the compression that the name of a file implies; None for none."""
     folded = path.lower()
     return next((kind for suffix, kind in COMPRESSIONS.items() if folded.endswith(suffix)), None)
 
 
 def without_suffix(path: str) -> str:
-    """`path` in lower case, without the suffix of its compression."""
+    """Return `path` in lower case, without the suffix of its compression."""
     folded = path.lower()
     suffix = next((suffix for suffix in COMPRESSIONS if folded.endswith(suffix)), "")
     return folded.removesuffix(suffix)
 
 
 def open_bytes(path: str, verify: bool = True) -> ByteStream:
-    """The decompressed bytes of a file. verify: read it to its end first. Raises OSError for a file that cannot be
-    opened, BrokenOff for one that is damaged."""
+    """Open the decompressed bytes of a file.
+
+    Args:
+        path: the file.
+        verify: read it to its end first.
+
+    Raises:
+        OSError: it cannot be opened.
+        BrokenOff: it is damaged.
+    """
     kind = compression_of(path)
     if kind is None:
         plain: ByteStream = pa.OSFile(path)
@@ -61,7 +69,7 @@ def open_bytes(path: str, verify: bool = True) -> ByteStream:
 
 
 def _verified(path: str, kind: str) -> bytes | None:
-    """The content of a sound file, None where it is too large to keep. Raises BrokenOff."""
+    """Return the content of a sound file, None where it is too large to keep. Raises BrokenOff."""
     kept: list[bytes] | None = []
     size = 0
     try:
@@ -74,7 +82,7 @@ def _verified(path: str, kind: str) -> bytes | None:
 
 
 def damaged(error: BaseException) -> str:
-    """The reason why a compressed file is rejected whole."""
+    """Return the reason for rejecting a whole compressed file."""
     return f"the compressed file is damaged, nothing of it is read: {one_line(error)}"
 
 
@@ -87,6 +95,6 @@ def _pieces(stream: ByteStream) -> Iterator[bytes]:
 
 
 def _decompressed(path: str, kind: str) -> ByteStream:
-    # Who reads it closes it.
+    # The caller closes it.
     opened: ByteStream = lzma.open(path) if kind == "xz" else pa.input_stream(path, compression=kind)  # noqa: SIM115
     return opened

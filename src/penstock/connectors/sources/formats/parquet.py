@@ -20,7 +20,7 @@ from penstock.connectors.sources.formats.footer import Footer
 from penstock.connectors.sources.formats.row_groups import RowGroups
 from penstock.expressions.value_ranges import may_pass
 
-#: Row groups are put together into one split until it holds so many rows or stored bytes.
+#: Row groups are merged into one split up to this many rows or stored bytes.
 _SPLIT_ROWS = 2_000_000
 _SPLIT_BYTES = 64 * 2**20
 
@@ -44,7 +44,7 @@ class ParquetFormat(FileFormat):
         return _merged(pieces) or [Split(path, 0, 0, Path(path).stat().st_size, 0)]
 
     def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | PassedOver]:
-        """Row groups by their statistics, and by what the folders say."""
+        """Select row groups by their statistics and by the folder names."""
         assert self.wanted is not None
         with _open(split.path) as file:
             found = columns_of(self, split.path, file.schema_arrow)
@@ -97,7 +97,7 @@ def _open(path: str) -> pq.ParquetFile:
 
 
 def _merged(pieces: list[Split]) -> list[Split]:
-    """Neighbouring pieces put together up to the size of a split."""
+    """Merge adjacent pieces up to the size of a split."""
     merged: list[Split] = []
     for piece in pieces:
         last = merged[-1] if merged else None

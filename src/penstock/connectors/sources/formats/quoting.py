@@ -1,17 +1,17 @@
-"""Where csv records begin and end when cells are quoted, exactly as Arrow's csv parser sees it.
+"""Bounds of csv records with quoted cells, exactly as Arrow's csv parser finds them.
 
-A quote opens a quoted cell only at the beginning of a cell; inside, `""` is a quote and line ends are text; behind the
-closing quote the rest of the cell is plain. As long as every quote is an opening, closing or doubled one ("tidy"),
-counting quotes tells inside from outside, vectorised; else records are found line by line (`records`).
+A quote opens a quoted cell only at the beginning of a cell; inside, `""` is a quote and line ends are text; after the
+closing quote the remainder of the cell is plain. As long as every quote is an opening, closing or doubled one ("tidy"),
+counting quotes separates inside from outside, vectorised; otherwise records are found line by line (`records`).
 
-What a record is depends on its own bytes and those behind it alone, never on how the file is cut:
+The bounds of a record depend only on its own bytes and those after it, never on how the file is cut:
 - A line whose quotes are all closed is a record.
 - A line that leaves a quote open begins a record over several lines, if a later line closes it with nothing but a
-  delimiter or a line end behind each closing quote, if it then has as many cells as it should, and if it is not longer
-  than a record may be. Else nobody closed the quote: the line is bad, and the next one begins a record.
+  delimiter or a line end after each closing quote, if it then has the required number of cells, and if it is not longer
+  than a record may be. Otherwise the quote is never closed: the line is bad, and the next one begins a record.
 
-Lines are read from left to right. What an open quote comes to is known once for all lines that it runs over (`_Open`),
-so that looking for its end takes time in proportion to the bytes, whatever they are.
+Lines are read from left to right. The end of an open quote is computed once for all lines that it spans (`_Open`), so
+that searching for it takes time in proportion to the bytes, whatever they are.
 """
 
 from __future__ import annotations
@@ -30,18 +30,17 @@ from penstock.connectors.sources.formats.lines import end_of_lines
 Places = npt.NDArray[np.int64]
 
 
-#: What is wrong with where a record begins and ends: nothing, a quote that nobody closed, too many bytes.
+#: Faults in the bounds of a record: none, a quote that is never closed, too many bytes.
 SOUND, OPEN, LONG = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class RecordBounds:
-    """The records of some text that are no empty lines.
+    """The records of a text that are not empty lines.
 
-    starts, ends: offsets in `data`, line ends left out; after: offset of the next record or line; lines: how many lines
-    stand before each; cells: how many it has; faults: one of
-    SOUND, OPEN, LONG each; taken: how many bytes they cover, with blank
-    lines.
+    `starts`, `ends`: offsets in `data`, without line ends; `after`: offset of the next record or line; `lines`: number
+    of lines before each; `cells`: number of its cells; `faults`: one of SOUND, OPEN, LONG each; `taken`: number of
+    bytes they cover, including blank lines.
     """
 
     data: bytes
@@ -68,8 +67,10 @@ class Quoting:
     quote: str | None
 
     def end(self, data: bytes, ended: bool = False) -> int:
-        """How many bytes, from a record's beginning on, are whole records that are tidy; 0 when none are, or when they
-        need a look line by line. ended: no data follows."""
+        """Return the number of bytes, from the beginning of a record, that are whole and tidy records.
+
+        0 when none are, or when they must be read line by line. `ended`: no data follows.
+        """
         quote = self.quote.encode() if self.quote else b""
         if not quote or quote not in data:
             return len(data) if ended else end_of_lines(data)
@@ -80,7 +81,7 @@ class Quoting:
             return 0 if inside else len(data)
         end = len(data)
         while (newline := data.rfind(b"\n", 0, end)) >= 0:
-            # The newline is outside quotes iff an even number of quotes stands before it.
+            # The newline is outside quotes iff an even number of quotes precedes it.
             inside ^= data.count(quote, newline, end) % 2 == 1
             if not inside:
                 return newline + 1
@@ -88,7 +89,9 @@ class Quoting:
         return 0
 
     def tidy(self, data: bytes) -> bool:
-        """Whether every quote of `data`, which begins with a record, opens, closes or doubles; the last may be open."""
+        """Return whether every quote of `data`, which begins with a record, opens, closes or doubles; the last may be
+        open.
+        """
         places = self._quotes(data)
         if not len(places):
             return True
@@ -100,18 +103,24 @@ class Quoting:
         return bool(neighbours[view[before]].all() and neighbours[view[after]].all())
 
     def longest(self, data: bytes) -> int:
-        """At least the length of the longest record of `data`, which is tidy and closed."""
+        """Return an upper bound for the length of the longest record of `data`, which is tidy and closed."""
         stops = _line_ends(data)
         outside = stops[np.searchsorted(self._quotes(data), stops) % 2 == 0]
         return int(np.diff(outside, prepend=-1, append=len(data)).max())
 
     def records(self, data: bytes, width: int, limit: int, ended: bool) -> RecordBounds:
-        """The records of `data` as far as it is known where they end. width: the cells that a record over several lines
-        has; limit: the most bytes of a record; ended: no data follows."""
+        """Return the records of `data` whose end is known.
+
+        Args:
+            data: begins with a record.
+            width: number of cells that a record over several lines must have.
+            limit: largest number of bytes of a record.
+            ended: no data follows.
+        """
         return _Scan(self, _Lines.of(data, self, ended), width, limit, ended).records()
 
     def first(self, data: bytes, count: int) -> Iterator[bytes]:
-        """The first `count` records that are no empty lines, without looking at the others."""
+        """Yield the first `count` records that are not empty lines, without reading the others."""
         for match in _record(self.delimiter, self.quote).finditer(data):
             if match[1] and count:
                 count -= 1
@@ -125,8 +134,10 @@ class Quoting:
 
 @dataclass(frozen=True)
 class _Lines:
-    """The lines of some text that are known to be whole. starts, ends: without line ends; after: where the next begins;
-    quoted: which lines hold a quote."""
+    """The lines of a text that are certainly whole.
+
+    `starts`, `ends`: without line ends; `after`: where the next line begins; `quoted`: which lines contain a quote.
+    """
 
     data: bytes
     starts: Places
@@ -161,8 +172,11 @@ class _Lines:
 
 @dataclass
 class _Open:
-    """A quote that is open at the beginning of the line `first`. reached: lines below it are looked at; last: the line
-    in which the record ends, or in which a quote makes it none; found: the cells that each quoted line adds."""
+    """A quote that is open at the beginning of the line `first`.
+
+    `reached`: lines before it have been read; `last`: the line in which the record ends, or in which a quote
+    invalidates it; `found`: the cells that each quoted line adds.
+    """
 
     first: int
     reached: int
@@ -172,17 +186,17 @@ class _Open:
     found: list[int] = field(default_factory=lambda: [0])
 
     def covers(self, line: int) -> bool:
-        """Whether a quote open at the beginning of `line` is this one."""
+        """Return whether a quote open at the beginning of `line` is this one."""
         return self.first <= line <= (self.reached if self.last is None else self.last)
 
     def cells_from(self, line: int) -> int:
-        """The cells that begin in `line` or behind it."""
+        """Return the number of cells that begin in `line` or after it."""
         return self.found[-1] - self.found[bisect_left(self.lines, line)]
 
 
 @dataclass
 class _Scan:
-    """Lines put together to records, from left to right."""
+    """Combine lines into records, from left to right."""
 
     quoting: Quoting
     lines: _Lines
@@ -223,15 +237,16 @@ class _Scan:
         )
 
     def _closed(self, line: int) -> int | None:
-        """The cells of a line whose quotes are all closed; None for another."""
+        """Return the number of cells of a line whose quotes are all closed; None for another."""
         text = self.lines.text(line)
         if self._patterns.closed.fullmatch(text) is None:
             return None
         return len(self._patterns.cell.findall(text))
 
     def _several(self, line: int) -> tuple[int, int] | None:
-        """The last line of the record that begins in `line`, and its cells: the same line when its quote is not closed.
-        None when that is not known yet."""
+        """Return the last line of the record that begins in `line`, and the number of its cells: the same line when its
+        quote is not closed. None when that is not known yet.
+        """
         patterns = self._patterns
         begun = patterns.opens.fullmatch(self.lines.text(line))
         if begun is None:
@@ -248,7 +263,7 @@ class _Scan:
         return (self.open.last if fits else line), cells
 
     def _follow(self, opened: _Open, line: int) -> None:
-        """Look for the end of an open quote, as far as a record that begins in `line` may go."""
+        """Search for the end of an open quote, as far as a record that begins in `line` may reach."""
         quoted = self.lines.quoted
         place = bisect_left(quoted, opened.reached)
         while opened.last is None and opened.reached < len(self.lines):
@@ -265,7 +280,7 @@ class _Scan:
         return reached > line + 1 and self._length(line, reached - 1) > self.limit
 
     def _step(self, opened: _Open, line: int) -> None:
-        """What a line does to the quote that is open at its beginning."""
+        """Apply a line to the quote that is open at its beginning."""
         text, patterns = self.lines.text(line), self._patterns
         goes_on = patterns.goes_on.fullmatch(text)
         ends = None if goes_on else patterns.ends.fullmatch(text)
@@ -289,7 +304,7 @@ def _places(data: bytes, mark: str) -> Places:
 
 
 def _line_ends(data: bytes) -> Places:
-    """Offsets of the last byte of every line end: \\n, \\r\\n or a \\r alone."""
+    """Return the offsets of the last byte of every line end: \\n, \\r\\n or a \\r alone."""
     view = np.frombuffer(data, dtype=np.uint8)
     stops = view == ord("\n")
     if b"\r" in data:
@@ -301,7 +316,7 @@ def _line_ends(data: bytes) -> Places:
 
 @lru_cache
 def _record(delimiter: str, quote: str | None) -> re.Pattern[bytes]:
-    """A record and its line end, told as Arrow's parser does; a quote may be open up to the end of the data."""
+    """Match a record and its line end like Arrow's parser; a quote may be open up to the end of the data."""
     d, plain = re.escape(delimiter), _plain(delimiter)
     cell = plain
     if quote:
@@ -312,45 +327,45 @@ def _record(delimiter: str, quote: str | None) -> re.Pattern[bytes]:
 
 @dataclass(frozen=True)
 class _Patterns:
-    """Regular expressions over single lines. A strict cell has nothing behind its closing quote."""
+    """Regular expressions over single lines. A strict cell has nothing after its closing quote."""
 
     delimiter: str
     quote: str
 
     @cached_property
     def closed(self) -> re.Pattern[bytes]:
-        """All quotes are closed; plain text may stand behind a closing quote."""
+        """Match a line whose quotes are all closed; plain text may follow a closing quote."""
         return self._compile(f"{self._lenient}(?:{self._d}{self._lenient})*+")
 
     @cached_property
     def cell(self) -> re.Pattern[bytes]:
-        """One cell of a closed line."""
+        """Match one cell of a closed line."""
         return self._compile(f"(?:\\A|{self._d}){self._lenient}")
 
     @cached_property
     def opens(self) -> re.Pattern[bytes]:
-        """Strict cells, then one whose quote stays open."""
+        """Match strict cells, then one whose quote stays open."""
         return self._compile(f"((?:{self._strict}{self._d})*+){self._q}{self._inside}")
 
     @cached_property
     def goes_on(self) -> re.Pattern[bytes]:
-        """A line that begins and ends within quotes."""
+        """Match a line that begins and ends within quotes."""
         between = f"{self._q}((?:{self._d}{self._strict})*?){self._d}{self._q}{self._inside}"
         return self._compile(f"{self._inside}(?:{between})?+")
 
     @cached_property
     def ends(self) -> re.Pattern[bytes]:
-        """A line that begins within quotes, closes them, and ends a record."""
+        """Match a line that begins within quotes, closes them, and ends a record."""
         return self._compile(f"{self._inside}{self._q}((?:{self._d}{self._strict})*+)")
 
     @cached_property
     def before(self) -> re.Pattern[bytes]:
-        """One strict cell and the delimiter behind it."""
+        """Match one strict cell and the delimiter after it."""
         return self._compile(f"{self._strict}{self._d}")
 
     @cached_property
     def behind(self) -> re.Pattern[bytes]:
-        """One strict cell and the delimiter before it."""
+        """Match one strict cell and the delimiter before it."""
         return self._compile(f"{self._d}{self._strict}")
 
     @property

@@ -1,6 +1,6 @@
-"""What the statistics of a parquet file say of the values in its row groups.
+"""Value ranges from the statistics of the row groups of a parquet file.
 
-Contract: bounds may be wide, never narrow, and what the file does not say is not known. They are compared as Penstock
+Contract: bounds may be wide, never narrow, and what the file does not state is unknown. They are compared as Penstock
 compares values of the declared type; where the stored type has another order they are not used.
 """
 
@@ -27,8 +27,9 @@ Ticks = tuple[int | None, int | None]
 
 @dataclass(frozen=True)
 class RowGroups:
-    """The row groups of an open file. footer: what Arrow may be asked about; columns: where declared columns stand in
-    the file; given: values of others."""
+    """The row groups of an open file. `footer`: the columns that Arrow can safely read; `columns`: positions of
+    declared columns in the file; `given`: values of others.
+    """
 
     file: pq.ParquetFile
     footer: Footer
@@ -37,7 +38,7 @@ class RowGroups:
     given: Mapping[int, ValueRange]
 
     def of(self, group: int, position: int) -> ValueRange:
-        """The values of a declared column in a row group."""
+        """Return the values of a declared column in a row group."""
         if position not in self.columns.places:
             return self.given.get(position, UNKNOWN)
         found = self._statistics(group, position)
@@ -50,13 +51,13 @@ class RowGroups:
         return ValueRange(low, high, nulls=nulls != 0)
 
     def ticks(self, group: int) -> Ticks:
-        """Smallest and largest timestamp in ticks, where the file tells them; of those that are not NULL."""
+        """Return the smallest and largest timestamp in ticks, if the file states them; of those that are not NULL."""
         position = self.source.timestamp
         found = None if position is None else self._statistics(group, position)
         return (None, None) if found is None or position is None else self._ticks(found, position)
 
     def all_ticks(self, group: int) -> Ticks:
-        """The same, and known that none is NULL."""
+        """Return the same if none is known to be NULL."""
         found = None if self.source.timestamp is None else self._statistics(group, self.source.timestamp)
         complete = found is not None and found.has_null_count and found.null_count == 0
         return self.ticks(group) if complete else (None, None)
@@ -79,7 +80,7 @@ class RowGroups:
             return None, None
         try:
             low, high = found.min, found.max
-        except (pa.ArrowException, ValueError, OverflowError):  # a text cut within a letter, a date beyond Python's
+        except (pa.ArrowException, ValueError, OverflowError):  # a cut letter, a date beyond Python's range
             return None, None
         return (low, high) if type(low) is kind and type(high) is kind else (None, None)
 
@@ -91,7 +92,7 @@ class RowGroups:
         if scale is None or not isinstance(low, (int, np.integer)):
             return None, None
         bounds = int(low) * scale[0] // scale[1], int(high) * scale[0] // scale[1]
-        # A value that is no tick is a record that is rejected: then the bounds are those of no rows.
+        # A value that is not a tick is a rejected record: then the bounds are those of no rows.
         return bounds if bounds[0] >= -(2**63) and bounds[1] < 2**63 else (None, None)
 
     def _field(self, position: int) -> pa.Field:
@@ -99,7 +100,7 @@ class RowGroups:
 
 
 def _python_type(stored: pa.DataType, declared: pa.DataType) -> type | None:
-    """What bounds of a stored column are, where they have the order of the declared one."""
+    """Return the Python type of a stored column's bounds, if they have the order of the declared column."""
     if _T.is_signed_integer(stored) and _T.is_integer(declared):
         return int
     if _T.is_boolean(stored) and _T.is_boolean(declared):
@@ -112,7 +113,7 @@ def _python_type(stored: pa.DataType, declared: pa.DataType) -> type | None:
 
 
 def _stored_type(type_: pa.DataType) -> pa.DataType:
-    """The type whose raw integers the statistics are: parquet itself has no timestamp in seconds."""
+    """Return the type of the raw integers in the statistics: parquet itself has no timestamp in seconds."""
     if _T.is_timestamp(type_) and type_.unit == "s":
         return pa.timestamp("ms")
     return type_

@@ -1,7 +1,7 @@
-"""The clauses of one SELECT behind WHERE, bound; and a SELECT that reads the query around it, taken out of its place.
+"""The bound clauses of one SELECT after WHERE, and the decorrelation of a SELECT that reads the enclosing query.
 
-Decorrelation: `WHERE inner = outer` below a grouping becomes a group column, by which the query around is joined; a
-SELECT without grouping hands on its conditions as they are. What reads the query around anywhere else is unnested.
+Decorrelation: `WHERE inner = outer` below a grouping becomes a group column, by which the enclosing query is joined; a
+SELECT without grouping returns its conditions unchanged. Other references to the enclosing query are unnested.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.types import Field
 
 @dataclass(frozen=True)
 class SelectItem:
-    """A column of a select list; places: where the columns it reads stand."""
+    """A column of a select list. `places`: spans of the columns that it reads."""
 
     name: str
     expression: Expression
@@ -50,8 +50,12 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Clauses:
-    """group: None for a query without grouping; keys: those of ORDER BY; within: subqueries inside aggregates,
-    put to the rows; behind: all others, put to the groups where there are any; sure: GROUP BY could be bound."""
+    """The clauses of one SELECT.
+
+    `group`: None for a query without grouping; `keys`: those of ORDER BY; `within`: subqueries inside aggregates,
+    applied to the rows; `behind`: all others, applied to the groups where there are any; `sure`: GROUP BY could be
+    bound.
+    """
 
     binder: ExpressionBinder
     items: list[SelectItem]
@@ -64,7 +68,7 @@ class Clauses:
     sure: bool = True
 
     def check(self) -> None:
-        """Tell what is neither grouped nor aggregated, where there is no relation to be grouped."""
+        """Report columns that are neither grouped nor aggregated, where there is no relation to be grouped."""
         if self.group is None or not self.sure:
             return
         grouping, context = Grouping(self.binder, self.group), self.binder.context
@@ -77,12 +81,12 @@ class Clauses:
         return tuple(Field(item.name, item.expression.type) for item in self.items)
 
     def expressions(self) -> tuple[Expression, ...]:
-        """The select list, GROUP BY and HAVING."""
+        """Return the select list, GROUP BY and HAVING."""
         having = () if self.having is None else (self.having,)
         return (*(item.expression for item in self.items), *(self.group or ()), *having)
 
     def grouped(self, node: Algebra, keys: tuple[Expression, ...]) -> Grouped:
-        """The groups of `node` by GROUP BY and, behind that, `keys`."""
+        """Return the groups of `node` by GROUP BY, followed by `keys`."""
         assert self.group is not None
         context = self.binder.context
         rows = Applied(node, self.within)
@@ -97,14 +101,16 @@ class Clauses:
         order = context.each(lambda key: lift(key, self.having_span), self.keys)
         if items is None:
             raise BindingFailed
-        # A subquery's operand may hold aggregates of its own: all must be known before the groups are made.
+        # A subquery's operand may contain aggregates of its own: all must be known before the groups are built.
         for subquery in self.behind.found:
             for operand in subquery.operands:
                 grouping.lift(operand, subquery.span)
         return Grouped(grouping.build(rows.node), grouping, items, having, order)
 
     def _within(self, expression: Expression, rows: Applied) -> Expression:
-        """`expression` with the subqueries inside its aggregates, and in what it is grouped by, put to the rows."""
+        """Return `expression` with the subqueries inside its aggregates, and in its grouping expressions, applied to
+        the rows.
+        """
         if isinstance(expression, AggregateCall) or expression in (self.group or ()):
             return rows.resolved(expression)
         children = tuple(self._within(c, rows) for c in expression.children if isinstance(c, Expression))
@@ -113,14 +119,18 @@ class Clauses:
 
 @dataclass(frozen=True)
 class Correlated:
-    """A SELECT that reads the query around it."""
+    """A SELECT that reads the enclosing query."""
 
     tree: SelectQuery
     clauses: Clauses
 
     def bind(self, node: Algebra, conditions: tuple[Expression, ...]) -> Inner | None:
-        """The SELECT by its conditions alone; None where it can only be taken out by unnesting. node, conditions: what
-        FROM and WHERE give."""
+        """Return the SELECT with its conditions; None where only unnesting can decorrelate it.
+
+        Args:
+            node: the relation of FROM and WHERE.
+            conditions: those of WHERE that also read the enclosing query.
+        """
         if self.clauses.group is None and not self.tree.distinct:
             applied = Applied(node, self.clauses.behind)
             items = tuple(applied.resolved(item.expression) for item in self.clauses.items)
@@ -161,7 +171,7 @@ class Correlated:
         return Inner(applied.node, items, conditions)
 
     def _one_row(self, made: Grouped, conditions: tuple[Expression, ...]) -> Inner | None:
-        """An ungrouped aggregate, whose row is there also where no group is."""
+        """Return an ungrouped aggregate, which has its row also for an empty group."""
         if any(attached_in(e) for e in (*made.items, *made.having)):
             return None
         calls, start = made.grouping.calls, len(made.grouping.group)

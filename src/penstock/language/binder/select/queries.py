@@ -61,16 +61,19 @@ from penstock.language.queries import (
 from penstock.language.text import TextSpan
 from penstock.types import Field
 
-#: Digits of a number that is surely no position in a select list.
+#: Digits beyond which a number cannot be a position in a select list.
 _DIGITS = 10
-#: A select list, the sort keys over its columns, and how many of these are not there for the keys alone.
+#: A select list, the sort keys over its columns, and the number of columns before those that only the keys need.
 Projected: TypeAlias = tuple[Algebra, list[Expression], int]
 
 
 @dataclass(frozen=True)
 class QueryBinder:
-    """Binds query trees. views: those of WITH clauses around; enclosing: the columns of the queries around a subquery,
-    the nearest first, which it may read; outer: those around a WITH, which it may not."""
+    """Bind query trees.
+
+    `views`: those of enclosing WITH clauses; `enclosing`: the columns of the queries around a subquery, the nearest
+    first, which it may read; `outer`: those around a WITH, which it may not.
+    """
 
     context: Context
     views: dict[str, View] = field(default_factory=dict)
@@ -78,13 +81,15 @@ class QueryBinder:
     enclosing: tuple[tuple[Entry, ...], ...] = ()
 
     def root(self, tree: QueryTree) -> Algebra:
-        """A whole query, with the default of [semantics 4.3]. Raises Refused with the errors noted."""
+        """Return a whole query, with the default operator of [semantics 4.3]. Raises BindingFailed with the errors
+        recorded.
+        """
         found = as_stream(self.bind(tree), _span_of_query(tree), self.context)
         self.context.guard(_span_of_query(tree), lambda: check_size(found))
         return found
 
     def bind(self, tree: QueryTree) -> Algebra:
-        """A query as it stands: a stream when its outermost operator makes one, else a relation."""
+        """Return a query without that default: a stream when its outermost operator returns one, else a relation."""
         if isinstance(tree, SelectQuery):
             return self._select(tree)
         if isinstance(tree, SetQuery):
@@ -103,7 +108,7 @@ class QueryBinder:
     def _nested(
         self, tree: QueryTree, enclosing: tuple[tuple[Entry, ...], ...], beside: bool
     ) -> tuple[Inner, tuple[str, ...]]:
-        """A query in FROM. beside: the first of `enclosing` are columns beside it."""
+        """Return a query in FROM. `beside`: the first of `enclosing` are columns of the sources beside it."""
         binder = QueryBinder(self.context, self.views, self.outer, enclosing)
         if beside and isinstance(tree, SelectQuery):
             return binder.rows_of(tree, beside=True)
@@ -115,7 +120,7 @@ class QueryBinder:
         for local in tree.views:
             beside = (*self.outer, *(entry for entries in self.enclosing for entry in entries))
             found = context.attempt(lambda: QueryBinder(context, views, beside).root(local.query))  # noqa: B023
-            if found is None:  # what reads it fails without a word
+            if found is None:  # statements that use it fail without a message
                 context = replace(context, failed=context.failed | {local.name.key})
                 continue
             root, names = found, found.schema.names
@@ -136,13 +141,19 @@ class QueryBinder:
     # --- SELECT
 
     def _select(self, tree: SelectQuery, order: SortedQuery | None = None, limits: Limits | None = None) -> Algebra:
-        """order: the ORDER BY ... LIMIT around, which sees the columns of FROM; limits: what it comes to."""
+        """Bind one SELECT.
+
+        Args:
+            tree: the SELECT.
+            order: the enclosing ORDER BY ... LIMIT, whose keys may use the columns of FROM.
+            limits: its bound LIMIT and OFFSET.
+        """
         inputs, node, conditions, clauses = self._bound(tree, order)
         projected = self._project(tree, clauses, _selected(node, conditions), order)
         return self._as_often(tree, clauses, self._finished(tree, inputs, projected, order, limits))
 
     def _as_often(self, tree: SelectQuery, clauses: Clauses, node: Algebra) -> Algebra:
-        """What FREQUENCY in SELECT picks of the answer stream."""
+        """Apply the FREQUENCY of a SELECT to its answer stream."""
         if tree.frequency is None:
             return node
         context = self.context
@@ -156,8 +167,11 @@ class QueryBinder:
     def _bound(
         self, tree: SelectQuery, order: SortedQuery | None = None
     ) -> tuple[Inputs, Algebra, tuple[Expression, ...], Clauses]:
-        """FROM, the relation that it and WHERE give, the conditions that also read rows around, and the clauses behind.
-        Every clause is bound, whatever fails in another, so that each tells its errors."""
+        """Return FROM, the relation of it and WHERE, the conditions that also read enclosing rows, and the later
+        clauses.
+
+        Every clause is bound even if another one fails, so that each reports its errors.
+        """
         inputs, scope = self._inputs(tree)
         rows = self.context.attempt(lambda: self._rows(tree, inputs, scope))
         clauses, whole = self._clauses(tree, scope, order)
@@ -192,7 +206,9 @@ class QueryBinder:
         return inputs, Scope(inputs.entries, self.outer, self.enclosing)
 
     def _subqueries(self, scope: Scope) -> ClauseSubqueries:
-        """A collector for the subqueries of one clause; they may read this query's columns, and those around it."""
+        """Return a collector for the subqueries of one clause; they may read the columns of this query and of enclosing
+        ones.
+        """
 
         def bind(nested: QueryTree, entries: tuple[Entry, ...]) -> Inner:
             enclosing = (entries, *scope.enclosing)
@@ -201,7 +217,7 @@ class QueryBinder:
         return ClauseSubqueries(self.context, scope.entries, bind)
 
     def _rows(self, tree: SelectQuery, inputs: Inputs, scope: Scope) -> tuple[Algebra, tuple[Expression, ...]]:
-        """The relation that FROM and WHERE give, and the conditions that also read the query around it."""
+        """Return the relation of FROM and WHERE, and the conditions that also read the enclosing query."""
         subqueries = self._subqueries(scope)
         condition = tree.where
         unseen = frozenset(item.alias.key for item in tree.items if item.alias is not None)
@@ -227,7 +243,7 @@ class QueryBinder:
         return binder.predicate(condition, "WHERE")
 
     def _clauses(self, tree: SelectQuery, scope: Scope, order: SortedQuery | None = None) -> tuple[Clauses, bool]:
-        """The select list, GROUP BY, HAVING and ORDER BY, bound; and whether all of them could be."""
+        """Return the bound select list, GROUP BY, HAVING and ORDER BY, and whether all of them could be bound."""
         context = self.context
         within, behind = self._subqueries(scope), self._subqueries(scope)
         aliases = {i.alias.key: i.value for i in tree.items if i.alias is not None and not isinstance(i.value, Star)}
@@ -254,8 +270,10 @@ class QueryBinder:
     def _project(
         self, tree: SelectQuery, clauses: Clauses, node: Algebra, order: SortedQuery | None = None
     ) -> Projected:
-        """The select list over `node`, grouped where the query is; the sort keys over its columns, of which those
-        behind the given number are there for the keys alone."""
+        """Return the select list over `node`, grouped where the query is, and the sort keys over its columns.
+
+        The columns after the returned number are only needed by the keys.
+        """
         if clauses.group is None:
             applied = Applied(node, clauses.behind)
             items, keys = [item.expression for item in clauses.items], clauses.keys
@@ -274,13 +292,15 @@ class QueryBinder:
     # --- subqueries
 
     def subquery(self, tree: QueryTree) -> Inner:
-        """A query in an expression, as rows that the query around is joined with."""
+        """Return a query in an expression, as rows that the enclosing query is joined with."""
         inner = self.rows_of(tree)[0] if isinstance(tree, SelectQuery) else whole(self.bind(tree))
         return whole(Window(inner.node, WindowKind.UNBOUNDED)) if inner.node.is_stream else inner
 
     def rows_of(self, tree: SelectQuery, beside: bool = False) -> tuple[Inner, tuple[str, ...]]:
-        """A SELECT by what it reads of the row around it, and the names of its columns. beside: only of the row right
-        around it, beside which it stands in FROM."""
+        """Return a SELECT by its references to the enclosing row, and the names of its columns.
+
+        `beside`: it only reads the nearest enclosing row, beside which it stands in FROM.
+        """
         inputs, node, conditions, clauses = self._bound(tree)
         names = tuple(item.name for item in clauses.items)
         read = [column for e in (*conditions, *clauses.expressions()) for column in outer_columns(e)]
@@ -293,7 +313,7 @@ class QueryBinder:
         return whole(self._as_often(tree, clauses, made)), names
 
     def _refuse_around(self, tree: SelectQuery, inputs: Inputs) -> None:
-        """Tell what a SELECT that reads the query around it may not have."""
+        """Report clauses that a SELECT that reads the enclosing query may not have."""
         if tree.frequency is not None:
             hint = "write the subquery as a view"
             message = "FREQUENCY in a subquery that reads the query around it"
@@ -322,8 +342,9 @@ class QueryBinder:
         return [SelectItem(name, bound, span_of(value), binder.places)]
 
     def _group(self, tree: SelectQuery, clauses: ExpressionBinder) -> tuple[Expression, ...]:
-        """The grouping expressions; a number means the item at that position. Those with subqueries, which belong to
-        the rows, become known to `clauses`."""
+        """Return the grouping expressions; a number means the item at that position. Those with subqueries, which are
+        applied to the rows, are registered in `clauses`.
+        """
         binder = replace(clauses, aggregates="GROUP BY", subqueries=clauses.inner_subqueries, inner_subqueries=None)
 
         def bind(node: exp.Expr) -> Expression:
@@ -377,7 +398,7 @@ def _selected(node: Algebra, conditions: tuple[Expression, ...]) -> Algebra:
 
 
 def _names_of(item: Item) -> list[Name]:
-    """What a select item is called, if that is a name."""
+    """Return the names of a select item: its alias, or that of its column."""
     if item.alias is not None:
         return [item.alias]
     value = item.value
@@ -395,7 +416,7 @@ def _has_aggregate(tree: SelectQuery, order: SortedQuery | None, catalog: Catalo
 
 
 def display_name(node: exp.Expr) -> str:
-    """The name of an item without alias: its text, lower case, without qualifiers: `sum(bytes)`."""
+    """Return the name of an item without alias: its text, lower case, without qualifiers: `sum(bytes)`."""
     copy = node.copy()
     for column in copy.find_all(exp.Column):
         column.set("table", None)

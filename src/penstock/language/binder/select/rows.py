@@ -1,4 +1,4 @@
-"""The rows of a query that may read the row around it, and what its conditions say about the two."""
+"""The rows of a query that may read the enclosing row, and its conditions over the two."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from penstock.tree import walk
 
 @dataclass(frozen=True)
 class Inner:
-    """A subquery's rows. conditions: those of its WHERE that read the query around; items: its select list; both over
-    `node` and, as OuterColumns, over the row around. always: it is an ungrouped aggregate, whose one row is there also
-    where `node` has none for the row around; having: its HAVING, then. one: it has one row at most.
+    """The rows of a subquery.
 
-    `node` may read the row around too; then it is unnested when that row is known."""
+    `conditions`: those of its WHERE that read the enclosing query; `items`: its select list; both over `node` and, as
+    OuterColumns, over the enclosing row. `always`: it is an ungrouped aggregate, which has its one row also where
+    `node` has none for the enclosing row; `having`: its HAVING, in that case. `one`: it has at most one row.
+
+    `node` may read the enclosing row too; then it is unnested when that row is known.
+    """
 
     node: Algebra
     items: tuple[Expression, ...]
@@ -28,19 +31,21 @@ class Inner:
     one: bool = False
 
     def outer_columns(self) -> list[OuterColumn]:
-        """What any part of it reads of the rows around."""
+        """Return all columns of enclosing rows that any part of it reads."""
         parts = (*self.items, *self.conditions, *(() if self.having is None else (self.having,)))
         return list(dict.fromkeys(c for part in (self.node, *parts) for c in outer_columns(part)))
 
 
 def whole(node: Algebra) -> Inner:
-    """All of `node`, as rows."""
+    """Return all of `node`, as rows."""
     return Inner(node, tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema)))
 
 
 def without_rows(expression: Expression, calls: Sequence[AggregateCall], start: int) -> Expression:
-    """`expression` over the columns of an outer join with a grouped aggregate, as it is for no rows too: its COUNTs,
-    which stand from column `start` on, are then 0."""
+    """Return `expression` over an outer join with a grouped aggregate, with the values for empty groups.
+
+    Its COUNTs, at the columns from `start` on, are 0 there.
+    """
     counts = {start + n for n, call in enumerate(calls) if call.function == "COUNT"}
 
     def rewrite(node: Expression) -> Expression:
@@ -52,7 +57,7 @@ def without_rows(expression: Expression, calls: Sequence[AggregateCall], start: 
 
 
 def key_of_correlation(condition: Expression) -> tuple[Expression, Expression] | None:
-    """(inner side, side of the query around) of an equality between the two."""
+    """Return (inner side, outer side) of an equality between a subquery and its enclosing query."""
     if not (isinstance(condition, Call) and condition.function == "EQ"):
         return None
     for inner, outer in (condition.arguments, reversed(condition.arguments)):

@@ -1,4 +1,4 @@
-"""What a script may say of a connector: its options, what their values look like, and where they may stand."""
+"""The options of each connector in a script: their checks, and where they may be used."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def character(value: str) -> str:
 
 
 def secrets(*keys: str) -> dict[str, Check]:
-    """The options of a connector's secrets: each in the script itself, in the environment, or in a file."""
+    """Return the options of a connector's secrets: each in the script itself, in the environment, or in a file."""
     return {name: text for key in keys for name in (key, f"{key}_env", f"{key}_file")}
 
 

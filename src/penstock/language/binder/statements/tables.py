@@ -22,7 +22,7 @@ def _duration(value: str) -> str:
 
 
 def _address(value: str) -> str:
-    """The address of a server; a password in it is not written down."""
+    """Return the address of a server; a password in it is not written down."""
     if not value.startswith(("postgresql://", "postgres://")):
         raise ValueError("an address such as 'postgresql://user@host:5432/database'")
     shown = redacted_text(value)

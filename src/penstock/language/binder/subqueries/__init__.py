@@ -1,1 +1,1 @@
-"""Subqueries in expressions: taken out of their place and decorrelated."""
+"""Subqueries in expressions: decorrelated into joins."""

@@ -1,7 +1,7 @@
-"""JOIN ... ON with subqueries in the condition: first the pairs that it picks, then what the kind of join makes of it.
+"""JOIN ... ON with subqueries in the condition: first the pairs that satisfy it, then the kind of join over them.
 
-An outer join is its pairs and, padded with NULLs, the rows of a side that none of the pairs holds. Whether a row has a
-partner is decided by its values, so equal rows share it and can be told by comparing all columns.
+An outer join consists of its pairs and, padded with NULLs, the rows of a side that are in no pair. Whether a row has a
+partner is decided by its values, so equal rows agree, and comparing all columns identifies them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.language.text import TextSpan
 
 
 def picked_pairs(node: Algebra, conditions: Sequence[Expression], subqueries: ClauseSubqueries) -> Algebra:
-    """The rows of `node`, a join, for which all `conditions` are TRUE."""
+    """Return the rows of `node`, a join, for which all `conditions` are TRUE."""
     applied = Applied(node, subqueries)
     applied.keep(conditions)
     width = len(node.schema)
@@ -37,8 +37,9 @@ def joined_by_pairs(
     subqueries: ClauseSubqueries,
     span: TextSpan,
 ) -> Algebra:
-    """The join of `kind` over the columns of left and right, of left alone for SEMI and ANTI. Raises Refused after
-    P0312."""
+    """Return the join of `kind` over the columns of left and right, of left alone for SEMI and ANTI. Raises
+    BindingFailed after P0312.
+    """
     context = subqueries.context
     pairs = join_two(left, right, [c for c in conditions if not attached_in(c)])
     pairs = picked_pairs(pairs, [c for c in conditions if attached_in(c)], subqueries)
@@ -48,7 +49,7 @@ def joined_by_pairs(
 def made_of_pairs(
     kind: JoinKind, left: Algebra, right: Algebra | None, pairs: Algebra, context: Context, span: TextSpan
 ) -> Algebra:
-    """The join of `kind` of which `pairs` are those that belong together. right: for RIGHT and FULL."""
+    """Return the join of `kind` whose matching rows are `pairs`. `right`: for RIGHT and FULL."""
     if kind in (JoinKind.INNER, JoinKind.CROSS):
         return pairs
     if kind in (JoinKind.SEMI, JoinKind.ANTI):
@@ -65,7 +66,9 @@ def made_of_pairs(
 def _with_partner(
     side: Algebra, pairs: Algebra, start: int, kind: SemiKind, context: Context, span: TextSpan
 ) -> Algebra:
-    """The rows of a side that are in a pair or, by `kind`, are not. start: where its columns stand in `pairs`."""
+    """Return the rows of a side that are in a pair or, by `kind`, are not. `start`: the position of its columns in
+    `pairs`.
+    """
     if any(zero_of(f.type) is None for f in side.schema):
         hint = "leave the arrays out, by a query in FROM that selects the other columns"
         context.fail("P0312", "a subquery in the ON of a join over arrays, which are not compared", span, hint)
@@ -79,7 +82,7 @@ def _with_partner(
 
 
 def _padded(side: Algebra, pairs: Algebra, start: int) -> Algebra:
-    """The rows of a side over the columns of `pairs`, NULL in those of the other side."""
+    """Return the rows of a side over the columns of `pairs`, NULL in those of the other side."""
     own = columns(side, range(len(side.schema)))
     cells = tuple(
         own[i - start] if start <= i < start + len(own) else Literal(f.type, None) for i, f in enumerate(pairs.schema)

@@ -1,6 +1,6 @@
-"""What stands in a bound expression for something outside the row it is over, until the query around is put together.
+"""Placeholders in a bound expression for values from outside its row, until the enclosing query is built.
 
-None of them outlives the binder.
+The binder replaces all of them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from penstock.expressions.nodes import Column, Expression, OuterColumn
 from penstock.tree import Node, transform_up, walk
 
-#: The index of an OuterColumn that stands for the left operand of IN; the operands of a row count down from it.
+#: The index of an OuterColumn for the left operand of IN; the operands of a row count down from it.
 OPERAND = -1
 
 
 @dataclass(frozen=True, eq=False)
 class SubqueryValue(Expression):
-    """The value of subquery `number` of this query; place: which one of its row."""
+    """The value of subquery `number` of this query. `place`: index of the column of its row."""
 
     number: int
     place: int = 0
@@ -28,12 +28,12 @@ def reads_outer(expression: Expression) -> bool:
 
 
 def outer_columns(node: Node) -> list[OuterColumn]:
-    """What `node`, an expression or a relation, reads of the rows around it, without repetitions."""
+    """Return the columns of enclosing rows that `node`, an expression or a relation, reads, without repetitions."""
     return list(dict.fromkeys(n for n in walk(node) if isinstance(n, OuterColumn)))
 
 
 def attached_in(expression: Expression) -> list[int]:
-    """The numbers of the subqueries whose values `expression` reads."""
+    """Return the numbers of the subqueries whose values `expression` reads."""
     return [node.number for node in walk(expression) if isinstance(node, SubqueryValue)]
 
 
@@ -42,8 +42,10 @@ def replace_attached(expression: Expression, value: Callable[[SubqueryValue], Ex
 
 
 def over_both(expression: Expression, width: int, outer: Callable[[OuterColumn], Expression]) -> Expression:
-    """`expression` over the inner row as one over the outer row (of `width` columns), then the inner one. What stands
-    further out is one query nearer then."""
+    """Return `expression` over the inner row as one over the outer row (of `width` columns) followed by the inner one.
+
+    References to rows further out are one query nearer then.
+    """
 
     def move(node: Node) -> Node:
         if isinstance(node, Column):
@@ -56,5 +58,5 @@ def over_both(expression: Expression, width: int, outer: Callable[[OuterColumn],
 
 
 def nearer(column: OuterColumn) -> OuterColumn:
-    """`column` as the query around reads it."""
+    """Return `column` as seen from the enclosing query."""
     return OuterColumn(column.type, column.index, column.name, column.depth - 1)

@@ -1,12 +1,12 @@
-"""A relation that reads the row around it, taken out of its place (Neumann and Kemper, Unnesting Arbitrary Queries).
+"""Unnesting of a relation that reads the enclosing row (Neumann and Kemper, Unnesting Arbitrary Queries).
 
-The *domain* D is the set of all values that the rows around have in the columns that are read. `Unnesting.put` turns a
-relation X that reads such a row d into the relation { (d, x) : d in D, x in X(d) }, which reads none: D is carried down
-to the operators that read it, each of which then has what it needs in its own rows. As D is a relation like any other,
-this holds at every instant. What is not below a reader is multiplied by D and no more.
+The *domain* D is the set of all values that the enclosing rows have in the columns that are read. `Unnesting.put`
+transforms a relation X that reads such a row d into the relation { (d, x) : d in D, x in X(d) }, which reads none: D is
+pushed down to the operators that read it, each of which then has the values in its own rows. As D is a relation like
+any other, this holds at every instant. Relations that are not below a reader are only multiplied by D.
 
-Rows of D are told apart as DISTINCT does it: NULL is like NULL, so where D meets D a condition for each column compares
-the value and one compares whether it is there.
+Rows of D are distinguished like DISTINCT does: NULL equals NULL, so where D meets D, one condition per column compares
+the values and one compares whether they are NULL.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass
 class Unnesting:
-    """places: where a column of the row around stands in `domain`; refuse: told why something cannot be taken out."""
+    """Unnest relations. `places`: positions of the enclosing row's columns in `domain`; `refuse`: is called with the
+    reason why a relation cannot be unnested.
+    """
 
     domain: Algebra
     places: Mapping[int, int]
@@ -75,7 +77,7 @@ class Unnesting:
         return len(self.domain.schema)
 
     def put(self, node: Algebra) -> Algebra:
-        """The rows of `node` for every row of the domain, whose columns stand before its own."""
+        """Return the rows of `node` for every row of the domain, whose columns precede its own."""
         known = self._made.get(node.fingerprint)
         if known is None:
             if not self.reads(node):
@@ -88,18 +90,20 @@ class Unnesting:
         return known
 
     def reads(self, node: Algebra) -> bool:
-        """Whether `node` reads the row right around it, and not only rows further out."""
+        """Return whether `node` reads the nearest enclosing row, and not only rows further out."""
         known = self._reads.get(node.fingerprint)
         if known is None:
             known = self._reads[node.fingerprint] = any(c.depth == 1 for c in outer_columns(node))
         return known
 
     def nearer(self, node: Algebra) -> Algebra:
-        """`node`, which does not read the row right around it, as the query around has it."""
+        """Return `node`, which does not read the nearest enclosing row, as seen from the enclosing query."""
         return transform_up(node, lambda n: nearer(n) if isinstance(n, OuterColumn) else n)
 
     def over(self, expression: Expression, position: Callable[[int], int] | None = None) -> Expression:
-        """`expression` over rows that begin with the domain's. position: where its columns stand now, else behind."""
+        """Return `expression` over rows that begin with the domain's. `position`: maps its columns; by default they
+        follow.
+        """
         moved = position or (lambda i: i + self.width)
 
         def move(node: Node) -> Node:
@@ -118,7 +122,7 @@ class Unnesting:
         return columns(self.domain, range(self.width))
 
     def _same(self, start: int) -> list[Expression]:
-        """That the row of the domain in front and the one at `start` are the same."""
+        """Return conditions under which the row of the domain at the front and the one at `start` are equal."""
         return [
             part
             for i, f in enumerate(self.domain.schema)
@@ -167,7 +171,7 @@ class Unnesting:
 
     @_put.register
     def _(self, node: Aggregate) -> Algebra:
-        """An ungrouped aggregate has its one row also for those of the domain for which nothing is below."""
+        """Return one row for each row of the domain, also for an ungrouped aggregate without input rows."""
         group = (*range(self.width), *(i + self.width for i in node.group))
         calls = tuple(self.over(call) for call in node.aggregates)
         below = self.put(node.input)
@@ -179,8 +183,11 @@ class Unnesting:
         return self._with_rows_of_none(node, made, nothing)
 
     def _with_rows_of_none(self, node: Aggregate, made: Algebra, nothing: Algebra | None) -> Algebra:
-        """`made`, the groups of an ungrouped aggregate by the domain, and a row for each of the domain that has none.
-        nothing: the aggregate of no rows, where it is not 0 for COUNT and NULL for all others."""
+        """Return the groups `made` of an ungrouped aggregate by the domain, and a row for each domain row that has
+        none.
+
+        `nothing`: the aggregate of no rows, where it is not 0 for COUNT and NULL for all others.
+        """
         width = self.width
         made = Project(made, (*columns(made, range(len(made.schema))), _TRUE), (*made.schema, _THERE))
         joined = outer_join(self.domain, made, tuple(self._same(width)), OuterKind.LEFT)
@@ -228,7 +235,7 @@ class Unnesting:
         return self._without(joined, self.width + len(node.left.schema)) if twice else joined
 
     def _partners(self, node: SemiJoin | OuterJoin) -> tuple[Algebra, tuple[Expression, ...]]:
-        """The right side of a join whose left side has the domain, and the conditions over both."""
+        """Return the right side of a join whose left side has the domain, and the conditions over both."""
         conditions = _conditions(node.left, node.right, node.equal, node.residual)
         left = len(node.left.schema)
         if not self.reads(node.right):
@@ -237,7 +244,7 @@ class Unnesting:
         return self.put(node.right), parts
 
     def _full(self, node: OuterJoin) -> Algebra:
-        """Lone rows of either side belong to a row of the domain: that of the side that is there."""
+        """Assign unmatched rows of either side to the domain row of the side that is present."""
         conditions = _conditions(node.left, node.right, node.equal, node.residual)
         width, left, right = self.width, len(node.left.schema), len(node.right.schema)
         one = self.put(node.left)
@@ -256,17 +263,19 @@ class Unnesting:
         return Project(joined, (*domain, *kept), (*self.domain.schema, *node.schema))
 
     def _of_both(self, condition: Expression, left: int) -> Expression:
-        """A condition over left and right as one over two sides that each begin with the domain."""
+        """Return a condition over left and right as one over two sides that each begin with the domain."""
         return self.over(condition, lambda i: i + self.width if i < left else i + 2 * self.width)
 
     def _without(self, node: Algebra, start: int) -> Algebra:
-        """`node` without the second copy of the domain's columns, which stands at `start`."""
+        """Return `node` without the second copy of the domain's columns, at `start`."""
         kept = [i for i in range(len(node.schema)) if not start <= i < start + self.width]
         return Project(node, columns(node, kept), tuple(node.schema[i] for i in kept))
 
 
 def same(one: Expression, other: Expression) -> list[Expression]:
-    """Conditions under which two values are the same, NULL like NULL; equalities, by which rows can be joined."""
+    """Return conditions under which two values are equal, NULL like NULL; some are equalities that rows can be joined
+    by.
+    """
     zero = Literal(one.type, zero_of(one.type))
     values = [build_call("COALESCE", [value, zero]) for value in (one, other)]
     gaps = [build_call("IS_NULL", [value]) for value in (one, other)]
@@ -274,7 +283,7 @@ def same(one: Expression, other: Expression) -> list[Expression]:
 
 
 def zero_of(type_: pa.DataType) -> Any:
-    """Some value of the type; None where its values cannot be compared."""
+    """Return some value of the type; None where its values cannot be compared."""
     if pa.types.is_string(type_):
         return ""
     if pa.types.is_binary(type_):
@@ -293,7 +302,7 @@ def zero_of(type_: pa.DataType) -> Any:
 
 
 def _conditions(left: Algebra, right: Algebra, equal: Pairs, residual: Expression | None) -> list[Expression]:
-    """A join's condition, in parts, over the columns of both sides."""
+    """Return a join's condition, in parts, over the columns of both sides."""
     width = len(left.schema)
     ones, others = columns(left, range(width)), columns(right, range(len(right.schema)))
     pairs: Sequence[Expression] = [
@@ -303,6 +312,6 @@ def _conditions(left: Algebra, right: Algebra, equal: Pairs, residual: Expressio
 
 
 def _swapped(condition: Expression, width: int, left: int, right: int) -> Expression:
-    """A condition over (domain, left, right) as one over (domain, right, left)."""
+    """Return a condition over (domain, left, right) as one over (domain, right, left)."""
     start = width + left
     return remap(condition, lambda i: i if i < width else i + right if i < start else i - left)

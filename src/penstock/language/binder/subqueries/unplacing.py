@@ -1,11 +1,11 @@
-"""Subqueries in expressions, taken out of their place: semi-joins, marks and outer joins [semantics 4].
+"""Subqueries in expressions, replaced by semi-joins, marks and outer joins [semantics 4].
 
-While an expression is bound, a subquery in it is an `SubqueryValue`, a stand-in by number; `ClauseSubqueries` keeps
-what it means. When the relation below is known, `Applied` puts the subqueries to it: one that is a condition of its
-own keeps or drops tuples, any other adds a column. What a subquery reads of the row around elsewhere than in its
-conditions is taken out first, by `unnesting.py`. SQL's NULL rules: `x IN S` is TRUE where a row equals x, else NULL
-where x or a row is NULL (and S is not empty), else FALSE; so it is told by three questions that are each a plain
-EXISTS."""
+While an expression is bound, a subquery in it is a `SubqueryValue`, a placeholder by number; `ClauseSubqueries` has its
+definition. When the relation below is known, `Applied` joins the subqueries to it: one that is a condition of its own
+keeps or drops tuples, any other adds a column. References to the enclosing row outside of its conditions are first
+removed by `unnesting.py`. SQL's NULL rules: `x IN S` is TRUE where a row equals x, else NULL where x or a row is NULL
+(and S is not empty), else FALSE; so it is decided by three plain EXISTS conditions.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +49,11 @@ _UNKNOWN = Literal(pa.bool_(), None)
 
 @dataclass(frozen=True)
 class Subquery:
-    """One occurrence. operands: x of `x IN (...)`, or x, y of `(x, y) IN (...)`, over the query around; test: what
-    makes a row the one that is looked for, `x = item`."""
+    """One occurrence of a subquery.
+
+    `operands`: x of `x IN (...)`, or x, y of `(x, y) IN (...)`, over the enclosing query; `test`: the condition for a
+    matching row, `x = item`.
+    """
 
     inner: Inner
     kind: str
@@ -63,7 +66,7 @@ class Subquery:
 
 @dataclass
 class ClauseSubqueries:
-    """The subqueries of one clause. bind: binds the tree of one, given the columns around."""
+    """The subqueries of one clause. `bind`: binds the tree of one, with the enclosing columns as argument."""
 
     context: Context
     entries: tuple[Entry, ...]
@@ -77,7 +80,7 @@ class ClauseSubqueries:
         return self.row(1, tree, span)[0]
 
     def row(self, width: int, tree: QueryTree, span: TextSpan) -> list[Expression]:
-        """The values of the one row of a subquery that has `width` columns."""
+        """Return the values of the one row of a subquery that has `width` columns."""
         inner = self.bind(tree, self.entries)
         self._check_width(inner, width, span)
         found = self._add(tree, "SCALAR", inner, span, inner.items[0].type)
@@ -87,7 +90,9 @@ class ClauseSubqueries:
         self, operands: Sequence[Expression] | None, tree: QueryTree, span: TextSpan,
         compare: Callable[[Sequence[Expression], Sequence[Expression]], Expression],
     ) -> Expression:  # fmt: skip
-        """Whether a row of the subquery compares with the operands; None for operands that could not be bound."""
+        """Return whether a row of the subquery compares with the operands; None for operands that could not be
+        bound.
+        """
         inner = self.bind(tree, self.entries)
         if operands is None:
             raise BindingFailed
@@ -112,10 +117,11 @@ class ClauseSubqueries:
 
 @dataclass
 class Applied:
-    """`node` with subqueries put to it: its own columns first, then what they added.
+    """`node` with subqueries joined to it: its own columns first, then those that they added.
 
-    lift: turns an expression over the columns around, as the subqueries were bound, into one over `node` (behind a
-    GROUP BY these differ)."""
+    `lift`: rewrites an expression over the enclosing columns, as the subqueries were bound, to one over `node` (after a
+    GROUP BY these differ).
+    """
 
     node: Algebra
     subqueries: ClauseSubqueries
@@ -124,7 +130,7 @@ class Applied:
     settled: dict[int, Subquery] = field(default_factory=dict)
 
     def keep(self, conditions: Sequence[Expression]) -> None:
-        """Only the tuples for which all `conditions` are TRUE."""
+        """Keep only the tuples for which all `conditions` are TRUE."""
         rest: list[Expression] = []
         for condition in conditions:
             negated = isinstance(condition, Call) and condition.function == "NOT"
@@ -138,13 +144,13 @@ class Applied:
             self.node = Select(self.node, predicate)
 
     def resolved(self, expression: Expression) -> Expression:
-        """`expression` with the values of the subqueries in it, which become columns of `node`."""
+        """Return `expression` with the values of the subqueries in it, which become columns of `node`."""
         if not attached_in(expression):
             return expression
         return replace_attached(expression, self._value)
 
     def paired(self, number: int, fields: Sequence[Field]) -> Algebra:
-        """Each tuple of `node` with every row that the subquery has for it."""
+        """Return each tuple of `node` with every row of the subquery for it."""
         subquery = self._settled(number)
         inner, width = subquery.inner, len(self.node.schema)
         right = self._beside(subquery)
@@ -170,13 +176,16 @@ class Applied:
         return self.values[asked.number][asked.place]
 
     def _questions(self, subquery: Subquery) -> tuple[list[Expression], list[Expression], list[Expression]] | None:
-        """The conditions, beside the correlation, under which a row makes the answer TRUE, and under which, two ways,
-        it makes it NULL where it is not TRUE. None where the answer is computed from the one row of an aggregate."""
+        """Return the conditions, in addition to the correlation, under which a row makes the result TRUE, and the two
+        ways in which it makes it NULL where it is not TRUE.
+
+        None where the result is computed from the one row of an aggregate.
+        """
         if subquery.inner.always or subquery.kind == "SCALAR":
             return None
         if subquery.test is None:
             return [_TRUE], [], []
-        if len(subquery.operands) > 1:  # a row that differs in one column is no match, whatever NULLs it has
+        if len(subquery.operands) > 1:  # a row that differs in one column does not match, even if it has NULLs
             return [subquery.test], [_is_null(subquery.test)], []
         operand = subquery.operands[0]
         nothing = [_is_null(i) for i in subquery.inner.items if _may_be_null(i)]
@@ -212,7 +221,7 @@ class Applied:
         self.node = semi_join(self.node, right, tuple(c for c in conditions if c != _TRUE), kind)
 
     def _row(self, subquery: Subquery) -> list[Expression]:
-        """The values of the subquery's one row, as columns of an outer join."""
+        """Return the values of the subquery's one row, as columns of an outer join."""
         inner = subquery.inner
         items = self._results(subquery)
         right = self._beside(subquery)
@@ -226,7 +235,7 @@ class Applied:
         return values
 
     def _results(self, subquery: Subquery) -> list[Expression]:
-        """What the row of the subquery says, over it and the row around."""
+        """Return the values of the subquery's row, over it and the enclosing row."""
         inner = subquery.inner
         if subquery.kind == "SCALAR":
             return [i if inner.having is None else build_call("CASE", [inner.having, i]) for i in inner.items]
@@ -239,8 +248,10 @@ class Applied:
         return right
 
     def _over_both(self, subquery: Subquery, conditions: Sequence[Expression]) -> tuple[Expression, ...]:
-        """Conditions over the subquery's rows as conditions over pairs. What they read of other subqueries is put to
-        `node` first, so that its width is settled."""
+        """Return conditions over the subquery's rows as conditions over pairs.
+
+        Other subqueries that they read are joined to `node` first, so that its width is final.
+        """
         for operand in subquery.operands:
             self.resolved(operand)
         width = len(self.node.schema)
@@ -252,7 +263,7 @@ class Applied:
         return self.resolved(self.lift(subquery.operands[OPERAND - column.index], subquery.span))
 
     def _settled(self, number: int) -> Subquery:
-        """The subquery with rows that read the row around in its conditions alone."""
+        """Return the subquery with rows whose references to the enclosing row are in its conditions alone."""
         if number not in self.settled:
             subquery = self.subqueries.found[number]
             read = {c.index: c for c in outer_columns(subquery.inner.node) if c.depth == 1}
@@ -265,7 +276,9 @@ class Applied:
         return self.settled[number]
 
     def _unnested(self, subquery: Subquery, read: list[OuterColumn]) -> Subquery:
-        """The subquery's rows for every value of the columns `read`, and the conditions that pick those of a row."""
+        """Return the subquery's rows for every value of the columns `read`, and the conditions that select those of a
+        row.
+        """
         context, inner = self.subqueries.context, subquery.inner
 
         def refuse(why: str) -> NoReturn:
@@ -297,8 +310,10 @@ class Applied:
 
 
 def _as_columns(right: Algebra, items: Sequence[Expression]) -> tuple[Algebra, list[Expression]]:
-    """`right` with `items` as columns, so that they are NULL where it has no row; those that read the row around too
-    ask a last column whether it is there."""
+    """Return `right` with `items` as columns, so that they are NULL where it has no row.
+
+    Those that read the enclosing row too test a last column for its presence.
+    """
     kept = columns(right, range(len(right.schema)))
     made = [item for item in items if not isinstance(item, Column) and not reads_outer(item)]
     more = [Field("value", item.type) for item in made]
@@ -319,7 +334,7 @@ def _as_columns(right: Algebra, items: Sequence[Expression]) -> tuple[Algebra, l
 
 
 def embedded_tree(node: exp.Expr) -> QueryTree:
-    """The query inside a node of sqlglot that holds one."""
+    """Return the query inside a node of sqlglot that holds one."""
     found = node if isinstance(node, EmbeddedQuery) else node.find(EmbeddedQuery)
     assert isinstance(found, EmbeddedQuery)
     return found.tree
