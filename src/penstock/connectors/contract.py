@@ -11,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
+from penstock.connectors.options import OptionTable
 from penstock.expressions.nodes import Expression
 
 
@@ -102,6 +103,8 @@ class Target:
 class SourceConnector(ABC):
     """Reads one declared source. Instances are cheap and picklable; workers make their own from the declaration."""
 
+    #: The options of the connector.
+    OPTIONS: ClassVar[OptionTable] = OptionTable()
     #: Rows for which this is not true are read by no query; None where all are. Over the declared columns. What `read`
     #: gives may leave such rows out where it tells them as `PassedOver`; a record that is malformed is never left out.
     wanted: Expression | None = None
@@ -189,6 +192,8 @@ class Sink(ABC):
     """Writes the result of one query. `query.output_names` are the columns' names; run: names the run that writes, the
     same after a restart from its checkpoint; beside: whether it may write while other sinks do, in another thread."""
 
+    #: The options of the connector.
+    OPTIONS: ClassVar[OptionTable] = OptionTable()
     run: str = ""
     beside: bool = False
     #: Whether every batch with rows leaves a part of its own, of which `missing` finds out whether it is there.
