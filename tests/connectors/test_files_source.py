@@ -137,9 +137,9 @@ def test_a_file_that_vanished_is_an_error(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"colour": "red"}, "no option colour"),
-        ({"format": "xml"}, "csv or json or parquet or arrow"),
-        ({"header": "maybe"}, "true or false"),
-        ({"order": "size"}, "path or modified"),
+        ({"format": "xml"}, "'csv' or 'json' or 'parquet' or 'arrow'"),
+        ({"header": "maybe"}, "'true' or 'false'"),
+        ({"order": "size"}, "'path' or 'modified'"),
         ({"delimiter": "ab"}, "one ASCII character"),
         ({"format": "parquet", "header": "true"}, "option header is for csv"),
         ({}, "format of .* does not show"),

@@ -11,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
+from penstock.connectors.options import OptionTable
 from penstock.expressions.nodes import Expression
 
 
@@ -109,6 +110,8 @@ class Target:
 class SourceConnector(ABC):
     """Read one declared source. Instances are cheap and picklable; workers create their own from the declaration."""
 
+    #: The options of the connector.
+    OPTIONS: ClassVar[OptionTable] = OptionTable()
     #: A condition over the declared columns: rows for which it is not true are read by no query; None if all are read.
     #: `read` may omit such rows if it reports them as `PassedOver`; a malformed record is never omitted.
     wanted: Expression | None = None
@@ -228,6 +231,8 @@ class Sink(ABC):
     in another thread while other sinks write.
     """
 
+    #: The options of the connector.
+    OPTIONS: ClassVar[OptionTable] = OptionTable()
     run: str = ""
     beside: bool = False
     #: Whether every batch with rows leaves a part of its own, whose presence `missing` checks.

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from penstock.algebra.properties.secret_text import reveal
-from penstock.connectors.options import Options
-from penstock.connectors.secrets import forms, secret
+from penstock.algebra.properties.secret_text import SecretText, reveal
+from penstock.connectors.options import DURATION, TEXT, Option, Options, ValueType, whole
+from penstock.connectors.secrets import secret, secret_options
 from penstock.errors import PenstockError
-from penstock.redaction import redacted_text
+from penstock.redaction import BLOT, redacted_text
 from penstock.types import TIMESTAMP
 
 try:
@@ -34,8 +34,30 @@ __all__ = ["ARROW", "SERVER_OPTIONS", "Gone", "Server", "psycopg", "sql"]
 
 T = TypeVar("T")
 
-SERVER_OPTIONS = ("url", "host", "port", "dbname", "user", *forms(["password"]), "sslmode", "sslrootcert", "timeout")
-_LIBPQ = ("host", "port", "dbname", "user", "sslmode", "sslrootcert")
+
+def _address(text: str) -> str:
+    """Return the address of a server; a password in it is not written down."""
+    if not text.startswith(("postgresql://", "postgres://")):
+        raise ValueError("an address such as 'postgresql://user@host:5432/database'")
+    shown = redacted_text(text)
+    return text if shown == text else SecretText(shown, text)
+
+
+_URL = Option("url", ValueType("address, as `postgresql://user@host:5432/database`", _address, str), "the server")
+#: Options that libpq has under the same names.
+_LIBPQ = (
+    Option("host", TEXT, "host of the server; what is left out comes from libpq's own places"),
+    Option("port", whole(), "port of the server"),
+    Option("dbname", TEXT, "name of the database"),
+    Option("user", TEXT, "name of the user"),
+    Option("sslmode", TEXT, "libpq's `sslmode`"),
+    Option("sslrootcert", TEXT, "libpq's `sslrootcert`"),
+)
+_PASSWORD = ValueType("text", lambda text: SecretText(BLOT, TEXT.normal(text)), str)
+_TIMEOUT = Option("timeout", DURATION, "time for which a server that cannot be reached is tried again", "30 seconds")
+SERVER_OPTIONS: tuple[Option[Any], ...] = (
+    _URL, *_LIBPQ, *secret_options("password", "password of the user", _PASSWORD), _TIMEOUT,
+)  # fmt: skip
 _SETTINGS = "-c TimeZone=UTC -c DateStyle=ISO,YMD -c extra_float_digits=1"
 #: Classes of transient SQL states: connection, resources, an operator's intervention, a lost race.
 _PASSING = ("08", "53", "57P", "40")
@@ -69,7 +91,7 @@ class Server:
         self._options = options
         self._owner = owner
         self._code = code
-        self.timeout = options.seconds("timeout", "30 seconds")
+        self.timeout = options.value(_TIMEOUT)
 
     def do(self, work: Callable[[Any], T], patient: bool = True, read_only: bool = False) -> T:
         """Return the result of `work` with a cursor, in one transaction.
@@ -113,9 +135,9 @@ class Server:
 
     def _conninfo(self) -> str:
         options = self._options
-        given: dict[str, Any] = {key: options.text(key) for key in _LIBPQ if options.has(key)}
+        given: dict[str, Any] = {key.name: options.text(key) for key in _LIBPQ if options.has(key)}
         password = secret(options, "password")
-        address = reveal(options.text("url"))
+        address = reveal(options.text(_URL))
         if password is not None:
             given["password"] = reveal(password)
         if address is None or given.get("password", "") is None:
@@ -167,13 +189,13 @@ def database_of(options: Options) -> tuple[str, ...]:
     """
     given = {"host": os.environ.get("PGHOST", ""), "port": os.environ.get("PGPORT", "")}
     given["dbname"] = os.environ.get("PGDATABASE", "")
-    address = reveal(options.text("url"))
+    address = reveal(options.text(_URL))
     if address and _INSTALLED:
         try:
             given.update({k: str(v) for k, v in psycopg.conninfo.conninfo_to_dict(address).items()})
         except psycopg.Error:
-            return ("", address)  # opening it will raise the error
-    given.update({key: options.text(key) for key in _LIBPQ if options.has(key)})
+            return ("", address)  # opening it will say what is wrong
+    given.update({key.name: options.text(key) for key in _LIBPQ if options.has(key)})
     host = "localhost" if given["host"] in ("", "127.0.0.1", "::1") else given["host"].lower()
     return (f"{host}:{given['port'] or 5432}", given["dbname"] or given.get("user", ""))
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock.connectors.local_paths import local_path
-from penstock.connectors.options import Options
+from penstock.connectors.options import TEXT, Option, Options, ValueType
 from penstock.errors import PenstockError
 from penstock.redaction import is_secret, redacted, redacted_text
 
-__all__ = ["FORMS", "forms", "is_secret", "redacted", "redacted_text", "secret", "with_secrets"]
+__all__ = ["FORMS", "forms", "is_secret", "redacted", "redacted_text", "secret", "secret_options", "with_secrets"]
 
 #: Suffixes of a secret's key for options that name its location.
 FORMS = ("_env", "_file")
@@ -25,6 +25,17 @@ FORMS = ("_env", "_file")
 def forms(keys: Iterable[str]) -> tuple[str, ...]:
     """Return each of `keys` and the two options that name its location instead."""
     return tuple(key + form for key in keys for form in ("", *FORMS))
+
+
+def secret_options(
+    name: str, help_: str, type_: ValueType[str] = TEXT, formats: tuple[str, ...] = ()
+) -> tuple[Option[str], ...]:
+    """Return the option `name` and the two beside it that say where its value lies."""
+    return (
+        Option(name, type_, help_, formats=formats),
+        Option(f"{name}_env", TEXT, f"the environment variable that holds `{name}`", formats=formats),
+        Option(f"{name}_file", TEXT, f"the file that holds `{name}`", formats=formats),
+    )
 
 
 def secret(options: Options, key: str) -> str | None:

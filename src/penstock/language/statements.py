@@ -32,7 +32,7 @@ class ColumnDefinition:
 
 
 @dataclass(frozen=True)
-class Option:
+class WrittenOption:
     key: Name
     value: str
     value_span: TextSpan = field(default=NOWHERE, compare=False)
@@ -41,7 +41,7 @@ class Option:
 @dataclass(frozen=True)
 class Connector:
     name: Name
-    options: tuple[Option, ...] = ()
+    options: tuple[WrittenOption, ...] = ()
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 

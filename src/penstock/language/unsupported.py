@@ -50,11 +50,11 @@ from penstock.language.statements import (
     ErrorPolicy,
     ExplainStatement,
     Insert,
-    Option,
     SetSetting,
     ShowStatement,
     TimestampBy,
     TypeText,
+    WrittenOption,
 )
 from penstock.language.text import TextSpan
 from penstock.language.unsupported_scalars import Refusal, not_yet, scalar_refusals
@@ -87,7 +87,7 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         LocalView: "name columns query",
         WithQuery: "views query",
         ColumnDefinition: "name type",
-        Option: "key value",
+        WrittenOption: "key value",
         Connector: "name options",
         TimestampBy: "column unit",
         ErrorPolicy: "policy",

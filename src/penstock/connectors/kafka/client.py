@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.options import Options
+from penstock.connectors.options import TEXT, Option, Options, whole
 from penstock.connectors.secrets import FORMS, is_secret, secret
 from penstock.errors import PenstockError
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 PREFIX = "kafka."
+BOOTSTRAP = Option("bootstrap", TEXT, "addresses of brokers, with commas", required=True)
+TOPIC = Option("topic", TEXT, "name of the topic", required=True)
+PATIENCE_OPTION = Option("patience", whole(), "seconds for which brokers may be silent during a run", "300")
 #: Settings that Penstock itself controls: rounds have the offsets, and sinks their transactions.
 _OURS = frozenset({
     "bootstrap.servers", "metadata.broker.list", "group.id", "group.instance.id", "client.id", "auto.offset.reset",
@@ -38,7 +41,7 @@ def settings(options: Options) -> dict[str, str]:
     for key in given:
         if _plain_key(key) in _OURS:
             raise PenstockError("P0208", f"{options.owner}: {PREFIX}{key} is set by Penstock")
-    return {"bootstrap.servers": options.needed("bootstrap"), "log_level": "0", **given}
+    return {"bootstrap.servers": options.needed(BOOTSTRAP), "log_level": "0", **given}
 
 
 def resolved(written: Mapping[str, str], owner: str) -> dict[str, Any]:

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
-from penstock.connectors.options import Options
-from penstock.connectors.secrets import secret
+from penstock.connectors.options import Option, Options, one_of
+from penstock.connectors.secrets import secret, secret_options
 from penstock.connectors.sources.formats import casts, cells
 from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line
 from penstock.connectors.sources.formats.columnar import check_buffers
@@ -32,7 +32,8 @@ from penstock.connectors.sources.formats.lines import BLOCK_BYTES, Block
 from penstock.errors import PenstockError
 from penstock.types import Field, Schema, type_name
 
-FORMATS = ("json", "avro", "arrow", "raw")
+SCHEMA = secret_options("schema", "the Avro schema", formats=("avro",))
+WIRE = Option("wire", one_of("none", "confluent"), "what stands before a record in avro", "none")
 #: The header of a record in Confluent's wire format: a zero and the four bytes of the schema's number.
 WIRE_BYTES = 5
 
@@ -212,7 +213,7 @@ class AvroDecoder(Decoder):
     def _row(self, value: bytes) -> dict[str, Any]:
         import fastavro
 
-        start = WIRE_BYTES if self.options.text("wire", "none") == "confluent" else 0
+        start = WIRE_BYTES if self.options.value(WIRE) == "confluent" else 0
         if start and value[:1] != b"\0":
             raise ValueError("it does not begin with Confluent's wire header")
         stream = io.BytesIO(value)
@@ -254,7 +255,7 @@ def avro_schema(options: Options) -> Any:
         import fastavro
     except ImportError:
         raise PenstockError("P0411", "avro needs the package fastavro", hint="install penstock[kafka]") from None
-    text = secret(options, "schema") or options.needed("schema")
+    text = secret(options, SCHEMA[0].name) or options.needed(SCHEMA[0])
     try:
         schema = fastavro.parse_schema(json.loads(text))
     except Exception as error:  # fastavro's errors have no common class
@@ -276,6 +277,7 @@ _DECODERS: dict[str, type[Decoder]] = {
     "arrow": ArrowDecoder,
     "raw": RawDecoder,
 }
+FORMAT = Option("format", one_of(*_DECODERS), "what a record holds", required=True)
 
 
 def decoder(source: Source, columns: tuple[Field, ...], options: Options) -> Decoder:
@@ -284,7 +286,7 @@ def decoder(source: Source, columns: tuple[Field, ...], options: Options) -> Dec
     Raises:
         PenstockError: P0208.
     """
-    kind = options.choice("format", FORMATS, "")
+    kind = options.needed(FORMAT)
     if kind == "raw" and len(columns) != 1:
         names = ", ".join(c.name for c in columns) or "none"
         message = f"{options.owner}: format raw fills one column, and there is for the value: {names}"

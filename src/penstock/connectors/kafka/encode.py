@@ -16,15 +16,21 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
-from penstock.connectors.kafka.decode import FORMATS, avro_schema
-from penstock.connectors.options import Options
-from penstock.connectors.secrets import forms
+from penstock.connectors.kafka.client import BOOTSTRAP, PATIENCE_OPTION, PREFIX, TOPIC
+from penstock.connectors.kafka.decode import FORMAT, SCHEMA, avro_schema
+from penstock.connectors.options import TEXT, Option, Options, OptionTable, whole
 from penstock.connectors.sinks.text import json_text, plain
 from penstock.errors import PenstockError, nearest
 from penstock.types import type_name
 
 #: Half of a broker's default limit for one record.
 ARROW_BYTES = 512 * 2**10
+
+_SCHEMA_ID = Option("schema_id", whole(), "number of the schema in Confluent's wire format", formats=("avro",))
+_KEY = Option("key", TEXT, "columns of the result, with commas, that are the key of a record")
+_HEADERS = Option("headers", TEXT, "columns of the result, with commas, that are headers of a record")
+#: The options of the sink.
+OPTIONS = OptionTable((BOOTSTRAP, TOPIC, FORMAT, *SCHEMA, _SCHEMA_ID, _KEY, _HEADERS, PATIENCE_OPTION), PREFIX)
 
 #: Key, value, headers.
 Message = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
@@ -93,13 +99,11 @@ def encoder(query: Query, types: dict[str, pa.DataType], options: Options) -> En
     Raises:
         PenstockError: P0208.
     """
-    format_ = options.choice("format", FORMATS, "")
-    key, headers = (_columns(options, name, types) for name in ("key", "headers"))
+    format_ = options.needed(FORMAT)
+    key, headers = (_columns(options, name, types) for name in (_KEY, _HEADERS))
     if format_ == "arrow" and (key or headers):
         raise PenstockError("P0208", f"{options.owner}: a value in arrow holds many rows, it has no key and no headers")
-    misplaced = [o for o in (*forms(["schema"]), "schema_id") if options.has(o) and format_ != "avro"]
-    if misplaced:
-        raise PenstockError("P0208", f"{options.owner}: option {misplaced[0]} is for avro, the format is {format_}")
+    options.check_format(OPTIONS, format_)
     if format_ == "raw":
         left = [name for name in list(types)[1 if query.root.is_stream else 2 :] if name not in (*key, *headers)]
         if len(left) != 1:
@@ -107,21 +111,20 @@ def encoder(query: Query, types: dict[str, pa.DataType], options: Options) -> En
             raise PenstockError("P0208", message, hint="send the others as key or headers")
         return Encoder(format_, key, headers, left[0])
     if format_ == "avro":
-        schema = (
-            avro_schema(options) if any(map(options.has, forms(["schema"]))) else _schema(query.name, types, options)
-        )
-        wire = b"\0" + options.count("schema_id", 0).to_bytes(4, "big") if options.has("schema_id") else b""
+        schema = avro_schema(options) if any(map(options.has, SCHEMA)) else _schema(query.name, types, options)
+        number = options.optional(_SCHEMA_ID)
+        wire = b"" if number is None else b"\0" + number.to_bytes(4, "big")
         return Encoder(format_, key, headers, schema=schema, wire=wire)
     return Encoder(format_, key, headers)
 
 
-def _columns(options: Options, option: str, types: dict[str, pa.DataType]) -> tuple[str, ...]:
+def _columns(options: Options, option: Option[str], types: dict[str, pa.DataType]) -> tuple[str, ...]:
     """Return the result's columns that an option names."""
     folded = {name.lower(): name for name in types}
     found: list[str] = []
     for part in filter(None, (p.strip() for p in options.text(option).split(","))):
         if part.lower() not in folded:
-            message = f"{options.owner}: option {option} names no column of the result: {part}"
+            message = f"{options.owner}: option {option.name} names no column of the result: {part}"
             raise PenstockError("P0208", message, hint=nearest(part, types))
         found.append(folded[part.lower()])
     return tuple(found)

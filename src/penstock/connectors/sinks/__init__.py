@@ -7,6 +7,7 @@ from __future__ import annotations
 from penstock.algebra.nodes.query import Query
 from penstock.connectors.contract import Sink, Target
 from penstock.connectors.loading import load
+from penstock.connectors.options import OptionTable
 from penstock.errors import PenstockError, nearest
 
 SINKS: dict[str, str] = {
@@ -17,6 +18,11 @@ SINKS: dict[str, str] = {
     "POSTGRES": "sinks.postgres:PostgresSink",
     "KAFKA": "sinks.kafka:KafkaSink",
 }
+
+
+def sink_options(name: str) -> OptionTable | None:
+    """Return the options of the sink called `name`, in upper case; None where there is none."""
+    return load(SINKS[name]).OPTIONS if name in SINKS else None
 
 
 def open_sink(query: Query) -> Sink:
@@ -42,4 +48,4 @@ def target_of(query: Query) -> Target | None:
     return kind.target(query)
 
 
-__all__ = ["SINKS", "open_sink", "target_of"]
+__all__ = ["SINKS", "open_sink", "sink_options", "target_of"]

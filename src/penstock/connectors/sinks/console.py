@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.connectors.contract import Sink
-from penstock.connectors.options import Options
+from penstock.connectors.options import Option, Options, OptionTable, whole
 from penstock.connectors.sinks.output import Output, Tables
 
 _TABLES: Output = Tables()
 _CHOSEN: list[Output] = []
+_ROWS = Option("rows", whole(), "rows of a batch that a table shows; without it all")
 
 
 def send_to(chosen: Output | None) -> None:
@@ -28,11 +29,13 @@ class ConsoleSink(Sink):
     repeated is not shown again.
     """
 
+    OPTIONS = OptionTable((_ROWS,))
+
     def __init__(self, query: Query) -> None:
         super().__init__(query)
         options = Options(f"INTO CONSOLE of {query.name}", query.sink.options)
-        options.only(("rows",))
-        self._rows = options.count("rows", 0) if options.has("rows") else None
+        options.only(self.OPTIONS)
+        self._rows = options.optional(_ROWS)
         self._shown: set[int] = set()
 
     @property

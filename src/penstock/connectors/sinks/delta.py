@@ -20,13 +20,14 @@ from penstock.connectors import delta_log
 from penstock.connectors.contract import Sink, Target
 from penstock.connectors.delta_log import one_line
 from penstock.connectors.local_paths import blocking_file, parts_of
-from penstock.connectors.options import Options
+from penstock.connectors.options import TEXT, Option, Options, OptionTable
 from penstock.connectors.sinks.tables import check_rows, no_column, not_ours, other_type, stored_schema
-from penstock.connectors.sinks.upserts import Net, is_unique, key_option, net, violation
+from penstock.connectors.sinks.upserts import KEY, MODE, Net, is_unique, key_option, net, only_adds, violation
 from penstock.errors import PenstockError, nearest
 from penstock.types import type_name
 
-_KNOWN = ("path", "mode", "partition_by", "key")
+_PATH = Option("path", TEXT, "the folder of the table", required=True)
+_PARTITION_BY = Option("partition_by", TEXT, "columns, with commas, by which a new table is partitioned")
 _RUN = 32
 _TRIES, _PAUSE = 6, 0.05
 _OP = "_penstock_op"
@@ -34,14 +35,16 @@ _FAILURES = (delta_log.DeltaError, OSError, ValueError, pa.ArrowException)
 
 
 class DeltaSink(Sink):
+    OPTIONS = OptionTable((_PATH, MODE, _PARTITION_BY, KEY))
+
     def __init__(self, query: Query) -> None:
         super().__init__(query)
         options = Options(f"INTO DELTA of {query.name}", query.sink.options)
-        options.only(_KNOWN)
-        self._path = delta_log.table_path(options.needed("path"))
-        self._appends = options.choice("mode", ("new", "append"), "new") == "append"
+        options.only(self.OPTIONS)
+        self._path = delta_log.table_path(options.needed(_PATH))
+        self._appends = options.value(MODE) == "append"
         self._key = key_option(options, query)
-        self._partition = [name.strip() for name in options.text("partition_by").split(",") if name.strip()]
+        self._partition = [name.strip() for name in options.text(_PARTITION_BY).split(",") if name.strip()]
         self._run: int | None = None
         self._where = f"query {query.name}: {self._path}"
         for column in self._schema():
@@ -60,9 +63,8 @@ class DeltaSink(Sink):
     @classmethod
     def target(cls, query: Query) -> Target | None:
         options = Options(f"INTO DELTA of {query.name}", query.sink.options)
-        path = Path(delta_log.table_path(options.needed("path")))
-        adds = options.text("mode").strip().lower() == "append" and not options.has("key")
-        return Target("files", parts_of(path), str(path), adds, str(blocking_file(path) or ""))
+        path = Path(delta_log.table_path(options.needed(_PATH)))
+        return Target("files", parts_of(path), str(path), only_adds(options), str(blocking_file(path) or ""))
 
     @property
     def _app(self) -> str:

@@ -24,7 +24,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink, Target
 from penstock.connectors.local_paths import blocking_file, local_path, parts_of
-from penstock.connectors.options import Options
+from penstock.connectors.options import TEXT, Option, Options, OptionTable, one_of
 from penstock.connectors.sinks.nested import column_of_lines, from_json
 from penstock.connectors.sinks.tables import stored_schema
 from penstock.connectors.sinks.text import csv_text, json_text
@@ -34,6 +34,10 @@ from penstock.expressions.values.intervals import from_text
 from penstock.storage import NewFile, storage
 from penstock.types import Field, Schema, parse_result_type, type_name
 
+_PATH = Option("path", TEXT, "the folder of the result", required=True)
+_FORMAT = Option(
+    "format", one_of("csv", "json", "parquet"), "the format; without it the suffix of the path decides", "csv"
+)
 #: Rows of a sample that decides whether a column's values repeat.
 _SAMPLE = 1024
 MARKER = "_penstock.json"
@@ -64,15 +68,16 @@ class Marker:
 
 
 class FilesSink(Sink):
+    OPTIONS = OptionTable((_PATH, _FORMAT))
     beside = True
     leaves_parts = True
 
     def __init__(self, query: Query) -> None:
         super().__init__(query)
         options = Options(f"INTO FILES of {query.name}", query.sink.options)
-        options.only(("path", "format"))
-        self._folder = local_path(options.needed("path"))
-        self._format = options.choice("format", tuple(_WRITERS), "csv")
+        options.only(self.OPTIONS)
+        self._folder = local_path(options.needed(_PATH))
+        self._format = options.value(_FORMAT)
 
     @property
     def place(self) -> str:
@@ -80,7 +85,7 @@ class FilesSink(Sink):
 
     @classmethod
     def target(cls, query: Query) -> Target | None:
-        path = local_path(Options(f"INTO FILES of {query.name}", query.sink.options).needed("path"))
+        path = local_path(Options(f"INTO FILES of {query.name}", query.sink.options).needed(_PATH))
         return Target("files", parts_of(path), str(path), blocked=str(blocking_file(path) or ""))
 
     def open(self, resume: bool, overwrite: bool) -> None:

@@ -19,16 +19,22 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.connectors.contract import Sink
-from penstock.connectors.kafka.client import PATIENCE, PREFIX, as_kafka_error, library, make, resolved, settings
-from penstock.connectors.kafka.encode import encoder
+from penstock.connectors.kafka.client import (
+    PATIENCE,
+    PATIENCE_OPTION,
+    TOPIC,
+    as_kafka_error,
+    library,
+    make,
+    resolved,
+    settings,
+)
+from penstock.connectors.kafka.encode import OPTIONS, encoder
 from penstock.connectors.kafka.offsets import Topic, Unanswered
 from penstock.connectors.options import Options
-from penstock.connectors.secrets import forms
 from penstock.connectors.sinks.tables import stored_schema
 from penstock.errors import PenstockError
 
-_KNOWN = ("bootstrap", "topic", "format", *forms(["schema"]), "schema_id", "key", "headers", "patience")
-_PATIENCE = 300
 #: Seconds between two checks whether the queue of the client has room again.
 _ROOM_SECONDS = 0.5
 #: Errors that a retry cannot cure.
@@ -38,15 +44,17 @@ _HOPELESS = ("MSG_SIZE_TOO_LARGE", "TOPIC_AUTHORIZATION_FAILED", "TRANSACTIONAL_
 
 
 class KafkaSink(Sink):
+    OPTIONS = OPTIONS
+
     def __init__(self, query: Query) -> None:
         super().__init__(query)
         options = Options(f"INTO KAFKA of {query.name}", query.sink.options)
-        options.only((*_KNOWN, *(key for key, _ in options.pairs if key.startswith(PREFIX))))
+        options.only(self.OPTIONS)
         self._options = options
         self._owner = f"query {query.name}"
-        self._topic = options.needed("topic")
+        self._topic = options.needed(TOPIC)
         self._written = settings(options)
-        self._patience = options.count("patience", _PATIENCE)
+        self._patience = options.value(PATIENCE_OPTION)
         self._types = {field.name: field.type for field in stored_schema(query)}
         self._encoder = encoder(query, self._types, options)
         self._producer: Any = None

@@ -20,7 +20,7 @@ class MemorySink(Sink):
 
     def __init__(self, query: Query) -> None:
         super().__init__(query)
-        Options(f"INTO MEMORY of {query.name}", query.sink.options).only(())
+        Options(f"INTO MEMORY of {query.name}", query.sink.options).only(self.OPTIONS)
         self._batches: dict[int, pa.Table] = {}
 
     @property

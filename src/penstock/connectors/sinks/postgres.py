@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 
 from penstock.algebra.nodes.query import Query
 from penstock.connectors.contract import Sink, Target
-from penstock.connectors.options import Options
+from penstock.connectors.options import TEXT, Option, Options, OptionTable
 from penstock.connectors.postgres import SERVER_OPTIONS, Server, database_of, identifier, sql
 from penstock.connectors.sinks.tables import check_rows, no_column, not_ours, other_type
 from penstock.connectors.sinks.text import csv_text
-from penstock.connectors.sinks.upserts import Net, key_option, net, violation
+from penstock.connectors.sinks.upserts import KEY, MODE, Net, key_option, net, only_adds, violation
 from penstock.errors import PenstockError
 
-_KNOWN = (*SERVER_OPTIONS, "table", "mode", "key")
+_TABLE = Option("table", TEXT, "the table of the result, with or without its schema", required=True)
 _NOTES = "penstock_batches"
 _STAYS, _FRESH = "penstock_stays", "penstock_fresh"
 
@@ -48,12 +48,14 @@ _TYPES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
 
 
 class PostgresSink(Sink):
+    OPTIONS = OptionTable((*SERVER_OPTIONS, _TABLE, MODE, KEY))
+
     def __init__(self, query: Query) -> None:
         super().__init__(query)
         options = Options(f"INTO POSTGRES of {query.name}", query.sink.options)
-        options.only(_KNOWN)
-        self._table = options.needed("table").strip()
-        self._appends = options.choice("mode", ("new", "append"), "new") == "append"
+        options.only(self.OPTIONS)
+        self._table = options.needed(_TABLE).strip()
+        self._appends = options.value(MODE) == "append"
         self._key = key_option(options, query)
         self._server = Server(options, f"query {query.name}", "P0502")
         self._run: int | None = None
@@ -66,11 +68,13 @@ class PostgresSink(Sink):
     @classmethod
     def target(cls, query: Query) -> Target | None:
         options = Options(f"INTO POSTGRES of {query.name}", query.sink.options)
-        table = options.needed("table").strip()
-        adds = options.text("mode").strip().lower() == "append" and not options.has("key")
+        table = options.needed(_TABLE).strip()
         names = table.split(".")
         return Target(
-            "postgres", (*database_of(options), *(names if len(names) > 1 else ("public", *names))), table, adds
+            "postgres",
+            (*database_of(options), *(names if len(names) > 1 else ("public", *names))),
+            table,
+            only_adds(options),
         )
 
     def open(self, resume: bool, overwrite: bool) -> None:

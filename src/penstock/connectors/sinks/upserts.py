@@ -15,9 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.query import Query
-from penstock.connectors.options import Options
+from penstock.connectors.options import TEXT, Option, Options, one_of
 from penstock.errors import PenstockError, nearest
 from penstock.expressions.shown import shown_cell
+
+MODE = Option("mode", one_of("new", "append"), "whether a table that has rows is refused, or added to", "new")
+KEY = Option("key", TEXT, "columns of a relation, with commas, by which its rows are replaced and removed")
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,13 @@ def key_option(options: Options, query: Query) -> tuple[str, ...]:
     Raises:
         PenstockError: P0208.
     """
-    if not options.has("key"):
+    if not options.has(KEY):
         return ()
     if query.root.is_stream:
         hint = "a stream only gains rows; leave the key out to append them"
         raise PenstockError("P0208", f"{options.owner}: the option key is for relations, this is a stream", hint=hint)
     items = query.output_names[2:]
-    names = [name.strip() for name in options.needed("key").split(",")]
+    names = [name.strip() for name in options.needed(KEY).split(",")]
     found = []
     for name in names:
         place = next((item for item in items if item.lower() == name.lower()), None)
@@ -56,6 +59,11 @@ def key_option(options: Options, query: Query) -> tuple[str, ...]:
             raise PenstockError("P0208", f"{options.owner}: option key: {name} stands twice")
         found.append(place)
     return tuple(found)
+
+
+def only_adds(options: Options) -> bool:
+    """Return whether a result only adds to what its table holds."""
+    return options.value(MODE) == "append" and not options.has(KEY)
 
 
 def is_unique(query: Query, key: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import SourceConnector, Target
 from penstock.connectors.loading import load
+from penstock.connectors.options import OptionTable
 from penstock.errors import PenstockError, nearest
 from penstock.expressions.nodes import Expression
 
@@ -19,6 +20,24 @@ SOURCES: dict[str, str] = {
     "POSTGRES": "sources.postgres:PostgresSource",
     "KAFKA": "sources.kafka:KafkaSource",
 }
+#: Connectors that no script names: a session makes them.
+_INTERNAL = {"DATAFRAME"}
+
+
+def source_names() -> tuple[str, ...]:
+    """Return the sources that a script may name."""
+    return tuple(name for name in SOURCES if name not in _INTERNAL)
+
+
+def source_options(name: str) -> OptionTable | None:
+    """Return the options of the source that a script calls `name`, in upper case; None where there is none."""
+    return load(SOURCES[name]).OPTIONS if name in source_names() else None
+
+
+def implied_format(path: str) -> str | None:
+    """Return the format of files that a path's suffix implies; None where it implies none."""
+    format_: str | None = load("sources.formats:format_of")(path)
+    return format_
 
 
 def open_source(source: Source, wanted: Expression | None = None) -> SourceConnector:
@@ -55,4 +74,4 @@ def is_rereadable(source: Source) -> bool:
     return connector.rereadable
 
 
-__all__ = ["SOURCES", "is_rereadable", "open_source"]
+__all__ = ["SOURCES", "implied_format", "is_rereadable", "open_source", "source_names", "source_options"]

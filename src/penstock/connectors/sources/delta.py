@@ -27,7 +27,7 @@ from penstock.connectors import delta_log
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split, Target
 from penstock.connectors.delta_log import DataFile, one_line
 from penstock.connectors.local_paths import parts_of
-from penstock.connectors.options import Options
+from penstock.connectors.options import BOOLEAN, TEXT, Applies, Option, Options, OptionTable, ValueType, whole
 from penstock.connectors.sources.formats import casts, cells
 from penstock.connectors.sources.formats.base import Unfit
 from penstock.connectors.sources.formats.columnar import Columns, fitted, pieces
@@ -36,7 +36,32 @@ from penstock.connectors.sources.formats.parquet import ParquetFormat
 from penstock.errors import PenstockError, nearest
 from penstock.types import TIMESTAMP, type_name
 
-_KNOWN = ("path", "version", "timestamp", "starting", "watch", "changes", "ignore_deletes", "skip_changes")
+
+def _start(text: str) -> str:
+    if text.lower() != "latest" and not text.isdecimal():
+        raise ValueError("the number of a version, or 'latest'")
+    return text.lower()
+
+
+_PATH = Option("path", TEXT, "the folder of the table", required=True)
+_VERSION = Option("version", whole(), "the version to read; without it the newest", applies=Applies.STATIC)
+_TIMESTAMP = Option(
+    "timestamp", TEXT, "the moment of the version to read, as 2024-03-01T10:00:00Z", applies=Applies.STATIC
+)
+_STARTING = Option(
+    "starting", ValueType("number of a version, or `latest`", _start, str), "the version to begin with", "0",
+    applies=Applies.TIMED,
+)  # fmt: skip
+_WATCH = Option("watch", BOOLEAN, "whether later versions are read as they come", "false", applies=Applies.TIMED)
+_CHANGES = Option(
+    "changes", BOOLEAN, "whether the change data feed of the table is read", "false", applies=Applies.TIMED
+)
+_IGNORE_DELETES = Option(
+    "ignore_deletes", BOOLEAN, "whether commits that only remove rows are skipped", "false", applies=Applies.TIMED
+)
+_SKIP_CHANGES = Option(
+    "skip_changes", BOOLEAN, "whether commits that change rows are skipped", "false", applies=Applies.TIMED
+)
 #: Columns of the change data feed besides the table's.
 FEED_COLUMNS = {"_change_type": pa.string(), "_commit_version": pa.int64(), "_commit_timestamp": TIMESTAMP}
 _GOES = ("delete", "update_preimage")
@@ -69,30 +94,32 @@ class _FileOfTable(ParquetFormat):
 
 
 class DeltaSource(SourceConnector):
+    OPTIONS = OptionTable((
+        _PATH, _VERSION, _TIMESTAMP, _STARTING, _WATCH, _CHANGES, _IGNORE_DELETES, _SKIP_CHANGES,
+    ))  # fmt: skip
+
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         self._owner = f"source {source.name}"
         options = Options(f"DELTA of {source.name}", source.options)
-        options.only(_KNOWN)
-        self._path = delta_log.table_path(options.needed("path"))
+        options.only(self.OPTIONS)
+        self._path = delta_log.table_path(options.needed(_PATH))
         self._at = _version_option(options)
-        self._starting = options.text("starting", "0").strip().lower()
-        if self._starting != "latest":
-            options.count("starting", 0)
-        self._watch = options.flag("watch", False)
-        self._changes = options.flag("changes", False)
-        self._ignore_deletes = options.flag("ignore_deletes", False)
-        self._skip_changes = options.flag("skip_changes", False)
+        self._starting = options.value(_STARTING)
+        self._watch = options.value(_WATCH)
+        self._changes = options.value(_CHANGES)
+        self._ignore_deletes = options.value(_IGNORE_DELETES)
+        self._skip_changes = options.value(_SKIP_CHANGES)
         self._seen_table = False
 
     @classmethod
     def reads(cls, source: Source, target: Target) -> bool | None:
         options = Options(f"DELTA of {source.name}", source.options)
-        path = Path(delta_log.table_path(options.needed("path")))
+        path = Path(delta_log.table_path(options.needed(_PATH)))
         if target.system != "files" or target.parts != parts_of(path):
             return None
-        goes_on = options.text("watch").strip().lower() == "true"
-        return None if target.shared and not goes_on else goes_on  # an existing version is not affected
+        goes_on = options.value(_WATCH)
+        return None if target.shared and not goes_on else goes_on  # a version that is there already takes no harm
 
     @property
     def bounded(self) -> bool:
@@ -281,13 +308,13 @@ def _version_option(options: Options) -> int | str | None:
     Raises:
         PenstockError: P0208.
     """
-    if options.has("version") and options.has("timestamp"):
+    if options.has(_VERSION) and options.has(_TIMESTAMP):
         raise PenstockError("P0208", f"{options.owner}: of the options version and timestamp one is enough")
-    if options.has("version"):
-        return options.count("version", 0)
-    if not options.has("timestamp"):
+    if options.has(_VERSION):
+        return options.value(_VERSION)
+    if not options.has(_TIMESTAMP):
         return None
-    text = options.text("timestamp").strip()
+    text = options.text(_TIMESTAMP).strip()
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError:

@@ -20,49 +20,72 @@ from penstock.algebra.nodes.scans import OnError, Source
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split, Target
 from penstock.connectors.deadletters import as_error
 from penstock.connectors.local_paths import local_path, parts_of
-from penstock.connectors.options import Options
+from penstock.connectors.options import (
+    ANY_TEXT,
+    BOOLEAN,
+    TEXT,
+    Option,
+    Options,
+    OptionTable,
+    characters,
+    one_of,
+    whole,
+)
 from penstock.connectors.sources.folders import Listing
 from penstock.connectors.sources.formats import FORMATS, FileFormat, format_of
 from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line, rejection
 from penstock.errors import PenstockError, counted
 from penstock.events import logger_of, tell
 
-_CSV_ONLY = ("header", "delimiter", "quote", "null")
-_TEXT_ONLY = ("max_record_bytes",)
-_KNOWN = ("path", "format", "order", "watch", *_CSV_ONLY, *_TEXT_ONLY)
 #: Upper limit of `max_record_bytes`: a record is assembled in memory.
 _MOST_RECORD_BYTES = 2**30
+_CSV = ("csv",)
+_PATH = Option("path", TEXT, "a file, a folder with all below it, or a glob", required=True)
+_FORMAT = Option("format", one_of(*FORMATS), "the format of the files; without it the suffix of the path decides")
+_ORDER = Option("order", one_of("path", "modified"), "the order in which files are read", "path")
+_WATCH = Option("watch", BOOLEAN, "whether files are read as they come", "false")
+_HEADER = Option("header", BOOLEAN, "whether the first record holds the names of the columns", "true", formats=_CSV)
+_DELIMITER = Option("delimiter", characters(), "what divides cells; `,`, and the tabulator for `.tsv`", formats=_CSV)
+_QUOTE = Option("quote", characters(""), "what stands around cells; empty for nothing", '"', formats=_CSV)
+_NULL = Option("null", ANY_TEXT, "a text that is NULL, beside the empty cell", "", formats=_CSV)
+_RECORD_BYTES = Option(
+    "max_record_bytes", whole(1, _MOST_RECORD_BYTES), "bytes of a record; a longer one is a dead letter",
+    str(TextOptions().limit), formats=("csv", "json"),
+)  # fmt: skip
 _LOG = logger_of("connectors")
 
 
 class FilesSource(SourceConnector):
+    OPTIONS = OptionTable((
+        _PATH, _FORMAT, _ORDER, _WATCH, _HEADER, _DELIMITER, _QUOTE, _NULL, _RECORD_BYTES,
+    ))  # fmt: skip
     look_every = 0.02
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         options = Options(f"FILES of {source.name}", source.options)
-        options.only(_KNOWN)
+        options.only(self.OPTIONS)
         self._options = options
-        self._path = str(local_path(options.needed("path")))
-        self._named = options.choice("format", tuple(FORMATS), "") if options.has("format") else None
-        self._by_time = options.choice("order", ("path", "modified"), "path") == "modified"
-        self._watch = options.flag("watch", False)
+        self._path = str(local_path(options.needed(_PATH)))
+        self._named = options.optional(_FORMAT)
+        self._by_time = options.value(_ORDER) == "modified"
+        self._watch = options.value(_WATCH)
         self._dangling: set[str] = set()
         self._text = TextOptions(
-            options.flag("header", True),
-            options.character("delimiter", "\t" if self._path.lower().endswith((".tsv", ".tsv.gz")) else ","),
-            options.character("quote", '"') if options.text("quote", '"') else None,
-            options.text("null"),
-            _limit(options),
+            options.value(_HEADER),
+            options.optional(_DELIMITER) or ("\t" if self._path.lower().endswith((".tsv", ".tsv.gz")) else ","),
+            options.value(_QUOTE) or None,
+            options.value(_NULL),
+            options.value(_RECORD_BYTES),
         )
 
     @classmethod
     def reads(cls, source: Source, target: Target) -> bool | None:
         options = Options(f"FILES of {source.name}", source.options)
-        path = local_path(options.needed("path"))
+        path = local_path(options.needed(_PATH))
         if target.system != "files" or not _finds(path, (*target.parts, "part-00000000")):
             return None
-        return options.text("watch").strip().lower() == "true"
+        return options.value(_WATCH)
 
     @property
     def bounded(self) -> bool:
@@ -129,14 +152,7 @@ class FilesSource(SourceConnector):
         if name is None:
             message = f"FILES of {self.source.name}: the format of {self._path} does not show from its name"
             raise PenstockError("P0208", message, hint=f"write format '{'|'.join(FORMATS)}'")
-        misplaced = next((key for key in _CSV_ONLY if self._options.has(key)), None)
-        if misplaced and name != "csv":
-            raise PenstockError(
-                "P0208", f"FILES of {self.source.name}: option {misplaced} is for csv, the format is {name}"
-            )
-        if name not in ("csv", "json") and self._options.has("max_record_bytes"):
-            message = f"FILES of {self.source.name}: option max_record_bytes is for csv and json, the format is {name}"
-            raise PenstockError("P0208", message)
+        self._options.check_format(self.OPTIONS, name)
         return FORMATS[name](self.source, self._text, wanted=self.wanted)
 
     @property
@@ -176,19 +192,6 @@ class FilesSource(SourceConnector):
             return "the folder holds no data file; with watch 'true' files may come later"
         missing = next((p for p in reversed(path.parents) if not p.exists()), path)
         return f"{missing} does not exist; a relative path counts from {Path.cwd()}"
-
-
-def _limit(options: Options) -> int:
-    """Return the largest number of bytes of a record.
-
-    Raises:
-        PenstockError: P0208.
-    """
-    limit = options.count("max_record_bytes", TextOptions().limit)
-    if not 1 <= limit <= _MOST_RECORD_BYTES:
-        message = f"{options.owner}: option max_record_bytes cannot be '{limit}': it is 1 to {_MOST_RECORD_BYTES}"
-        raise PenstockError("P0208", message)
-    return limit
 
 
 def _finds(path: Path, file: tuple[str, ...]) -> bool:

@@ -22,8 +22,8 @@ import pyarrow as pa
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, ParsedRecords, Split, Stretch
 from penstock.connectors.kafka.arrival import arrived
-from penstock.connectors.kafka.client import PREFIX, settings
-from penstock.connectors.kafka.decode import Decoded, convert, decoder
+from penstock.connectors.kafka.client import BOOTSTRAP, PATIENCE_OPTION, PREFIX, TOPIC, settings
+from penstock.connectors.kafka.decode import FORMAT, SCHEMA, WIRE, Decoded, convert, decoder
 from penstock.connectors.kafka.fetch import TopicReader, TopicRecords, lost_records
 from penstock.connectors.kafka.offsets import (
     Offsets,
@@ -34,8 +34,7 @@ from penstock.connectors.kafka.offsets import (
     milliseconds,
     shares,
 )
-from penstock.connectors.options import Options
-from penstock.connectors.secrets import forms
+from penstock.connectors.options import TEXT, Option, Options, OptionTable, one_of, whole
 from penstock.connectors.sources.formats import casts, cells
 from penstock.connectors.sources.formats.base import BATCH_ROWS, rejection
 from penstock.errors import PenstockError
@@ -43,12 +42,17 @@ from penstock.types import Field, type_name
 
 #: Options that name the column of a part of the record other than its value.
 METADATA = ("key", "partition", "offset", "timestamp", "headers")
-_KNOWN = (
-    "bootstrap", "topic", "format", *forms(["schema"]), "wire", "starting", "ending", "max_rows", "on_data_loss",
-    "patience", "tombstones", *METADATA,
+_STARTING = Option("starting", TEXT, "where reading begins: `earliest`, `latest`, a time, or offsets", "earliest")
+_ENDING = Option("ending", TEXT, "where reading ends: `latest` or offsets; without it never")
+_MAX_ROWS = Option("max_rows", whole(), "records that a round reads at most", "250000")
+_ON_DATA_LOSS = Option(
+    "on_data_loss", one_of("fail", "earliest"), "what happens when unread records are gone from the topic", "fail"
+)
+_TOMBSTONES = Option(
+    "tombstones", one_of("reject", "null"), "what a record without a value is: a dead letter, or a row of NULLs",
+    "reject",
 )  # fmt: skip
-_MAX_ROWS = 250_000
-_PATIENCE = 300
+_METADATA = tuple(Option(name, TEXT, f"the column that holds the {name} of a record") for name in METADATA)
 #: Assumed bytes of a record where bytes are distributed among sources: Kafka does not state them.
 _NOMINAL_BYTES = 200
 
@@ -56,22 +60,30 @@ Int64s = npt.NDArray[np.int64]
 
 
 class KafkaSource(LogConnector):
+    OPTIONS = OptionTable(
+        (
+            BOOTSTRAP, TOPIC, FORMAT, *SCHEMA, WIRE, _STARTING, _ENDING, _MAX_ROWS, _ON_DATA_LOSS, PATIENCE_OPTION,
+            _TOMBSTONES, *_METADATA,
+        ),
+        PREFIX,
+    )  # fmt: skip
+
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         options = Options(f"KAFKA of {source.name}", source.options)
-        options.only((*_KNOWN, *(key for key, _ in options.pairs if key.startswith(PREFIX))))
+        options.only(self.OPTIONS)
         self._options = options
         self._owner = f"source {source.name}"
         self._written = settings(options)
-        self._topic_name = options.needed("topic")
-        self._starting = _checked(options, "starting", "earliest", ("earliest", "latest"))
-        self._ending = _checked(options, "ending", "", ("", "latest"))
-        self._max_rows = max(1, options.count("max_rows", _MAX_ROWS))
-        self._patience = options.count("patience", _PATIENCE)
-        self._lost = options.choice("on_data_loss", ("fail", "earliest"), "fail")
-        self._null_values = options.choice("tombstones", ("reject", "null"), "reject") == "null"
-        options.choice("wire", ("none", "confluent"), "none")
-        self._metadata = {name: self._column(name) for name in METADATA if options.has(name)}
+        self._topic_name = options.needed(TOPIC)
+        self._starting = _checked(options, _STARTING, ("earliest", "latest"))
+        self._ending = _checked(options, _ENDING, ("", "latest"))
+        self._max_rows = max(1, options.value(_MAX_ROWS))
+        self._patience = options.value(PATIENCE_OPTION)
+        self._lost = options.value(_ON_DATA_LOSS)
+        self._null_values = options.value(_TOMBSTONES) == "null"
+        options.value(WIRE)
+        self._metadata = {option.name: self._column(option) for option in _METADATA if options.has(option)}
         self._value_columns = [i for i in range(len(source.columns)) if i not in self._metadata.values()]
         self._decoder = decoder(source, tuple(source.columns[i] for i in self._value_columns), options)
         self._silent_since: float | None = None
@@ -262,7 +274,7 @@ class KafkaSource(LogConnector):
         taken = pa.array(rows)
         return pa.RecordBatch.from_arrays([arrays[c].take(taken) for c in columns], schema=pa.schema(fields))
 
-    def _column(self, option: str) -> int:
+    def _column(self, option: Option[str]) -> int:
         """Return the position of the column that an option names.
 
         Raises:
@@ -271,7 +283,7 @@ class KafkaSource(LogConnector):
         name = self._options.needed(option)
         position = self.source.columns.index(name)
         if position is None:
-            raise PenstockError("P0208", f"{self._options.owner}: option {option} names no column: {name}")
+            raise PenstockError("P0208", f"{self._options.owner}: option {option.name} names no column: {name}")
         type_ = self.source.columns[position].type
         fits = {
             "key": True,
@@ -279,29 +291,29 @@ class KafkaSource(LogConnector):
             "offset": type_ == pa.int64(),
             "timestamp": type_ == pa.int64() or pa.types.is_timestamp(type_),
             "headers": pa.types.is_string(type_),
-        }[option]
+        }[option.name]
         if not fits:
             wanted = {"partition": "INT or BIGINT", "offset": "BIGINT", "timestamp": "TIMESTAMP or BIGINT"}
-            message = f"{self._options.owner}: {option} goes into a column of {wanted.get(option, 'STRING')}"
+            message = f"{self._options.owner}: {option.name} goes into a column of {wanted.get(option.name, 'STRING')}"
             raise PenstockError("P0208", f"{message}, {name} is {type_name(type_)}")
         return position
 
 
-def _checked(options: Options, key: str, default: str, words: tuple[str, ...]) -> str:
+def _checked(options: Options, option: Option[str], words: tuple[str, ...]) -> str:
     """Return an option that is one of `words`, offsets by partition, or for `starting` a time."""
-    text = options.text(key, default).strip()
+    text = (options.optional(option) or "").strip()
     if text.lower() in words:
         return text.lower()
     try:
-        if text.startswith("{") or key != "starting":
+        if text.startswith("{") or option != _STARTING:
             given_offsets(text)
         else:
             milliseconds(text)
     except ValueError:
         shown = " or ".join(f"'{word}'" for word in words if word)
-        time_ = " or a time such as '2024-03-01T10:00:00Z'" if key == "starting" else ""
+        time_ = " or a time such as '2024-03-01T10:00:00Z'" if option == _STARTING else ""
         hint = f"""{shown}, offsets such as '{{"0": 17}}'{time_}"""
-        raise PenstockError("P0208", f"{options.owner}: option {key} cannot be '{text}'", hint=hint) from None
+        raise PenstockError("P0208", f"{options.owner}: option {option.name} cannot be '{text}'", hint=hint) from None
     return text
 
 

@@ -16,20 +16,24 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split
-from penstock.connectors.options import Options
+from penstock.connectors.options import TEXT, Option, Options, OptionTable
 from penstock.connectors.sources.formats import FORMATS, FileFormat, casts, cells, format_of
 from penstock.connectors.sources.formats.base import DAMAGE, one_line
 from penstock.errors import PenstockError, counted
 from penstock.storage import NewFile, storage
 from penstock.types import type_name
 
+_SPOOL = Option("spool", TEXT, "the file or folder of the rows", internal=True)
+
 
 class SpooledSource(SourceConnector):
+    OPTIONS = OptionTable((_SPOOL,))
+
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         options = Options(f"{source.connector} of {source.name}", source.options)
-        options.only(("spool",))
-        self._spool = options.text("spool")
+        options.only(self.OPTIONS)
+        self._spool = options.text(_SPOOL)
 
     @property
     def bounded(self) -> bool:

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import ParsedRecords, SourceConnector, Split
-from penstock.connectors.options import Options
+from penstock.connectors.options import DURATION, TEXT, Applies, Option, Options, OptionTable
 from penstock.connectors.postgres import (
     ARROW,
     BYTEA,
@@ -47,8 +47,15 @@ from penstock.storage import NewFile, storage
 from penstock.storage.seals import checksum, damaged, sealed, unsealed
 from penstock.types import type_name
 
-_KNOWN = (*SERVER_OPTIONS, "table", "query", "version", "poll", "settle", "deleted")
-_POLL = re.compile(r"^poll-(\d{8})\.json$")
+_TABLE = Option("table", TEXT, "the table to read, with or without its schema")
+_QUERY = Option("query", TEXT, "the query to read, in the server's SQL")
+_VERSION = Option("version", TEXT, "the column that grows with every change of a row", applies=Applies.TIMED)
+_POLL = Option("poll", DURATION, "time between two polls; without it all is read once", applies=Applies.TIMED)
+_SETTLE = Option(
+    "settle", DURATION, "time that a change may take from its stamp to its commit", "1 second", applies=Applies.TIMED
+)
+_DELETED = Option("deleted", TEXT, "the boolean column that marks a deletion", applies=Applies.TIMED)
+_POLL_NAME = re.compile(r"^poll-(\d{8})\.json$")
 _POLLED = re.compile(r"/poll-(\d{8})\.csv$")
 #: A csv line of one NULL is an empty line, which is not a record; another cell makes it one.
 _FILLER = "penstock_row"
@@ -65,26 +72,27 @@ class Stored:
 
 
 class PostgresSource(SourceConnector):
+    OPTIONS = OptionTable((*SERVER_OPTIONS, _TABLE, _QUERY, _VERSION, _POLL, _SETTLE, _DELETED))
     rereadable = False
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         options = Options(f"POSTGRES of {source.name}", source.options)
-        options.only(_KNOWN)
+        options.only(self.OPTIONS)
         self._owner = f"source {source.name}"
         self._server = Server(options, self._owner, "P0401")
-        if options.has("table") == options.has("query"):
+        if options.has(_TABLE) == options.has(_QUERY):
             raise PenstockError("P0208", f"{options.owner} needs one of the options table and query")
-        self._table = options.text("table").strip()
-        self._query = options.text("query").strip().rstrip(";")
-        self._version = options.text("version").strip()
-        self._deleted = options.text("deleted").strip()
-        self._every = options.seconds("poll", "1 second") if options.has("poll") else None
+        self._table = options.text(_TABLE).strip()
+        self._query = options.text(_QUERY).strip().rstrip(";")
+        self._version = options.text(_VERSION).strip()
+        self._deleted = options.text(_DELETED).strip()
+        self._every = options.optional(_POLL)
         if self._every is not None and not self._version:
             hint = "version 'column': a column that grows with every change of a row"
             raise PenstockError("P0208", f"{options.owner}: the option poll needs the option version", hint=hint)
-        self._settle = options.seconds("settle", "1 second")
-        if options.has("settle") and not (self._by_version and self._calendar):
+        self._settle = options.value(_SETTLE)
+        if options.has(_SETTLE) and not (self._by_version and self._calendar):
             hint = "the option version then names the column of TIMESTAMP BY, a TIMESTAMP"
             raise PenstockError("P0208", f"{options.owner}: the option settle is for polls by time", hint=hint)
         self._reached: int | None = None
@@ -216,7 +224,7 @@ class PostgresSource(SourceConnector):
 
     def _polls(self) -> list[int]:
         """Return the numbers of the polls that are stored completely, and of the last one."""
-        names = map(_POLL.match, storage().list(self._place))
+        names = map(_POLL_NAME.match, storage().list(self._place))
         return sorted(int(match[1]) for match in names if match)
 
     def _csv(self, number: int) -> Path:

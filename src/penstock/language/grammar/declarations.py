@@ -24,12 +24,12 @@ from penstock.language.statements import (
     ErrorPolicy,
     ExplainStatement,
     Insert,
-    Option,
     SetSetting,
     ShowStatement,
     Statement,
     TimestampBy,
     TypeText,
+    WrittenOption,
 )
 from penstock.language.text import TextSpan
 from penstock.types import Unit
@@ -171,7 +171,7 @@ class CqlParser(QueryGrammar):
         if self._curr.token_type is not TokenType.L_PAREN:
             self._fail("'('", hint="a connector has brackets, as in CONSOLE () or FILES (path 'out', format 'csv')")
         self._advance()
-        options: list[Option] = []
+        options: list[WrittenOption] = []
         if not self._match(TokenType.R_PAREN):
             options.append(self._option())
             while self._match(TokenType.COMMA):
@@ -180,7 +180,7 @@ class CqlParser(QueryGrammar):
                 self._fail("',' or ')'")
         return Connector(name, tuple(options), self._since(start))
 
-    def _option(self) -> Option:
+    def _option(self) -> WrittenOption:
         start = self._here()
         key = self._name("an option such as path 'data.csv'")
         while self._match(TokenType.DOT):  # settings of a client, such as kafka.security.protocol
@@ -189,7 +189,7 @@ class CqlParser(QueryGrammar):
         self._match(TokenType.EQ)
         if not self._match_set((TokenType.STRING, TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE)):
             self._fail(f"a value for {key.text} in quotes")
-        return Option(key, self._prev.text, TextSpan(self._prev.start, self._prev.end + 1))
+        return WrittenOption(key, self._prev.text, TextSpan(self._prev.start, self._prev.end + 1))
 
     def _source_clause(self, clauses: dict[str, Any], is_stream: bool) -> bool:
         """Parse one trailing clause; return False when there is none."""
