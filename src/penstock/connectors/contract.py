@@ -26,7 +26,8 @@ class Split:
 
     path: the file; start, stop: the format's own range inside it (row groups of parquet, record batches of arrow;
     0 and -1 mean the whole file); bytes: its stored size; rows: how many, when the file says so;
-    low, high: smallest and largest value of the timestamp column in ticks, when the file's statistics say so;
+    low, high: bounds of the timestamp column in ticks, when the file's statistics say so; `high` only where no record
+    of the piece can be rejected, so that it is the largest timestamp of those that count;
     detail: what else the connector wants to know when it reads it, in its own words.
     """
 
