@@ -57,3 +57,43 @@ def test_it_moves_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, far: 
     (query,) = bind_script(text).queries
     for found in (run_oracle(query, {"S": rows}), run_local([query], {"S": rows}, seed=number)):
         assert found.late["S"] == 1
+
+
+def _malformed(number: int) -> pa.Array:
+    """A text, of which the row `number` is no UTF-8."""
+    return pa.array([b"\xff" if i == number else b"x" for i in range(12)], pa.binary())
+
+
+OTHER_FAULTS = {
+    "text": ("STRING", _malformed(6)),
+    "seconds": (
+        "TIMESTAMP",
+        pa.array([2**60 if i == 6 else i for i in range(12)], pa.int64()).cast(pa.timestamp("ms")),
+    ),
+    "whole": ("DOUBLE", pa.array([2**62 + 1 if i == 6 else i for i in range(12)], pa.int64())),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_FAULTS)
+def test_a_row_that_is_malformed_elsewhere_moves_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    declared, column = OTHER_FAULTS[kind]
+    ticks = [1, 1, 2, 3, 3, 4, 1000, 4, 5, 6, 7, 8]
+    rows = pa.table({"ts": pa.array(ticks, pa.int64()), "k": pa.array(range(12), pa.int32()), "other": column})
+    (tmp_path / "data").mkdir()
+    for number in range(3):
+        pq.write_table(rows.slice(4 * number, 4), tmp_path / "data" / f"{number}.parquet", row_group_size=2)
+    outcomes = set()
+    for number, (split_rows, parallelism) in enumerate([(2, 3), (2, 1), (10**6, 2), (4, 2)]):
+        cold()
+        monkeypatch.setattr(parquet, "_SPLIT_ROWS", split_rows)
+        text = f"""SET shards = 2;
+        CREATE STREAM S (ts BIGINT, k INT, other {declared}) FROM FILES (path '{tmp_path / "data"}', format 'parquet')
+          TIMESTAMP BY ts;
+        CREATE QUERY q INTO FILES (path '{tmp_path / f"out{number}"}', format 'parquet') AS SELECT k, other FROM S;"""
+        run = InlineRun(text, tmp_path / f"checkpoint{number}", parallelism=parallelism).run()
+        reasons = sorted(letter.reason for letter in DeadLetters(run.folder.dead_letters).read("S"))
+        assert len(reasons) == 1 and reasons[0].endswith("in column other"), reasons
+        outcomes.add(str(sorted(read_result(str(tmp_path / f"out{number}")).column("k").to_pylist())))
+    assert outcomes == {"[0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11]"}

@@ -68,6 +68,12 @@ def sure(stored: pa.DataType, declared: pa.DataType) -> bool:
         return True
     if _T.is_timestamp(declared):
         return bool(_T.is_timestamp(stored) and stored.unit in ("us", "ns"))
+    if _T.is_floating(declared):
+        # An integer of more bits than the mantissa may have no equal.
+        exact = 16 if declared.bit_width == 32 else 32
+        return bool(_T.is_floating(stored) or (_T.is_integer(stored) and stored.bit_width <= exact))
+    if _T.is_decimal(declared):
+        return True
     return bool(_T.is_string(declared) and (_T.is_large_string(stored) or _T.is_string_view(stored)))
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.connectors.contract import PassedOver, Split
@@ -37,8 +38,10 @@ class ParquetFormat(FileFormat):
     def ranges(self, path: str) -> list[Split]:
         with _open(path) as file:
             columns = columns_of(self, path, file.schema_arrow)
-            stamp = columns.places.get(-1 if self.source.timestamp is None else self.source.timestamp)
-            names = [] if stamp is None else [file.schema_arrow.names[stamp]]
+            times = [p for p in columns.places if pa.types.is_timestamp(self.source.columns[p].type)]
+            stamp = self.source.timestamp
+            asked = {*times, *({stamp} if stamp is not None else ())} & columns.places.keys()
+            names = [file.schema_arrow.names[columns.places[position]] for position in asked]
             groups = RowGroups(file, Footer(path, file, names), self.source, columns, {})
             pieces = [self._piece(path, groups, group) for group in range(file.metadata.num_row_groups)]
         return _merged(pieces) or [Split(path, 0, 0, Path(path).stat().st_size, 0)]
@@ -88,6 +91,9 @@ class ParquetFormat(FileFormat):
     def _piece(self, path: str, groups: RowGroups, group: int) -> Split:
         meta = groups.file.metadata.row_group(group)
         low, high = groups.ticks(group)
+        if not groups.well_formed(group):
+            # The largest timestamp may be that of a record that is rejected, which advances no time.
+            high = None
         return Split(path, group, group + 1, groups.footer.stored(group), meta.num_rows, low, high)
 
 
@@ -104,15 +110,14 @@ def _merged(pieces: list[Split]) -> list[Split]:
         if last is None or not _both_fit(last, piece):
             merged.append(piece)
             continue
-        known = None not in (last.low, last.high, piece.low, piece.high)
         merged[-1] = Split(
             last.path,
             last.start,
             piece.stop,
             last.bytes + piece.bytes,
             (last.rows or 0) + (piece.rows or 0),
-            min(last.low, piece.low) if known and last.low is not None and piece.low is not None else None,
-            max(last.high, piece.high) if known and last.high is not None and piece.high is not None else None,
+            None if last.low is None or piece.low is None else min(last.low, piece.low),
+            None if last.high is None or piece.high is None else max(last.high, piece.high),
         )
     return merged
 

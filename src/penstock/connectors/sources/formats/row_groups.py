@@ -62,6 +62,17 @@ class RowGroups:
         complete = found is not None and found.has_null_count and found.null_count == 0
         return self.ticks(group) if complete else (None, None)
 
+    def well_formed(self, group: int) -> bool:
+        """Whether no record of a row group can be rejected: by the types, or as no timestamp is beyond what fits."""
+        return all(self._fits(group, position) for position in self.columns.places)
+
+    def _fits(self, group: int, position: int) -> bool:
+        declared = self.source.columns[position].type
+        if casts.sure(self._field(position).type, declared):
+            return True
+        found = self._statistics(group, position) if _T.is_timestamp(declared) else None
+        return found is not None and self._ticks(found, position) != (None, None)
+
     def _statistics(self, group: int, position: int) -> pq.Statistics | None:
         if position not in self.columns.places:
             return None
