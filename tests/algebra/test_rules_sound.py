@@ -41,8 +41,8 @@ from penstock.algebra import (
     Window,
     WindowKind,
 )
+from penstock.algebra.nodes.base import has_lives
 from penstock.algebra.nodes.query import Query, SinkSpec
-from penstock.algebra.nodes.results import has_lives
 from penstock.algebra.optimizer.optimizer import Planning, TraceStep, apply, optimize
 from penstock.algebra.optimizer.rules import RULES
 from penstock.algebra.render import render

@@ -1,7 +1,7 @@
 """What a query means: immutable typed operators, one file per family, with derived properties."""
 
 from penstock.algebra.nodes.aggregate import Aggregate, Distinct
-from penstock.algebra.nodes.base import Algebra, is_static, leaves
+from penstock.algebra.nodes.base import Algebra, StreamToRelation, TimeModelWindow, is_static, leaves
 from penstock.algebra.nodes.first_rows import SortKey, TopK
 from penstock.algebra.nodes.frequency import Arrivals, AtInstants, Frequency, Sequenced
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
@@ -9,7 +9,7 @@ from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.multi_join import MultiJoin
 from penstock.algebra.nodes.negative_tuples import NegativeTuples
-from penstock.algebra.nodes.nonretroactive import NRRJoin, is_elementwise, is_nrr, unjoined
+from penstock.algebra.nodes.nonretroactive import NRRJoin, is_nrr, unjoined
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period, own_windows
 from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.nodes.rowwise import Project, Select
@@ -17,7 +17,7 @@ from penstock.algebra.nodes.sample import Sample
 from penstock.algebra.nodes.scans import OnError, RelationScan, Scan, Source, StreamScan
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
-from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind
+from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind, unbounded
 from penstock.algebra.properties.arrival_time import ArrivalTime
 from penstock.algebra.properties.update_pattern import Pattern
 
@@ -57,15 +57,17 @@ __all__ = [
     "Source",
     "StreamKind",
     "StreamScan",
+    "StreamToRelation",
+    "TimeModelWindow",
     "TopK",
     "UnionAll",
     "Window",
     "WindowKind",
     "evaluation_period",
-    "is_elementwise",
     "is_nrr",
     "is_static",
     "leaves",
     "own_windows",
+    "unbounded",
     "unjoined",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra import Algebra, Frequency, NRRJoin, RowWindow, Scan, Sequenced, Source, Window, leaves
+from penstock.algebra import Algebra, Frequency, NRRJoin, Scan, Sequenced, Source, TimeModelWindow, leaves
 from penstock.algebra.nodes.query import Query
 from penstock.testing.denotation import (
     Stream,
@@ -112,7 +112,7 @@ def _last_end(node: Algebra, world: World) -> int | None:
     last = max((end for end in (_last_end(child, world) for child in below) if end is not None), default=None)
     if last is not None and isinstance(node, Frequency | Sequenced):
         return max(last, *frequency.last_boundaries(node, last))
-    if last is None or not isinstance(node, Window | RowWindow):
+    if last is None or not isinstance(node, TimeModelWindow):
         return last
     start, end = validity(node, last)
     return start if end == END else end

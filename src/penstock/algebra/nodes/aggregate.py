@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import Algebra, Keys, Unary, column_labels, is_static, named
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.boundedness import Boundedness
+from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import AggregateCall
 from penstock.expressions.text import to_sql
@@ -39,6 +42,37 @@ class Aggregate(Algebra):
     def keys(self) -> Keys:
         return frozenset({frozenset(range(len(self.group)))})
 
+    @property
+    def boundedness(self) -> Boundedness:
+        return self.input.bounded_by_keys(self.group, self.input.boundedness, "groups")
+
+    @property
+    def carries_ends(self) -> bool:
+        return False
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        # An ungrouped aggregate has its row also where its input is empty.
+        return bool(self.group) and holds(self.input)
+
+    @property
+    def may_be_kept(self) -> bool:
+        return True
+
+    @property
+    def may_stand_over_internal(self) -> bool:
+        return True
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        """One tuple a group, replaced whenever an element comes or goes."""
+        (below,) = inputs
+        groups = below.combinations(self.group)
+        own = tuple(below.distinct[i] for i in self.group)
+        rate = below.rate
+        return Estimate(rate, groups / rate, own + tuple(groups for _ in self.aggregates), rate)
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        return self.cost_with_state(inputs, own)
+
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.input.schema)
         calls = (named(to_sql(a, labels), n) for a, n in zip(self.aggregates, self.names, strict=True))
@@ -57,3 +91,20 @@ class Distinct(Unary):
     @property
     def keys(self) -> Keys:
         return self.input.keys | {frozenset(range(len(self.schema)))}
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return self.bounded_by_keys(tuple(range(len(self.schema))), self.input.boundedness, "different rows")
+
+    @property
+    def carries_ends(self) -> bool:
+        return self.pattern is not Pattern.STRICT and self.input.carries_ends
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        return holds(self.input)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        return inputs[0].distinct_rows()
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        return self.cost_with_state(inputs, own)

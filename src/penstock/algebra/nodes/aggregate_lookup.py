@@ -10,15 +10,12 @@ it, as an instant that is final stays as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 
 from penstock.algebra.nodes.aggregate import Aggregate
 from penstock.algebra.nodes.base import Algebra, is_static
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind
-from penstock.algebra.nodes.set_operations import UnionAll
-from penstock.algebra.nodes.windows import Window, WindowKind
 from penstock.algebra.optimizer.rules.support import is_volatile
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.user import UserCall
@@ -88,41 +85,14 @@ def _must_stay(expression: Expression) -> bool:
     return is_volatile(expression) or any(isinstance(node, UserCall) for node in walk(expression))
 
 
-@singledispatch
 def lives_an_instant(node: Algebra) -> bool:
     """Return whether every element of the relation `node`, however it is computed, has an end one tick after its
     beginning.
 
-    More is asked than that R(τ) is empty between arrivals (`instantaneous.py`): equal tuples of neighbouring instants
-    stay two elements. False is always a safe answer, and the one an operator without an entry here gets.
+    More is required than that R(τ) is empty between arrivals (`Algebra.is_instantaneous`): equal tuples of neighbouring
+    instants stay two elements. False is always a safe answer, and the one of an operator that does not say otherwise.
     """
-    return False
-
-
-@lives_an_instant.register
-def _window(node: Window) -> bool:
-    one_tick = node.kind is WindowKind.NOW or (node.kind is WindowKind.RANGE and node.length == 1)
-    return one_tick and node.slide is None
-
-
-@lives_an_instant.register(Select)
-@lives_an_instant.register(Project)
-def _row_by_row(node: Select | Project) -> bool:
-    return lives_an_instant(node.input)
-
-
-@lives_an_instant.register
-def _union(node: UnionAll) -> bool:
-    return all(map(lives_an_instant, node.members))
-
-
-@lives_an_instant.register
-def _join(node: Join) -> bool:
-    # A joined tuple lives as long as both of its parents do.
-    return lives_an_instant(node.left) or lives_an_instant(node.right)
-
-
-@lives_an_instant.register
-def _outer_join(node: OuterJoin) -> bool:
-    # Whoever waits for partners may tell of a tuple without one in any pieces; a look-up does not.
-    return find_probe(node) is not None
+    if isinstance(node, OuterJoin):
+        # An operator that waits for partners may emit a tuple without one in any pieces; a look-up does not.
+        return find_probe(node) is not None
+    return node.lives_an_instant(lives_an_instant)

@@ -7,16 +7,26 @@ operator family has its own file in this folder; each derives its properties fro
 - `is_stream`: stream or relation;
 - `domain`: the time domain, None where no timed input stands below (static relations fit every domain);
 - `pattern`: the update pattern [semantics 5];
-- `keys`: sets of column positions that are unique in R(τ) at every τ.
+- `keys`: sets of column positions that are unique in R(τ) at every τ;
+- `boundedness`: what bounds the rows that count at one time;
+- when its rows come and go: order of arrival, timestamps, instants, evaluations;
+- `estimate_from`, `cost_from`: rows expected of it, and elements that it handles.
+
+An operator says of itself what holds of it beyond the defaults here. A default is safe: an operator that says nothing
+is never moved, merged or read in another way.
 """
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
 
+from penstock.algebra.optimizer.statistics import HORIZON, Statistics, seconds
+from penstock.algebra.properties.boundedness import Boundedness, Grade, together, window_hint
+from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.tree import Node, walk
@@ -24,6 +34,16 @@ from penstock.types import Schema, TimeDomain
 
 Keys = frozenset[frozenset[int]]
 NO_KEYS: Keys = frozenset()
+
+
+class Evaluation(NamedTuple):
+    """How often an operator is evaluated: every so many `tuples`, of each substream by the columns `by`; or at the
+    ticks align + k·`ticks`. One of the two is None."""
+
+    tuples: int | None
+    ticks: int | None
+    align: int
+    by: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +94,141 @@ class Algebra(Node):
         """What explain shows of this node beside its name, pattern and keys: parameter -> text."""
         return {}
 
+    # What is held
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """What bounds the relation. Of a stream: what bounds its elements if all of them were kept."""
+        return together(child.boundedness for child in self.inputs)
+
+    def bounded_by_keys(self, columns: tuple[int, ...], below: Boundedness, what: str) -> Boundedness:
+        """Return what bounds one row, or a few, for every value of `columns`: what bounds the rows below, else the
+        number of these values. what: the plural of what is kept of each, such as `groups`."""
+        if not columns:
+            return Boundedness(Grade.FIXED, f"one {what.removesuffix('s')}")
+        if below.grade <= Grade.KEYS:
+            return below
+        labels = column_labels(self.schema)
+        names = ", ".join(labels[i] for i in columns)
+        hint = f"{what} never end over {below.by}; {below.hint}" if below.hint else ""
+        return Boundedness(Grade.KEYS, f"the number of {what} ({names})", hint, below.source, None)
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of the declared streams and relations below, left to right, each once."""
+        return tuple(dict.fromkeys(name for child in self.inputs for name in child.source_names))
+
+    @property
+    def carries_ends(self) -> bool:
+        """Whether elements know when they end; else negative tuples end them, or nothing does."""
+        return any(child.carries_ends for child in self.inputs if not child.is_stream)
+
+    # How its rows come and go
+
+    @property
+    def arrives_in_order(self) -> bool:
+        """Whether the elements of the stream have an order of arrival [semantics 1, 4.1]."""
+        return False
+
+    def as_read(self) -> Algebra:
+        """Return the stream without the ISTREAMs, and results of WSTREAM, over what only selects and projects another
+        stream; itself where there are none."""
+        return self
+
+    def without_window(self, ended: bool = False) -> Algebra | None:
+        """Return the stream that this relation only selects and projects, with these operators over it; None for
+        anything else. ended: its elements may end, as long as each comes when it arrives."""
+        return None
+
+    @property
+    def timestamp_column(self) -> int | None:
+        """The column that holds, in every row, the timestamp of the stream element that the row is: what FIRST and
+        LAST order rows by [semantics 4.2]. None when no column surely does."""
+        return None
+
+    def evaluations(self) -> Iterable[Evaluation]:
+        """Return the frequencies and SLIDEs at which this operator is evaluated."""
+        return ()
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        """Return whether every row lives only while a row of an input for which `holds` does."""
+        return False
+
+    @property
+    def is_instantaneous(self) -> bool:
+        """Whether every element of the relation lives only at ticks at which an element of one of its own windows
+        arrives, whatever selections are later pushed below these windows. An RSTREAM over it need not know of arrivals
+        that the WHERE drops [semantics 4.3]: R is empty at these instants, and nothing would be emitted."""
+        return self.lives_within(lambda child: child.is_instantaneous)
+
+    @property
+    def is_windowed(self) -> bool:
+        """Whether every element of the relation lives only while an element of one of its own windows does, not for
+        ever, whatever selections are later pushed below these windows. An RSTREAM over it need not know when the
+        elements that the WHERE drops expire, which is how long time runs with `--drain`."""
+        return self.lives_within(lambda child: child.is_windowed)
+
+    def lives_an_instant(self, holds: Callable[[Algebra], bool]) -> bool:
+        """Return whether every element, however it is computed, ends one tick after its beginning. holds: the same of
+        an input."""
+        return False
+
+    @property
+    def results_have_lives(self) -> bool:
+        """Whether every result has a life that follows from those of the rows it was made of
+        (`algebra/nodes/results.py`)."""
+        return False
+
+    @property
+    def may_be_kept(self) -> bool:
+        """Whether its results still answer the query when WSTREAM keeps them beyond their time."""
+        return False
+
+    @property
+    def may_stand_over_internal(self) -> bool:
+        """Whether its results stay right when those of INTERNAL windows below never expire."""
+        return False
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether every tuple of the relation comes with one element of each of its streams, so that it has a
+        timestamp: that of the element, or of the latest."""
+        return False
+
+    @property
+    def over_one_window(self) -> bool:
+        """Whether its tuples are elements of one window that judges each of them alone."""
+        return False
+
+    # What it is expected to cost
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        """Return what is expected of this operator over inputs of which `inputs` is expected. By default: what the
+        first input says of its columns."""
+        known = inputs[0].distinct if inputs else ()
+        distinct = tuple(known[i] if i < len(known) else math.inf for i in range(len(self.schema)))
+        rate = sum(i.rate for i in inputs) or 1.0
+        length = max((i.length for i in inputs), default=HORIZON)
+        found = Estimate(rate, length, distinct, rate if self.pattern is Pattern.STRICT else 0.0)
+        return found if self.is_stream else found.decided()
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        """Return the elements per second that this operator alone handles. inputs, own: what is expected of its inputs
+        and of itself. By default it has no state, and looks at each element once."""
+        return self.received(inputs)
+
+    def received(self, inputs: Sequence[Estimate]) -> float:
+        """Return the elements per second that come from `inputs`; a static one is a table, of which none come."""
+        pairs = zip(self.inputs, inputs, strict=True)
+        return sum(expected.told for child, expected in pairs if not is_static(child))
+
+    def cost_with_state(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        """Return the cost of an operator that stores what it receives."""
+        return STORED_AND_LOOKED_UP * self.received(inputs) + own.told
+
 
 _UNKNOWN = object()
-_DERIVED = ("schema", "pattern", "keys", "domain")
+_DERIVED = ("schema", "pattern", "keys", "domain", "boundedness")
 
 
 def _computed_once(place: str, given: property) -> property:
@@ -113,6 +265,136 @@ class RowWise(Unary):
     def pattern(self) -> Pattern:
         return self.input.pattern
 
+    @property
+    def arrives_in_order(self) -> bool:
+        return self.input.arrives_in_order
+
+    def as_read(self) -> Algebra:
+        below = self.input.as_read()
+        return self if below is self.input else replace(self, input=below)
+
+    def without_window(self, ended: bool = False) -> Algebra | None:
+        below = self.input.without_window(ended)
+        return None if below is None else replace(self, input=below)
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        return holds(self.input)
+
+    def lives_an_instant(self, holds: Callable[[Algebra], bool]) -> bool:
+        return holds(self.input)
+
+    @property
+    def results_have_lives(self) -> bool:
+        return has_lives(self.input)
+
+    @property
+    def may_be_kept(self) -> bool:
+        return True
+
+    @property
+    def may_stand_over_internal(self) -> bool:
+        return True
+
+    @property
+    def is_elementwise(self) -> bool:
+        return self.input.is_elementwise
+
+    @property
+    def over_one_window(self) -> bool:
+        return self.input.over_one_window
+
+
+@dataclass(frozen=True, eq=False)
+class StreamToRelation(Unary):
+    """A window: it makes a relation of a stream. Base of every kind of window; a kind that has the fields `slide`,
+    `align` or `partition` puts them in the place of these properties."""
+
+    @property
+    def slide(self) -> int | None:
+        """Ticks between two boundaries at which the content changes; None where it may change at every tick."""
+        return None
+
+    @property
+    def align(self) -> int:
+        """The tick that boundaries are counted from."""
+        return 0
+
+    @property
+    def partition(self) -> tuple[int, ...]:
+        """The columns whose values make partitions, each of which is a window of its own."""
+        return ()
+
+    @property
+    def results_have_lives(self) -> bool:
+        return True
+
+    @property
+    def may_be_kept(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class TimeModelWindow(StreamToRelation):
+    """A window over the time line of timestamps: base of every kind but that of the sequence model."""
+
+    @property
+    def lifetime(self) -> int | None:
+        """How many ticks an element counts at the most, before SLIDE rounds; None where time alone does not end it."""
+        return None
+
+    @property
+    def judges_alone(self) -> bool:
+        """Whether the validity of an element follows from its own timestamp alone, and SLIDE rounds both ends up to a
+        boundary."""
+        return False
+
+    @property
+    def order_of_ends(self) -> tuple[object, ...] | None:
+        """What decides in which order elements end that came in order: elements of two windows for which it is equal
+        end in the order in which they came. None where elements of this window alone may not."""
+        return None
+
+    @property
+    def boundedness(self) -> Boundedness:
+        names = ", ".join(self.source_names)
+        source = names.split(", ")[0]
+        return Boundedness(Grade.UNBOUNDED, f"the window UNBOUNDED of {names}", window_hint(source), source, None)
+
+    @property
+    def carries_ends(self) -> bool:
+        return self.pattern in (Pattern.WEAKEST, Pattern.WEAK)
+
+    @property
+    def is_elementwise(self) -> bool:
+        return self.judges_alone
+
+    @property
+    def over_one_window(self) -> bool:
+        return self.judges_alone
+
+    def evaluations(self) -> Iterable[Evaluation]:
+        return () if self.slide is None else (Evaluation(None, self.slide, self.align, ()),)
+
+    def without_slide(self) -> TimeModelWindow:
+        """Return the window of the same length whose content may change at every tick."""
+        assert self.slide is None, f"{type(self).__name__} does not say what it is without SLIDE"
+        return self
+
+    def on_the_line(self) -> StreamToRelation | None:
+        """Return this window as one of the sequence model (`algebra/nodes/frequency.py`), None where it has no such
+        form."""
+        return None
+
+    def bounded(self, ticks: int) -> Boundedness:
+        """Return what bounds a window whose elements have all gone after so many ticks."""
+        length = 0.0 if self.domain is None else seconds(ticks, self.domain)
+        return Boundedness(Grade.BOUNDED, self.described, length=length)
+
+    @property
+    def described(self) -> str:
+        """`RANGE 10 SECOND of S`."""
+        return f"{self.describe()['window']} of {', '.join(self.source_names)}"
+
 
 @dataclass(frozen=True, eq=False)
 class Compared(Algebra):
@@ -131,6 +413,13 @@ class Compared(Algebra):
     def whole(self) -> Keys:
         """The key that every set has: all columns together."""
         return frozenset({frozenset(range(len(self.schema)))})
+
+    @property
+    def carries_ends(self) -> bool:
+        return False
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        return self.cost_with_state(inputs, own)
 
     def describe(self) -> Mapping[str, str]:
         return {"copies": "all" if self.every else "one"}
@@ -178,6 +467,11 @@ def column_labels(schema: Schema) -> tuple[str, ...]:
 def named(text: str, name: str) -> str:
     """Return an item of a list of columns: `text AS name`, or the text alone where it says the name already."""
     return text if text == name else f"{text} AS {name}"
+
+
+def has_lives(node: Algebra) -> bool:
+    """Return whether every result of `node` has a life that follows from those of the rows it was made of."""
+    return is_static(node) or node.results_have_lives
 
 
 def is_static(node: Algebra) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from penstock.algebra.nodes.base import Keys, Unary, column_labels, is_static
+from penstock.algebra.nodes.base import Algebra, Keys, Unary, column_labels, is_static
+from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -40,6 +42,20 @@ class TopK(Unary):
     @property
     def keys(self) -> Keys:
         return self.input.keys | ({frozenset(self.partition)} if self.limit <= 1 else frozenset())
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness(Grade.BOUNDED, f"LIMIT {self.limit}", length=self.input.boundedness.length)
+
+    @property
+    def carries_ends(self) -> bool:
+        return False
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        return holds(self.input)
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        return self.cost_with_state(inputs, own)
 
     @property
     def total_order(self) -> tuple[SortKey, ...]:

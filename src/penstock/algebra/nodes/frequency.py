@@ -11,21 +11,30 @@ with the instant's timestamp.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, Emitted, Unary, common_domain, is_static
+from penstock.algebra.nodes.base import (
+    Algebra,
+    Emitted,
+    Evaluation,
+    StreamToRelation,
+    TimeModelWindow,
+    Unary,
+    common_domain,
+    has_lives,
+    is_static,
+)
 from penstock.algebra.nodes.frequency_window import FrequencyWindow, frequency_text
 from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.nonretroactive import NRRJoin, is_nrr
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind
-from penstock.algebra.nodes.results import IndividualResults, has_lives
+from penstock.algebra.nodes.results import IndividualResults
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.scans import RelationScan
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, SemiJoin
 from penstock.algebra.nodes.set_operations import UnionAll
-from penstock.algebra.nodes.windows import RowWindow, Window
 from penstock.types import Schema, TimeDomain
 
 
@@ -37,6 +46,13 @@ class Frequency(Emitted, Unary):
     rows: int | None = None
     slot: int | None = None
     partition: tuple[int, ...] = ()
+
+    @property
+    def arrives_in_order(self) -> bool:
+        return True
+
+    def evaluations(self) -> Iterable[Evaluation]:
+        return (Evaluation(self.rows, self.slot, 0, self.partition),)
 
     def describe(self) -> Mapping[str, str]:
         return {"frequency": frequency_text(self.rows, self.slot, 0, self.partition, self)}
@@ -85,6 +101,10 @@ class Sequenced(Emitted):
     @property
     def schema(self) -> Schema:
         return self.body.schema
+
+    @property
+    def arrives_in_order(self) -> bool:
+        return True
 
     @property
     def domain(self) -> TimeDomain | None:
@@ -144,6 +164,15 @@ def in_sequence(node: Algebra) -> bool:
     return next(own_frequency_windows(node), None) is not None
 
 
+def not_on_the_line(node: Algebra) -> TimeModelWindow | None:
+    """Return a window of the relation `node` itself that has no form in the sequence model, None for none."""
+    if isinstance(node, TimeModelWindow):
+        return node if node.on_the_line() is None else None
+    if node.is_stream or isinstance(node, StreamToRelation):
+        return None
+    return next((found for found in map(not_on_the_line, node.inputs) if found is not None), None)
+
+
 def holds_internal(node: Algebra) -> bool:
     """Return whether an INTERNAL window stands in the relation `node`: the sequence model has no place for one."""
     return not node.is_stream and (isinstance(node, Internal) or any(map(holds_internal, node.inputs)))
@@ -169,7 +198,7 @@ def each_result(relation: Algebra) -> Algebra:
 
 def _rows_of_their_own(node: Algebra) -> bool:
     """Return whether every result is made of rows of streams and relations, none of the state of several."""
-    if is_static(node) or isinstance(node, FrequencyWindow | Window | RowWindow | RelationScan):
+    if is_static(node) or isinstance(node, StreamToRelation | RelationScan):
         return True
     joined = isinstance(node, Join | NRRJoin | SemiJoin | OuterJoin)
     return (joined or isinstance(node, Select | Project | UnionAll)) and all(map(_rows_of_their_own, node.inputs))
@@ -179,15 +208,9 @@ def on_the_line(relation: Algebra) -> Algebra:
     """`relation` with each of its own windows as a window of the sequence model."""
     if relation.is_stream or isinstance(relation, FrequencyWindow):
         return relation
-    if isinstance(relation, Window):
-        return FrequencyWindow(
-            relation.input, None, relation.lifetime, slide=relation.slide, align=relation.align
-        )  # fmt: skip
-    if isinstance(relation, RowWindow):
-        stepped = relation.step is not None
-        return FrequencyWindow(
-            relation.input, relation.rows, relation.length, relation.partition, relation.step,
-            relation.partition if stepped else (), relation.slide, relation.align,
-        )  # fmt: skip
+    if isinstance(relation, TimeModelWindow):
+        found = relation.on_the_line()
+        assert found is not None, "the binder refuses windows without a form in the sequence model"
+        return found
     children = tuple(on_the_line(c) if isinstance(c, Algebra) else c for c in relation.children)
     return relation.with_children(children)

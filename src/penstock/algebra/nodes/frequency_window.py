@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import NO_KEYS, Algebra, Keys, Unary, column_labels
-from penstock.algebra.nodes.windows import slide_text
+from penstock.algebra.nodes.base import NO_KEYS, Algebra, Evaluation, Keys, StreamToRelation, column_labels
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.types import TimeDomain
+
+
+def slide_text(slide: int | None, align: int, domain: TimeDomain | None) -> str:
+    """Return a SLIDE in time as people write it; empty for none."""
+    text = ""
+    if slide is not None:
+        text += f" SLIDE {domain.show_length(slide) if domain else slide}"
+    if align:
+        text += f" ALIGN TO {domain.show(align) if domain else align}"
+    return text
 
 
 def frequency_text(rows: int | None, slot: int | None, align: int, partition: tuple[int, ...], node: Algebra) -> str:
@@ -21,7 +31,7 @@ def frequency_text(rows: int | None, slot: int | None, align: int, partition: tu
 
 
 @dataclass(frozen=True, eq=False)
-class FrequencyWindow(Unary):
+class FrequencyWindow(StreamToRelation):
     """A window in the sequence model. At one of its evaluation instants e it holds the elements that have arrived,
     are among the last `rows` of their partition (`partition`; None for all) and whose timestamp is more than e's less
     `length` (None for no such limit); between two such instants it stays as it is.
@@ -50,6 +60,14 @@ class FrequencyWindow(Unary):
     @property
     def keys(self) -> Keys:
         return frozenset({frozenset(self.partition)}) if self.rows == 1 else NO_KEYS
+
+    @property
+    def is_elementwise(self) -> bool:
+        return True
+
+    def evaluations(self) -> Iterable[Evaluation]:
+        jumps = self.every is not None or self.slide is not None
+        return (Evaluation(self.every, self.slide, self.align, self.by),) if jumps else ()
 
     def describe(self) -> Mapping[str, str]:
         domain, labels = self.domain, column_labels(self.schema)

@@ -12,15 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.aggregate import Aggregate
-from penstock.algebra.nodes.base import Algebra, Unary
-from penstock.algebra.nodes.join import Join
-from penstock.algebra.nodes.rowwise import Project, Select
-from penstock.algebra.nodes.windows import RowWindow, Window
+from penstock.algebra.nodes.base import Algebra, TimeModelWindow, Unary
+from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.update_pattern import Pattern
-
-#: The operators that a SELECT over INTERNAL windows may consist of.
-_ALLOWED = (Select, Project, Join, Aggregate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +30,28 @@ class Internal(Unary):
     def pattern(self) -> Pattern:
         return Pattern.MONOTONIC
 
+    @property
+    def boundedness(self) -> Boundedness:
+        names = ", ".join(self.source_names)
+        hint = "read it as a stream, or without INTERNAL"
+        text = f"all results of INTERNAL windows of {names}"
+        return Boundedness(Grade.UNBOUNDED, text, hint, names.split(", ")[0], None)
+
+    @property
+    def carries_ends(self) -> bool:
+        return False
+
+    @property
+    def may_be_kept(self) -> bool:
+        return True
+
 
 def what_forbids_internal(node: Algebra) -> Algebra | None:
     """Return the first operator below `node`, down to its windows, that may not stand over INTERNAL ones; None for
     none."""
-    if isinstance(node, Window | RowWindow | Internal) or not node.inputs:
+    if isinstance(node, TimeModelWindow | Internal) or not node.inputs:
         return None
-    if not isinstance(node, _ALLOWED):
+    if not node.may_stand_over_internal:
         return node
     found = (what_forbids_internal(child) for child in node.inputs)
     return next((one for one in found if one is not None), None)

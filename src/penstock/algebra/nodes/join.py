@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, Keys, is_static
+from penstock.algebra.nodes.base import Algebra, Keys, has_lives, is_static
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate, agreeing, joined
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Call, Expression, conjuncts
 from penstock.expressions.text import to_sql
@@ -43,8 +45,56 @@ class Join(Algebra):
             left | frozenset(width + c for c in right) for left in self.left.keys for right in self.right.keys
         )
 
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        # The joined tuple lives within both sides, so one side is enough.
+        return holds(self.left) or holds(self.right)
+
+    def lives_an_instant(self, holds: Callable[[Algebra], bool]) -> bool:
+        # A joined tuple lives as long as both of its parents do.
+        return holds(self.left) or holds(self.right)
+
+    @property
+    def results_have_lives(self) -> bool:
+        # Where rows of both sides end early, a pair may have been taken back before it was ever one.
+        ends_known = self.pattern is not Pattern.STRICT or any(map(is_static, self.inputs))
+        return ends_known and has_lives(self.left) and has_lives(self.right)
+
+    @property
+    def may_be_kept(self) -> bool:
+        return True
+
+    @property
+    def may_stand_over_internal(self) -> bool:
+        return True
+
+    @property
+    def is_elementwise(self) -> bool:
+        return joins_elements(self)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        return estimated_pairs(self.left, self.right, self.equal, self.residual, inputs)
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        """Nothing of a side is stored that meets a table."""
+        times = 1 if is_static(self.left) or is_static(self.right) else STORED_AND_LOOKED_UP
+        return times * self.received(inputs) + own.told
+
     def describe(self) -> Mapping[str, str]:
         return {"on": condition_text(self.left, self.right, self.equal, self.residual)}
+
+
+def joins_elements(node: Algebra) -> bool:
+    """Return whether all inputs of the join `node` that change come with elements of streams (`is_elementwise`)."""
+    moving = [child for child in node.inputs if not is_static(child)]
+    return bool(moving) and all(child.is_elementwise for child in moving)
+
+
+def estimated_pairs(
+    left: Algebra, right: Algebra, equal: Pairs, residual: Expression | None, inputs: Sequence[Estimate]
+) -> Estimate:
+    """Return what is expected of the pairs of `left` and `right`, of which `inputs` are expected."""
+    moving = [expected for expected, side in zip(inputs, (left, right), strict=True) if not is_static(side)]
+    return joined(inputs, moving, agreeing(inputs[0], inputs[1], equal), residual)
 
 
 def condition_text(left: Algebra, right: Algebra, equal: Pairs, residual: Expression | None) -> str:

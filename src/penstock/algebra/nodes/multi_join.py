@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from penstock.algebra.nodes.base import Algebra, Keys, column_labels
+from penstock.algebra.nodes.base import Algebra, Keys, column_labels, has_lives
+from penstock.algebra.nodes.join import joins_elements
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.cardinality import Estimate, joined
 from penstock.algebra.properties.update_pattern import Pattern, worst
 from penstock.expressions.nodes import Call, Expression, conjuncts
 from penstock.expressions.text import to_sql
@@ -52,6 +55,32 @@ class MultiJoin(Algebra):
             for member, offset in zip(self.members, self.offsets, strict=True)
         ]
         return frozenset(frozenset[int]().union(*combination) for combination in product(*shifted))
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        return any(map(holds, self.members))
+
+    @property
+    def results_have_lives(self) -> bool:
+        return self.pattern is not Pattern.STRICT and all(map(has_lives, self.members))
+
+    @property
+    def may_be_kept(self) -> bool:
+        return True
+
+    @property
+    def is_elementwise(self) -> bool:
+        return joins_elements(self)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        part = 1.0
+        for places in self.classes:
+            values = sorted(m.distinct[p] for m, p in zip(inputs, places, strict=True) if p is not None)
+            for value in values[1:]:
+                part /= value
+        return joined(inputs, inputs, part, self.residual)
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        return self.cost_with_state(inputs, own)
 
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.schema)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from penstock.algebra.nodes.base import Algebra, Keys, Unary
+from penstock.algebra.nodes.base import Algebra, Keys, TimeModelWindow, Unary, has_lives
 from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.nonretroactive import NRRJoin
-from penstock.algebra.nodes.results import IndividualResults, Restored, has_lives
-from penstock.algebra.nodes.windows import Window
+from penstock.algebra.nodes.results import IndividualResults, Restored
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -25,6 +24,10 @@ class NegativeTuples(Unary):
     def keys(self) -> Keys:
         return self.input.keys
 
+    @property
+    def carries_ends(self) -> bool:
+        return False
+
 
 def announced(node: Algebra) -> Algebra:
     """Return the plan `node` with every window that loses tuples announced, except where lives are what is counted: a
@@ -40,7 +43,7 @@ def announced(node: Algebra) -> Algebra:
         joined = replace(node, left=_below_windows(node.left))
         return joined if joined.pattern in (Pattern.MONOTONIC, Pattern.STRICT) else NegativeTuples(joined)
     changed = node.with_children(tuple(announced(c) if isinstance(c, Algebra) else c for c in node.children))
-    if isinstance(changed, Window) and changed.pattern is not Pattern.MONOTONIC:
+    if isinstance(changed, TimeModelWindow) and changed.pattern not in (Pattern.MONOTONIC, Pattern.STRICT):
         return NegativeTuples(changed)
     return changed
 

@@ -9,16 +9,14 @@ kept until they end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, Keys, is_static
-from penstock.algebra.nodes.frequency_window import FrequencyWindow
+from penstock.algebra.nodes.base import Algebra, Keys, has_lives
 from penstock.algebra.nodes.join import Join
-from penstock.algebra.nodes.multi_join import MultiJoin
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.scans import RelationScan
-from penstock.algebra.nodes.windows import RowWindow, Window
+from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Expression
 from penstock.types import Schema
@@ -49,6 +47,26 @@ class NRRJoin(Algebra):
     def keys(self) -> Keys:
         return self._as_join.keys
 
+    @property
+    def boundedness(self) -> Boundedness:
+        return self.left.boundedness
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        return holds(self.left)
+
+    @property
+    def results_have_lives(self) -> bool:
+        # What an element met stays its own, whatever becomes of the relation.
+        return has_lives(self.left)
+
+    @property
+    def is_elementwise(self) -> bool:
+        return self.left.is_elementwise
+
+    @property
+    def over_one_window(self) -> bool:
+        return self.came is None and self.left.over_one_window
+
     def describe(self) -> Mapping[str, str]:
         return self._as_join.describe()
 
@@ -62,28 +80,6 @@ def is_nrr(node: Algebra) -> bool:
     if isinstance(node, Select | Project):
         return is_nrr(node.input)
     return isinstance(node, RelationScan) and node.source.non_retroactive and not node.source.is_static
-
-
-def is_elementwise(node: Algebra) -> bool:
-    """Return whether every tuple of the relation `node` comes with one element of each of its streams, so that it has a
-    timestamp: that of the element, or of the latest. With a SLIDE in rows an element comes with a later one."""
-    if isinstance(node, Select | Project):
-        return is_elementwise(node.input)
-    if isinstance(node, NRRJoin):
-        return is_elementwise(node.left)
-    if isinstance(node, Join | MultiJoin):
-        moving = [child for child in node.inputs if not is_static(child)]
-        return bool(moving) and all(map(is_elementwise, moving))
-    return isinstance(node, Window | FrequencyWindow) or (isinstance(node, RowWindow) and node.step is None)
-
-
-def over_one_window(node: Algebra) -> bool:
-    """Return whether the tuples of `node` are elements of one window in time, each judged alone."""
-    if isinstance(node, Select | Project):
-        return over_one_window(node.input)
-    if isinstance(node, NRRJoin):
-        return node.came is None and over_one_window(node.left)
-    return isinstance(node, Window)
 
 
 def unjoined(node: Algebra) -> Iterator[RelationScan]:

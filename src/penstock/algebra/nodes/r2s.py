@@ -6,9 +6,8 @@ import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, Emitted, Unary
+from penstock.algebra.nodes.base import Algebra, Emitted, TimeModelWindow, Unary
 from penstock.algebra.nodes.scans import RelationScan
-from penstock.algebra.nodes.windows import RowWindow, Window
 
 
 class StreamKind(enum.Enum):
@@ -23,6 +22,15 @@ class RelationToStream(Emitted, Unary):
 
     kind: StreamKind
 
+    def as_read(self) -> Algebra:
+        given = self.input.without_window() if self.kind is StreamKind.ISTREAM else None
+        return self if given is None else given.as_read()
+
+    @property
+    def timestamp_column(self) -> int | None:
+        # What comes, comes at its own timestamp; tuples that hold theirs are equal at one instant only.
+        return self.input.timestamp_column if self.kind is StreamKind.ISTREAM else None
+
     def describe(self) -> Mapping[str, str]:
         text = {"kind": self.kind.value}
         if self.kind is StreamKind.RSTREAM:
@@ -33,10 +41,10 @@ class RelationToStream(Emitted, Unary):
         return text
 
 
-def own_windows(node: Algebra) -> Iterator[Window | RowWindow]:
+def own_windows(node: Algebra) -> Iterator[TimeModelWindow]:
     """Return the windows of a query itself: those not inside a derived stream below."""
     for child in node.inputs:
-        if isinstance(child, Window | RowWindow):
+        if isinstance(child, TimeModelWindow):
             yield child
         else:
             yield from own_windows(child)
@@ -58,5 +66,5 @@ def updated_relations(node: Algebra) -> Iterator[RelationScan]:
     for child in node.inputs:
         if isinstance(child, RelationScan) and not child.source.is_static:
             yield child
-        elif not isinstance(child, Window | RowWindow):
+        elif not isinstance(child, TimeModelWindow):
             yield from updated_relations(child)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import Keys, RowWise, column_labels, named
-from penstock.expressions.nodes import Column, Expression
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.cardinality import Estimate, kept
+from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjuncts
 from penstock.expressions.text import to_sql
 from penstock.types import Field, Schema
 
@@ -21,8 +23,30 @@ class Select(RowWise):
     def keys(self) -> Keys:
         return self.input.keys
 
+    @property
+    def timestamp_column(self) -> int | None:
+        return self.input.timestamp_column
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        (below,) = inputs
+        part = 1.0
+        distinct = list(below.distinct)
+        for condition in conjuncts(self.predicate):
+            part *= kept(condition, below.distinct)
+            if _is_constant_equality(condition):
+                distinct[next(iter(columns_of(condition)))] = 1.0
+        return Estimate(below.rate * part, below.length, tuple(distinct), below.taken * part)
+
     def describe(self) -> Mapping[str, str]:
         return {"where": to_sql(self.predicate, column_labels(self.schema))}
+
+
+def _is_constant_equality(condition: Expression) -> bool:
+    if not (isinstance(condition, Call) and condition.function == "EQ"):
+        return False
+    return any(isinstance(a, Column) for a in condition.arguments) and any(
+        isinstance(a, Literal) for a in condition.arguments
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +65,27 @@ class Project(RowWise):
         place = {e.index: i for i, e in reversed(list(enumerate(self.expressions))) if isinstance(e, Column)}
         return frozenset(frozenset(place[c] for c in key) for key in self.input.keys if all(c in place for c in key))
 
+    @property
+    def timestamp_column(self) -> int | None:
+        below = self.input.timestamp_column
+        return next((i for i, e in enumerate(self.expressions) if isinstance(e, Column) and e.index == below), None)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        (below,) = inputs
+        return replace(below, distinct=tuple(_computed(e, below.distinct) for e in self.expressions))
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        return 0.0
+
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.input.schema)
         texts = (to_sql(e, labels) for e in self.expressions)
         return {"columns": ", ".join(named(text, f.name) for text, f in zip(texts, self.fields, strict=True))}
+
+
+def _computed(expression: Expression, distinct: tuple[float, ...]) -> float:
+    """Return the number of values of `expression`: as many as the columns that it reads have together, at the most."""
+    result = 1.0
+    for i in columns_of(expression):
+        result *= distinct[i]
+    return result

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from penstock.algebra.nodes.base import Unary
+from penstock.algebra.nodes.base import Algebra, Unary
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -30,6 +32,22 @@ class Sample(Unary):
     @property
     def pattern(self) -> Pattern:
         return self.input.pattern
+
+    @property
+    def arrives_in_order(self) -> bool:
+        return self.input.arrives_in_order
+
+    def as_read(self) -> Algebra:
+        below = self.input.as_read()
+        return self if below is self.input else replace(self, input=below)
+
+    @property
+    def timestamp_column(self) -> int | None:
+        return self.input.timestamp_column
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        (below,) = inputs
+        return replace(below, rate=max(below.rate * float(self.percent) / 100, 1e-9))
 
     def describe(self) -> Mapping[str, str]:
         percent = self.percent.numerator if self.percent.denominator == 1 else float(self.percent)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import NO_KEYS, Algebra, Emitted, Keys
+from penstock.algebra.optimizer.statistics import HORIZON, Statistics
+from penstock.algebra.properties.boundedness import Boundedness, Grade, window_hint
+from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.types import Field, Schema, TimeDomain
 
@@ -79,6 +83,16 @@ class Scan(Algebra):
     def domain(self) -> TimeDomain | None:
         return self.source.domain
 
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        return (self.source.name,)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        found = statistics.of(self.source)
+        names = [self.source.columns[i].name.lower() for i in self.columns]
+        taken = found.rate if self.pattern is Pattern.STRICT else 0.0
+        return Estimate(found.rate, HORIZON, tuple(found.distinct.get(n, math.inf) for n in names), taken)
+
     def describe(self) -> Mapping[str, str]:
         return {"source": self.source.name, "columns": ", ".join(self.schema.names)}
 
@@ -86,6 +100,20 @@ class Scan(Algebra):
 @dataclass(frozen=True, eq=False)
 class StreamScan(Emitted, Scan):
     """The elements of a declared stream."""
+
+    @property
+    def boundedness(self) -> Boundedness:
+        name = self.source.name
+        return Boundedness(Grade.UNBOUNDED, f"all of {name}", window_hint(name), name, None)
+
+    @property
+    def arrives_in_order(self) -> bool:
+        return True
+
+    @property
+    def timestamp_column(self) -> int | None:
+        stamp = self.source.timestamp
+        return self.columns.index(stamp) if stamp is not None and stamp in self.columns else None
 
     def describe(self) -> Mapping[str, str]:
         domain, ahead = self.source.domain, self.source.ahead
@@ -110,3 +138,33 @@ class RelationScan(Scan):
         if not declared or not set(declared) <= set(self.columns):
             return NO_KEYS
         return frozenset({frozenset(self.columns.index(c) for c in declared)})
+
+    @property
+    def boundedness(self) -> Boundedness:
+        source = self.source
+        if source.is_static:
+            return Boundedness(Grade.FIXED, f"{source.name}, which is static")
+        if source.primary_key:
+            names = ", ".join(source.columns[i].name for i in source.primary_key)
+            text = f"the values of the primary key of {source.name} ({names})"
+            return Boundedness(Grade.KEYS, text, "", source.name, None)
+        if source.loses_rows:
+            return Boundedness(Grade.KEYS, f"the rows of {source.name} that are not deleted", "", source.name, None)
+        hint = f"declare {source.name} with a PRIMARY KEY, or with OPERATION BY and deletions"
+        text = f"all rows of {source.name}, which has no key and never loses one"
+        return Boundedness(Grade.UNBOUNDED, text, hint, source.name, None)
+
+    @property
+    def results_have_lives(self) -> bool:
+        return self.source.operation is None
+
+    @property
+    def may_be_kept(self) -> bool:
+        return True
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        rows = super().estimate_from(inputs, statistics)
+        unique = {c for key in self.keys if len(key) == 1 for c in key}
+        return replace(
+            rows, distinct=tuple(rows.size if i in unique else v for i, v in enumerate(rows.distinct))
+        ).decided()

@@ -8,13 +8,22 @@ column that says which; an outer join keeps those without a partner beside the p
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base import NO_KEYS, Algebra, Keys, is_static
-from penstock.algebra.nodes.join import Pairs, condition_text, joined_pattern
+from penstock.algebra.nodes.base import NO_KEYS, Algebra, Keys, has_lives, is_static
+from penstock.algebra.nodes.join import Pairs, condition_text, estimated_pairs, joined_pattern
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.boundedness import Boundedness
+from penstock.algebra.properties.cardinality import (
+    ASKED_FOR_PARTNERS,
+    STORED_AND_LOOKED_UP,
+    Estimate,
+    Partners,
+    partners,
+)
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Expression
 from penstock.types import Field, Schema
@@ -55,6 +64,45 @@ class SemiJoin(Algebra):
     @property
     def keys(self) -> Keys:
         return self.left.keys
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return self.left.boundedness
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        # A tuple of the left side lives within its own window; that of a semi-join also within its partner's.
+        return holds(self.left) or (self.kind is SemiKind.SEMI and holds(self.right))
+
+    @property
+    def results_have_lives(self) -> bool:
+        # A row that is looked up is decided once and for all.
+        return is_static(self.right) and has_lives(self.left)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        found = self._partners(inputs)
+        if self.kind is SemiKind.ANTI:
+            return found.lone
+        if self.kind is SemiKind.SEMI:
+            # As that of a join, its end is known: that of the tuple or of its partner.
+            return found.matched if self.pattern is Pattern.STRICT else replace(found.matched, taken=0.0)
+        rate, size = found.lone.rate + found.matched.rate, inputs[0].size
+        taken = found.lone.taken + found.matched.taken
+        return Estimate(rate, size / rate, (*inputs[0].distinct, 2.0), taken)
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        """A join with the distinct partners; where tuples without one are looked for, they are also set against the
+        pairs, which hold the tuples anew."""
+        left = _received(self.left, inputs[0])
+        if is_static(self.right):
+            return left + own.told
+        stored = STORED_AND_LOOKED_UP * self.received(inputs) + own.told
+        if self.kind is SemiKind.SEMI:
+            return stored
+        pairs = self._partners(inputs).matched.told
+        return stored + (ASKED_FOR_PARTNERS - STORED_AND_LOOKED_UP) * left + pairs
+
+    def _partners(self, inputs: Sequence[Estimate]) -> Partners:
+        return partners(inputs[0], inputs[1], self.equal, self.residual, is_static(self.right))
 
     def describe(self) -> Mapping[str, str]:
         return {"keeps": self.kind.value, "on": condition_text(self.left, self.right, self.equal, self.residual)}
@@ -101,6 +149,36 @@ class OuterJoin(Algebra):
         )
         return pairs | self.left.keys if self.single or self._one_partner() else pairs
 
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        return holds(self.left) and (self.kind is OuterKind.LEFT or holds(self.right))
+
+    @property
+    def results_have_lives(self) -> bool:
+        # A row that is looked up is decided once and for all.
+        return is_static(self.right) and self.kind is not OuterKind.FULL and has_lives(self.left)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        left, right = inputs
+        pairs = self._pairs(inputs)
+        lone = [partners(left, right, self.equal, self.residual, is_static(self.right)).lone]
+        if self.kind is OuterKind.FULL:
+            turned = tuple((j, i) for i, j in self.equal)
+            lone.append(partners(right, left, turned, None, is_static(self.left)).lone)
+        rate, size = (pairs.rate + sum(e.rate for e in lone), pairs.size + sum(e.size for e in lone))
+        return Estimate(rate, size / rate, pairs.distinct, pairs.taken + sum(e.taken for e in lone))
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        left = _received(self.left, inputs[0])
+        if is_static(self.right) and self.kind is OuterKind.LEFT:
+            return left + own.told
+        asked = self.received(inputs) if self.kind is OuterKind.FULL else left
+        sides = 2 if self.kind is OuterKind.FULL else 1
+        more = (ASKED_FOR_PARTNERS - STORED_AND_LOOKED_UP) * asked + self._pairs(inputs).told * sides
+        return STORED_AND_LOOKED_UP * self.received(inputs) + more + own.told
+
+    def _pairs(self, inputs: Sequence[Estimate]) -> Estimate:
+        return estimated_pairs(self.left, self.right, self.equal, self.residual, inputs)
+
     def _one_partner(self) -> bool:
         """Return whether the equal columns hold a key of the right side."""
         reached = {j for _, j in self.equal}
@@ -109,3 +187,8 @@ class OuterJoin(Algebra):
     def describe(self) -> Mapping[str, str]:
         on = condition_text(self.left, self.right, self.equal, self.residual)
         return {"keeps": self.kind.value, "on": on, "single": self.single}
+
+
+def _received(side: Algebra, expected: Estimate) -> float:
+    """Return the elements per second that come from `side`; a static one is a table, of which none come."""
+    return 0.0 if is_static(side) else expected.told

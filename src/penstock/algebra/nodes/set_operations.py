@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, Compared, Keys, is_static
-from penstock.algebra.nodes.windows import Window
+from penstock.algebra.nodes.base import Algebra, Compared, Keys, TimeModelWindow, has_lives, is_static
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.boundedness import Boundedness
+from penstock.algebra.properties.cardinality import Estimate, partners
 from penstock.algebra.properties.update_pattern import Pattern, worst
 from penstock.tree import walk
 from penstock.types import Schema
@@ -25,15 +28,30 @@ class UnionAll(Algebra):
     def pattern(self) -> Pattern:
         found = worst(m.pattern for m in self.members)
         if found is Pattern.WEAKEST:
-            lengths = {
-                (node.kind, node.length, node.slide, node.align)
-                for m in self.members
-                for node in walk(m)
-                if isinstance(node, Window)
-            }
+            windows = (node for m in self.members for node in walk(m) if isinstance(node, TimeModelWindow))
+            orders = {window.order_of_ends for window in windows if window.order_of_ends is not None}
             # Elements of windows of different length or boundaries do not leave in the order they came.
-            return Pattern.WEAKEST if len(lengths) == 1 else Pattern.WEAK
+            return Pattern.WEAKEST if len(orders) == 1 else Pattern.WEAK
         return found
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        return all(map(holds, self.members))
+
+    def lives_an_instant(self, holds: Callable[[Algebra], bool]) -> bool:
+        return all(map(holds, self.members))
+
+    @property
+    def results_have_lives(self) -> bool:
+        return all(map(has_lives, self.members))
+
+    @property
+    def may_be_kept(self) -> bool:
+        return True
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        distinct = tuple(max(m.distinct[i] for m in inputs) for i in range(len(self.schema)))
+        rate = sum(m.rate for m in inputs)
+        return Estimate(rate, sum(m.size for m in inputs) / rate, distinct, sum(m.taken for m in inputs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +66,18 @@ class Except(Compared):
     @property
     def keys(self) -> Keys:
         return self.left.keys if self.every else self.left.keys | self.whole
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return self.left.boundedness
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        return holds(self.left)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        left = inputs[0] if self.every else inputs[0].distinct_rows()
+        equal = tuple((i, i) for i in range(len(self.schema)))
+        return partners(left, inputs[1], equal, None, is_static(self.right)).lone
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,3 +96,10 @@ class Intersect(Compared):
     def keys(self) -> Keys:
         found = self.left.keys | self.right.keys
         return found if self.every else found | self.whole
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return min((self.left.boundedness, self.right.boundedness), key=lambda found: found.grade)
+
+    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
+        return holds(self.left) or holds(self.right)

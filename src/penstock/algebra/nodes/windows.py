@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from penstock.algebra.nodes.base import NO_KEYS, Keys, Unary, column_labels
+from penstock.algebra.nodes.base import NO_KEYS, Algebra, Evaluation, Keys, TimeModelWindow, column_labels
+from penstock.algebra.nodes.frequency_window import FrequencyWindow, slide_text
+from penstock.algebra.optimizer.statistics import Statistics, seconds
+from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.types import TimeDomain
 
 
 class WindowKind(enum.Enum):
@@ -21,7 +24,7 @@ class WindowKind(enum.Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Window(Unary):
+class Window(TimeModelWindow):
     """A time window over a stream. Lengths are in ticks of the input's domain.
 
     length: T of RANGE T (≥ 1), None otherwise; slide: s of SLIDE s (≥ 1), None for none; align: the tick that
@@ -42,6 +45,50 @@ class Window(Unary):
     def pattern(self) -> Pattern:
         return Pattern.MONOTONIC if self.kind is WindowKind.UNBOUNDED else Pattern.WEAKEST
 
+    @property
+    def judges_alone(self) -> bool:
+        return True
+
+    @property
+    def order_of_ends(self) -> tuple[object, ...] | None:
+        return self.kind, self.length, self.slide, self.align
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return super().boundedness if self.lifetime is None else self.bounded(self.lifetime + (self.slide or 0))
+
+    def without_window(self, ended: bool = False) -> Algebra | None:
+        return self.input if (ended or self.kind is WindowKind.UNBOUNDED) and self.slide is None else None
+
+    @property
+    def timestamp_column(self) -> int | None:
+        # With SLIDE an element is seen at a boundary only, which is not what it carries.
+        return self.input.timestamp_column if self.slide is None else None
+
+    @property
+    def is_instantaneous(self) -> bool:
+        # RANGE of one tick is NOW. A SLIDE moves validity to a boundary, where nothing need arrive.
+        return self.lifetime == 1 and self.slide is None
+
+    @property
+    def is_windowed(self) -> bool:
+        return self.kind is not WindowKind.UNBOUNDED
+
+    def lives_an_instant(self, holds: Callable[[Algebra], bool]) -> bool:
+        return self.is_instantaneous
+
+    def without_slide(self) -> TimeModelWindow:
+        return replace(self, slide=None, align=0)
+
+    def on_the_line(self) -> FrequencyWindow:
+        return FrequencyWindow(self.input, None, self.lifetime, slide=self.slide, align=self.align)
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        (below,) = inputs
+        if self.lifetime is None or self.domain is None:
+            return below.decided()
+        return replace(below, length=seconds(self.lifetime, self.domain)).decided()
+
     def describe(self) -> Mapping[str, str]:
         domain = self.domain
         show = domain.show_length if domain else str
@@ -49,18 +96,13 @@ class Window(Unary):
         return {"window": text + slide_text(self.slide, self.align, domain)}
 
 
-def slide_text(slide: int | None, align: int, domain: TimeDomain | None) -> str:
-    """How a SLIDE in time is shown; empty for none."""
-    text = ""
-    if slide is not None:
-        text += f" SLIDE {domain.show_length(slide) if domain else slide}"
-    if align:
-        text += f" ALIGN TO {domain.show(align) if domain else align}"
-    return text
+def unbounded(stream: Algebra) -> Window:
+    """Return the relation of all elements of `stream` so far."""
+    return Window(stream, WindowKind.UNBOUNDED)
 
 
 @dataclass(frozen=True, eq=False)
-class RowWindow(Unary):
+class RowWindow(TimeModelWindow):
     """The last `rows` (≥ 1) elements of a stream in (timestamp, arrival) order, of every partition where there are any.
     rows None: a window in time that moves by rows (RANGE T SLIDE m ROWS): when the count comes to a multiple of `step`,
     the content becomes the elements counted so far whose `length` has not passed then.
@@ -85,6 +127,69 @@ class RowWindow(Unary):
     @property
     def pattern(self) -> Pattern:
         return Pattern.STRICT  # when an element ends, is decided by later ones
+
+    @property
+    def boundedness(self) -> Boundedness:
+        if self.length is not None:
+            return self.bounded(self.length + (self.slide or 0))
+        if self.rows is None:
+            return super().boundedness
+        if not self.partition:
+            return Boundedness(Grade.BOUNDED, self.described, length=None)
+        labels = column_labels(self.schema)
+        text = f"{self.described}, by the number of partitions ({', '.join(labels[i] for i in self.partition)})"
+        return Boundedness(Grade.KEYS, text, "", self.source_names[0] if self.source_names else "", None)
+
+    @property
+    def carries_ends(self) -> bool:
+        return self.length is not None
+
+    @property
+    def timestamp_column(self) -> int | None:
+        return self.input.timestamp_column if self.slide is None and self.step is None else None
+
+    @property
+    def is_instantaneous(self) -> bool:
+        return self.lifetime == 1 and self.slide is None
+
+    @property
+    def is_windowed(self) -> bool:
+        return self.lifetime is not None
+
+    @property
+    def is_elementwise(self) -> bool:
+        # With a SLIDE in rows an element comes with a later one.
+        return self.step is None
+
+    def evaluations(self) -> Iterable[Evaluation]:
+        if self.step is not None and self.step > 1:
+            yield Evaluation(self.step, None, 0, self.partition)
+        yield from super().evaluations()
+
+    def without_slide(self) -> TimeModelWindow:
+        return replace(self, slide=None, align=0)
+
+    def on_the_line(self) -> FrequencyWindow:
+        by = self.partition if self.step is not None else ()
+        return FrequencyWindow(
+            self.input, self.rows, self.length, self.partition, self.step, by, self.slide, self.align
+        )  # fmt: skip
+
+    def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
+        """As long as it takes until `rows` later tuples have come, in every partition. All are taken back by them."""
+        below = inputs[0].decided()
+        partitions = 1.0
+        for i in self.partition:
+            partitions *= below.distinct[i]
+        length = below.length
+        if self.rows is not None:
+            length = min(length, self.rows * partitions / below.rate)
+        if self.length is not None and self.domain is not None:
+            length = min(length, seconds(self.length, self.domain))
+        return replace(replace(inputs[0], length=length).decided(), taken=below.rate)
+
+    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
+        return self.cost_with_state(inputs, own)
 
     @property
     def keys(self) -> Keys:

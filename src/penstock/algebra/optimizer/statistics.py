@@ -8,19 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.algebra.nodes.scans import Source
 from penstock.settings import SourceHint
-from penstock.types import TimeDomain, Unit
+from penstock.types import Schema, TimeDomain, Unit
 
 #: Rows of an input that are looked at.
 SAMPLE = 10_000
 #: Seconds that an element of an unbounded window, or a row of a relation, is taken to count.
 HORIZON = 3600.0
+
+
+class DeclaredSource(Protocol):
+    """What statistics read of a declared stream or relation (`algebra/nodes/scans.py`). Operators estimate themselves
+    by statistics, so these cannot import operators."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def columns(self) -> Schema: ...
+
+    @property
+    def timestamp(self) -> int | None: ...
+
+    @property
+    def domain(self) -> TimeDomain | None: ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +58,7 @@ class Statistics:
     #: What was estimated of plans already, by fingerprint.
     estimates: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def of(self, source: Source) -> SourceStatistics:
+    def of(self, source: DeclaredSource) -> SourceStatistics:
         return self.sources.get(source.name.lower(), SourceStatistics())
 
     def updated(self, hints: tuple[SourceHint, ...]) -> Statistics:
@@ -55,7 +71,7 @@ class Statistics:
         return replace(self, sources=found)
 
 
-def observe(sources: Mapping[str, Source], tables: Mapping[str, pa.Table]) -> Statistics:
+def observe(sources: Mapping[str, DeclaredSource], tables: Mapping[str, pa.Table]) -> Statistics:
     """What the first rows of bounded inputs show. tables: source -> its declared columns."""
     return Statistics(
         {n.lower(): _observed(s, tables[n]) for n, s in sources.items() if n in tables and len(tables[n])}
@@ -63,7 +79,7 @@ def observe(sources: Mapping[str, Source], tables: Mapping[str, pa.Table]) -> St
 
 
 def known_statistics(
-    sources: Mapping[str, Source],
+    sources: Mapping[str, DeclaredSource],
     rows: Mapping[str, Sequence[tuple[Any, ...]]],
     frames: Mapping[str, Any],
     hints: tuple[SourceHint, ...],
@@ -78,7 +94,7 @@ def known_statistics(
     return observe(sources, tables).updated(hints)
 
 
-def _observed(source: Source, table: pa.Table) -> SourceStatistics:
+def _observed(source: DeclaredSource, table: pa.Table) -> SourceStatistics:
     sample = table.slice(0, SAMPLE)
     distinct = {
         field.name.lower(): float(pc.count_distinct(sample.column(i), mode="only_valid").as_py())

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base import Algebra, is_static
-from penstock.algebra.nodes.frequency_window import FrequencyWindow
+from penstock.algebra.nodes.base import Algebra, StreamToRelation, TimeModelWindow, is_static
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.multi_join import MultiJoin
 from penstock.algebra.nodes.nonretroactive import NRRJoin
 from penstock.algebra.nodes.rowwise import Project, Select
-from penstock.algebra.nodes.windows import RowWindow, Window
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Call, Column, Expression, remap
 from penstock.tree import walk
@@ -44,7 +42,7 @@ class ArrivalTime(Algebra):
 
 def with_arrivals(node: Algebra) -> Algebra:
     """`node`, which is `is_elementwise`, with a last column that tells when each tuple came."""
-    if isinstance(node, Window | RowWindow | FrequencyWindow):
+    if isinstance(node, StreamToRelation):
         return ArrivalTime(node)
     if isinstance(node, Select):
         return Select(with_arrivals(node.input), node.predicate)
@@ -98,4 +96,4 @@ def _moved(residual: Expression | None, place: Callable[[int], int]) -> Expressi
 
 def longest_slide(node: Algebra) -> int:
     """By how many ticks a tuple of `node` may be seen after it came, at the most."""
-    return max((w.slide or 0 for w in walk(node) if isinstance(w, Window | RowWindow)), default=0)
+    return max((w.slide or 0 for w in walk(node) if isinstance(w, TimeModelWindow)), default=0)

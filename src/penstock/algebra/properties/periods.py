@@ -10,12 +10,10 @@ import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, column_labels, leaves
-from penstock.algebra.nodes.frequency import Frequency, Sequenced
-from penstock.algebra.nodes.frequency_window import FrequencyWindow, frequency_text
+from penstock.algebra.nodes.base import Algebra, StreamToRelation, column_labels
+from penstock.algebra.nodes.frequency import Sequenced
+from penstock.algebra.nodes.frequency_window import frequency_text
 from penstock.algebra.nodes.rowwise import Project
-from penstock.algebra.nodes.scans import Scan
-from penstock.algebra.nodes.windows import RowWindow, Window
 from penstock.tree import walk
 
 
@@ -48,45 +46,26 @@ def periods(root: Algebra) -> tuple[Period, ...]:
     answer = root
     while isinstance(answer, Project):
         answer = answer.input
-    found = (_period(node, node is answer) for node in walk(root) if isinstance(node, Algebra))
+    found = (_periods(node, node is answer) for node in walk(root) if isinstance(node, Algebra))
     return tuple(dict.fromkeys(period for each in found for period in each))
 
 
-def _period(node: Algebra, is_answer: bool) -> Iterator[Period]:
-    if isinstance(node, Frequency):
-        place = FrequencyPlace.ANSWER if is_answer else FrequencyPlace.STREAM
-        yield _asked(place, node, node.rows, node.slot, 0, node.partition)
-    elif isinstance(node, FrequencyWindow):
-        if node.every is not None or node.slide is not None:
-            yield _asked(FrequencyPlace.WINDOW, node, node.every, node.slide, node.align, node.by)
-    elif isinstance(node, RowWindow):
-        if node.step is not None and node.step > 1:
-            yield _asked(FrequencyPlace.WINDOW, node, node.step, None, 0, node.partition)
-        if node.slide is not None:
-            yield _asked(FrequencyPlace.WINDOW, node, None, node.slide, node.align, ())
-    elif isinstance(node, Window) and node.slide is not None:
-        yield _asked(FrequencyPlace.WINDOW, node, None, node.slide, node.align, ())
+def _periods(node: Algebra, is_answer: bool) -> Iterator[Period]:
+    place = FrequencyPlace.ANSWER if is_answer else FrequencyPlace.STREAM
+    if isinstance(node, StreamToRelation):
+        place = FrequencyPlace.WINDOW
+    for tuples, ticks, align, by in node.evaluations():
+        labels = column_labels(node.schema)
+        text = frequency_text(tuples, ticks, align, by, node)
+        yield Period(place, tuples, ticks, align, tuple(labels[i] for i in by), text)
 
 
 def shortest_slide(roots: Iterable[Algebra], source: str) -> int | None:
     """Return the ticks between two boundaries of the window or frequency in time over `source` that has them closest;
     None where none has boundaries."""
-    found: list[int | None] = []
+    slides: list[int] = []
     for node in (node for root in roots for node in walk(root) if isinstance(node, Algebra)):
-        if isinstance(node, Window | RowWindow | Frequency | Sequenced) and _reads(node, source):
-            found += [w.slide for w in node.windows] if isinstance(node, Sequenced) else []
-            found += [node.slot] if isinstance(node, Frequency) else []
-            found += [node.slide] if isinstance(node, Window | RowWindow) else []
-    return min((slide for slide in found if slide is not None), default=None)
-
-
-def _reads(node: Algebra, source: str) -> bool:
-    return any(isinstance(leaf, Scan) and leaf.source.name == source for leaf in leaves(node))
-
-
-def _asked(
-    place: FrequencyPlace, node: Algebra, tuples: int | None, ticks: int | None, align: int, by: tuple[int, ...]
-) -> Period:
-    labels = column_labels(node.schema)
-    text = frequency_text(tuples, ticks, align, by, node)
-    return Period(place, tuples, ticks, align, tuple(labels[i] for i in by), text)
+        if source in node.source_names:
+            own = node.windows if isinstance(node, Sequenced) else (node,)
+            slides += [e.ticks for one in own for e in one.evaluations() if e.ticks is not None]
+    return min(slides, default=None)

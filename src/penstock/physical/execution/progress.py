@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 
-from penstock.algebra.nodes.base import Algebra, leaves
+from penstock.algebra.nodes.base import Algebra, TimeModelWindow, leaves
 from penstock.algebra.nodes.frequency import Frequency, Sequenced
 from penstock.algebra.nodes.nonretroactive import NRRJoin
 from penstock.algebra.nodes.scans import Scan, Source
-from penstock.algebra.nodes.windows import RowWindow, Window
 from penstock.physical.kernels.ticks import later, round_up
 from penstock.types import BEGIN, END
 
@@ -134,9 +133,8 @@ def _sequence(node: Sequenced, progress: Progress) -> int | None:
     return max([last, *(round_up(later(last, w.length or 0), w.slide or 1, w.align) for w in jumped)])
 
 
-@last_end.register(Window)
-@last_end.register(RowWindow)
-def _window(node: Window | RowWindow, progress: Progress) -> int | None:
+@last_end.register
+def _window(node: TimeModelWindow, progress: Progress) -> int | None:
     last = last_end(node.input, progress)
     if last is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import singledispatch
 from itertools import compress
 
 from penstock.algebra import (
@@ -14,10 +15,10 @@ from penstock.algebra import (
     NegativeTuples,
     Project,
     RelationToStream,
-    RowWindow,
     Select,
     StreamKind,
     StreamScan,
+    TimeModelWindow,
     UnionAll,
     Window,
     WindowKind,
@@ -47,23 +48,31 @@ def _(node: StreamScan, world: World) -> Stream:
 
 
 @denote.register
-def _(node: Window, world: World) -> Relation:
+def _(node: TimeModelWindow, world: World) -> Relation:
     below = denote(node.input, world)
     assert isinstance(below, Stream), "a window stands on a stream"
     return windowed([(ts, validity(node, ts), row) for ts, row in below.elements])
 
 
-def validity(window: Window | RowWindow, ts: int) -> tuple[int, int]:
-    """Return [start, end) of an element with timestamp `ts` by the table of [semantics 4.1]; of a row window, its part
-    in time.
-    """
-    length = window.length
-    if isinstance(window, Window):
-        length = {WindowKind.NOW: 1, WindowKind.RANGE: window.length, WindowKind.UNBOUNDED: None}[window.kind]
+@singledispatch
+def validity(window: TimeModelWindow, ts: int) -> tuple[int, int]:
+    """The table of [semantics 4.1]: [start, end) of an element with timestamp `ts`; of a row window, as far as time
+    decides. Registered by kind of window."""
+    raise TypeError(f"the oracle does not know when elements of {type(window).__name__} end")
+
+
+@validity.register
+def _(window: Window, ts: int) -> tuple[int, int]:
+    length = {WindowKind.NOW: 1, WindowKind.RANGE: window.length, WindowKind.UNBOUNDED: None}[window.kind]
+    return lasting(window, ts, length)
+
+
+def lasting(window: TimeModelWindow, ts: int, length: int | None) -> tuple[int, int]:
+    """[start, end) of an element that lasts `length` ticks, at the boundaries of the window's SLIDE."""
     return boundaries(window, ts, END if length is None else min(END, ts + length))
 
 
-def boundaries(window: Window | RowWindow, start: int, end: int) -> tuple[int, int]:
+def boundaries(window: TimeModelWindow, start: int, end: int) -> tuple[int, int]:
     """Round [start, end) up to the boundaries of the window's SLIDE, if it has one in time."""
     if window.slide is None:
         return start, end
@@ -212,7 +221,7 @@ def _(node: RelationToStream, world: World) -> Stream:
 def _arrivals(node: Algebra, world: World) -> Iterable[int]:
     """Return the instants at which an element of one of the query's own streams arrives."""
     for child in node.inputs:
-        stream = child.input if isinstance(child, Window | RowWindow) else child
+        stream = child.input if isinstance(child, TimeModelWindow) else child
         if stream.is_stream:
             meaning = denote(stream, world)
             assert isinstance(meaning, Stream)

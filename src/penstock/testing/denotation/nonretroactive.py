@@ -14,7 +14,7 @@ from penstock.algebra import (
     Project,
     RowWindow,
     Select,
-    Window,
+    TimeModelWindow,
 )
 from penstock.algebra.nodes.base import is_static
 from penstock.expressions.nodes import Expression
@@ -64,7 +64,7 @@ def elements(node: Algebra, world: World) -> list[Element]:
         return [e for e in found if all(_same(e[2][c[0]], e[2][i]) for c in classes for i in c)]
     if is_static(node):
         return [(BEGIN, (BEGIN, END), row) for row in relation(node, world).at(0)]
-    if isinstance(node, Window):
+    if isinstance(node, TimeModelWindow):
         below = denote(node.input, world)
         assert isinstance(below, Stream)
         return [(ts, validity(node, ts), row) for ts, row in below.elements]

@@ -16,8 +16,8 @@ from penstock.algebra import (
     Restored,
     RowWindow,
     Select,
+    TimeModelWindow,
     UnionAll,
-    Window,
 )
 from penstock.algebra.nodes.base import is_static
 from penstock.testing.denotation.base import (
@@ -85,7 +85,7 @@ def _lives(node: Algebra, world: World) -> list[Life]:
 
 
 @_lives.register
-def _(node: Window, world: World) -> list[Life]:
+def _(node: TimeModelWindow, world: World) -> list[Life]:
     below = denote(node.input, world)
     assert isinstance(below, Stream)
     return [(*validity(node, ts), row) for ts, row in below.elements]

@@ -11,7 +11,7 @@ from penstock.algebra import Algebra, IndividualResults, Internal, RelationToStr
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.expressions.draws import kept
 from penstock.testing.denotation.base import Bag, Relation, Stream, World, denote, windowed
-from penstock.testing.denotation.core import boundaries
+from penstock.testing.denotation.core import boundaries, lasting, validity
 from penstock.testing.values import Row, key_of, value_order
 from penstock.types import END
 
@@ -37,6 +37,11 @@ def _(node: RowWindow, world: World) -> Relation:
         else {boundaries(node, ts, min(END, ts + node.length))[1] for ts, _ in elements}
     )
     return Relation(frozenset(starts | ends), at)
+
+
+@validity.register
+def _(window: RowWindow, ts: int) -> tuple[int, int]:
+    return lasting(window, ts, window.length)
 
 
 def partitioned(node: RowWindow, world: World) -> list[list[tuple[int, Row]]]:

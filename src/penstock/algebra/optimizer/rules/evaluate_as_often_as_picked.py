@@ -6,12 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.algebra.nodes.aggregate import Aggregate
-from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.base import Algebra, StreamToRelation
 from penstock.algebra.nodes.frequency import Arrivals, AtInstants, Frequency, Sequenced
-from penstock.algebra.nodes.frequency_window import FrequencyWindow
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.nodes.rowwise import Project
-from penstock.algebra.nodes.windows import RowWindow, Window
 
 
 def evaluate_as_often_as_picked(node: Algebra) -> Algebra:
@@ -61,7 +59,7 @@ def _has_one_row(relation: Algebra) -> bool:
 
 def _moved(relation: Algebra, move: Callable[..., Algebra]) -> Algebra:
     """`relation` with its own windows moved otherwise."""
-    if isinstance(relation, Window | RowWindow | FrequencyWindow):
+    if isinstance(relation, StreamToRelation):
         return move(relation)
     if relation.is_stream:
         return relation

@@ -9,7 +9,7 @@ from functools import singledispatch
 import pyarrow as pa
 
 from penstock.algebra.nodes.aggregate import Aggregate, Distinct
-from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.base import Algebra, TimeModelWindow, Unary
 from penstock.algebra.nodes.frequency import Frequency
 from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.join import Join
@@ -20,7 +20,7 @@ from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.scans import Scan
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, SemiJoin
 from penstock.algebra.nodes.set_operations import UnionAll
-from penstock.algebra.nodes.windows import RowWindow, Window
+from penstock.algebra.nodes.windows import RowWindow
 from penstock.algebra.optimizer.rules.support import column, over_inputs
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.expressions.nodes import AggregateCall, Column, Expression, columns_of, remap
@@ -137,7 +137,9 @@ def _project(node: Project, needed: frozenset[int]) -> _Pruned:
 
 
 @_prune.register
-def _window(node: Window, needed: frozenset[int]) -> _Pruned:
+def _window(node: TimeModelWindow, needed: frozenset[int]) -> _Pruned:
+    if not node.judges_alone:
+        return _whole(node, needed)
     below = _prune(node.input, needed)
     return _Pruned(replace(node, input=below.node), below.place)
 
@@ -256,6 +258,6 @@ def _union(node: UnionAll, needed: frozenset[int]) -> _Pruned:
 @_prune.register(Distinct)
 @_prune.register(Internal)
 @_prune.register(RelationToStream)
-def _whole(node: Distinct | Internal | RelationToStream | RowWindow, needed: frozenset[int]) -> _Pruned:
+def _whole(node: Unary, needed: frozenset[int]) -> _Pruned:
     fields = node.input.schema.fields
     return _identity(replace(node, input=_exact(_all(node.input), fields, named=True)))

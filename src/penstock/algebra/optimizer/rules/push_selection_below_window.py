@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.base import Algebra, TimeModelWindow
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.nodes.rowwise import Select
-from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind
 from penstock.algebra.optimizer.rules.support import is_volatile, over_inputs, same_for_equal, select, split
-from penstock.algebra.properties.instantaneous import is_instantaneous, is_windowed
 from penstock.expressions.nodes import Expression, columns_of, conjuncts
-
-_JUDGE_ALONE = frozenset({WindowKind.NOW, WindowKind.RANGE, WindowKind.UNBOUNDED})
 
 
 def push_selection_below_window(root: Algebra) -> Algebra:
@@ -39,7 +35,7 @@ def push_selection_below_window(root: Algebra) -> Algebra:
 def _visit(node: Algebra, hears_dropped: bool) -> Algebra:
     if isinstance(node, RelationToStream):
         hears_dropped = _hears_dropped(node)
-    elif isinstance(node, Window | RowWindow):
+    elif isinstance(node, TimeModelWindow):
         hears_dropped = False
     elif isinstance(node, Select) and not hears_dropped:
         node = _moved(node)
@@ -50,20 +46,20 @@ def _hears_dropped(node: RelationToStream) -> bool:
     """Whether elements that the WHERE drops decide at which instants this operator emits."""
     if node.kind is not StreamKind.RSTREAM:
         return False
-    return not (is_instantaneous if evaluation_period(node) is None else is_windowed)(node.input)
+    return not (node.input.is_instantaneous if evaluation_period(node) is None else node.input.is_windowed)
 
 
 def _moved(node: Select) -> Algebra:
     window = node.input
-    if isinstance(window, RowWindow):
+    if not isinstance(window, TimeModelWindow):
+        return node
+    if window.judges_alone:
+        stay, move = split(conjuncts(node.predicate), is_volatile)
+    else:
         partition = frozenset(window.partition)
 
         def whole_partitions(part: Expression) -> bool:
             return bool(partition) and columns_of(part) <= partition and same_for_equal(part) and not is_volatile(part)
 
         move, stay = split(conjuncts(node.predicate), whole_partitions)
-    elif isinstance(window, Window) and window.kind in _JUDGE_ALONE:
-        stay, move = split(conjuncts(node.predicate), is_volatile)
-    else:
-        return node
     return select(replace(window, input=select(window.input, move)), stay) if move else node

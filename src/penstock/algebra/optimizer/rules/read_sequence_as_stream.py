@@ -10,7 +10,7 @@ from penstock.algebra.nodes.frequency_window import FrequencyWindow
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind
 from penstock.algebra.nodes.results import IndividualResults
 from penstock.algebra.nodes.rowwise import Project, Select
-from penstock.algebra.nodes.windows import Window, WindowKind
+from penstock.algebra.nodes.windows import unbounded
 
 
 def read_sequence_as_stream(node: Algebra) -> Algebra:
@@ -35,5 +35,5 @@ def _without_window(relation: Algebra, stream: Algebra) -> Algebra | None:
         below = _without_window(relation.input, stream)
         return None if below is None else replace(relation, input=below)
     if isinstance(relation, FrequencyWindow) and isinstance(relation.input, Arrivals) and not relation.jumps:
-        return Window(stream, WindowKind.UNBOUNDED)
+        return unbounded(stream)
     return None

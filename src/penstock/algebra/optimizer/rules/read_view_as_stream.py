@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.base import Algebra, TimeModelWindow
 from penstock.algebra.nodes.frequency import Frequency
-from penstock.algebra.nodes.windows import RowWindow, Window
-from penstock.algebra.properties.arrival_order import as_read
 
 
 def read_view_as_stream(node: Algebra) -> Algebra:
@@ -23,7 +21,7 @@ def read_view_as_stream(node: Algebra) -> Algebra:
     - DISTINCT, grouping or a join on the way, which do not give one tuple for one element.
     The root stays as it is: an answer is put in order by its own operator.
     """
-    if not isinstance(node, Window | RowWindow | Frequency):
+    if not isinstance(node, TimeModelWindow | Frequency):
         return node
-    below = as_read(node.input)
+    below = node.input.as_read()
     return node if below is node.input else replace(node, input=below)

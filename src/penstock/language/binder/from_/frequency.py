@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.algebra import Algebra, Frequency, FrequencyWindow, leaves
-from penstock.algebra.nodes.frequency import answers, holds_internal, in_sequence, on_the_line
+from penstock.algebra.nodes.frequency import answers, holds_internal, in_sequence, not_on_the_line, on_the_line
 from penstock.algebra.nodes.scans import Scan
 from penstock.algebra.nodes.sequence_model import sequenced
 from penstock.expressions.nodes import Column, Expression
@@ -32,6 +32,11 @@ def checked(node: Algebra, span: TextSpan, context: Context) -> Algebra:
     """Return `node` if the sequence model allows it. Raises BindingFailed after P0310."""
     if holds_internal(node):
         message = "INTERNAL in a query with FREQUENCY, which is evaluated anew: its results would have to expire"
+        hint = "write the part with FREQUENCY as a view, and read the view, which is a stream"
+        context.fail("P0310", message, span, hint)
+    window = not_on_the_line(node)
+    if window is not None:
+        message = f"a window {window.describe()['window']} in a query with FREQUENCY, which has no place for it"
         hint = "write the part with FREQUENCY as a view, and read the view, which is a stream"
         context.fail("P0310", message, span, hint)
     return node

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import NoReturn
 
 from penstock.algebra import Algebra, Internal, OuterJoin, SemiJoin
+from penstock.algebra.nodes.base import has_lives
 from penstock.algebra.nodes.internal import reaches_internal, what_forbids_internal
-from penstock.algebra.nodes.results import has_lives
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.inputs import Inputs

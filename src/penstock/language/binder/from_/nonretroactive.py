@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.algebra import Algebra, Join, NRRJoin, is_elementwise, is_nrr, unjoined
+from penstock.algebra import Algebra, Join, NRRJoin, is_nrr, unjoined
 from penstock.algebra.nodes.base import common_domain
 from penstock.expressions.nodes import Expression, columns_of, remap
 from penstock.language.binder.context import Context
@@ -80,7 +80,7 @@ def _groups(count: int, hosts: dict[int, list[int]]) -> list[list[int]]:
 def _hosts(members: Sequence[FromInput], touched: list[set[int]], context: Context) -> dict[int, list[int]]:
     """Return the streams of each NRR: the other members that its conditions reach, or the only stream there is."""
     nrrs = {i for i, member in enumerate(members) if is_nrr(member.node)}
-    streams = [i for i in range(len(members)) if i not in nrrs and is_elementwise(members[i].node)]
+    streams = [i for i in range(len(members)) if i not in nrrs and members[i].node.is_elementwise]
     found: dict[int, list[int]] = {}
     for nrr in sorted(nrrs):
         met = {nrr}

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from penstock.algebra import Algebra, RelationScan, RelationToStream, Sample, Source, StreamKind, StreamScan, unjoined
-from penstock.algebra.properties.timestamps import timestamp_column
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError, counted, nearest
 from penstock.language.binder.context import Context
@@ -146,7 +145,7 @@ class SourceBinder:
         qualifier: str | None,
         place: Name | DerivedSource,
     ) -> Inputs:
-        stamp = timestamp_column(node) if node.is_stream else None
+        stamp = node.timestamp_column if node.is_stream else None
         plain = Role.ELEMENT if node.is_stream else Role.RELATION
         entries = tuple(
             Entry(i, n, f.type, qualifier, role=Role.TIMESTAMP if i == stamp else plain)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.algebra import Algebra, Distinct, Project, Window, WindowKind
+from penstock.algebra import Algebra, Distinct, Project, unbounded
 from penstock.algebra import Select as AlgebraSelect
 from penstock.algebra.nodes.frequency import answers, on_the_line
 from penstock.algebra.nodes.internal import reaches_internal
@@ -294,7 +294,7 @@ class QueryBinder:
     def subquery(self, tree: QueryTree) -> Inner:
         """Return a query in an expression, as rows that the enclosing query is joined with."""
         inner = self.rows_of(tree)[0] if isinstance(tree, SelectQuery) else whole(self.bind(tree))
-        return whole(Window(inner.node, WindowKind.UNBOUNDED)) if inner.node.is_stream else inner
+        return whole(unbounded(inner.node)) if inner.node.is_stream else inner
 
     def rows_of(self, tree: SelectQuery, beside: bool = False) -> tuple[Inner, tuple[str, ...]]:
         """Return a SELECT by its references to the enclosing row, and the names of its columns.

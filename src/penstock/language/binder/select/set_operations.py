@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.algebra import Algebra, Distinct, Except, Intersect, Project, UnionAll, Window, WindowKind
+from penstock.algebra import Algebra, Distinct, Except, Intersect, Project, UnionAll, unbounded
 from penstock.algebra.nodes.base import common_domain
 from penstock.algebra.nodes.internal import reaches_internal
 from penstock.errors import counted
@@ -26,7 +26,7 @@ def bind_set(tree: SetQuery, bind: Callable[[QueryTree], Algebra], context: Cont
 
     def member(part: QueryTree) -> Algebra:
         node = bind(part)
-        return Window(node, WindowKind.UNBOUNDED) if node.is_stream else node
+        return unbounded(node) if node.is_stream else node
 
     parts = _members(tree)
     nodes = context.each(member, parts)

@@ -12,9 +12,10 @@ from penstock.algebra import (
     StreamKind,
     TopK,
 )
+from penstock.algebra.nodes.base import has_lives
 from penstock.algebra.nodes.frequency import each_result, in_sequence, on_the_line
 from penstock.algebra.nodes.r2s import evaluation_period
-from penstock.algebra.nodes.results import has_lives, not_to_be_kept, without_slide
+from penstock.algebra.nodes.results import not_to_be_kept, without_slide
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.frequency import checked, in_order
 from penstock.language.binder.from_.windows import bind_window

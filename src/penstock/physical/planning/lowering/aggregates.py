@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.algebra import Aggregate, Arrivals, Distinct, Pattern, Project, RelationToStream, Window
+from penstock.algebra import Aggregate, Arrivals, Distinct, Pattern, Project, RelationToStream, TimeModelWindow
 from penstock.physical.plan.panes import IncrementalSlideSpec, RecomputedSlideSpec, WindowSumsSpec
 from penstock.physical.plan.plan import AggregateSpec, DistinctSpec, Spec
 from penstock.physical.planning.aggregate_layout import plan_lanes
@@ -65,7 +65,7 @@ def _never_empty(node: Aggregate) -> bool:
     below = node.input
     while isinstance(below, Project):
         below = below.input
-    return isinstance(below, Window) and isinstance(below.input, Arrivals)
+    return isinstance(below, TimeModelWindow) and isinstance(below.input, Arrivals)
 
 
 def lower_at_boundaries(

@@ -9,7 +9,7 @@ by the heuristic of `algebra/optimizer/join_order.py`, and explain shows what wa
 from __future__ import annotations
 
 from penstock.algebra import Algebra, Join, MultiJoin, Pattern, Project
-from penstock.algebra.optimizer.estimates import estimate, kept
+from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.join_order import (
     JoinGraph,
     JoinInput,
@@ -21,6 +21,7 @@ from penstock.algebra.optimizer.join_order import (
 )
 from penstock.algebra.optimizer.rules.support import column, is_volatile
 from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.cardinality import kept
 from penstock.expressions.nodes import Column, Expression, columns_of, conjunction, conjuncts, remap
 from penstock.physical.plan.plan import Edge, Exchange, MultiJoinSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower

@@ -9,8 +9,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra import Algebra, ArrivalTime, FrequencyWindow, NRRJoin, Pattern, Project, RowWindow, Select, Window
-from penstock.algebra.nodes.nonretroactive import over_one_window
+from penstock.algebra import (
+    Algebra,
+    ArrivalTime,
+    FrequencyWindow,
+    NRRJoin,
+    Pattern,
+    Project,
+    RowWindow,
+    Select,
+    TimeModelWindow,
+)
 from penstock.algebra.properties.arrival_time import longest_slide, with_arrivals
 from penstock.expressions.nodes import Column
 from penstock.physical.plan.nonretroactive import NRRJoinSpec
@@ -26,7 +35,7 @@ from penstock.tree import walk
 def _nrr_join(node: NRRJoin, builder: Builder) -> Lowered:
     if node.came is not None:
         return _asked_by_column(node, node.came, builder)
-    if not over_one_window(node):
+    if not node.over_one_window:
         kept = tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema))
         return builder.lower(Project(with_arrivals(node), kept, node.schema.fields))
     return windowed(_window_of(node), node, _before_window(node, builder), builder)
@@ -52,19 +61,19 @@ def _stamped(node: ArrivalTime, builder: Builder) -> Lowered:
         return arrived(node, builder)
     if isinstance(window, RowWindow):
         return row_window(window, node, builder)
-    assert isinstance(window, Window)
+    assert isinstance(window, TimeModelWindow)
     return windowed(window, node, stamped(window.input, builder.lower(window.input), builder), builder)
 
 
-def _window_of(node: Algebra) -> Window:
-    while not isinstance(node, Window):
+def _window_of(node: Algebra) -> TimeModelWindow:
+    while not isinstance(node, TimeModelWindow):
         node = node.inputs[0]
     return node
 
 
 def _before_window(node: Algebra, builder: Builder) -> Lowered:
     """Return the elements of `node` with the timestamps they have in the stream."""
-    if isinstance(node, Window):
+    if isinstance(node, TimeModelWindow):
         return builder.lower(node.input)
     below = _before_window(node.inputs[0], builder)
     if isinstance(node, Select):

@@ -13,7 +13,7 @@ from penstock.algebra import (
     Project,
     Select,
     StreamScan,
-    Window,
+    TimeModelWindow,
     own_windows,
 )
 from penstock.algebra.nodes.aggregate_lookup import AggregateLookup, find_probe
@@ -115,8 +115,10 @@ def _one_scan(probe: AggregateLookup, builder: Builder) -> tuple[Lowered, Lowere
 def _chain(node: Algebra) -> list[Algebra]:
     """`node` and what is below it, as long as each has one input that is looked at row by row."""
     found = [node]
-    while isinstance(found[-1], Select | Project | Window):
-        found.append(found[-1].input)
+    top = node
+    while isinstance(top, Select | Project) or (isinstance(top, TimeModelWindow) and top.judges_alone):
+        top = top.input
+        found.append(top)
     return found
 
 
@@ -139,6 +141,6 @@ def _over(node: Algebra, scan: Lowered, builder: Builder) -> Lowered:
         return selected(node, _over(node.input, scan, builder), builder)
     if isinstance(node, Project):
         return projected(node, _over(node.input, scan, builder), builder)
-    if isinstance(node, Window):
+    if isinstance(node, TimeModelWindow):
         return windowed(node, node, _over(node.input, scan, builder), builder)
     return scan

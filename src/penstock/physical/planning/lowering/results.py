@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.algebra import IndividualResults, Pattern, Restored, Window, own_windows
+from penstock.algebra import IndividualResults, Pattern, Restored, own_windows
 from penstock.algebra.nodes.r2s import updated_relations
 from penstock.physical.plan.plan import (
     Edge,
@@ -43,7 +43,7 @@ def _only_rounded(node: Restored) -> bool:
     lives begin and end with rows of windows that have this SLIDE. [max up(ts), min up(exp)) = [up(max ts), up(min
     exp))."""
     windows = list(own_windows(node.reported))
-    slid = all(isinstance(w, Window) and (w.slide, w.align) == (node.slide, node.align) for w in windows)
+    slid = all(w.judges_alone and (w.slide, w.align) == (node.slide, node.align) for w in windows)
     known = node.by_life and node.continual.pattern is not Pattern.STRICT
     return known and slid and bool(windows) and not any(updated_relations(node.reported))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import singledispatch
 
 from penstock.algebra import (
     Algebra,
@@ -13,6 +14,7 @@ from penstock.algebra import (
     RelationScan,
     Select,
     StreamScan,
+    TimeModelWindow,
     UnionAll,
     Window,
 )
@@ -82,12 +84,19 @@ def projected(node: Project, child: Lowered, builder: Builder) -> Lowered:
 
 
 @lower.register
-def _window(node: Window, builder: Builder) -> Lowered:
+def _window(node: TimeModelWindow, builder: Builder) -> Lowered:
     return windowed(node, node, builder.lower(node.input), builder)
 
 
-def windowed(window: Window, node: Algebra, child: Lowered, builder: Builder) -> Lowered:
-    """Return the elements that `child` gives with their validity in `window`; they are then those of `node`."""
+@singledispatch
+def windowed(window: TimeModelWindow, node: Algebra, child: Lowered, builder: Builder) -> Lowered:
+    """Return the elements that `child` gives with their validity in `window`, which judges each of them alone; they
+    are then those of `node`. Registered by kind of window."""
+    raise AssertionError(f"{type(window).__name__} has no lowering")
+
+
+@windowed.register
+def _time_window(window: Window, node: Algebra, child: Lowered, builder: Builder) -> Lowered:
     spec = TimeWindowSpec(window.lifetime, window.slide, window.align)
     step = builder.add(spec, [Edge(child.step)], child.stage, node)
     return replace(child, step=step)

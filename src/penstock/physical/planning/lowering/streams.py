@@ -20,7 +20,6 @@ from penstock.algebra import (
     is_static,
     own_windows,
 )
-from penstock.algebra.properties.instantaneous import is_instantaneous
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.user import UserCall
 from penstock.physical.plan.plan import (
@@ -104,7 +103,7 @@ def _rstream(node: RelationToStream, builder: Builder) -> Lowered:
     strict = may_take_back(node.input, builder)
     types = node.schema.types
     every = tuple(range(len(types)))
-    if period is None and not is_instantaneous(node.input):
+    if period is None and not node.input.is_instantaneous:
         return _rstream_at_instants(node, builder, child, strict)
     edge, stage, partitions = builder.keyed(child, every) if strict else builder.ordered(child)
     if period is not None:

@@ -15,14 +15,12 @@ from functools import singledispatch
 
 import pyarrow as pa
 
-from penstock.algebra import Aggregate, Distinct, Except, Internal, Intersect, NegativeTuples, RowWindow, TopK, Window
-from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.base import Algebra, TimeModelWindow
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind
-from penstock.algebra.nodes.windows import WindowKind
-from penstock.algebra.optimizer.estimates import Estimate, estimate
+from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.statistics import Statistics, seconds
-from penstock.algebra.properties.boundedness import Boundedness, Grade, by_keys, content
-from penstock.algebra.properties.update_pattern import Pattern
+from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.algebra.properties.cardinality import Estimate
 from penstock.expressions.nodes import Expression, columns_of
 from penstock.physical.plan import plan as specs
 from penstock.physical.plan.aggregate_lookup import AggregateLookupSpec
@@ -77,12 +75,14 @@ def state_of(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> tu
 
 
 def _given(step: Step, node: Algebra, inputs: tuple[StateInput, ...], statistics: Statistics) -> StateInput:
-    made = StateInput(node, content(node), estimate(node, statistics), step.types)
+    made = StateInput(node, node.boundedness, estimate(node, statistics), step.types)
     lanes = _panes(step.spec, inputs)
     if lanes is None or node.domain is None:
         return made
     # Elements that share group and interval are one: at most one a group and boundary.
-    period = max(seconds(w.slide or 0, node.domain) for w in walk(node) if isinstance(w, Window))
+    period = max(
+        seconds(w.slide or 0, node.domain) for w in walk(node) if isinstance(w, TimeModelWindow) and w.judges_alone
+    )
     expected = made.expected
     rate = min(expected.rate, made.values(lanes.group) / period) if period else expected.rate
     return replace(made, expected=Estimate(rate, expected.length, expected.distinct), lanes=lanes)
@@ -126,37 +126,6 @@ def _fixed(type_: pa.DataType) -> int:
 
 
 @singledispatch
-def carries_ends(node: Algebra) -> bool:
-    """Return whether elements of `node` know when they end; else negative tuples end them, or nothing does."""
-    return any(carries_ends(child) for child in node.inputs if not child.is_stream)
-
-
-@carries_ends.register
-def _window_ends(node: Window) -> bool:
-    return node.kind is not WindowKind.UNBOUNDED
-
-
-@carries_ends.register
-def _row_window_ends(node: RowWindow) -> bool:
-    return node.length is not None
-
-
-@carries_ends.register(Aggregate)
-@carries_ends.register(NegativeTuples)
-@carries_ends.register(Except)
-@carries_ends.register(Intersect)
-@carries_ends.register(TopK)
-@carries_ends.register(Internal)
-def _no_ends(node: Algebra) -> bool:
-    return False
-
-
-@carries_ends.register
-def _distinct_ends(node: Distinct) -> bool:
-    return node.pattern is not Pattern.STRICT and carries_ends(node.input)
-
-
-@singledispatch
 def held(spec: Spec, inputs: tuple[StateInput, ...], made: StateInput) -> Iterable[StatePart]:
     """Return the state that the operator of `spec` keeps of its inputs."""
     raise AssertionError(f"nobody says what state {type(spec).__name__} keeps")
@@ -192,14 +161,14 @@ def _rows(one: StateInput, what: str, beside: int = TIMES) -> StatePart:
 
 def _ends(one: StateInput, what: str = "rows that will end") -> Iterable[StatePart]:
     """What is kept of rows until they end: nothing where they do not, or negative tuples tell."""
-    return [_rows(one, what)] if carries_ends(one.node) else ()
+    return [_rows(one, what)] if one.node.carries_ends else ()
 
 
 def _slots(one: StateInput, lanes: int, what: str, beside: int = 0) -> StatePart:
     """Return a table with one slot for every different row. beside: bytes of a row beside lanes and columns."""
     every = tuple(range(len(one.types)))
     rows = one.values(every)
-    bound = by_keys(one.node, tuple(range(len(one.node.schema))), one.content, "different rows")
+    bound = one.node.bounded_by_keys(tuple(range(len(one.node.schema))), one.content, "different rows")
     return StatePart(what, rows, rows * (SLOT + 8 * lanes + _width(one.types) + beside), bound)
 
 
@@ -235,7 +204,7 @@ def _step_window(spec: StepWindowSpec, inputs: tuple[StateInput, ...], made: Sta
 @held.register
 def _pick(spec: FrequencySpec, inputs: tuple[StateInput, ...], made: StateInput) -> Iterable[StatePart]:
     rows = inputs[0].values(spec.partition)
-    bound = by_keys(inputs[0].node, spec.partition, inputs[0].content, "substreams")
+    bound = inputs[0].node.bounded_by_keys(spec.partition, inputs[0].content, "substreams")
     if spec.slot is None:
         yield StatePart("counts by substream", rows, rows * (SLOT + 8), bound)
     else:
@@ -274,7 +243,7 @@ def _of_shape(shape: WindowShape, one: StateInput) -> tuple[float, Boundedness]:
     if shape.rows is not None:
         bound = Boundedness(Grade.BOUNDED, f"RANGE {shape.rows} TUPLES", length=None)
         return min(one.size, shape.rows * one.values(shape.key)), (
-            by_keys(one.node, shape.key, one.content, "substreams") if shape.key else bound
+            one.node.bounded_by_keys(shape.key, one.content, "substreams") if shape.key else bound
         )
     return one.size, one.content
 
@@ -292,7 +261,7 @@ def _aggregate(
     groups = rows.values(plan.group)
     keys = _width(spec.input_types[: len(plan.group)])
     bound = (
-        by_keys(rows.node, plan.group, rows.content, "groups")
+        rows.node.bounded_by_keys(plan.group, rows.content, "groups")
         if isinstance(spec, AggregateLookupSpec)
         else made.content
     )
@@ -309,7 +278,9 @@ def _aggregate(
             continue
         per_row = _values_of(argument.expressions, rows)
         count = min(rows.size, groups * per_row)
-        bound = by_keys(rows.node, (*plan.group, *_columns(argument.expressions)), rows.content, "different values")
+        bound = rows.node.bounded_by_keys(
+            (*plan.group, *_columns(argument.expressions)), rows.content, "different values"
+        )
         tree = TREE if argument.kind is ArgumentState.BAG else 0
         yield StatePart("values by group", count, count * (2 * SLOT + 8 + width + tree), bound)
 
@@ -329,9 +300,9 @@ def _window_sums(spec: WindowSumsSpec, inputs: tuple[StateInput, ...], made: Sta
     rows = panes.expected.rate * kept
     lanes = spec.plan.integers + spec.plan.floats
     width = TIMES + 8 * lanes + _width(panes.types)
-    yield StatePart("panes, shared with other windows", rows, rows * width, replace(content(window), length=kept))
+    yield StatePart("panes, shared with other windows", rows, rows * width, replace(window.boundedness, length=kept))
     groups = panes.values(spec.plan.group)
-    yield StatePart("sums of groups", groups, groups * (SLOT + 8 * lanes), content(made.node.input))
+    yield StatePart("sums of groups", groups, groups * (SLOT + 8 * lanes), made.node.input.boundedness)
 
 
 def _columns(expressions: Iterable[Expression]) -> tuple[int, ...]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.algebra.nodes.base import Algebra
-from penstock.algebra.optimizer.estimates import Estimate
 from penstock.algebra.properties.boundedness import Boundedness, together
+from penstock.algebra.properties.cardinality import Estimate
 from penstock.physical.plan.plan import Step
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 

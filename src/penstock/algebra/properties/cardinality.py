@@ -1,0 +1,126 @@
+"""Cardinality: how many rows a relation is expected to have and to change, and the formulas that operators share.
+
+Each operator computes its own `Estimate` of those of its inputs (`Algebra.estimate_from`). Values are taken to be
+uniform, and those of an input with fewer of them to be among those of the other `[System R]`. Of a stream's column that
+nothing is known of, the number of values is unknown (infinite) below the window, which decides it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.expressions.nodes import Call, Expression, Literal, columns_of, conjuncts
+
+#: The part of the tuples that a condition keeps: an equality, an inequality of columns, any other `[System R]`.
+EQUALITY, INEQUALITY, OTHERWISE = 0.1, 1 / 3, 0.5
+#: The least part of the tuples that is expected to have, or to lack, a partner.
+SELDOM = 0.01
+#: Times that an element is handled by an operator with state, and where tuples are matched with their partners.
+STORED_AND_LOOKED_UP, ASKED_FOR_PARTNERS = 2, 4
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is expected of a relation. rate: new tuples per second; length: seconds that one counts; distinct: by column
+    the values that occur; taken: tuples per second that are taken back before their end, each
+    with a negative tuple (of strict patterns only)."""
+
+    rate: float
+    length: float
+    distinct: tuple[float, ...]
+    taken: float = 0.0
+
+    @property
+    def size(self) -> float:
+        return self.rate * self.length
+
+    @property
+    def told(self) -> float:
+        """Elements per second, positive and negative ones, that an operator above receives."""
+        return self.rate + self.taken
+
+    def decided(self) -> Estimate:
+        """Return this estimate with a number of values for the columns that nothing is known of."""
+        unknown = max(10.0, self.size / 10)
+        return replace(self, distinct=tuple(unknown if math.isinf(v) else max(1.0, v) for v in self.distinct))
+
+    def combinations(self, columns: Iterable[int]) -> float:
+        """Return how many different values of `columns` count at one time."""
+        combinations = 1.0
+        for i in columns:
+            combinations *= self.distinct[i]
+        return max(1.0, min(self.size, combinations))
+
+    def distinct_rows(self) -> Estimate:
+        """Return what is expected of the relation without duplicates: every tuple once while one like it counts, and
+        anew when the one that stood for it ends."""
+        rate = self.combinations(range(len(self.distinct))) / self.length
+        return Estimate(rate, self.length, self.distinct, min(self.taken, rate))
+
+
+def kept(condition: Expression, distinct: tuple[float, ...]) -> float:
+    """Return the part of the tuples for which `condition` is expected to hold."""
+    if isinstance(condition, Literal):
+        return 1.0 if condition.value is True else 0.01
+    if not isinstance(condition, Call):
+        return OTHERWISE
+    if condition.function == "EQ":
+        values = [distinct[i] for i in columns_of(condition) if i < len(distinct) and not math.isinf(distinct[i])]
+        return 1.0 / max(1.0, *values) if values else EQUALITY
+    return INEQUALITY if condition.function in ("LT", "LE", "GT", "GE") else OTHERWISE
+
+
+def agreeing(left: Estimate, right: Estimate, equal: Iterable[tuple[int, int]]) -> float:
+    """Return the part of the pairs that agree in the columns `equal`."""
+    part = 1.0
+    for i, j in equal:
+        part /= max(left.distinct[i], right.distinct[j])
+    return part
+
+
+def joined(sides: Sequence[Estimate], moving: Sequence[Estimate], part: float, residual: Expression | None) -> Estimate:
+    """Return what is expected of a join: a new tuple of any side meets those of the others, and so does one that is
+    taken back. moving: the sides that are not static; part: that of the combinations that agree in their columns."""
+    distinct = tuple(v for side in sides for v in side.distinct)
+    for condition in () if residual is None else conjuncts(residual):
+        part *= kept(condition, distinct)
+    size = part
+    for side in sides:
+        size *= side.size
+    moving = moving or sides
+    rate = sum(size / side.length for side in moving)
+    taken = sum(side.taken * size / side.size for side in moving)
+    return Estimate(max(rate, 1e-9), min(side.length for side in moving), distinct, taken)
+
+
+@dataclass(frozen=True)
+class Partners:
+    """What is expected of the left tuples of a join that asks for partners. lone, matched: those without and with one;
+    a tuple passes from one to the other, with a negative tuple there and a positive one here, whenever its first
+    partner comes or its last one goes."""
+
+    lone: Estimate
+    matched: Estimate
+
+
+def partners(
+    one: Estimate, other: Estimate, equal: Iterable[tuple[int, int]], residual: Expression | None, static: bool
+) -> Partners:
+    """Return what is expected of the tuples of `one`. Partners come as they like: among those that a tuple has m of in
+    the mean, none is there for e^-m of the time `[Poisson]`. static: `other` never changes."""
+    part = agreeing(one, other, equal)
+    distinct = one.distinct + other.distinct
+    for condition in () if residual is None else conjuncts(residual):
+        part *= kept(condition, distinct)
+    mean = other.size * part
+    lone = min(max(math.exp(-mean), SELDOM), 1 - SELDOM)
+    # The first partner comes to a lone tuple, and the last one goes, so often.
+    turns = 0.0 if static else one.size * other.rate * part * lone
+    return Partners(_part(one, lone, turns), _part(one, 1 - lone, turns))
+
+
+def _part(of: Estimate, part: float, turns: float) -> Estimate:
+    rate, size = of.rate * part + turns, of.size * part
+    return Estimate(rate, size / rate, of.distinct, of.taken * part + turns)
