@@ -25,11 +25,11 @@ from penstock.expressions.nodes import Expression
 class Split:
     """A part of a source that one task reads, small enough to hold in memory.
 
-    path: the file; start, stop: the format's own range inside it (row groups of parquet, record batches of arrow;
-    0 and -1 mean the whole file); bytes: its stored size; rows: how many, when the file says so;
-    low, high: bounds of the timestamp column in ticks, when the file's statistics say so; `high` only where no record
-    of the piece can be rejected, so that it is the largest timestamp of those that count;
-    detail: what else the connector wants to know when it reads it, in its own words.
+    `path`: the file; `start`, `stop`: the format's own range inside it (row groups of parquet, record batches of arrow;
+    0 and -1 mean the whole file); `bytes`: its stored size; `rows`: their number, when the file stores it; `low`,
+    `high`: bounds of the timestamp column in ticks, when the file's statistics have them; `high` only where no record
+    of the split can be rejected, so that it is the largest timestamp of accepted records; `detail`: further data that
+    the connector needs to read it, in its own format.
     """
 
     path: str

@@ -56,8 +56,10 @@ def _(node: TimeModelWindow, world: World) -> Relation:
 
 @singledispatch
 def validity(window: TimeModelWindow, ts: int) -> tuple[int, int]:
-    """The table of [semantics 4.1]: [start, end) of an element with timestamp `ts`; of a row window, as far as time
-    decides. Registered by kind of window."""
+    """Return the interval [start, end) of an element with timestamp `ts`, by the table of [semantics 4.1].
+
+    Of a row window, as far as time decides. Implementations are registered by kind of window.
+    """
     raise TypeError(f"the oracle does not know when elements of {type(window).__name__} end")
 
 
