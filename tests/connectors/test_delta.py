@@ -441,3 +441,46 @@ def test_the_table_of_another_run_is_told_apart(tmp_path: Path) -> None:
     put(path, (1, 1, "a"), commit_properties=CommitProperties(app_transactions=[Transaction("other", 3)]))
     with pytest.raises(PenstockError, match="not, or no more"):
         target.open(resume=True, overwrite=False)
+
+
+FAR = ([5_000_000, -5_000_000, 0, None], [2**62, -(2**62), 0, None])
+NEAR = ([1, -1, 0, None], [1_000_001, -1, 0, None])
+
+
+@pytest.mark.parametrize(
+    ("values", "partition"), [(FAR, ""), (NEAR, ", partition_by 'd'"), (NEAR, ", partition_by 'at'")]
+)
+def test_days_and_moments_of_all_years_are_written_and_read(
+    tmp_path: Path, values: tuple[list[int | None], list[int | None]], partition: str
+) -> None:
+    """Partitions too, whose folders and values are texts: of the years that texts are read of."""
+    declared = "CREATE STREAM s (ts BIGINT, k INT, d DATE, at TIMESTAMP) FROM MEMORY () TIMESTAMP BY ts;"
+    into = f"INTO DELTA (path '{tmp_path / 'far'}', key 'd, k'{partition})"
+    query = f"{declared} CREATE QUERY q {into} AS SELECT k, d, at FROM s [RANGE 1 HOUR];"
+    target = open_sink(bind_script(query).catalog.queries["q"])
+    target.open(resume=False, overwrite=False)
+    days = pa.array(values[0], pa.int32()).cast(pa.date32())
+    moments = pa.array(values[1], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    ticks = pa.array(range(4), pa.int64())
+    names = ["ts", "op", "k", "d", "at"]
+    for batch in range(2):
+        # The second batch looks up in the table whether its keys are there.
+        keys = pa.array([4 * batch + i for i in range(4)], pa.int32())
+        target.write(batch, pa.table([ticks, pa.array(["+"] * 4), keys, days, moments], names))
+    again = pa.table([ticks, pa.array(["+"] * 4), pa.array(range(4), pa.int32()), days, moments], names)
+    with pytest.raises(PenstockError, match=r"two rows share the key .*k = [0-3]"):
+        target.write(2, again)
+    read = source("CREATE RELATION r (k INT, d DATE, at TIMESTAMP) FROM DELTA (path '{path}');", tmp_path / "far")
+    found = sorted(
+        (k, d, at)
+        for path in read.discover(frozenset())
+        for split in read.splits(path)
+        for parsed in read.read(split, (0, 1, 2))
+        for k, d, at in zip(
+            parsed.batch["k"].to_pylist(),
+            parsed.batch["d"].cast(pa.int32()).to_pylist(),
+            parsed.batch["at"].cast(pa.int64()).to_pylist(),
+            strict=True,
+        )
+    )
+    assert found == [(k, values[0][k % 4], values[1][k % 4]) for k in range(8)]

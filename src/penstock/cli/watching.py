@@ -120,7 +120,13 @@ class Watcher:
             if counts.malformed:
                 reasons = "; ".join(f"{count:,} x {reason}" for reason, count in counts.reasons.items())
                 self._warn(malformed_rows(counts.malformed, name) + (f": {reasons}" if reasons else ""))
-        if any(counts.late or counts.malformed for counts in progress.sources.values()):
+        for name, query in progress.queries.items():
+            if query.refused:
+                reasons = "; ".join(f"{count:,} x {reason}" for reason, count in query.refused.items())
+                rows = counted(sum(query.refused.values()), "row")
+                self._warn(f"{rows} of {name} cannot be written to {query.place}: {reasons}")
+        sources = any(counts.late or counts.malformed for counts in progress.sources.values())
+        if sources or any(query.refused for query in progress.queries.values()):
             self.say(f"dead letters: {dead_letters}")
 
     def _warn(self, text: str) -> None:

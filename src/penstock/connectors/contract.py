@@ -18,6 +18,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.options import OptionTable
+from penstock.errors import PenstockError
 from penstock.expressions.nodes import Expression
 
 
@@ -225,11 +226,14 @@ class LogConnector(SourceConnector):
         """
 
 
+_REFUSED = "leave such rows out in the query, or CAST; sources declared ON ERROR DEAD LETTER let a run go on"
+
+
 class Sink(ABC):
     """Write the result of one query, whose columns are named `query.output_names`.
 
-    `run`: identifies the run that writes, the same after a restart from its checkpoint; `beside`: whether it may write
-    in another thread while other sinks write.
+    A row with a value that the sink cannot hold is refused alone. `run`: identifies the run that writes, the same after
+    a restart from its checkpoint; `beside`: whether it may write in another thread while other sinks write.
     """
 
     #: The options of the connector.
@@ -241,6 +245,15 @@ class Sink(ABC):
 
     def __init__(self, query: Query) -> None:
         self.query = query
+        #: Called with the number of a batch and its rows that cannot be written, in their order, before the others are
+        #: committed. Called again with them where the batch is tried again. Raises PenstockError for a run that is to
+        #: fail of them, as it does where nobody keeps them.
+        self.refuse: Callable[[int, Sequence[Rejected]], None] = self.fail_of
+
+    def fail_of(self, batch: int, rows: Sequence[Rejected]) -> None:
+        """Raise PenstockError P0502 for the first of some rows that cannot be written."""
+        message = f"query {self.query.name}: a row cannot be written to {self.place}: {rows[0].reason}"
+        raise PenstockError("P0502", f"{message}; the row: {rows[0].record[:200]}", hint=_REFUSED)
 
     @classmethod
     def target(cls, query: Query) -> Target | None:

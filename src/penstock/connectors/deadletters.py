@@ -1,8 +1,9 @@
 """Dead letters: records that no query reads, with their position and the reason [semantics 1 and 3].
 
 Contract: `write` is idempotent per (source, batch, task): a task that runs again replaces what it wrote, so nothing is
-counted twice. A file appears complete or not at all. One folder per source, one JSON object per line; `source.txt` in
-it holds the source's name, because folders are named by `storage/names.py`. All files are private to the user.
+counted twice. A file appears complete or not at all. One folder per source, and one per query whose sink cannot hold
+some of its rows; the two share no name. One JSON object per line; `source.txt` in it holds the name, because folders
+are named by `storage/names.py`. All files are private to the user.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from penstock.algebra.nodes.base import leaves
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import OnError, Scan
 from penstock.connectors.contract import Rejected
 from penstock.errors import PenstockError
 from penstock.storage import storage
@@ -54,7 +58,7 @@ class DeadLetters:
             PenstockError: P0502, they cannot be written.
         """
         lines = [json.dumps(asdict(letter), ensure_ascii=False) + "\n" for letter in letters]
-        place = self._folder(source) / f"{batch:08d}-{part}{task:05d}.jsonl"
+        place = self._place(source, batch, task, part)
         try:
             if lines:
                 if not storage().exists(place.parent / _NAME):
@@ -74,8 +78,13 @@ class DeadLetters:
         folder = self._folder(source)
         for name in storage().list(folder):
             if name.endswith(".jsonl") and name[0].isdigit():
-                for line in storage().read(folder / name).decode("utf-8", "surrogatepass").split("\n")[:-1]:
-                    yield DeadLetter(**json.loads(line))
+                yield from _letters(folder / name)
+
+    def read_part(self, source: str, batch: int, task: int, part: str = "") -> Iterator[DeadLetter]:
+        """The letters that `write` kept under these numbers."""
+        place = self._place(source, batch, task, part)
+        if storage().exists(place):
+            yield from _letters(place)
 
     def sources(self) -> list[str]:
         """Return the sources that have letters."""
@@ -93,10 +102,23 @@ class DeadLetters:
     def _folder(self, source: str) -> Path:
         return Path(self.directory) / file_name(source)
 
+    def _place(self, source: str, batch: int, task: int, part: str) -> Path:
+        return self._folder(source) / f"{batch:08d}-{part}{task:05d}.jsonl"
+
+
+def _letters(place: Path) -> Iterator[DeadLetter]:
+    for line in storage().read(place).decode("utf-8", "surrogatepass").split("\n")[:-1]:
+        yield DeadLetter(**json.loads(line))
+
 
 def reason_kind(reason: str) -> str:
     """Return a reason without the value it quotes: `bad number 'x' in column b` -> `bad number in column b`."""
     return _VALUE.sub("", reason)
+
+
+def fails_of_values(query: Query) -> bool:
+    """Whether a row that the sink of `query` cannot hold ends the run: one of its sources is declared ON ERROR FAIL."""
+    return any(leaf.source.on_error is OnError.FAIL for leaf in leaves(query.root) if isinstance(leaf, Scan))
 
 
 def as_error(rejected: Rejected, source: str | None = None) -> PenstockError:

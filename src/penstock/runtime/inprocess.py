@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import OnError, Scan, Source
-from penstock.connectors.deadletters import as_error, reason_kind
+from penstock.connectors.contract import Rejected
+from penstock.connectors.deadletters import as_error, fails_of_values, reason_kind
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.errors import PenstockError
@@ -30,7 +32,11 @@ def answer_here(queries: Sequence[Query], drain: bool = False, overwrite: bool =
     for source in sources.values():
         _check(source)
     sinks = {query.name: open_sink(query) for query in queries}
-    for sink in sinks.values():
+    refused: dict[str, Counter[str]] = {}
+    for query in queries:
+        sink = sinks[query.name]
+        if not fails_of_values(query):
+            sink.refuse = partial(_count, refused.setdefault(query.name, Counter()))
         sink.open(resume=False, overwrite=overwrite)
     relations = {name: read_relation(source) for name, source in sources.items()}
     for name, (_, rejected, _) in relations.items():
@@ -43,7 +49,14 @@ def answer_here(queries: Sequence[Query], drain: bool = False, overwrite: bool =
     for name, table in result.tables.items():
         sinks[name].write(0, table)
         sinks[name].close()
+        if refused.get(name):
+            result.rejected.setdefault(name, Counter()).update(refused[name])
     return result
+
+
+def _count(counts: Counter[str], batch: int, rows: Sequence[Rejected]) -> None:
+    counts.clear()
+    counts.update(reason_kind(row.reason) for row in rows)
 
 
 def _check(source: Source) -> None:

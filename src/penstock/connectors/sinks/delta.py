@@ -177,7 +177,7 @@ class DeltaSink(Sink):
         rows = self._typed(changes.rows)
         self._no_key_twice(target, rows, changes)
         source = rows.append_column(_OP, pa.array(changes.stays))
-        on = " AND ".join(f"t.{_name(k)} IS NOT DISTINCT FROM s.{_name(k)}" for k in self._key)
+        on = " AND ".join(f"(t.{_name(k)} IS NOT DISTINCT FROM s.{_name(k)})" for k in self._key)
         values = {_name(name): f"s.{_name(name)}" for name in rows.column_names}
         merge = target.merge(source, on, source_alias="s", target_alias="t", commit_properties=commit)
         merge = merge.when_matched_delete(f"NOT s.{_OP}").when_matched_update(values, f"s.{_OP}")
@@ -188,7 +188,7 @@ class DeltaSink(Sink):
         if self._appends or is_unique(self.query, self._key) or not changes.fresh.any():
             return
         fresh = rows.filter(pa.array(changes.fresh)).select(list(self._key))
-        there = target.to_pyarrow_table(columns=list(self._key))
+        there = delta_log.columns_of(target, self._key)
         both = fresh.join(there.cast(fresh.schema), keys=list(self._key), join_type="left semi")
         if both.num_rows:
             raise violation(self.query, self._key, both, 0)

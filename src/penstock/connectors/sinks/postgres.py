@@ -3,7 +3,8 @@
 Contract: the transaction that writes a batch also records it in `penstock_batches` beside the table (query, target, the
 run's number, batches done), so a repeated batch is found there and skipped, even if the connection was lost. Each run
 takes a new number, so a run that was replaced cannot write any more. With `key` the table holds the rows of the
-relation as they are after the batch; without it the changes, or the stream. A missing table is created.
+relation as they are after the batch; without it the changes, or the stream. A missing table is created. A
+row that the table cannot hold is refused, and stored before the transaction ends.
 """
 
 from __future__ import annotations
@@ -12,21 +13,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.query import Query
-from penstock.connectors.contract import Sink, Target
+from penstock.connectors.contract import Rejected, Sink, Target
 from penstock.connectors.options import TEXT, Option, Options, OptionTable
 from penstock.connectors.postgres import SERVER_OPTIONS, Server, database_of, identifier, sql
+from penstock.connectors.sinks.postgres_values import Positions, Reasons, put, readable, unholdable
 from penstock.connectors.sinks.tables import check_rows, no_column, not_ours, other_type
 from penstock.connectors.sinks.text import csv_text
 from penstock.connectors.sinks.upserts import KEY, MODE, Net, key_option, net, only_adds, violation
 from penstock.errors import PenstockError
+from penstock.expressions.shown import shown_row
 
 _TABLE = Option("table", TEXT, "the table of the result, with or without its schema", required=True)
 _NOTES = "penstock_batches"
-_STAYS, _FRESH = "penstock_stays", "penstock_fresh"
+_STAYS, _FRESH, _ROW = "penstock_stays", "penstock_fresh", "penstock_row"
 
 #: Types of a result -> their type in a new table, and the column types of an existing table that accept them.
 _TYPES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
@@ -84,8 +88,6 @@ class PostgresSink(Sink):
         if not table.num_rows:
             return
         changes = net(self.query, self._key, table) if self._key else None
-        if changes is not None:
-            self._no_null(changes.rows)
         self._server.do(lambda cursor: self._write(cursor, batch, table, changes))
 
     # -- the beginning -----------------------------------------------------------------------------------------
@@ -192,32 +194,81 @@ class PostgresSink(Sink):
         if noted[1] >= batch:
             return
         if changes is None:
-            self._copy(cursor, self._target, table.select(self._schema().names))
+            rows = table.select(self._schema().names)
+            self._refuse(batch, rows, self._append(cursor, rows))
         else:
-            self._upsert(cursor, changes)
+            self._refuse(batch, changes.rows, self._upsert(cursor, changes))
         note = sql.SQL("UPDATE {} SET batch = %s WHERE query = %s AND target = %s").format(self._notes)
         cursor.execute(note, (batch, self.query.name, self._table))
 
-    def _upsert(self, cursor: Any, changes: Net) -> None:
+    def _refuse(self, batch: int, rows: pa.Table, reasons: Reasons) -> None:
+        """Keep the rows that are not written, before the batch is committed."""
+        found = [Rejected(self.place, None, shown_row(rows, p)[:1000], reasons[p]) for p in sorted(reasons)]
+        if found:
+            self.refuse(batch, found)
+
+    def _append(self, cursor: Any, rows: pa.Table) -> Reasons:
+        """Add the rows that can be held; return why the others cannot."""
+        reasons = unholdable(rows)
+        kept = np.setdiff1d(np.arange(rows.num_rows), list(reasons))
+        return reasons | put(cursor, kept, lambda p: self._copy(cursor, self._target, _at(rows, p)), rows.column_names)
+
+    def _upsert(self, cursor: Any, changes: Net) -> Reasons:
+        """Apply the last change of every key; return why rows cannot be held. In their place their key is removed,
+        for what stood there before is no longer true."""
         names = changes.rows.column_names
         staged, all_ = sql.Identifier("penstock_changes"), _names(names)
         make = sql.SQL(
-            "CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {}, true AS {}, true AS {} FROM {} WITH NO DATA"
+            "CREATE TEMPORARY TABLE {} ON COMMIT DROP AS "
+            "SELECT {}, true AS {}, true AS {}, 0::bigint AS {} FROM {} WITH NO DATA"
         )
-        cursor.execute(make.format(staged, all_, sql.Identifier(_STAYS), sql.Identifier(_FRESH), self._target))
-        rows = changes.rows.append_column(_STAYS, pa.array(changes.stays))
-        self._copy(cursor, staged, rows.append_column(_FRESH, pa.array(changes.fresh)))
+        marks = [sql.Identifier(name) for name in (_STAYS, _FRESH, _ROW)]
+        cursor.execute(make.format(staged, all_, *marks, self._target))
         same = sql.SQL(" AND ").join(sql.SQL("t.{0} = c.{0}").format(sql.Identifier(k)) for k in self._key)
+        reasons = self._stage(cursor, staged, changes)
         if not self._appends:
             self._no_key_twice(cursor, staged, same)
-        gone = sql.SQL("DELETE FROM {} t USING {} c WHERE NOT c.{} AND ")
-        cursor.execute(gone.format(self._target, staged, sql.Identifier(_STAYS)) + same)
+        gone = sql.SQL("DELETE FROM {} t USING {} c WHERE {} AND ")
+        cursor.execute(gone.format(self._target, staged, sql.SQL("NOT c.{}").format(marks[0])) + same)
         others = [name for name in names if name not in self._key]
         sets = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others)
-        put = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE {} ON CONFLICT ({}) DO ").format(
-            self._target, all_, all_, staged, sql.Identifier(_STAYS), _names(self._key)
-        )
-        cursor.execute(put + (sql.SQL("UPDATE SET ") + sets if others else sql.SQL("NOTHING")))
+        insert = sql.SQL(
+            "INSERT INTO {} ({}) SELECT {} FROM {} WHERE {} AND {} BETWEEN %s AND %s ON CONFLICT ({}) DO "
+        ).format(self._target, all_, all_, staged, marks[0], marks[2], _names(self._key))
+        insert += sql.SQL("UPDATE SET ") + sets if others else sql.SQL("NOTHING")
+        staying = np.setdiff1d(np.flatnonzero(changes.stays), list(reasons))
+        refused = put(cursor, staying, lambda p: cursor.execute(insert, (int(p[0]), int(p[-1]))), names)
+        if refused:
+            chosen = sql.SQL("c.{} = ANY(%s)").format(marks[2])
+            cursor.execute(gone.format(self._target, staged, chosen) + same, ([*refused],))
+        return reasons | refused
+
+    def _stage(self, cursor: Any, staged: Any, changes: Net) -> Reasons:
+        """Copy the changes into the table `staged`, those whose row cannot be held as removals of their key."""
+        rows, stays = changes.rows, changes.stays
+        count = rows.num_rows
+
+        def copy(positions: Positions, staying: Positions) -> None:
+            holds = np.isin(positions, staying)
+            part = _keys_alone(_at(rows, positions), self._key, holds)
+            for name, values in ((_STAYS, holds), (_FRESH, changes.fresh[positions]), (_ROW, positions)):
+                part = part.append_column(name, pa.array(values))
+            self._copy(cursor, staged, part)
+
+        def stage(positions: Positions, staying: Positions) -> Reasons:
+            return put(cursor, positions, lambda p: copy(p, staying), rows.column_names)
+
+        keyless = unholdable(rows.select(self._key))
+        for name in self._key:
+            nulls = np.flatnonzero(rows[name].is_null().to_numpy())
+            keyless |= dict.fromkeys(nulls.tolist(), f"NULL in its key, column {name}")
+        keyed = np.setdiff1d(np.arange(count), list(keyless))
+        reasons = {p: why for p, why in unholdable(rows).items() if stays[p]}
+        staying = np.setdiff1d(np.flatnonzero(stays), list(reasons))
+        failed = stage(keyed, staying)
+        # A key that the server cannot hold either is not there to be removed.
+        stage(np.array(sorted(failed), np.int64), np.empty(0, np.int64))
+        return {p: why for p, why in (keyless | failed | reasons).items() if stays[p]}
 
     def _no_key_twice(self, cursor: Any, staged: Any, same: Any) -> None:
         """Check that a new key is not in the table yet, where only this query writes."""
@@ -231,14 +282,8 @@ class PostgresSink(Sink):
             columns = {name: [value] for name, value in zip(self._key, found, strict=True)}
             raise violation(self.query, self._key, pa.table(columns), 0)
 
-    def _no_null(self, rows: pa.Table) -> None:
-        for name in self._key:
-            if rows[name].null_count:
-                message = f"query {self.query.name}: a row of the result has NULL in its key, column {name}"
-                raise PenstockError("P0502", message, hint="leave such rows out, or COALESCE(..) in the query")
-
     def _copy(self, cursor: Any, target: Any, table: pa.Table) -> None:
-        columns = [_readable(column) for column in table.columns]
+        columns = [readable(column) for column in table.columns]
         text = csv_text(pa.table(columns, names=table.column_names))
         into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, HEADER true)").format(target, _names(table.column_names))
         with cursor.copy(into) as copy:
@@ -260,21 +305,17 @@ def _taken(type_: pa.DataType) -> tuple[str, ...]:
     return next(taken for fits, _, taken in _TYPES if fits(type_))
 
 
-def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """Return a column in the form that PostgreSQL reads, where that differs from Penstock's csv."""
-    if pa.types.is_duration(column.type):
-        return pc.binary_join_element_wise(column.cast(pa.int64()).cast(pa.string()), "microseconds", " ")
-    return _hexed(column) if pa.types.is_binary(column.type) else column
+def _at(rows: pa.Table, positions: Positions) -> pa.Table:
+    return rows if len(positions) == rows.num_rows else rows.take(pa.array(positions))
 
 
-def _hexed(column: pa.ChunkedArray) -> pa.Array:
-    """Return bytes as PostgreSQL reads them, `\\x...`, in one vectorised pass."""
-    values = column.combine_chunks().cast(pa.binary())
-    values = pa.concat_arrays([values]) if values.offset else values
-    size = len(values)
-    offsets = np.frombuffer(values.buffers()[1], np.int32)[: size + 1] if size else np.zeros(1, np.int32)
-    data = values.buffers()[2]
-    text = data.to_pybytes()[offsets[0] : offsets[-1]].hex().encode() if data is not None else b""
-    starts = pa.py_buffer((2 * (offsets - offsets[0])).astype(np.int32))
-    digits = pa.Array.from_buffers(pa.string(), size, [None, starts, pa.py_buffer(text)])
-    return pc.if_else(values.is_valid(), pc.binary_join_element_wise("\\x", digits, ""), None)
+def _keys_alone(rows: pa.Table, key: Sequence[str], whole: npt.NDArray[np.bool_]) -> pa.Table:
+    """`rows` with NULL beside the key in all but those that are `whole`."""
+    if whole.all():
+        return rows
+    mask = pa.array(whole)
+    columns = [
+        column if name in key else pc.if_else(mask, column, pa.scalar(None, column.type))
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+    ]
+    return pa.table(columns, names=rows.column_names)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from penstock.connectors.contract import ParsedRecords, SourceConnector, Split, 
 from penstock.connectors.delta_log import DataFile, one_line
 from penstock.connectors.local_paths import parts_of
 from penstock.connectors.options import BOOLEAN, TEXT, Applies, Option, Options, OptionTable, ValueType, whole
+from penstock.connectors.sinks.text import plain
 from penstock.connectors.sources.formats import casts, cells
 from penstock.connectors.sources.formats.base import Unfit
 from penstock.connectors.sources.formats.columnar import Columns, fitted, pieces
@@ -196,9 +198,13 @@ class DeltaSource(SourceConnector):
         """Return the files of a snapshot, oldest first."""
         if "deletionVectors" in _features(table) and pa.table(table.deletion_vectors().read_all()).num_rows:
             raise delta_log.deletion_vectors(self._owner, self._path)
-        rows = pa.table(table.get_add_actions(flatten=False)).to_pylist()
-        rows.sort(key=lambda row: (row["modification_time"], row["path"]))
-        return [DataFile(str(Path(self._path, r["path"])), _texts(r.get("partition") or {})) for r in rows]
+        actions = pa.table(table.get_add_actions(flatten=False))
+        paths, written = (actions[name].to_pylist() for name in ("path", "modification_time"))
+        partitions = _partitions(actions["partition"]) if "partition" in actions.column_names else [{} for _ in paths]
+        files = sorted(zip(written, paths, range(len(paths)), strict=True))
+        return [
+            DataFile(str(Path(self._path, urllib.parse.unquote(file))), partitions[place]) for _, file, place in files
+        ]
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -340,12 +346,19 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_uint64(type_) else type_
 
 
-def _texts(values: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return typed partition values as the log writes them."""
-    return {key: None if value is None else _text(value) for key, value in values.items()}
+def _partitions(values: pa.ChunkedArray) -> list[dict[str, str | None]]:
+    """The typed partition values of files as texts."""
+    names = [field.name for field in values.type]
+    columns = [_texts(column) for column in values.combine_chunks().flatten()]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)
+def _texts(values: pa.Array) -> list[str | None]:
+    """Values as the log writes them; dates and timestamps in any year."""
+    if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
+        return [None if text is None else text.decode() for text in plain(values).to_pylist()]
+    return [None if value is None else _text(value) for value in values.to_pylist()]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

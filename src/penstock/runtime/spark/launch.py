@@ -24,6 +24,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.connectors.contract import Sink
+from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
@@ -53,6 +54,7 @@ from penstock.runtime.spark.checkpoint.totals import forget_totals
 from penstock.runtime.spark.input.dataframes import spark_schema, write_frame
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.job import SparkRun, answers_only, assemble
+from penstock.runtime.spark.output.rejections import keep_refused
 from penstock.runtime.spark.output.result_parts import ResultParts, check_results
 from penstock.runtime.spark.startup.session import shard_keys
 from penstock.runtime.spark.startup.temporary import let_go, temporary_folder
@@ -188,6 +190,7 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
         check_results(ResultParts(folder), sinks, decision.kept_sinks, work.accept_missing)
         for name, sink in sinks.items():
             sink.run = run
+            keep_refused(sink, DeadLetters(folder.dead_letters))
             sink.open(name in decision.kept_sinks, overwrite)
         job, digest = prepare(work, request, decision, folder, parallelism())
         backfill(folder, job, decision.epoch, sinks)

@@ -38,12 +38,14 @@ class QueryCounts:
         heartbeat: the time up to which the answer is final, formatted for people.
         place: where the answer is written.
         backfilled: result rows that a backfill wrote, from input read before the query was added.
+        refused: by reason, rows among them that the sink cannot hold; they are dead letters of the query.
     """
 
     rows: int = 0
     heartbeat: str = ""
     place: str = ""
     backfilled: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass

@@ -63,6 +63,7 @@ def backfill(folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink]) 
     planner = BackfillInput(past, past_job.intake)
     tables = folder.read_tables(past_job.plan.statics)
     offset: Offset = planner.start()
+    batches = 0
     rows: Counter[str] = Counter()
     malformed: dict[str, Counter[str]] = {}
     parts = ResultParts(folder)
@@ -82,8 +83,8 @@ def backfill(folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink]) 
         counts = write_rejections(outcome.rejected, past_job.plan.sources, letters, batch, epoch.number)
         for source, reasons in counts.items():
             malformed.setdefault(source, Counter()).update(reasons)
-        offset = after
-    RunTotals(folder).backfilled(epoch.number, rows, malformed)
+        offset, batches = after, batch + 1
+    RunTotals(folder).backfilled(epoch.number, rows, malformed, batches)
     folder.write_mark(mark, True)
 
 

@@ -13,10 +13,12 @@ from typing import Any
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
+from penstock.connectors.deadletters import DeadLetters
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.spark.checkpoint.epochs import delivered
 from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.output.rejections import refused_in
 from penstock.runtime.watching.progress import QueryCounts, RunProgress, SourceCounts
 from penstock.runtime.watching.recorder import Backlog, Totals
 from penstock.runtime.watching.time_jumps import warn_of_jumps
@@ -26,6 +28,8 @@ from penstock.types import END
 _MARK = "totals"
 #: In the totals: by query, the rows among its own that a backfill wrote.
 _BACKFILLED = "backfilled"
+#: In the totals: by query and reason, the rows that its sink could not hold.
+_REFUSED = "refused"
 #: Maximum number of reasons of malformed records counted separately, by source.
 MOST_REASONS = 100
 OTHER_REASONS = "other reasons"
@@ -36,6 +40,7 @@ class RunTotals:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
+        self._letters = DeadLetters(folder.dead_letters)
         self._lock = threading.Lock()
         nothing: dict[str, Any] = {"rounds": [], "batch": -1, "sources": {}, "queries": {}}
         self._totals: dict[str, Any] = folder.read_mark(_MARK) or nothing
@@ -71,6 +76,7 @@ class RunTotals:
             queries = self._totals["queries"]
             for name, count in rows.items():
                 queries[name] = queries.get(name, 0) + count
+                self._add_refused(name, refused_in(self._letters, name, batch))
             for source, reasons in malformed.items():
                 self._add_malformed(source, reasons)
 
@@ -97,9 +103,14 @@ class RunTotals:
             self._totals["rounds"] = kept
             self._folder.write_mark(_MARK, self._totals)
 
-    def backfilled(self, epoch: int, rows: Mapping[str, int], malformed: Mapping[str, Mapping[str, int]]) -> None:
+    def backfilled(
+        self, epoch: int, rows: Mapping[str, int], malformed: Mapping[str, Mapping[str, int]], batches: int = 0
+    ) -> None:
         """Add the rows that the backfill of `epoch` wrote before its first batch. Adding the same epoch again changes
         nothing: an interrupted backfill is repeated with the same result.
+
+        Args:
+            batches: how many batches it wrote.
         """
         with self._lock:
             if self._totals.get("backfilled_epoch") == epoch:
@@ -107,6 +118,9 @@ class RunTotals:
             self._totals["backfilled_epoch"] = epoch
             for name, count in rows.items():
                 self._totals["queries"][name] = count
+                self._totals.setdefault(_REFUSED, {}).pop(name, None)
+                for batch in range(batches):
+                    self._add_refused(name, refused_in(self._letters, name, batch))
                 self._totals.setdefault(_BACKFILLED, {})[name] = count
             for source, reasons in malformed.items():
                 self._add_malformed(source, reasons)
@@ -127,12 +141,12 @@ class RunTotals:
     def _add_malformed(self, source: str, reasons: Mapping[str, int]) -> dict[str, Any]:
         """Add counts of malformed records to the totals of `source`, and return these."""
         total: dict[str, Any] = self._totals["sources"].setdefault(source, _untouched())
-        for reason, count in reasons.items():
-            by_reason = total["malformed"]
-            # Reasons may contain numbers, so their count is bounded, lest the totals grow with the input.
-            kind = reason if reason in by_reason or len(by_reason) < MOST_REASONS else OTHER_REASONS
-            by_reason[kind] = by_reason.get(kind, 0) + count
+        _add(reasons, total["malformed"])
         return total
+
+    def _add_refused(self, query: str, reasons: Mapping[str, int]) -> None:
+        if reasons:
+            _add(reasons, self._totals.setdefault(_REFUSED, {}).setdefault(query, {}))
 
     def totals(self, backlog: Mapping[str, Backlog], waiting: Mapping[str, int], batch_bytes: int) -> Totals:
         with self._lock:
@@ -164,7 +178,7 @@ class RunTotals:
                 shown = query.domain.show(known[name]) if name in known else ""
                 found.queries[name] = QueryCounts(
                     self._totals["queries"].get(name, 0), shown, sinks[name].place,
-                    self._totals.get(_BACKFILLED, {}).get(name, 0),
+                    self._totals.get(_BACKFILLED, {}).get(name, 0), dict(self._totals.get(_REFUSED, {}).get(name, {})),
                 )  # fmt: skip
         found.rows_in = sum(s.rows for s in found.sources.values())
         found.rows_out = sum(q.rows for q in found.queries.values())
@@ -179,9 +193,19 @@ def forget_totals(folder: Folder, queries: Iterable[str], kept: set[str]) -> Non
         totals.pop("backfilled_epoch", None)
         for name in queries:
             totals["queries"].pop(name, None)
-            totals.get(_BACKFILLED, {}).pop(name, None)
+            for counts in (_BACKFILLED, _REFUSED):
+                totals.get(counts, {}).pop(name, None)
         totals["sources"] = {name: counts for name, counts in totals["sources"].items() if name in kept}
         folder.write_mark(_MARK, totals)
+
+
+def _add(reasons: Mapping[str, int], counts: dict[str, int]) -> None:
+    """Add counts by reason. Reasons may contain numbers, so how many there are is bounded, lest the totals grow with
+    the input.
+    """
+    for reason, count in reasons.items():
+        kind = reason if reason in counts or len(counts) < MOST_REASONS else OTHER_REASONS
+        counts[kind] = counts.get(kind, 0) + count
 
 
 def _untouched() -> dict[str, Any]:

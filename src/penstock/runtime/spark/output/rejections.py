@@ -1,4 +1,5 @@
-"""Write updates that their relations could not apply, as reported by the last stage, as dead letters, and count them.
+"""Write as dead letters what the end of a plan could not use: updates that their relations could not apply, as reported
+by the last stage, and rows of results that their sinks cannot hold.
 
 Contract: writing a batch again replaces what it wrote before, as with answers, so a replay leaves one copy.
 """
@@ -6,15 +7,17 @@ Contract: writing a batch again replaces what it wrote before, as with answers, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.algebra.nodes.scans import OnError, Source
-from penstock.connectors.contract import Rejected
-from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error
+from penstock.connectors.contract import Rejected, Sink
+from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, fails_of_values, reason_kind
 from penstock.physical.operators import Rejection
 
 #: Distinguishes files of the stages from those of the ingest, whose rounds have a numbering of their own.
 _PART = "stage-"
+#: Distinguishes files of results, which go by the name of their query.
+_RESULT = "result-"
 
 
 def write_rejections(
@@ -35,3 +38,21 @@ def write_rejections(
             kept = [DeadLetter(f"batch {batch}", None, r.record[:1000], r.reason, r.ts) for r in in_order]
             letters.write(name, batch, task, kept, _PART)
     return {name: dict(Counter(r.reason for r in rejections)) for name, rejections in by_source.items()}
+
+
+def keep_refused(sink: Sink, letters: DeadLetters) -> None:
+    """Have the rows that `sink` refuses written to the dead letters of its query, unless they are to end the run."""
+    if fails_of_values(sink.query):
+        return
+
+    def keep(batch: int, rows: Sequence[Rejected]) -> None:
+        letters.write(sink.query.name, batch, 0, [DeadLetter.of(row) for row in rows], _RESULT)
+
+    sink.refuse = keep
+
+
+def refused_in(letters: DeadLetters, query: str, batch: int) -> Counter[str]:
+    """Return how many rows of a batch the sink of `query` refused, by reason. They are counted from what was written,
+    since a sink that has the batch already does not refuse them again.
+    """
+    return Counter(reason_kind(letter.reason) for letter in letters.read_part(query, batch, 0, _RESULT))
