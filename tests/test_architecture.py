@@ -20,7 +20,7 @@ SOURCES = sorted((ROOT / "src" / "penstock").rglob("*.py"))
 #: Lowest first. A module may import its own layer and those before it.
 LAYERS = (
     ("redaction",),
-    ("events",),
+    ("events", "temporary"),
     ("errors",),
     ("storage",),
     ("types", "settings", "deep", "tree", "explain", "modules"),
@@ -44,6 +44,7 @@ ONLY = {
         "events",
         "errors",
         "storage",
+        "temporary",
         "types",
         "settings",
         "tree",
@@ -298,7 +299,6 @@ def test_the_lock_is_exact_hashed_and_names_no_host() -> None:
 #: files that the user names for the metrics.
 UNSTORED = {
     "runtime.spark.startup.jvm",
-    "runtime.spark.startup.temporary",
     "runtime.spark.startup.daemon",
     "runtime.spark.startup.class_data_archive",
     "runtime.watching.reporting",

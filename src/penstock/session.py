@@ -7,7 +7,6 @@ single queries over bounded inputs. It works inside a SparkSession that exists a
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +36,7 @@ from penstock.physical.planning.state_size.summary import QueryState, query_stat
 from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted_text
 from penstock.settings import Settings
+from penstock.temporary import discard, removed_after, temporary_folder
 from penstock.types import CALENDAR, LONGEST_TICKS, Interval, Schema, TimeDomain, Unit
 
 if TYPE_CHECKING:
@@ -211,8 +211,8 @@ class Session:
         if frame is not None and not _streams(frame):
             return frame.toArrow(), 0
         if source.connector == "MEMORY":
-            with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-                place = str(Path(folder) / "rows.arrow")
+            with removed_after() as folder:
+                place = str(folder / "rows.arrow")
                 spool(source, list(self.catalog.memory.get(source.name.lower(), ())), place)
                 table, rejected, _ = read_relation(replace(source, options=(("spool", place),)))
                 return pa.concat_tables([table]).combine_chunks(), len(rejected)
@@ -372,13 +372,25 @@ class QueryHandle(Rows):
         return collected(self._query.name)
 
     def to_dataframe(self, folder: str | None = None) -> DataFrame:
-        """A streaming DataFrame of the answer, for any Spark sink. folder: where the readers keep what they know; give
-        one beside the sink's checkpoint to resume, else it is temporary. It belongs to a Spark session of its own (its
-        settings are the job's): what a sink calls by name, and the queries that run, are found by `.sparkSession`."""
+        """Return the answer as a streaming DataFrame, for any Spark sink. It belongs to a Spark session of its own (its
+        settings are the job's): what a sink calls by name, and the queries that run, are found by `.sparkSession`.
+
+        Args:
+            folder: where the readers keep their progress; name one beside the sink's checkpoint to resume. Without it
+                the folder is temporary: it exists as long as this process, and a later start removes it.
+        """
         from penstock.runtime.spark.launch import answer_frame
 
-        place = Path(folder or tempfile.mkdtemp(prefix="penstock-"))
-        return answer_frame(self._session._work([self._query], False), place)
+        work = self._session._work([self._query], False)
+        if folder is not None:
+            return answer_frame(work, Path(folder))
+        place = temporary_folder()
+        try:
+            # A sweep finds the dead letters of a run under this name, and keeps them.
+            return answer_frame(work, place / "penstock")
+        except BaseException:
+            discard(place)
+            raise
 
 
 @deep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -185,6 +186,50 @@ for ending in (False, True):
     found = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
     assert found.stdout == "before\nkilled\n"
     assert found.stderr.count("EOFError") == 1
+
+
+def _call_that_fails(error: str) -> str:
+    """Return a program whose process has a log, and in which a function fails that Spark calls."""
+    return f"""
+import io, logging, types
+logging.basicConfig()
+from py4j.clientserver import ClientServerConnection
+from py4j.protocol import Py4JError, Py4JNetworkError
+from penstock.errors import PenstockError
+from penstock.runtime.spark.startup import session
+server = types.SimpleNamespace(handle_error=None)
+session._expect_its_end(types.SimpleNamespace(sparkContext=types.SimpleNamespace(_accumulatorServer=server)))
+def call():
+    raise {error}
+connection = types.SimpleNamespace(
+    pool={{"batch": types.SimpleNamespace(call=call)}}, _get_params=lambda input: [],
+    python_parameters=types.SimpleNamespace(propagate_java_exceptions=False),
+)
+assert "Traceback" in ClientServerConnection._call_proxy(connection, "batch", io.BytesIO(b"call\\n"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "printed"),
+    [
+        ("Py4JError('An error occurred while calling o222.getResult')", False),
+        ("Py4JNetworkError('Answer from Java side is empty')", False),
+        ("PenstockError('P0502', 'the disk is full')", False),
+        ("ValueError('a mistake in the code')", True),
+    ],
+)
+def test_a_batch_that_fails_prints_no_traceback_beside_the_error_of_the_run(error: str, printed: bool) -> None:
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    code = _call_that_fails(error)
+    found = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert ("Traceback" in found.stderr) == printed, found.stderr
+
+
+def test_errors_that_a_program_logs_itself_are_printed() -> None:
+    from penstock.runtime.spark.startup import session
+
+    own = logging.LogRecord("", logging.ERROR, __file__, 1, "text", None, (OSError, ConnectionResetError(), None))
+    assert session._is_news(own)
 
 
 @pytest.mark.parametrize("joined", [True, False])

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock import temporary
 from penstock.errors import PenstockError
 from penstock.session import Session
 
@@ -56,6 +57,57 @@ def test_answer_as_streaming_frame(spark: Any, tmp_path: Path) -> None:
     query.processAllAvailable()
     query.stop()
     assert spark.read.parquet(str(tmp_path / "out")).orderBy("ts").collect() == [(2, 2), (3, 3)]
+
+
+def test_the_folder_of_a_streaming_frame_is_swept_like_that_of_a_run(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    session = Session(spark)
+    session.stream("S", pa.table({"ts": [1], "a": [1]}), timestamp="ts")
+    session.query("SELECT a FROM S").to_dataframe()
+    (folder,) = place.iterdir()
+    (folder / "penstock" / "dead-letters").mkdir()
+    temporary.sweep_temporary()
+    assert folder.exists()
+    # The lock is gone with the process.
+    temporary.let_go(folder)
+    temporary.sweep_temporary()
+    assert [path.name for path in place.iterdir()] == [f"{folder.name}-dead-letters"]
+
+
+def test_a_streaming_frame_that_cannot_be_made_leaves_no_folder(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    session = Session(spark)
+    session.stream("S", pa.table({"ts": [1], "a": [1]}), timestamp="ts")
+    session.execute("CREATE RELATION R (a BIGINT) FROM FILES (path '/nowhere/rows.csv', format 'csv');")
+    with pytest.raises(PenstockError, match="nowhere"):
+        session.query("SELECT S.a FROM S, R WHERE S.a = R.a").to_dataframe()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_streaming_frame_removes_nothing_beside_its_folder(spark: Any, tmp_path: Path) -> None:
+    """Beside it lies, say, the sink's checkpoint, under a name that a run's own checkpoint uses too."""
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "spark" / "metadata").write_text("the sink's")
+    session = Session(spark)
+    session.stream("S", pa.table({"ts": [1], "a": [1]}), timestamp="ts")
+    session.query("SELECT a FROM S").to_dataframe(str(tmp_path / "readers"))
+    assert (tmp_path / "spark" / "metadata").read_text() == "the sink's"
+
+
+@pytest.mark.parametrize("name", [".git", "notes.txt"])
+def test_a_folder_of_the_users_is_refused_for_a_streaming_frame(spark: Any, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    session = Session(spark)
+    session.stream("S", pa.table({"ts": [1], "a": [1]}), timestamp="ts")
+    with pytest.raises(PenstockError) as refused:
+        session.query("SELECT a FROM S").to_dataframe(str(tmp_path))
+    assert refused.value.code == "P0608" and (tmp_path / name).exists()
 
 
 def test_what_cannot_be_a_source(spark: Any) -> None:

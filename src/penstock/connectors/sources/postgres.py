@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +45,7 @@ from penstock.connectors.sources.formats.csv import CsvFormat
 from penstock.errors import PenstockError, nearest
 from penstock.storage import NewFile, storage
 from penstock.storage.seals import checksum, damaged, sealed, unsealed
+from penstock.temporary import discard, temporary_folder
 from penstock.types import type_name
 
 _TABLE = Option("table", TEXT, "the table to read, with or without its schema")
@@ -97,13 +98,8 @@ class PostgresSource(SourceConnector):
             raise PenstockError("P0208", f"{options.owner}: the option settle is for polls by time", hint=hint)
         self._reached: int | None = None
         self._folder: Path | None = None
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._next_poll = 0.0
         self._gone_since: float | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A temporary folder must live as long as its owner.
-        return {**self.__dict__, "_temporary": None}
 
     @property
     def bounded(self) -> bool:
@@ -236,8 +232,9 @@ class PostgresSource(SourceConnector):
     @property
     def _place(self) -> Path:
         if self._folder is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="penstock-")
-            self._folder = Path(self._temporary.name)
+            self._folder = temporary_folder()
+            # It is removed with its owner; a copy of the owner in another process has none.
+            weakref.finalize(self, discard, self._folder)
         return self._folder
 
     # -- what is asked -----------------------------------------------------------------------------------------

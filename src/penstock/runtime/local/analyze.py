@@ -6,7 +6,6 @@ behind is read next, so that state has the size that a run over live inputs woul
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +38,7 @@ from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.local.statics import Counts, read_statics
 from penstock.runtime.skipped_records import as_read, passed_over
 from penstock.storage.names import file_name
+from penstock.temporary import removed_after
 from penstock.tree import Node, transform_up, walk
 
 #: Rows read in one round.
@@ -83,13 +83,13 @@ def analyze(
     for source in sources.values():
         _check(source, frames.get(source.name))
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-        spooled = {name: _spooled(s, rows, frames, Path(folder)) for name, s in sources.items()}
+    with removed_after() as folder:
+        spooled = {name: _spooled(s, rows, frames, folder) for name, s in sources.items()}
         planning = strategy.planning(statistics)
         ready = [replace(q, root=optimize(_with_sources(q.root, spooled), planning=planning)) for q in queries]
         plan = plan_queries(ready, statistics, strategy)
         meters = {table: Meter() for table in plan.statics}
-        statics, read = read_statics(plan, f"{folder}/dead-letters", meters)
+        statics, read = read_statics(plan, str(folder / "dead-letters"), meters)
         _record_rejected(plan, meters, read)
         meter = Meter()
         job = LocalJob(plan, statics, shards, meter=meter)

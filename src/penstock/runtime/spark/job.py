@@ -39,12 +39,11 @@ from penstock.runtime.spark.input.input_planner import Offset
 from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.output.answer_writer import PendingAnswer, told
 from penstock.runtime.spark.output.delivery import hand_over
-from penstock.runtime.spark.output.failures import is_gone, translate
+from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.startup.jvm import spark_log
-from penstock.runtime.spark.startup.session import job_session, stop_at_end
-from penstock.runtime.spark.startup.temporary import let_go
+from penstock.runtime.spark.startup.session import is_gone, job_session, stop_at_end
 from penstock.runtime.spark.worker.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_rejected
 from penstock.runtime.spark.worker.processor import KeyedStage
 from penstock.runtime.spark.worker.spill_files import forget, forget_all
@@ -54,6 +53,7 @@ from penstock.runtime.watching.progress import RunProgress
 from penstock.runtime.watching.recorder import Backlog, Recorder, Totals
 from penstock.runtime.watching.reporting import LOG, Reporter, ReportOptions
 from penstock.storage import storage
+from penstock.temporary import let_go
 
 #: Batches between two shortenings of Spark's log of files.
 _SHORTEN_EVERY = 100

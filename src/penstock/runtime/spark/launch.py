@@ -57,12 +57,13 @@ from penstock.runtime.spark.job import SparkRun, answers_only, assemble
 from penstock.runtime.spark.output.rejections import keep_refused
 from penstock.runtime.spark.output.result_parts import ResultParts, check_results
 from penstock.runtime.spark.startup.session import shard_keys
-from penstock.runtime.spark.startup.temporary import let_go, temporary_folder
 from penstock.runtime.watching.reporting import LOG, ReportOptions
 from penstock.settings import Settings
 from penstock.storage import storage
+from penstock.storage.local import TEMPORARY
 from penstock.storage.names import file_name
 from penstock.storage.seals import checksum, damaged
+from penstock.temporary import discard, temporary_folder
 from penstock.tree import Node, transform_up, walk
 
 #: Every folder of a run has one of these, also of earlier versions.
@@ -124,8 +125,7 @@ def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
         try:
             return _launch(work, place, overwrite, None)
         except BaseException:
-            let_go(place)
-            storage().remove_tree(place)
+            discard(place)
             raise
     place = Path(checkpoint).absolute()
     _may_be_checkpoint(place)
@@ -152,7 +152,9 @@ def _may_be_checkpoint(place: Path) -> None:
 
 def _is_run_folder(names: Collection[str]) -> bool:
     """Return whether a folder with these names is that of a run, or may become one."""
-    return any(name in _SIGNS for name in names) or all(name.startswith(".") for name in names)
+    return any(name in _SIGNS for name in names) or all(
+        name.startswith(TEMPORARY[0]) and name.endswith(TEMPORARY[1]) for name in names
+    )
 
 
 def _no_checkpoint(place: Path, names: Collection[str]) -> PenstockError:
@@ -179,10 +181,8 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
     request = given(work, folder)
     decision = decide(request, folder)
     check_state(folder, decision.before)
-    for source in work.sources.values():
-        if source.connector not in ("MEMORY", "DATAFRAME"):
-            open_source(source).check()
-    _forget_what_began(folder, decision)
+    _check_sources(work)
+    _forget_what_began(folder, decision, folder.root.parent)
     # Sinks recognize by its name what the run has written already, so it is recorded before anything is written.
     run = folder.begin_run()
     sinks = {query.name: open_sink(query) for query in work.queries}
@@ -219,10 +219,19 @@ def _launch(work: Work, place: Path, overwrite: bool, claimed: CheckpointLock | 
         )  # fmt: skip
 
 
-def _forget_what_began(folder: Folder, decision: Decision) -> None:
-    """At the first start of a run, remove what an interrupted start left: no batch has reached the sinks."""
+def _check_sources(work: Work) -> None:
+    """Raises PenstockError P0401, P0402, P0404 for a source that is missing or differs from its declaration."""
+    for source in work.sources.values():
+        if source.connector not in ("MEMORY", "DATAFRAME"):
+            open_source(source).check()
+
+
+def _forget_what_began(folder: Folder, decision: Decision, checkpoint: Path | None) -> None:
+    """At the first start of a run, remove what an interrupted start left: no batch has reached the sinks. checkpoint:
+    the folder with Spark's logs; None where it belongs to the user.
+    """
     if decision.kind is StartKind.FIRST:
-        forget_all(folder, folder.root.parent)
+        forget_all(folder, checkpoint)
 
 
 def _report_state_bounds(folder: Folder, state: JobState) -> None:
@@ -247,7 +256,8 @@ def answer_frame(work: Work, place: Path) -> DataFrame:
     decision = decide(request, folder)
     if decision.kind is not StartKind.SAME and latest_epoch(folder) is not None:
         raise other_script(folder, "the checkpoint is the sink's, and fits one plan only")
-    _forget_what_began(folder, decision)
+    _check_sources(work)
+    _forget_what_began(folder, decision, None)
     folder.begin_run()
     job, digest = prepare(work, request, decision, folder, spark.sparkContext.defaultParallelism)
     packets = assemble(spark, folder, job, digest, work.streaming)

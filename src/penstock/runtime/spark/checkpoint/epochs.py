@@ -255,10 +255,15 @@ def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection
             disk.remove_tree(folder.root / "state" / name)
 
 
-def forget_all(folder: Folder, checkpoint: Path) -> None:
-    """Remove the checkpoint, to start from the beginning: no batch has been delivered yet."""
+def forget_all(folder: Folder, checkpoint: Path | None) -> None:
+    """Remove the files of a run, to start from the beginning: no batch has been delivered yet.
+
+    Args:
+        checkpoint: the folder with Spark's logs of the run, which are removed too; None where they are not the run's.
+    """
     for number in epoch_numbers(folder) or [0]:
-        storage().remove_tree(spark_place(checkpoint, number))
+        if checkpoint is not None:
+            storage().remove_tree(spark_place(checkpoint, number))
     storage().remove_tree(folder.root)
 
 

@@ -7,11 +7,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
-
 from penstock.errors import CODES, PenstockError
 from penstock.runtime.spark.startup.jvm import how_it_ended
-from penstock.runtime.spark.startup.session import first_line
+from penstock.runtime.spark.startup.session import first_line, is_gone
 from penstock.runtime.spark.startup.workers import other_python
 from penstock.storage.seals import damaged
 
@@ -23,17 +21,6 @@ _BROKEN_LOG = re.compile(
     r"|(?:file:\S+|batch \d+) doesn't exist[^\n]*|[^\n]*the metadata file is missing"
 )
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.*)$", re.MULTILINE)
-
-
-#: Such an error of py4j tells what Java said; one without it, that nothing came back.
-_TOLD_BY_JAVA = "Trace:"
-
-
-def is_gone(failure: BaseException) -> bool:
-    """Whether a call of Spark failed because its JVM is there no more."""
-    if isinstance(failure, Py4JError):
-        return not isinstance(failure, Py4JJavaError) and _TOLD_BY_JAVA not in str(failure)
-    return isinstance(failure, ConnectionError)
 
 
 def _gone(failure: BaseException) -> PenstockError:

@@ -35,7 +35,7 @@ from penstock.errors import PenstockError
 from penstock.runtime.java import require_java
 from penstock.runtime.spark.startup.class_data_archive import archive_options, cache_folder, spark_home
 from penstock.runtime.spark.startup.daemon import AHEAD, MODULE
-from penstock.runtime.spark.startup.temporary import leave, temporary_folder
+from penstock.temporary import leave, temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

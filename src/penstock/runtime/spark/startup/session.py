@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakSet
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -117,9 +117,26 @@ def _end() -> None:
         thread.join(_END_SECONDS)
 
 
+#: Loggers through which py4j reports failed calls, in both directions; a filter applies to its own logger alone. The
+#: first is that of the whole process, which py4j uses too.
+_CALL_LOGGERS = ("", "py4j.clientserver", "py4j.java_gateway")
+#: An error of py4j with this text repeats what Java answered; one without it means that no answer came.
+_ANSWERED_BY_JAVA = "Trace:"
+
+
+def is_gone(failure: BaseException) -> bool:
+    """Return whether a call of Spark failed because its JVM has ended."""
+    if isinstance(failure, Py4JError):
+        return not isinstance(failure, Py4JJavaError) and _ANSWERED_BY_JAVA not in str(failure)
+    return isinstance(failure, ConnectionError)
+
+
 def _expect_its_end(spark: SparkSession) -> None:
-    """Print no tracebacks of py4j's and Spark's where the JVM is killed: whoever waits for the run is told."""
-    logging.getLogger().addFilter(_tells_more_than_an_end)
+    """Let py4j and Spark print no traceback for a JVM that is killed, nor for an error that ends a run: the caller that
+    waits for the run gets it.
+    """
+    for name in _CALL_LOGGERS:
+        logging.getLogger(name).addFilter(_is_news)
     server = spark.sparkContext._accumulatorServer
     print_error = server.handle_error
 
@@ -130,8 +147,12 @@ def _expect_its_end(spark: SparkSession) -> None:
     server.handle_error = handle_error
 
 
-def _tells_more_than_an_end(record: logging.LogRecord) -> bool:
-    return not (record.exc_info and isinstance(record.exc_info[1], Py4JNetworkError | ConnectionError))
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return whether a record is not of py4j, or says what the error of the run does not."""
+    failure = record.exc_info[1] if record.exc_info else None
+    if failure is None or Path(record.pathname).parent.name != "py4j":
+        return True
+    return not (isinstance(failure, PenstockError) or is_gone(failure))
 
 
 def _launch(settings: Mapping[str, str], log: Path | None, master: str) -> None:

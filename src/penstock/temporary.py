@@ -1,8 +1,10 @@
-"""Temporary folders of a process, and those that processes which were killed have left behind.
+"""Temporary folders of a process, and removal of those that killed processes left.
 
-A process locks a file in each of its folders, so a folder whose lock is free belongs to nobody any more. It is removed
-at the next start, but for the dead letters of a run, which are the user's. Folders without such a file are left alone:
-a checkpoint that somebody keeps may have any name.
+A process locks a file in each of its folders, so a folder whose lock is free belongs to a process that has ended. The
+next start removes it, except the dead letters of a run, which are the user's. Folders without such a file are left
+alone: a checkpoint of the user's may have any name.
+
+Contract: imports the standard library alone, since the JVM is started before anything else is loaded.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import os
 import shutil
 import tempfile
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 try:
@@ -28,7 +31,7 @@ _SWEPT = threading.Event()
 
 
 def temporary_folder(kind: str = "") -> Path:
-    """A new folder that is nobody else's to read. `let_go` is for who removes it before the process ends."""
+    """Create a private folder, locked until this process ends or `let_go`."""
     if not _SWEPT.is_set():
         _SWEPT.set()
         threading.Thread(target=sweep_temporary, name="penstock-sweep", daemon=True).start()
@@ -44,21 +47,37 @@ def temporary_folder(kind: str = "") -> Path:
     return folder
 
 
+@contextmanager
+def removed_after(kind: str = "") -> Iterator[Path]:
+    """Create a temporary folder, and remove it at the end of the block."""
+    folder = temporary_folder(kind)
+    try:
+        yield folder
+    finally:
+        discard(folder)
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder of this process with all that it holds."""
+    shutil.rmtree(folder, ignore_errors=True)
+    let_go(folder)
+
+
 def let_go(folder: Path) -> None:
-    """The folder is used no longer."""
+    """Release the lock of a folder that is no longer used."""
     handle = _HELD.pop(folder, None)
     if handle is not None:
         os.close(handle)
 
 
 def leave(folder: Path) -> None:
-    """The folder stays when this process ends, and nobody sweeps it: somebody was told to look into it."""
+    """Keep a folder after this process ends: a message has named it to the user."""
     let_go(folder)
     (folder / _LOCK).unlink(missing_ok=True)
 
 
 def sweep_temporary() -> None:
-    """Remove the folders of processes that are gone. What cannot be removed stays."""
+    """Remove the folders of processes that have ended. What cannot be removed stays."""
     with suppress(OSError):
         for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
             with suppress(OSError):

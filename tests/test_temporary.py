@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.spark.startup import temporary
+from penstock import temporary
 
 #: Makes two folders, one with a dead letter, says where they are and waits to be killed.
 HOLDS = """
 import sys, time
-from penstock.runtime.spark.startup.temporary import temporary_folder
+from penstock.temporary import temporary_folder
 folders = [temporary_folder("jvm-"), temporary_folder()]
 (folders[1] / "penstock" / "dead-letters").mkdir(parents=True)
 (folders[1] / "penstock" / "dead-letters" / "s.jsonl").write_text("{}")
