@@ -38,7 +38,8 @@ from penstock.physical.kernels.fingerprints import UInt64s
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.joins import multi_join
 from penstock.physical.operators.joins.multi_join import MultiJoin
-from penstock.physical.plan.plan import MultiJoinSpec, Plan
+from penstock.physical.plan.joins import MultiJoinSpec
+from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRun, probe_pieces
 from penstock.runtime.local.runtime import LocalJob

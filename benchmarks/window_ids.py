@@ -27,8 +27,9 @@ from penstock.physical.operators.aggregates.accumulators import pre_aggregate, t
 from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
-from penstock.physical.plan.plan import Plan, Spec
+from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.sequence import CountTimeSpec
+from penstock.physical.plan.spec import Spec
 from penstock.physical.planning.aggregate_layout import AggregateLayout, plan_lanes
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.materialized import MaterializedElements

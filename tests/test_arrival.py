@@ -14,7 +14,7 @@ from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.language import bind_script
 from penstock.physical.elements import Elements, as_python
 from penstock.physical.execution.progress import SourceProgress
-from penstock.physical.plan.plan import RowWindowSpec
+from penstock.physical.plan.windows import RowWindowSpec
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.spark.worker.packets import (
     answer_packets,

@@ -17,7 +17,8 @@ import pytest
 from penstock.algebra import SortKey
 from penstock.physical.elements import Elements, as_python
 from penstock.physical.operators import Moment, Operator, make_operator
-from penstock.physical.plan.plan import CopyRule, DistinctSpec, Keep, PartnerCountsSpec, SetOperationSpec, TopKSpec
+from penstock.physical.plan.joins import Keep, PartnerCountsSpec
+from penstock.physical.plan.sets import CopyRule, DistinctSpec, SetOperationSpec, TopKSpec
 from penstock.types import END
 
 TYPES = (pa.string(), pa.int64())

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.language import BoundScript, bind_script
-from penstock.physical.plan.plan import ScanSpec
+from penstock.physical.plan.inputs import ScanSpec
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.compare import assert_same

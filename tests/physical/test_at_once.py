@@ -12,8 +12,8 @@ import pytest
 from penstock.language import bind_script
 from penstock.physical.operators.aggregates import accumulators as lanes
 from penstock.physical.operators.aggregates import recomputed as at_once
+from penstock.physical.plan.aggregates import AccumulatorRowsSpec
 from penstock.physical.plan.panes import IncrementalSlideSpec, RecomputedSlideSpec
-from penstock.physical.plan.plan import AccumulatorRowsSpec
 from penstock.physical.planning.lowering import aggregates, streams
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local

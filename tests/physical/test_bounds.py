@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
 
+from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import Statistics, observe
 from penstock.algebra.properties.boundedness import Grade, together
@@ -15,8 +16,10 @@ from penstock.language import bind_script
 from penstock.physical.execution.meter import StateGauge
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.operators import OPERATORS
+from penstock.physical.plan.spec import Spec
+from penstock.physical.plan.state import StateInput
 from penstock.physical.planning.planner import planned
-from penstock.physical.planning.state_size.estimate import held, state_of
+from penstock.physical.planning.state_size.estimate import state_of
 from penstock.physical.planning.state_size.parts import StepState
 from penstock.runtime.local.runtime import run_local
 from penstock.runtime.watching.metrics import RunMetrics
@@ -38,7 +41,20 @@ def states(query: str, statistics: Statistics | None = None) -> tuple[StepState,
 
 
 def test_every_operator_says_what_it_keeps() -> None:
-    assert set(OPERATORS) <= set(held.registry)
+    assert not [kind.__name__ for kind in OPERATORS if kind.state is Spec.state]
+
+
+def test_an_operator_that_says_nothing_is_taken_to_keep_all_its_input() -> None:
+    @dataclass(frozen=True)
+    class SilentSpec(Spec):
+        pass
+
+    (bound,) = bind_script(SCRIPT.format(query="SELECT v FROM S [RANGE 10 SECONDS]")).queries
+    node = bound.root
+    one = StateInput(node, node.boundedness, estimate(node, Statistics()), node.schema.types)
+    (part,) = SilentSpec().state([one], one)
+    assert (part.rows, part.bound.grade) == (one.size, Grade.BOUNDED)
+    assert SilentSpec().waits and SilentSpec().holds_early and not SilentSpec().forwards_early
 
 
 MINUTE = "RANGE 10 SECONDS"

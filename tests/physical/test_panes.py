@@ -12,8 +12,8 @@ from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.language import bind_script
 from penstock.physical.operators.aggregates.slide_incremental import _spread
+from penstock.physical.plan.aggregates import AccumulatorRowsSpec
 from penstock.physical.plan.panes import IncrementalSlideSpec, PanesSpec, PaneStoreSpec, WindowSumsSpec
-from penstock.physical.plan.plan import AccumulatorRowsSpec
 from penstock.physical.planning.lowering.panes import shared_grains
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local

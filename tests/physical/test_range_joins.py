@@ -16,8 +16,9 @@ from penstock.expressions.text import to_sql
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.plan.bands import BandPartitionerSpec
-from penstock.physical.plan.plan import JoinSpec, Plan, ProjectSpec
+from penstock.physical.plan.joins import BandPartitionerSpec, JoinSpec
+from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.ranges import RangeSpan, cells, span_keys
 from penstock.physical.synopses.join_indexes import interval_runs as synopsis

@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, as_python
 from penstock.physical.operators import Moment
 from penstock.physical.operators.updates import Updates
-from penstock.physical.plan.plan import UpdateRule, UpdatesSpec
+from penstock.physical.plan.inputs import UpdateRule, UpdatesSpec
 
 TYPES = (pa.int64(), pa.int64(), pa.int64())
 

@@ -16,7 +16,8 @@ from penstock.expressions.text import to_sql
 from penstock.expressions.value_ranges import ValueRange, may_pass
 from penstock.language import bind_script
 from penstock.physical.plan.identity import query_fingerprint
-from penstock.physical.plan.plan import FilterSpec, Plan
+from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.rowwise import FilterSpec
 from penstock.physical.planning.planner import part_of, plan_queries
 from penstock.physical.planning.source_predicate import wanted_of, wanted_rows
 from penstock.session import explain

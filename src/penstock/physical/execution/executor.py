@@ -30,7 +30,9 @@ from penstock.physical.kernels.compiled import cut_by_shard
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators import Moment, Operator, Rejection, Tables, make_operator
 from penstock.physical.plan.identity import step_keys
-from penstock.physical.plan.plan import Edge, Exchange, FilterSpec, OutputSpec, Plan, ProjectSpec, ScanSpec, Step
+from penstock.physical.plan.inputs import OutputSpec, ScanSpec
+from penstock.physical.plan.plan import Edge, Exchange, Plan, Step
+from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec
 from penstock.physical.synopses.contract import Synopsis
 
 #: Destination of elements: (step, port).

@@ -49,9 +49,19 @@ from penstock.physical.operators.windows.negative_tuples import NegativeTuples
 from penstock.physical.operators.windows.row_window import RowWindow
 from penstock.physical.operators.windows.sample import Sample
 from penstock.physical.operators.windows.step_window import StepWindow
-from penstock.physical.plan.aggregate_lookup import AggregateLookupSpec
-from penstock.physical.plan.bands import BandPartitionerSpec
-from penstock.physical.plan.nonretroactive import NRRJoinSpec, StampSpec
+from penstock.physical.plan.aggregates import AccumulatorRowsSpec, AggregateSpec
+from penstock.physical.plan.inputs import OutputSpec, ScanSpec, StaticSpec, UpdatesSpec
+from penstock.physical.plan.joins import (
+    AggregateLookupSpec,
+    BandPartitionerSpec,
+    JoinSpec,
+    LookupSpec,
+    MultiJoinSpec,
+    NRRJoinSpec,
+    PartnerCountsSpec,
+    StampSpec,
+    StaticPartnerCountsSpec,
+)
 from penstock.physical.plan.panes import (
     IncrementalSlideSpec,
     PanesSpec,
@@ -59,37 +69,21 @@ from penstock.physical.plan.panes import (
     RecomputedSlideSpec,
     WindowSumsSpec,
 )
-from penstock.physical.plan.plan import (
-    AccumulatorRowsSpec,
-    AggregateSpec,
+from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
+from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
+from penstock.physical.plan.sets import DistinctSpec, SetOperationSpec, TopKSpec
+from penstock.physical.plan.spec import Spec
+from penstock.physical.plan.streams import (
     ChangesSpec,
     DistinctChangesSpec,
-    DistinctSpec,
-    FilterSpec,
-    JoinSpec,
-    LookupSpec,
-    MultiJoinSpec,
-    NegativeTuplesSpec,
-    OutputSpec,
-    PartnerCountsSpec,
-    ProjectSpec,
-    RowWindowSpec,
+    IndividualResultsSpec,
+    RoundedSpec,
     RStreamSpec,
-    SampleSpec,
-    ScanSpec,
-    SetOperationSpec,
-    Spec,
-    StaticPartnerCountsSpec,
-    StaticSpec,
-    TimeWindowSpec,
-    TopKSpec,
-    UnionSpec,
-    UpdatesSpec,
+    ShortChangesSpec,
+    ShortLivesSpec,
 )
-from penstock.physical.plan.results import IndividualResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
-from penstock.physical.plan.row_slides import StepWindowSpec
-from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec
+from penstock.physical.plan.windows import NegativeTuplesSpec, RowWindowSpec, SampleSpec, StepWindowSpec, TimeWindowSpec
 
 OPERATORS: dict[type, Callable[..., Operator]] = {
     ScanSpec: lambda spec, context: Passing(),

@@ -9,8 +9,10 @@ from penstock.physical.elements import Elements, concat
 from penstock.physical.kernels.ticks import later, round_up
 from penstock.physical.operators.aggregates.accumulators import pre_aggregate, pre_aggregate_where_it_pays, to_lanes
 from penstock.physical.operators.contract import Moment, Operator
+from penstock.physical.plan.aggregates import AccumulatorRowsSpec
 from penstock.physical.plan.panes import PanesSpec
-from penstock.physical.plan.plan import AccumulatorRowsSpec, FilterSpec, ProjectSpec, TimeWindowSpec
+from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec
+from penstock.physical.plan.windows import TimeWindowSpec
 from penstock.types import BEGIN, END
 
 

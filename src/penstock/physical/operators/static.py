@@ -10,7 +10,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.kernels.compiled import cut_by_shard
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.plan.plan import StaticSpec
+from penstock.physical.plan.inputs import StaticSpec
 
 
 class Static(Operator):

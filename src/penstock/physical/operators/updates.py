@@ -19,7 +19,7 @@ from penstock.physical.kernels.compiled import argsort_uint64, group_codes, sum_
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Rejection
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
-from penstock.physical.plan.plan import UpdateRule, UpdatesSpec
+from penstock.physical.plan.inputs import UpdateRule, UpdatesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns, probe_run
 from penstock.types import END

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.algebra.nodes.scans import Source
 from penstock.expressions.user import UserDefined
-from penstock.physical.plan.plan import OutputSpec, Plan, Spec
+from penstock.physical.plan.inputs import OutputSpec
+from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.spec import Spec
 from penstock.redaction import redacted
 from penstock.tree import Node
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.physical.plan.plan import Spec, queue_name
+from penstock.algebra.nodes.r2s import RelationToStream
+from penstock.algebra.optimizer.statistics import seconds
+from penstock.physical.plan.aggregates import grouped_state
+from penstock.physical.plan.spec import Spec, queue_name
+from penstock.physical.plan.state import SLOT, TIMES, StateInput, StatePart, pending_ends, width
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 
@@ -15,7 +20,16 @@ from penstock.physical.planning.aggregate_layout import AggregateLayout
 class PanesSpec(Spec):
     """Lane rows of one group and one validity become one: panes of a finer window fall together in a coarser one."""
 
+    holds_early: ClassVar[bool] = False
+    forwards_early: ClassVar[bool] = True
+
     plan: AggregateLayout
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return ()
+
+    def panes(self, inputs: Sequence[StateInput]) -> AggregateLayout | None:
+        return self.plan
 
 
 @dataclass(frozen=True)
@@ -32,10 +46,15 @@ class IncrementalSlideSpec(Spec):
     def describe(self) -> dict[str, str]:
         return {"slide": str(self.slide), "state": queue_name(self.fifo, self.listed)}
 
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return grouped_state(self.plan, inputs[-1], self.input_types, made.content)
+
 
 @dataclass(frozen=True)
 class PaneStoreSpec(Spec):
     """The panes of all windows that differ in length and slide alone, kept once. types: of lane rows."""
+
+    holds_early: ClassVar[bool] = False
 
     plan: AggregateLayout
     types: tuple[pa.DataType, ...]
@@ -43,12 +62,17 @@ class PaneStoreSpec(Spec):
     def describe(self) -> dict[str, str]:
         return {"state": "panes, read by every window over them"}
 
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        # What the store keeps is what its windows read: each of them says how much.
+        return ()
+
 
 @dataclass(frozen=True)
 class WindowSumsSpec(Spec):
     """As `IncrementalSlideSpec`, of sums alone over a window of `length` ticks; the panes lie in a `PaneStoreSpec`."""
 
     reads: ClassVar[bool] = True
+    holds_early: ClassVar[bool] = False
 
     plan: AggregateLayout
     length: int
@@ -58,11 +82,26 @@ class WindowSumsSpec(Spec):
     def describe(self) -> dict[str, str]:
         return {"length": str(self.length), "slide": str(self.slide), "state": "sums of the panes below"}
 
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        (panes,) = inputs
+        assert isinstance(made.node, RelationToStream) and made.node.domain is not None
+        window = made.node.input.inputs[0]
+        # Sums are begun anew every so often: panes are kept until no such beginning needs them.
+        kept = seconds(self.length + -(-self.length // self.slide) * self.slide, made.node.domain)
+        rows = panes.expected.rate * kept
+        lanes = self.plan.integers + self.plan.floats
+        nbytes = rows * (TIMES + 8 * lanes + width(panes.types))
+        yield StatePart("panes, shared with other windows", rows, nbytes, replace(window.boundedness, length=kept))
+        groups = panes.values(self.plan.group)
+        yield StatePart("sums of groups", groups, groups * (SLOT + 8 * lanes), made.node.input.boundedness)
+
 
 @dataclass(frozen=True)
 class RecomputedSlideSpec(Spec):
     """As `IncrementalSlideSpec`, over windows of which few overlap: each boundary is computed anew. timed: of windows
     in time; else the numbers of elements are time, so there is none before the first."""
+
+    holds_early: ClassVar[bool] = False
 
     plan: AggregateLayout
     slide: int
@@ -71,3 +110,6 @@ class RecomputedSlideSpec(Spec):
 
     def describe(self) -> dict[str, str]:
         return {"slide": str(self.slide), "state": "panes of boundaries to come"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return pending_ends(inputs[0], "panes of boundaries to come")

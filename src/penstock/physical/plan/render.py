@@ -8,21 +8,8 @@ from dataclasses import dataclass, field, replace
 from penstock.explain import RenderNode
 from penstock.expressions.text import to_sql
 from penstock.physical.execution.meter import Meter
-from penstock.physical.plan.plan import (
-    Edge,
-    Exchange,
-    FilterSpec,
-    JoinSpec,
-    LookupSpec,
-    MultiJoinSpec,
-    OutputSpec,
-    Plan,
-    ProjectSpec,
-    ScanSpec,
-    StaticPartnerCountsSpec,
-    StaticSpec,
-    Step,
-)
+from penstock.physical.plan.inputs import OutputSpec, ScanSpec
+from penstock.physical.plan.plan import Edge, Exchange, Plan, Step
 
 
 def render_plan(
@@ -55,8 +42,7 @@ def _render(drawn: _Drawn, step: Step, edge: Edge | None) -> RenderNode:
 def _node(drawn: _Drawn, step: Step) -> RenderNode:
     plan = drawn.plan
     children = [_render(drawn, plan.steps[i.step], i) for i in step.inputs]
-    if isinstance(step.spec, StaticSpec | LookupSpec | StaticPartnerCountsSpec) and step.spec.table in drawn.statics:
-        children.append(_static(drawn, step.spec.table))
+    children += [_static(drawn, table) for table in step.spec.static_tables if table in drawn.statics]
     measured = () if drawn.meter is None else drawn.meter.of(step.id).pairs()
     name = f"{drawn.prefix}{step.id}"
     return RenderNode(step.spec.title, _parameters(plan, step), (), tuple(children), name, measured)
@@ -74,38 +60,13 @@ def _static(drawn: _Drawn, table: str) -> RenderNode:
 def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:
     spec = step.spec
     found = {key: text for key, text in spec.describe().items() if text}
-    names = plan.steps[step.inputs[0].step].names if step.inputs else ()
     if isinstance(spec, ScanSpec) and (wanted := plan.wanted.get(spec.source.name)) is not None:
         found["wanted"] = to_sql(wanted, spec.source.columns.names)
-    if isinstance(spec, FilterSpec):
-        found["predicate"] = to_sql(spec.predicate, names)
-    if isinstance(spec, ProjectSpec):
-        found["columns"] = ", ".join(to_sql(e, names) for e in spec.expressions)
-    if isinstance(spec, JoinSpec):
-        right = plan.steps[step.inputs[1].step].names
-        pairs = zip(spec.left_key, spec.right_key, strict=True)
-        found["on"] = " AND ".join(f"{names[a]} = {right[b]}" for a, b in pairs)
     if isinstance(spec, OutputSpec):
         found["asked for"] = "; ".join(map(str, plan.periods.get(spec.query, ())))
         found["emitted"] = "" if plan.waits(spec.query) else "on arrival"
-    if isinstance(spec, MultiJoinSpec):
-        found |= _multi_join(plan, step, spec)
-    if isinstance(spec, (JoinSpec, LookupSpec)) and spec.residual is not None:
-        found["where"] = to_sql(spec.residual, step.names)
+    found |= spec.expressions_text([plan.steps[edge.step].names for edge in step.inputs], step.names)
     return tuple((key, text) for key, text in found.items() if text)
-
-
-def _multi_join(plan: Plan, step: Step, spec: MultiJoinSpec) -> dict[str, str]:
-    """Return the conditions, with the inputs' names before the columns'."""
-    columns = [plan.steps[edge.step].names for edge in step.inputs]
-    labels = [f"{name}.{column}" for name, own in zip(spec.names, columns, strict=True) for column in own]
-    starts = [sum(map(len, columns[:i])) for i in range(len(columns))]
-    classes = (
-        " = ".join(labels[start + place] for start, place in zip(starts, places, strict=True) if place is not None)
-        for places in spec.classes
-    )
-    where = "" if spec.residual is None else to_sql(spec.residual, labels)
-    return {"on": " AND ".join(classes), "where": where}
 
 
 def _edge(step: Step, edge: Edge | None) -> tuple[tuple[str, str], ...]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.algebra.optimizer.statistics import seconds
+from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.expressions.nodes import Expression
-from penstock.physical.plan.plan import Plan, Spec
+from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.spec import Spec
+from penstock.physical.plan.state import SLOT, TIMES, StateInput, StatePart, all_rows, width
 
 if TYPE_CHECKING:
     from penstock.algebra import FrequencyWindow
@@ -31,6 +36,14 @@ class FrequencySpec(Spec):
     def describe(self) -> dict[str, str]:
         every = f"{self.rows} tuples" if self.slot is None else f"{self.slot} ticks"
         return {"every": every, "state": "counts" if self.slot is None else "the last of each substream"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        rows = inputs[0].values(self.partition)
+        bound = inputs[0].by_keys(self.partition, "substreams")
+        if self.slot is None:
+            yield StatePart("counts by substream", rows, rows * (SLOT + 8), bound)
+        else:
+            yield StatePart("the last element of each substream", rows, rows * (width(made.types) + TIMES), bound)
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,17 @@ class WindowShape:
     def immediate(self) -> bool:
         """Whether every instant is one of evaluation."""
         return self.every is None and self.slide is None
+
+    def elements(self, one: StateInput) -> tuple[float, Boundedness]:
+        """Return the elements that the window holds of a stream, and what bounds them."""
+        if self.length is not None and one.node.domain is not None:
+            length = seconds(self.length + self.slide if self.slide else self.length, one.node.domain)
+            return one.expected.rate * length, Boundedness(Grade.BOUNDED, "the window's RANGE", length=length)
+        if self.rows is not None:
+            bound = Boundedness(Grade.BOUNDED, f"RANGE {self.rows} TUPLES", length=None)
+            rows = min(one.size, self.rows * one.values(self.key))
+            return rows, one.by_keys(self.key, "substreams") if self.key else bound
+        return one.size, one.content
 
 
 @dataclass(frozen=True)
@@ -101,6 +125,18 @@ class SequenceModelSpec(Spec):
         steps = " ".join(step.spec.title for step in self.inner.steps)
         return {"model": "sequence", "evaluated": ", ".join(shown) or "every arrival", "state": stored, "inside": steps}
 
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        """Of every window its elements, and about as much again in the operators of the body that are over it, which
+        keep relations with updates too."""
+        for number, window in enumerate(self.windows, 1):
+            one = inputs[window.stream]
+            rows, bound = window.shape.elements(one)
+            nbytes = rows * (width(one.types) + TIMES)
+            yield StatePart(f"elements of window {number}", rows, nbytes, bound)
+            yield StatePart(f"what the body keeps of window {number}", rows, nbytes, bound)
+        for one in inputs[len(self.types) :]:
+            yield all_rows(one, "what the body keeps of a relation")
+
 
 @dataclass(frozen=True)
 class CountTimeSpec(Spec):
@@ -121,6 +157,12 @@ class CountTimeSpec(Spec):
     def describe(self) -> dict[str, str]:
         steps = " ".join(step.spec.title for step in self.inner.steps)
         return {"model": "sequence", "evaluated": f"{self.every} tuples", "state": "by number", "inside": steps}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        """What the operators of the body keep of what the windows see."""
+        rows, bound = WindowShape(self.rows, None, (), self.every, False, None, 0).elements(inputs[0])
+        nbytes = rows * (width(inputs[0].types) + TIMES)
+        yield StatePart("what the body keeps of its windows", rows, nbytes, bound)
 
 
 #: The source of the inner plan that tells at which instants a window is evaluated.

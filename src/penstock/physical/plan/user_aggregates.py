@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expressions.user import UserAggregate
-from penstock.physical.plan.plan import Spec
+from penstock.physical.plan.spec import Spec
+from penstock.physical.plan.state import StateInput, StatePart, all_rows, pending_ends
+
+#: Bytes that a pickled Python object takes at the least.
+OBJECT = 200
 
 
 class UserState(enum.Enum):
@@ -53,6 +58,15 @@ class UserAggregateSpec(Spec):
 
     def describe(self) -> dict[str, str]:
         return {"state": ", ".join(f"{c.user.name}: {c.state.value}" for c in self.calls)}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        _, rows = inputs
+        groups = made.size if self.keys else 1.0
+        nbytes = groups * OBJECT * (1 + len(self.calls))
+        yield StatePart("groups with the states of user code", groups, nbytes, made.content)
+        if any(call.state is UserState.LIVE for call in self.calls):
+            yield all_rows(rows, "live rows")
+        yield from pending_ends(rows)
 
 
 def _plain(values: pa.Array) -> pa.Array:

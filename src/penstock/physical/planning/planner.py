@@ -17,7 +17,8 @@ from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.periods import periods
 from penstock.deep import deep
 from penstock.physical.execution.progress import timed_sources
-from penstock.physical.plan.plan import Edge, OutputSpec, Plan
+from penstock.physical.plan.inputs import OutputSpec
+from penstock.physical.plan.plan import Edge, Plan
 from penstock.physical.planning.lowering import Builder, lower, lower_answer, lower_changes
 from penstock.physical.planning.lowering.builder import with_queries
 from penstock.physical.planning.lowering.panes import shared_grains

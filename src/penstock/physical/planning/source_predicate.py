@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.expressions.nodes import Call, Expression, remap
-from penstock.physical.plan.plan import FilterSpec, Plan, ScanSpec, Step
+from penstock.physical.plan.inputs import ScanSpec
+from penstock.physical.plan.plan import Plan, Step
+from penstock.physical.plan.rowwise import FilterSpec
 
 
 def wanted_rows(steps: Sequence[Step]) -> dict[str, Expression]:

@@ -18,7 +18,7 @@ from penstock.algebra.nodes.negative_tuples import announced
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.optimizer.optimizer import Planning
 from penstock.algebra.optimizer.statistics import Statistics
-from penstock.physical.plan.plan import Spec
+from penstock.physical.plan.spec import Spec
 from penstock.settings import Settings
 
 

@@ -9,18 +9,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
 Chunks = Mapping[int, pa.RecordBatch]
 
 
+class StoredTimes(NamedTuple):
+    """Which times of its rows a synopsis shows: `ts`, when they arrived, or `due`, when they arrive or expire. column:
+    the column of its chunks that holds them."""
+
+    kind: str
+    column: int | str
+
+
 class Synopsis(ABC):
     """State of one operator in one shard. FORMAT: version of its manifest and chunks; a class that changes what it
-    writes must increment it, so that a checkpoint of another version is refused and never misread."""
+    writes must increment it, so that a checkpoint of another version is refused and never misread. TIMES: the times
+    that its chunks show, None for none."""
 
     FORMAT: ClassVar[int] = 1
+    TIMES: ClassVar[StoredTimes | None] = None
+
+    @classmethod
+    def first_live(cls, manifest: Mapping[str, Any], chunk: int) -> int:
+        """Return the number of rows at the start of a chunk that are dead already."""
+        return 0
 
     @abstractmethod
     def snapshot(self) -> tuple[dict[str, Any], Chunks]:

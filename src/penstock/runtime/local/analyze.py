@@ -31,7 +31,8 @@ from penstock.physical.execution.meter import Meter
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.wall_clock import wall_clock
 from penstock.physical.operators import Rejection
-from penstock.physical.plan.plan import Plan, ScanSpec
+from penstock.physical.plan.inputs import ScanSpec
+from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.runtime import LocalJob

@@ -30,7 +30,8 @@ from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress, timed_sources
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
 from penstock.physical.operators import Rejection, Tables
-from penstock.physical.plan.plan import Plan, ScanSpec
+from penstock.physical.plan.inputs import ScanSpec
+from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.schedule import Arrivals, ScheduledRows, rounds, rounds_by_clock

@@ -24,9 +24,9 @@ from penstock.physical.operators.aggregates.group_rows import GroupHistory, told
 from penstock.physical.operators.aggregates.values import GroupValues
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer
-from penstock.physical.plan.aggregate_lookup import AggregateLookupSpec
+from penstock.physical.plan.aggregates import AggregateSpec
+from penstock.physical.plan.joins import AggregateLookupSpec
 from penstock.physical.plan.panes import IncrementalSlideSpec
-from penstock.physical.plan.plan import AggregateSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import make_queue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable, SlotAssignment

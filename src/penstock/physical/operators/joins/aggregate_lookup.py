@@ -24,7 +24,7 @@ from penstock.physical.operators.aggregates.point_lookup import AccumulatorChang
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.joins.join import keyed
 from penstock.physical.operators.reorder_buffer import ReorderBuffer
-from penstock.physical.plan.aggregate_lookup import AggregateLookupSpec
+from penstock.physical.plan.joins import AggregateLookupSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.keyed_table import SlotAssignment
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.compiled import repeat
 from penstock.physical.operators.contract import Operator
-from penstock.physical.plan.bands import BandPartitionerSpec
+from penstock.physical.plan.joins import BandPartitionerSpec
 from penstock.physical.planning.ranges import cells, comparable
 
 

@@ -18,7 +18,7 @@ from penstock.expressions.nodes import Expression
 from penstock.physical.elements import Bools, Elements, Int64s, concat
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
-from penstock.physical.plan.plan import JoinSpec, LookupSpec
+from penstock.physical.plan.joins import JoinSpec, LookupSpec
 from penstock.physical.planning.ranges import RangeSpan, comparable, span_keys, spans
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.hash_index import HashJoinIndex

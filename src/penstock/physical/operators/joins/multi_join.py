@@ -24,7 +24,7 @@ from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.joins.join import keyed
-from penstock.physical.plan.plan import MultiJoinSpec
+from penstock.physical.plan.joins import MultiJoinSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns, probe_pieces
 

@@ -18,7 +18,7 @@ from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.joins.join import PROBES_AT_ONCE, combine, keyed
 from penstock.physical.operators.reorder_buffer import ReorderBuffer
-from penstock.physical.plan.nonretroactive import NRRJoinSpec
+from penstock.physical.plan.joins import NRRJoinSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.sorted_runs import SortedRuns, probe_run
 from penstock.types import BEGIN

@@ -19,7 +19,7 @@ from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.joins.join import PROBES_AT_ONCE, StaticRows
 from penstock.physical.operators.sets.tuple_counts import CountedOperator, TupleEvents
-from penstock.physical.plan.plan import Keep, PartnerCountsSpec, StaticPartnerCountsSpec
+from penstock.physical.plan.joins import Keep, PartnerCountsSpec, StaticPartnerCountsSpec
 from penstock.physical.planning.ranges import spans
 from penstock.types import END
 

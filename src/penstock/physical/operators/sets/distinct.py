@@ -21,7 +21,7 @@ from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.sets.tuple_counts import NettingOperator, TupleEvents
-from penstock.physical.plan.plan import DistinctSpec
+from penstock.physical.plan.sets import DistinctSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
 from penstock.physical.synopses.queues.expiration_queue import ListQueue

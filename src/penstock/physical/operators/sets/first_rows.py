@@ -19,7 +19,7 @@ from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.kernels.row_order import coarse_keys, sort_order
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.sets.tuple_counts import CountedOperator, TupleEvents
-from penstock.physical.plan.plan import TopKSpec
+from penstock.physical.plan.sets import TopKSpec
 
 
 @nb.njit(cache=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.physical.elements import Int64s
 from penstock.physical.operators.sets.tuple_counts import NettingOperator, TupleEvents
-from penstock.physical.plan.plan import CopyRule, SetOperationSpec
+from penstock.physical.plan.sets import CopyRule, SetOperationSpec
 
 _NUMBER = {kind: number for number, kind in enumerate(CopyRule)}
 

@@ -21,7 +21,7 @@ from penstock.physical.kernels.compiled import argsort_time, group_codes, in_tim
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
-from penstock.physical.plan.plan import ChangesSpec
+from penstock.physical.plan.streams import ChangesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import make_queue
 from penstock.types import END

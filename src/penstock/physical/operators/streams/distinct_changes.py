@@ -18,7 +18,7 @@ from penstock.physical.kernels.compiled import argsort_code_time
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ReorderBuffer, ReorderingOperator
 from penstock.physical.operators.streams.changes import from_start, wanted
-from penstock.physical.plan.plan import DistinctChangesSpec
+from penstock.physical.plan.streams import DistinctChangesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_index import ExpirationIndex
 from penstock.physical.synopses.tables.keyed_table import KeyedTable

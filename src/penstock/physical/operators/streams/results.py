@@ -19,7 +19,7 @@ from penstock.physical.kernels.ticks import round_up
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer
 from penstock.physical.operators.streams.changes import from_start
-from penstock.physical.plan.results import IndividualResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
+from penstock.physical.plan.streams import IndividualResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.types import BEGIN, END

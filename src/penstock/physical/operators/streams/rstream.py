@@ -19,7 +19,7 @@ from penstock.physical.kernels.ticks import boundary_number
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer
 from penstock.physical.operators.streams.changes import in_order, net
-from penstock.physical.plan.plan import RStreamSpec, StreamMode
+from penstock.physical.plan.streams import RStreamSpec, StreamMode
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.sorted_runs import cancel
 from penstock.physical.synopses.tables.materialized import MaterializedElements

@@ -19,7 +19,7 @@ from penstock.physical.elements import Elements, Int64s
 from penstock.physical.kernels.ticks import later, round_down, round_up
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
-from penstock.physical.plan.plan import RowWindowSpec
+from penstock.physical.plan.windows import RowWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.windows.row_window import RowWindowBuffer, WindowRows, chosen
 from penstock.types import BEGIN, END

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.expressions.draws import kept
 from penstock.physical.elements import Elements
 from penstock.physical.operators.contract import Operator
-from penstock.physical.plan.plan import SampleSpec
+from penstock.physical.plan.windows import SampleSpec
 
 
 class Sample(Operator):

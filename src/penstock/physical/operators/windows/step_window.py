@@ -18,7 +18,7 @@ from penstock.physical.elements import Elements, Int64s, concat_arrays, int64s, 
 from penstock.physical.kernels.ticks import later
 from penstock.physical.operators.contract import Moment
 from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
-from penstock.physical.plan.row_slides import StepWindowSpec
+from penstock.physical.plan.windows import StepWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import make_queue
 from penstock.types import END

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from penstock.algebra import Aggregate, Arrivals, Distinct, Pattern, Project, RelationToStream, TimeModelWindow
+from penstock.physical.plan.aggregates import AggregateSpec
 from penstock.physical.plan.panes import IncrementalSlideSpec, RecomputedSlideSpec, WindowSumsSpec
-from penstock.physical.plan.plan import AggregateSpec, DistinctSpec, Spec
+from penstock.physical.plan.sets import DistinctSpec
+from penstock.physical.plan.spec import Spec
 from penstock.physical.planning.aggregate_layout import plan_lanes
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.lanes import lower_lanes, lower_store

@@ -15,7 +15,9 @@ import pyarrow as pa
 from penstock.algebra import Algebra, is_static
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.physical.execution.progress import timed_sources
-from penstock.physical.plan.plan import Edge, Exchange, OutputSpec, Plan, Spec, StaticSpec, Step
+from penstock.physical.plan.inputs import OutputSpec, StaticSpec
+from penstock.physical.plan.plan import Edge, Exchange, Plan, Step
+from penstock.physical.plan.spec import Spec
 from penstock.physical.planning.strategies import Strategy
 
 Partitions = frozenset[tuple[int, ...]] | None

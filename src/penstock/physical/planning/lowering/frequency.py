@@ -25,7 +25,8 @@ from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.expressions.nodes import Expression, conjunction
-from penstock.physical.plan.plan import Edge, Exchange, OutputSpec, Plan, RStreamSpec, ScanSpec, StreamMode
+from penstock.physical.plan.inputs import OutputSpec, ScanSpec
+from penstock.physical.plan.plan import Edge, Exchange, Plan
 from penstock.physical.plan.sequence import (
     ARRIVALS,
     INSTANTS,
@@ -36,6 +37,7 @@ from penstock.physical.plan.sequence import (
     SequenceWindow,
     WindowShape,
 )
+from penstock.physical.plan.streams import RStreamSpec, StreamMode
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, with_queries
 from penstock.physical.planning.lowering.numbers import ByNumber, by_number
 from penstock.physical.planning.lowering.rowwise import projected

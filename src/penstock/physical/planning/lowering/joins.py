@@ -8,12 +8,8 @@ from penstock.algebra import (
     Pattern,
     is_static,
 )
-from penstock.physical.plan.plan import (
-    Edge,
-    Exchange,
-    JoinSpec,
-    LookupSpec,
-)
+from penstock.physical.plan.joins import JoinSpec, LookupSpec
+from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.planning.lowering.builder import Builder, Lowered, Partitions, lower, meet, moved_partitions
 from penstock.physical.planning.lowering.probes import lower_probe, probe_of
 from penstock.physical.planning.lowering.ranges import in_cells, lower_in_cells, one_row

@@ -25,7 +25,9 @@ from penstock.algebra import (
 )
 from penstock.algebra.nodes.join import Pairs
 from penstock.expressions.nodes import Column, Expression, Literal, columns_of
-from penstock.physical.plan.plan import Edge, JoinSpec, Keep, PartnerCountsSpec, ProjectSpec, StaticPartnerCountsSpec
+from penstock.physical.plan.joins import JoinSpec, Keep, PartnerCountsSpec, StaticPartnerCountsSpec
+from penstock.physical.plan.plan import Edge
+from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
 from penstock.physical.planning.lowering.probes import lower_probe, probe_of
 from penstock.physical.planning.lowering.rowwise import unite

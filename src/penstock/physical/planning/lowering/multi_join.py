@@ -23,7 +23,8 @@ from penstock.algebra.optimizer.rules.support import column, is_volatile
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import kept
 from penstock.expressions.nodes import Column, Expression, columns_of, conjunction, conjuncts, remap
-from penstock.physical.plan.plan import Edge, Exchange, MultiJoinSpec
+from penstock.physical.plan.joins import MultiJoinSpec
+from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.ranges import find_ranges
 from penstock.types import Field

@@ -22,7 +22,7 @@ from penstock.algebra import (
 )
 from penstock.algebra.properties.arrival_time import longest_slide, with_arrivals
 from penstock.expressions.nodes import Column
-from penstock.physical.plan.nonretroactive import NRRJoinSpec
+from penstock.physical.plan.joins import NRRJoinSpec
 from penstock.physical.plan.plan import Edge, Exchange
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
 from penstock.physical.planning.lowering.frequency import arrived, waiting

@@ -19,8 +19,9 @@ from penstock.algebra import (
 from penstock.algebra.nodes.aggregate_lookup import AggregateLookup, find_probe
 from penstock.algebra.optimizer.rules.support import column
 from penstock.expressions.nodes import Column
-from penstock.physical.plan.aggregate_lookup import AggregateLookupSpec
-from penstock.physical.plan.plan import Edge, Exchange, UnionSpec
+from penstock.physical.plan.joins import AggregateLookupSpec
+from penstock.physical.plan.plan import Edge, Exchange
+from penstock.physical.plan.rowwise import UnionSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, meet
 from penstock.physical.planning.lowering.lanes import AccumulatorInput, lower_lanes
 from penstock.physical.planning.lowering.panes import pane_key

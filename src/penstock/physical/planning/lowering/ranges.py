@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from penstock.algebra import Algebra, Distinct, Join, Pattern, Project
 from penstock.expressions.nodes import Call, Column, columns_of, conjunction, remap
-from penstock.physical.plan.bands import BandPartitionerSpec
-from penstock.physical.plan.plan import Edge, Exchange, JoinSpec, ProjectSpec
+from penstock.physical.plan.joins import BandPartitionerSpec, JoinSpec
+from penstock.physical.plan.plan import Edge, Exchange
+from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered
 from penstock.physical.planning.ranges import Ranges, RangeSpan
 

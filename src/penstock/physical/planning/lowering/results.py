@@ -6,12 +6,9 @@ from dataclasses import replace
 
 from penstock.algebra import IndividualResults, Pattern, Restored, own_windows
 from penstock.algebra.nodes.r2s import updated_relations
-from penstock.physical.plan.plan import (
-    Edge,
-    Exchange,
-    UnionSpec,
-)
-from penstock.physical.plan.results import IndividualResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
+from penstock.physical.plan.plan import Edge, Exchange
+from penstock.physical.plan.rowwise import UnionSpec
+from penstock.physical.plan.streams import IndividualResultsSpec, RoundedSpec, ShortChangesSpec, ShortLivesSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.streams import lower_changes
 

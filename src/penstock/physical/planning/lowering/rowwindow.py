@@ -17,9 +17,9 @@ from penstock.algebra import (
     StreamKind,
 )
 from penstock.algebra.properties.arrival_order import in_arrival_order
-from penstock.physical.plan.nonretroactive import StampSpec
-from penstock.physical.plan.plan import Edge, RowWindowSpec, SampleSpec
-from penstock.physical.plan.row_slides import StepWindowSpec
+from penstock.physical.plan.joins import StampSpec
+from penstock.physical.plan.plan import Edge
+from penstock.physical.plan.windows import RowWindowSpec, SampleSpec, StepWindowSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 
 

@@ -20,18 +20,10 @@ from penstock.algebra import (
 )
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.expressions.nodes import Column
-from penstock.physical.plan.plan import (
-    Edge,
-    Exchange,
-    FilterSpec,
-    NegativeTuplesSpec,
-    ProjectSpec,
-    ScanSpec,
-    TimeWindowSpec,
-    UnionSpec,
-    UpdateRule,
-    UpdatesSpec,
-)
+from penstock.physical.plan.inputs import ScanSpec, UpdateRule, UpdatesSpec
+from penstock.physical.plan.plan import Edge, Exchange
+from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec, UnionSpec
+from penstock.physical.plan.windows import NegativeTuplesSpec, TimeWindowSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, Partitions, lower, moved_partitions
 from penstock.physical.planning.lowering.multi_join import projected_tree
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from penstock.algebra import Algebra, Except, Intersect, TopK, is_static
-from penstock.physical.plan.plan import CopyRule, Edge, Exchange, SetOperationSpec, StaticSpec, TopKSpec
+from penstock.physical.plan.inputs import StaticSpec
+from penstock.physical.plan.plan import Edge, Exchange
+from penstock.physical.plan.sets import CopyRule, SetOperationSpec, TopKSpec
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower, meet
 
 ONE_SHARD: frozenset[tuple[int, ...]] = frozenset({()})

@@ -22,15 +22,9 @@ from penstock.algebra import (
 )
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.user import UserCall
-from penstock.physical.plan.plan import (
-    ChangesSpec,
-    DistinctChangesSpec,
-    Edge,
-    Exchange,
-    ProjectSpec,
-    RStreamSpec,
-    StreamMode,
-)
+from penstock.physical.plan.plan import Edge, Exchange
+from penstock.physical.plan.rowwise import ProjectSpec
+from penstock.physical.plan.streams import ChangesSpec, DistinctChangesSpec, RStreamSpec, StreamMode
 from penstock.physical.planning.lowering.aggregates import can_tell_rows, lower_at_boundaries
 from penstock.physical.planning.lowering.builder import Builder, Lowered, lower
 from penstock.physical.planning.lowering.probes import may_take_back

@@ -9,7 +9,8 @@ from penstock.expressions.functions import build_aggregate
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.text import to_sql
 from penstock.expressions.user import UserAggregateCall
-from penstock.physical.plan.plan import Edge, ProjectSpec
+from penstock.physical.plan.plan import Edge
+from penstock.physical.plan.rowwise import ProjectSpec
 from penstock.physical.plan.user_aggregates import UserAggregateSpec, UserCallSpec, UserState
 from penstock.physical.planning.lowering.builder import Builder, Lowered, moved_partitions
 

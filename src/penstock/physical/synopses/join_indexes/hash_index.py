@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numba as nb
 import numpy as np
@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_time, argsort_uint64, in_time
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
-from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.join_indexes.sorted_runs import cancel
 
 Int32s = npt.NDArray[np.int32]
@@ -131,6 +131,8 @@ class HashJoinIndex(Synopsis):
     whether they are netted or not; when there are too many, they are netted against the elements that they end.
     listed: every element is checked for expiration in every round.
     """
+
+    TIMES: ClassVar[StoredTimes | None] = StoredTimes("ts", "ts")
 
     def __init__(self, key: Sequence[int], strict: bool, listed: bool = False) -> None:
         self._key, self._strict, self._listed = tuple(key), strict, listed

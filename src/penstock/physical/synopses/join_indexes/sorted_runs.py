@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numba as nb
 import numpy as np
@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
-from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 
 _MERGE_AT = 4
 #: Below twice this many negative tuples, runs are not netted.
@@ -176,6 +176,8 @@ class SortedRuns(Synopsis):
     multiply in a join whether they are netted or not; when there are too many, all runs are merged. listed: every
     element is checked for expiration in every round.
     """
+
+    TIMES: ClassVar[StoredTimes | None] = StoredTimes("ts", "ts")
 
     def __init__(self, key: Sequence[int], strict: bool, listed: bool = False) -> None:
         self._key = tuple(key)

@@ -10,16 +10,16 @@ approach does `[golab 2.3.3]`. All store record batches with a due time per row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Int64s, concat_arrays, int64s
 from penstock.physical.kernels.compiled import argsort_time, in_time
-from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 
 #: Number of chunks of similar size that are merged.
 _MERGED = 8
@@ -76,6 +76,8 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 class _Queue(Synopsis):
     """Base class of the queues: batches of one schema whose column 0 is the due time."""
 
+    TIMES: ClassVar[StoredTimes | None] = StoredTimes("due", 0)
+
     def __init__(self) -> None:
         self._next_id = 0
         self._chunks: list[_Chunk] = []
@@ -107,6 +109,10 @@ class _Queue(Synopsis):
     @property
     def nbytes(self) -> int:
         return sum(c.nbytes for c in self._all())
+
+    @classmethod
+    def first_live(cls, manifest: Mapping[str, Any], chunk: int) -> int:
+        return int(dict(manifest["chunks"])[chunk])
 
     def snapshot(self) -> tuple[dict[str, Any], Chunks]:
         chunks = list(self._all())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.physical.elements import Elements
-from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 
 
 class MaterializedElements(Synopsis):
     """Elements in one chunk, which is replaced when they change."""
+
+    TIMES: ClassVar[StoredTimes | None] = StoredTimes("ts", "ts")
 
     def __init__(self) -> None:
         self.elements: Elements | None = None

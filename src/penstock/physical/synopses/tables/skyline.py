@@ -12,14 +12,14 @@ since are recognised by their expiration.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numba as nb
 import numpy as np
 import pyarrow as pa
 
 from penstock.physical.elements import Bools, Int64s, int64s
-from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 
 #: Columns of a node. STATE: 0 free, 1 not in the log yet, 2 in the log.
@@ -105,6 +105,8 @@ def _follow(  # type: ignore[no-untyped-def]
 
 class Skyline(Synopsis):
     """The least key of each group (a slot of `groups`)."""
+
+    TIMES: ClassVar[StoredTimes | None] = StoredTimes("due", "end")
 
     def __init__(self, groups: KeyedTable) -> None:
         self._groups = groups

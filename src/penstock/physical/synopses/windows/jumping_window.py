@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ import pyarrow as pa
 from penstock.physical.elements import Bools, Elements, Int64s, concat, concat_arrays, int64s, unnamed
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.plan.sequence import WindowShape
-from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.queues import chunk_log
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.physical.synopses.windows.jumping_window_kernel import GONE, HELD, WAITING, link, run
@@ -51,6 +51,8 @@ class Instants:
 
 class JumpingWindowBuffer(Synopsis):
     """types: of the elements' columns."""
+
+    TIMES: ClassVar[StoredTimes | None] = StoredTimes("ts", 0)
 
     def __init__(self, types: Sequence[pa.DataType], shape: WindowShape) -> None:
         self._types, self.shape = tuple(types), shape

@@ -11,8 +11,8 @@ among the fingerprints of all present groups; `PaneReader`s have arrays by place
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_uint64
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.planning.aggregate_layout import AggregateLayout
-from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.queues.expiration_queue import FifoQueue
 from penstock.physical.synopses.tables.keyed_table import Float64s, KeyedTable
 
@@ -50,6 +50,8 @@ class PaneReader(Protocol):
 class PaneLog(Synopsis):
     """times, slots, integers, floats: of the panes that are held, in the order of time; integers: (panes, kept lanes),
     floats: (panes, lanes). lanes: by integer lane of the plan, which kept one it is, or `ZERO`. place: by slot."""
+
+    TIMES: ClassVar[StoredTimes | None] = StoredTimes("ts", 0)
 
     def __init__(self, plan: AggregateLayout, types: Sequence[pa.DataType]) -> None:
         self._plan = plan
@@ -221,6 +223,10 @@ class PaneLog(Synopsis):
     def nbytes(self) -> int:
         arrays = self._times.nbytes + self._slots.nbytes + self._integers.nbytes + self._floats.nbytes
         return self._queue.nbytes + arrays + self._groups.nbytes + sum(reader.nbytes for reader in self.readers)
+
+    @classmethod
+    def first_live(cls, manifest: Mapping[str, Any], chunk: int) -> int:
+        return FifoQueue.first_live(manifest, chunk)
 
     def snapshot(self) -> tuple[dict[str, Any], Chunks]:
         return self._queue.snapshot()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numba as nb
 import numpy as np
@@ -24,7 +24,7 @@ import pyarrow as pa
 from penstock.physical.elements import Bools, Int64s, concat_arrays, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_uint64
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.queues import chunk_log
 from penstock.physical.synopses.tables.keyed_table import find_slots, index_slots
 from penstock.types import END
@@ -107,6 +107,8 @@ class _Arrivals:
 class RowWindowBuffer(Synopsis):
     """types: of the columns; key: the partition's columns; rows, step: as of the window; length: how many ticks a row
     is needed for at the most, None for ever."""
+
+    TIMES: ClassVar[StoredTimes | None] = StoredTimes("ts", 0)
 
     def __init__(
         self, types: Sequence[pa.DataType], key: Sequence[int], rows: int, step: int = 1, length: int | None = None

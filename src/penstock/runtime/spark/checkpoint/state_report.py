@@ -15,32 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
+from penstock.physical.synopses import synopsis_class
+from penstock.physical.synopses.contract import StoredTimes
 from penstock.runtime.spark.checkpoint.epochs import Epoch, QueryRecord, delivered, epoch_numbers, latest_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.state_files import LAST, StateFiles
 from penstock.types import BEGIN, END, TimeDomain, Unit
 
-#: By synopsis: the column that holds the arrival times of its rows (`ts`), or the times at which they are due to arrive
-#: or to expire.
-TIMES: dict[str, tuple[str, int | str] | None] = {
-    "MaterializedElements": ("ts", "ts"),
-    "HashJoinIndex": ("ts", "ts"),
-    "SortedRuns": ("ts", "ts"),
-    "IntervalRuns": ("ts", "ts"),
-    "RowWindowBuffer": ("ts", 0),
-    "JumpingWindowBuffer": ("ts", 0),
-    "FifoQueue": ("due", 0),
-    "CalendarQueue": ("due", 0),
-    "ListQueue": ("due", 0),
-    "PaneLog": ("ts", 0),
-    "Skyline": ("due", "end"),
-    "KeyedTable": None,
-    "OrderedBag": None,
-    "ExtremeBag": None,
-    "ObjectTable": None,
-}
-#: Synopses of whose chunks some first rows may be dead.
-_QUEUES = frozenset({"FifoQueue", "CalendarQueue", "ListQueue", "PaneLog"})
 _TRIES = 5
 
 
@@ -186,9 +167,11 @@ def _add_shard(
             continue
         stored = StoredState(manifest["rows"][name], sum(lengths[f"{name}.{i}"] for i in ids), len(ids))
         kind = manifest["formats"][name][0]
-        starts = dict(manifest["synopses"][name]["chunks"]) if kind in _QUEUES else {}
-        for i in ids:
-            _add_times(stored, TIMES.get(kind), state.chunk(f"{name}.{i}").slice(starts.get(i, 0)))
+        kept_as = synopsis_class(kind)
+        if kept_as is not None and kept_as.TIMES is not None:
+            for i in ids:
+                start = kept_as.first_live(manifest["synopses"][name], i)
+                _add_times(stored, kept_as.TIMES, state.chunk(f"{name}.{i}").slice(start))
         first = users[min(users)]
         operator = operators.setdefault(
             (key, synopsis),
@@ -205,9 +188,8 @@ def _users(queries: Mapping[str, QueryRecord], key: str) -> dict[str, dict[str, 
     }
 
 
-def _add_times(stored: StoredState, where: tuple[str, int | str] | None, chunk: pa.RecordBatch) -> None:
-    if where is None or not chunk.num_rows:
+def _add_times(stored: StoredState, shown: StoredTimes, chunk: pa.RecordBatch) -> None:
+    if not chunk.num_rows:
         return
-    kind, column = where
-    ends = pc.min_max(chunk.column(column)).as_py()
-    stored.add(StoredState(oldest=ends["min"], newest=ends["max"], kind=kind))
+    ends = pc.min_max(chunk.column(shown.column)).as_py()
+    stored.add(StoredState(oldest=ends["min"], newest=ends["max"], kind=shown.kind))

@@ -1,0 +1,80 @@
+"""The specs of grouping: the rows of accumulators, and what is made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from penstock.algebra.properties.boundedness import Boundedness
+from penstock.expressions.nodes import columns_of
+from penstock.physical.plan.spec import Spec, queue_name
+from penstock.physical.plan.state import SLOT, StateInput, StatePart, pending_ends, width, width_of_value
+from penstock.physical.planning.aggregate_layout import AggregateLayout, ArgumentState
+
+#: Bytes of a node of a tree of values, and of the skyline of an extreme.
+TREE, SKYLINE = 64, 64
+
+
+@dataclass(frozen=True)
+class AccumulatorRowsSpec(Spec):
+    """The accumulators of each row. pre_aggregate: rows of one group and validity become one, a pane."""
+
+    holds_early: ClassVar[bool] = False
+    forwards_early: ClassVar[bool] = True
+
+    plan: AggregateLayout
+    pre_aggregate: bool
+
+    def describe(self) -> dict[str, str]:
+        return {"panes": "yes" if self.pre_aggregate else "no"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return ()
+
+    def panes(self, inputs: Sequence[StateInput]) -> AggregateLayout | None:
+        return self.plan if self.pre_aggregate else None
+
+
+@dataclass(frozen=True)
+class AggregateSpec(Spec):
+    """fifo: the input's elements expire in order of arrival. input_types: of the lane rows."""
+
+    plan: AggregateLayout
+    fifo: bool
+    input_types: tuple[pa.DataType, ...]
+    listed: bool = False
+
+    def describe(self) -> dict[str, str]:
+        return {"state": queue_name(self.fifo, self.listed)}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return grouped_state(self.plan, inputs[-1], self.input_types, made.content)
+
+
+def grouped_state(
+    plan: AggregateLayout, rows: StateInput, input_types: Sequence[pa.DataType], bound: Boundedness
+) -> Iterable[StatePart]:
+    """Return what grouping keeps of its input `rows`: groups with their accumulators, and the values of aggregates that
+    are not sums. input_types: of the accumulator rows; bound: what bounds the number of groups."""
+    groups = rows.values(plan.group)
+    keys = width(input_types[: len(plan.group)])
+    yield StatePart("groups", groups, groups * (SLOT + 8 * (plan.integers + plan.floats) + keys), bound)
+    yield from pending_ends(rows)
+    for argument in plan.arguments:
+        if argument.kind is ArgumentState.SUMS:
+            continue
+        nbytes = width_of_value(argument.type)
+        if argument.kind in (ArgumentState.LEAST, ArgumentState.GREATEST):
+            # Of n rows in any order about log n are greater than all behind them.
+            count = groups * math.log(rows.size / groups + math.e)
+            yield StatePart("rows that may become an extreme", count, count * (SKYLINE + nbytes), bound)
+            continue
+        columns = tuple(sorted({column for e in argument.expressions for column in columns_of(e)}))
+        count = min(rows.size, groups * rows.values(columns))
+        tree = TREE if argument.kind is ArgumentState.BAG else 0
+        bound = rows.by_keys((*plan.group, *columns), "different values")
+        yield StatePart("values by group", count, count * (2 * SLOT + 8 + nbytes + tree), bound)

@@ -1,0 +1,83 @@
+"""The specs of leaves and roots of a plan: sources, updated and static relations, answers."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.physical.plan.spec import PassingSpec, Spec
+from penstock.physical.plan.state import TIMES, StateInput, StatePart, width
+
+
+@dataclass(frozen=True)
+class ScanSpec(PassingSpec):
+    """The elements of a source, as the ingest stamps them. `columns`: positions of the declared columns read."""
+
+    source: Source
+    columns: tuple[int, ...]
+
+    def describe(self) -> dict[str, str]:
+        return {"source": self.source.name, "columns": ", ".join(self.source.columns[i].name for i in self.columns)}
+
+
+@dataclass(frozen=True)
+class StaticSpec(PassingSpec):
+    """A relation that never changes, computed once before the start. `table` names it among the job's tables;
+    hash: the columns its rows are cut over shards by."""
+
+    table: str
+    key: tuple[int, ...]
+
+    def describe(self) -> dict[str, str]:
+        return {"table": self.table}
+
+    @property
+    def static_tables(self) -> tuple[str, ...]:
+        return (self.table,)
+
+
+class UpdateRule(enum.Enum):
+    """What names a row of an updated relation, and what a row does whose name is there already."""
+
+    BAG = "all columns"
+    REPLACE = "primary key, replaced"
+    UNIQUE = "primary key, unique"
+
+
+@dataclass(frozen=True)
+class UpdatesSpec(Spec):
+    """Updates of the relation `source`, `+` and `-` by sign. key: the columns that tell rows apart (the primary key, or
+    all but timestamp and operation); names: of all columns; once: a key may not be used again once deleted."""
+
+    source: str
+    key: tuple[int, ...]
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    rule: UpdateRule
+    once: bool = False
+
+    def describe(self) -> dict[str, str]:
+        return {"row": self.rule.value, "state": "the relation" + (", keys deleted" if self.once else "")}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        rows = made.values(self.key) if self.rule is not UpdateRule.BAG else made.size
+        yield StatePart("the relation", rows, rows * (width(made.types) + TIMES), made.content)
+        if self.once:
+            hint = "without OPERATION BY keys are replaced, and none is remembered"
+            bound = Boundedness(Grade.KEYS, f"the keys that were deleted from {self.source}", hint, self.source, None)
+            yield StatePart("keys deleted", rows, rows * (width(made.types[k] for k in self.key) + TIMES), bound)
+
+
+@dataclass(frozen=True)
+class OutputSpec(PassingSpec):
+    """The answer of a query: elements whose ts is the instant and whose sign says `+` or `-`."""
+
+    query: str
+
+    def describe(self) -> dict[str, str]:
+        return {"query": self.query}

@@ -1,0 +1,260 @@
+"""The specs of joins, semi-joins and outer joins, with streams and with static relations."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pyarrow as pa
+
+from penstock.expressions.nodes import Expression
+from penstock.expressions.text import to_sql
+from penstock.physical.plan.aggregates import grouped_state
+from penstock.physical.plan.spec import PassingSpec, Spec, queue_name
+from penstock.physical.plan.state import INDEX, SIGN, TIMES, StateInput, StatePart, all_rows, pending_ends, slots
+from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.physical.planning.ranges import Ranges, RangeSpan, told_ranges
+from penstock.types import CALENDAR, TimeDomain
+
+
+def join_state(index: str, strict: tuple[bool, ...], listed: bool) -> str:
+    """What explain calls the state of a join's inputs. index: what finds their elements."""
+    ends = ", looked through for ends" if listed else ""
+    return " / ".join(index + (", with negative tuples" if s else ends) for s in strict)
+
+
+def residual_text(residual: Expression | None, names: Sequence[str]) -> dict[str, str]:
+    """Return for explain a condition over the joined row, whose columns are called `names`."""
+    return {} if residual is None else {"where": to_sql(residual, names)}
+
+
+@dataclass(frozen=True)
+class JoinSpec(PassingSpec):
+    """left_key, right_key: positions of the equi-join columns; strict: (left, right) may bring negative tuples;
+    null_safe: a NULL key joins a NULL key."""
+
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+    left_types: tuple[pa.DataType, ...]
+    right_types: tuple[pa.DataType, ...]
+    residual: Expression | None
+    strict: tuple[bool, bool]
+    note: str = field(default="", compare=False)
+    """why the plan has this join, for explain"""
+    listed: bool = False
+    null_safe: bool = False
+    ranges: Ranges | None = None
+
+    def describe(self) -> dict[str, str]:
+        state = "runs by (key, range)" if self.ranges else join_state("hash index by key", self.strict, self.listed)
+        return {"state": state, "chosen": self.note, **told_ranges(self.ranges)}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        for one, side, strict in zip(inputs, ("left", "right"), self.strict, strict=True):
+            yield all_rows(one, f"rows of the {side} side", TIMES + INDEX + (SIGN if strict else 0))
+
+    def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
+        left, right = inputs
+        pairs = zip(self.left_key, self.right_key, strict=True)
+        return {"on": " AND ".join(f"{left[a]} = {right[b]}" for a, b in pairs), **residual_text(self.residual, made)}
+
+
+@dataclass(frozen=True)
+class MultiJoinSpec(PassingSpec):
+    """Pipelined join. By input: the types of its columns; names, what explain calls it; strict, whether it may bring
+    negative tuples; orders, in which order its elements probe the others. classes: as in `algebra.MultiJoin`; order
+    and cost: what was chosen, and the tuples looked at per second that this is expected to cost."""
+
+    types: tuple[tuple[pa.DataType, ...], ...]
+    names: tuple[str, ...] = field(metadata={"transparent": True})
+    strict: tuple[bool, ...]
+    orders: tuple[tuple[int, ...], ...]
+    classes: tuple[tuple[int | None, ...], ...]
+    residual: Expression | None
+    order: tuple[int, ...]
+    cost: float = field(metadata={"transparent": True})
+    note: str = field(default="", metadata={"transparent": True})
+    listed: bool = False
+
+    def describe(self) -> dict[str, str]:
+        def shown(order: tuple[int, ...]) -> str:
+            return ", ".join(self.names[i] for i in order)
+
+        probes = "; ".join(f"{self.names[i]}: {shown(order)}" for i, order in enumerate(self.orders))
+        return {
+            "order": shown(self.order),
+            "probes": probes,
+            "cost": f"{self.cost:.4g} tuples/s",
+            "state": join_state("runs by (key, ts)", self.strict, self.listed),
+            "chosen": self.note,
+        }
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        for one, name, strict in zip(inputs, self.names, self.strict, strict=True):
+            yield all_rows(one, f"rows of {name}", TIMES + INDEX + (SIGN if strict else 0))
+
+    def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
+        """The conditions, with the inputs' names before the columns'."""
+        labels = [f"{name}.{column}" for name, own in zip(self.names, inputs, strict=True) for column in own]
+        starts = [sum(map(len, inputs[:i])) for i in range(len(inputs))]
+        classes = (
+            " = ".join(labels[start + place] for start, place in zip(starts, places, strict=True) if place is not None)
+            for places in self.classes
+        )
+        return {"on": " AND ".join(classes), **residual_text(self.residual, labels)}
+
+
+@dataclass(frozen=True)
+class LookupSpec(PassingSpec):
+    """Join with a static relation that every task holds whole. `static_left`: the table's columns come first."""
+
+    table: str
+    key: tuple[int, ...]
+    table_key: tuple[int, ...]
+    residual: Expression | None
+    static_left: bool
+    ranges: Ranges | None = None
+    """of the elements and of the table, in this order"""
+
+    def describe(self) -> dict[str, str]:
+        return {"table": self.table, **told_ranges(self.ranges)}
+
+    @property
+    def static_tables(self) -> tuple[str, ...]:
+        return (self.table,)
+
+    def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
+        return residual_text(self.residual, made)
+
+
+class Keep(enum.Enum):
+    """What becomes of a tuple that has a partner, and of one that has none."""
+
+    MATCHED = "with a partner"
+    LONE = "without a partner"
+    MARKED = "marked"
+    PADDED = "pairs, or padded"
+
+
+@dataclass(frozen=True)
+class PartnerCountsSpec(Spec):
+    """Port 0: tuples; port 1: the same tuples once per partner they have. LONE passes on those without a partner,
+    MARKED all, with a last column that says which. types: of a tuple; single: the scalar subquery that must not have
+    two partners for one tuple, or empty; domain: what its error tells the instant in."""
+
+    types: tuple[pa.DataType, ...]
+    keep: Keep
+    single: str = ""
+    domain: TimeDomain = CALENDAR
+    listed: bool = False
+
+    def describe(self) -> dict[str, str]:
+        return {"keeps": self.keep.value, "state": "copies and partners by tuple"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        yield slots(inputs[0], 2, "rows with their partners counted")
+        for one in inputs:
+            yield from pending_ends(one)
+
+
+@dataclass(frozen=True)
+class StaticPartnerCountsSpec(PassingSpec):
+    """The partners of a tuple in a static relation that every task holds whole; nothing is stored of the tuples.
+    table_types: of the static relation, whose columns PADDED appends."""
+
+    table: str
+    table_types: tuple[pa.DataType, ...]
+    key: tuple[int, ...]
+    table_key: tuple[int, ...]
+    residual: Expression | None
+    keep: Keep
+    single: str = ""
+    domain: TimeDomain = CALENDAR
+    ranges: Ranges | None = None
+
+    def describe(self) -> dict[str, str]:
+        return {"table": self.table, "keeps": self.keep.value, **told_ranges(self.ranges)}
+
+    @property
+    def static_tables(self) -> tuple[str, ...]:
+        return (self.table,)
+
+
+@dataclass(frozen=True)
+class BandPartitionerSpec(PassingSpec):
+    """Every element once for each cell of `width` that its span reaches into, with two columns more: the cell, and
+    whether it is the span's first."""
+
+    span: RangeSpan
+    width: float
+
+    def describe(self) -> dict[str, str]:
+        return {"width": f"{self.width:.15g}"}
+
+
+@dataclass(frozen=True)
+class NRRJoinSpec(Spec):
+    """Join of elements (port 0) with a NON RETROACTIVE relation (port 1) as of when they came.
+
+    came: the column of port 0 that says when, by at most `behind` ticks before an element's ts; None for the ts itself.
+    strict: port 0 may bring negative tuples; width: how many columns it has. announced: port 2 tells up to when nothing
+    asks any more, in place of `behind`."""
+
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+    residual: Expression | None
+    came: int | None = None
+    behind: int = 0
+    strict: bool = False
+    width: int = 0
+    announced: bool = False
+
+    def describe(self) -> dict[str, str]:
+        state = "the relation, " + ("results that may be taken back" if self.strict else "nothing of the stream")
+        return {"state": state}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        yield all_rows(inputs[1], "the relation")
+        if self.strict:
+            yield all_rows(made, "results that may be taken back", TIMES + SIGN)
+
+
+@dataclass(frozen=True)
+class StampSpec(Spec):
+    """Elements with their ts as a last column."""
+
+    holds_early: ClassVar[bool] = False
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return ()
+
+
+@dataclass(frozen=True)
+class AggregateLookupSpec(Spec):
+    """Port 0 brings rows that live for one instant each, port 1 the lane rows of an aggregate. plan, fifo, input_types:
+    as in `AggregateSpec`; key: the columns of port 0 that name the group, in the order of its columns; between: what is
+    made of the aggregate's rows before they are joined, predicates and lists of expressions; found_types: of what that
+    gives; left: port 0 is the left side; outer: its rows stay without a partner."""
+
+    plan: AggregateLayout
+    fifo: bool
+    input_types: tuple[pa.DataType, ...]
+    key: tuple[int, ...]
+    between: tuple[Expression | tuple[Expression, ...], ...]
+    found_types: tuple[pa.DataType, ...]
+    residual: Expression | None
+    left: bool
+    outer: bool
+    note: str = field(default="", compare=False)
+    """why the plan has this join, for explain"""
+    listed: bool = False
+
+    def describe(self) -> dict[str, str]:
+        found = {"state": queue_name(self.fifo, self.listed), "chosen": self.note}
+        return {"keeps": "left", **found} if self.outer else found
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        rows = inputs[-1]
+        return grouped_state(self.plan, rows, self.input_types, rows.by_keys(self.plan.group, "groups"))

@@ -1,0 +1,50 @@
+"""The specs of operators that look at each element alone, and of their union."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.expressions.nodes import Expression
+from penstock.expressions.text import to_sql
+from penstock.physical.plan.spec import PassingSpec
+from penstock.physical.plan.state import StateInput
+from penstock.physical.planning.aggregate_layout import AggregateLayout
+
+
+@dataclass(frozen=True)
+class FilterSpec(PassingSpec):
+    """The elements for which `predicate` is TRUE."""
+
+    forwards_early: ClassVar[bool] = True
+
+    predicate: Expression
+
+    def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
+        return {"predicate": to_sql(self.predicate, inputs[0])}
+
+
+@dataclass(frozen=True)
+class ProjectSpec(PassingSpec):
+    """Elements with one column per expression."""
+
+    forwards_early: ClassVar[bool] = True
+
+    expressions: tuple[Expression, ...]
+
+    def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
+        return {"columns": ", ".join(to_sql(e, inputs[0]) for e in self.expressions)}
+
+
+@dataclass(frozen=True)
+class UnionSpec(PassingSpec):
+    """All ports are one. together: what comes in a round becomes one batch."""
+
+    forwards_early: ClassVar[bool] = True
+
+    together: bool = False
+
+    def panes(self, inputs: Sequence[StateInput]) -> AggregateLayout | None:
+        # Panes of a finer window that several share, on their way to one of them.
+        return inputs[0].lanes

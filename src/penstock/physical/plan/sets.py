@@ -1,0 +1,87 @@
+"""The specs of duplicate elimination, set operations, and first rows."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.first_rows import SortKey
+from penstock.physical.plan.spec import Spec
+from penstock.physical.plan.state import DUE, StateInput, StatePart, all_rows, pending_ends, slots
+
+
+@dataclass(frozen=True)
+class DistinctSpec(Spec):
+    """strict: negative tuples may come, so copies are counted; else δ* keeps one expiration per tuple."""
+
+    types: tuple[pa.DataType, ...]
+    strict: bool
+    listed: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return self.strict
+
+    def describe(self) -> dict[str, str]:
+        return {"state": "counts" if self.strict else "list of all input" if self.listed else "δ*"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        yield slots(inputs[0], 3, "different rows", 0 if self.strict else DUE)
+        if self.strict:
+            yield from pending_ends(inputs[0])
+        elif self.listed:
+            yield all_rows(inputs[0], "all rows")
+
+
+class CopyRule(enum.Enum):
+    """What a set operation makes of the copies of a tuple on either side."""
+
+    EXCEPT_ALL = "EXCEPT ALL"
+    INTERSECT_ALL = "INTERSECT ALL"
+    EXCEPT = "EXCEPT"
+    INTERSECT = "INTERSECT"
+
+
+@dataclass(frozen=True)
+class SetOperationSpec(Spec):
+    """Port 0 is the left side, port 1 the right."""
+
+    kind: CopyRule
+    types: tuple[pa.DataType, ...]
+    listed: bool = False
+
+    def describe(self) -> dict[str, str]:
+        return {"kind": self.kind.value, "state": "counts" + (", ends in a list" if self.listed else "")}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        for one in inputs:
+            yield slots(one, 4, "different rows with counts")
+            yield from pending_ends(one)
+
+
+@dataclass(frozen=True)
+class TopKSpec(Spec):
+    """The first rows by `order`, which names every column; with `partition`, of all rows that agree in these columns.
+    step: `local`, of one shard's rows, or `final`."""
+
+    order: tuple[SortKey, ...]
+    limit: int
+    offset: int
+    types: tuple[pa.DataType, ...]
+    step: str = "final"
+    listed: bool = False
+    partition: tuple[int, ...] = ()
+
+    def describe(self) -> dict[str, str]:
+        found = {"limit": str(self.limit), "step": self.step, "state": "rows with counts"}
+        if self.partition:
+            found["of each"] = ", ".join(f"#{i}" for i in self.partition)
+        return found | ({"offset": str(self.offset)} if self.offset else {})
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        (one,) = inputs
+        yield slots(one, 2, "rows that may come first")
+        yield from pending_ends(one)

@@ -1,0 +1,140 @@
+"""The specs of relation-to-stream operators and of changes."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.r2s import StreamKind
+from penstock.algebra.optimizer.statistics import seconds
+from penstock.algebra.properties.boundedness import Boundedness, Grade
+from penstock.physical.plan.spec import PassingSpec, Spec
+from penstock.physical.plan.state import DUE, TIMES, StateInput, StatePart, all_rows, pending_ends, slots, width
+
+
+class StreamMode(enum.Enum):
+    """How an RSTREAM is evaluated."""
+
+    BOUNDARIES = "boundaries"
+    TICKS = "ticks"
+    INSTANTS = "instants"
+
+
+@dataclass(frozen=True)
+class ChangesSpec(Spec):
+    """ISTREAM, DSTREAM or (kind None) all changes. netted: equal tuples never come and go at one instant; grows: the
+    relation brings no negative tuples, which follows from what lies below."""
+
+    kind: StreamKind | None
+    types: tuple[pa.DataType, ...]
+    netted: bool
+    fifo: bool
+    listed: bool = False
+    grows: bool = field(default=False, metadata={"transparent": True})
+
+    @property
+    def waits(self) -> bool:
+        return not (self.kind is StreamKind.ISTREAM and self.grows)
+
+    def describe(self) -> dict[str, str]:
+        found = {"kind": self.kind.value if self.kind else "changes", "netting": "no need" if self.netted else "yes"}
+        return found | ({"state": "list"} if self.listed else {})
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        emits_ends = not (self.netted and self.kind is StreamKind.ISTREAM)
+        return pending_ends(inputs[0], "rows whose end is to be told") if emits_ends else ()
+
+
+@dataclass(frozen=True)
+class DistinctChangesSpec(Spec):
+    """ISTREAM, DSTREAM or (kind None) all changes of a DISTINCT whose input's expirations are known."""
+
+    kind: StreamKind | None
+    types: tuple[pa.DataType, ...]
+
+    @property
+    def waits(self) -> bool:
+        return self.kind is not StreamKind.ISTREAM
+
+    def describe(self) -> dict[str, str]:
+        return {"kind": self.kind.value if self.kind else "changes", "state": "δ*"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return [slots(inputs[0], 2, "different rows", DUE)]
+
+
+@dataclass(frozen=True)
+class RStreamSpec(Spec):
+    """RSTREAM. Port 0 is the relation; in mode `instants`, further ports bring the elements whose arrival is an
+    evaluation instant; changes: so are changes of the relation, and, where it begins with them, its beginning."""
+
+    types: tuple[pa.DataType, ...]
+    mode: StreamMode
+    slide: int = 1
+    align: int = 0
+    strict: bool = False
+    begins: bool = True
+    changes: bool = True
+
+    @property
+    def waits(self) -> bool:
+        return self.strict or self.mode is not StreamMode.TICKS
+
+    def describe(self) -> dict[str, str]:
+        return {"evaluated": self.mode.value}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return [all_rows(inputs[0], "the relation")]
+
+
+@dataclass(frozen=True)
+class IndividualResultsSpec(PassingSpec):
+    """The stream of all comings of a relation."""
+
+
+@dataclass(frozen=True)
+class ShortLivesSpec(Spec):
+    """The elements without a boundary align + k·slide in their validity, at the boundary behind them."""
+
+    holds_early: ClassVar[bool] = False
+
+    slide: int
+    align: int
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return until_boundary(self.slide, inputs[0], made)
+
+
+@dataclass(frozen=True)
+class ShortChangesSpec(Spec):
+    """As ShortLives, of a relation's netted changes."""
+
+    holds_early: ClassVar[bool] = False
+
+    slide: int
+    align: int
+    types: tuple[pa.DataType, ...]
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        yield slots(inputs[0], 4, "different rows with counts")
+        yield from until_boundary(self.slide, inputs[0], made)
+
+
+@dataclass(frozen=True)
+class RoundedSpec(PassingSpec):
+    """The elements with both ends put off to the next boundary align + k·slide."""
+
+    slide: int
+    align: int
+
+
+def until_boundary(slide: int, one: StateInput, made: StateInput) -> Iterable[StatePart]:
+    """Return the results that are kept until the next boundary of a RESTORE every `slide` ticks."""
+    length = seconds(slide, made.node.domain) if made.node.domain else 0.0
+    rows = one.expected.rate * length
+    bound = Boundedness(Grade.BOUNDED, "the SLIDE of RESTORE", length=length)
+    yield StatePart("results until their boundary", rows, rows * (width(one.types) + TIMES), bound)

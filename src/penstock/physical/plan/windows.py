@@ -1,0 +1,108 @@
+"""The specs of samples and windows, and of windows that end elements by negative tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import pyarrow as pa
+
+from penstock.algebra.properties.boundedness import Grade
+from penstock.physical.plan.spec import PassingSpec, Spec
+from penstock.physical.plan.state import SIGN, TIMES, StateInput, StatePart, all_rows, pending_ends, width
+from penstock.physical.planning.aggregate_layout import AggregateLayout
+
+
+@dataclass(frozen=True)
+class SampleSpec(PassingSpec):
+    """The elements that a draw of `percent` keeps; seed and name (of the stream) decide the draws."""
+
+    percent: Fraction
+    seed: int
+    name: str
+
+    def describe(self) -> dict[str, str]:
+        return {"percent": f"{float(self.percent):g}", "seed": str(self.seed)}
+
+
+@dataclass(frozen=True)
+class TimeWindowSpec(PassingSpec):
+    """Validity [ts, ts+length), both ends rounded up to a multiple of slide; length None is unbounded."""
+
+    forwards_early: ClassVar[bool] = True
+
+    length: int | None
+    slide: int | None
+    align: int = 0
+
+    def describe(self) -> dict[str, str]:
+        found = {"length": str(self.length) if self.length is not None else "unbounded"}
+        if self.slide is not None:
+            found["slide"] = str(self.slide)
+        return found
+
+    def panes(self, inputs: Sequence[StateInput]) -> AggregateLayout | None:
+        # Panes of a finer window that several share, on their way to one of them.
+        return inputs[0].lanes
+
+
+@dataclass(frozen=True)
+class RowWindowSpec(Spec):
+    """The last `rows` elements of every partition, as the algebra's `RowWindow` says; step is 1 without SLIDE in rows.
+    arrival: elements are given in order of arrival; else those of one instant count in the order of their values."""
+
+    types: tuple[pa.DataType, ...]
+    rows: int
+    step: int
+    partition: tuple[int, ...]
+    length: int | None
+    slide: int | None
+    align: int
+    arrival: bool
+
+    def describe(self) -> dict[str, str]:
+        found = {"rows": str(self.rows)}
+        if self.step > 1:
+            found["step"] = str(self.step)
+        if self.length is not None:
+            found["length"] = str(self.length)
+        if self.slide is not None:
+            found["slide"] = str(self.slide)
+        return {**found, "order": "arrival" if self.arrival else "values"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        partitions = inputs[0].values(self.partition)
+        rows = min(made.size, partitions * (self.rows + self.step - 1))
+        if made.content.grade is Grade.FIXED or not self.partition:
+            rows = min(rows, float(self.rows + self.step - 1))
+        yield StatePart("the last rows", rows, rows * (24 + width(made.types)) + 48 * partitions, made.content)
+
+
+@dataclass(frozen=True)
+class StepWindowSpec(Spec):
+    """A window in time of `length` ticks (None: unbounded) that moves when `step` more elements have arrived. arrival:
+    as for `RowWindowSpec`."""
+
+    types: tuple[pa.DataType, ...]
+    length: int | None
+    step: int
+    arrival: bool
+
+    def describe(self) -> dict[str, str]:
+        length = "unbounded" if self.length is None else str(self.length)
+        return {"length": length, "step": str(self.step), "order": "arrival" if self.arrival else "values"}
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return [all_rows(made, "rows of the window", TIMES + SIGN)]
+
+
+@dataclass(frozen=True)
+class NegativeTuplesSpec(Spec):
+    """Elements without an end, and a negative tuple at the end of each. fifo: they expire in order of arrival."""
+
+    fifo: bool
+
+    def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
+        return pending_ends(inputs[0])
