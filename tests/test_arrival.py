@@ -17,11 +17,16 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.windows import RowWindowSpec
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.spark.worker.packets import (
+    AnswerOf,
+    PacketKind,
+    PortInput,
+    Signal,
     answer_packets,
+    encode_kind,
     port_packets,
     progress_packet,
     read_elements,
-    read_place,
+    read_kind,
 )
 from penstock.runtime.spark.worker.stage import ShardRound
 from penstock.tree import walk
@@ -46,19 +51,35 @@ def test_packets_are_taken_in_the_order_of_their_senders() -> None:
         # A batch with signs cannot share a packet with one without.
         parts = [three.slice(0, 1), Elements(three.columns, three.ts, three.exp, three.signs).slice(1, len(three))]
         sent += port_packets(0, (window.id, 0), [part for part in parts if len(part)], task)
-    assert [read_place(p.kind) for p in sent] == [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (3, 1)]
+    order = [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (3, 1)]
+    assert [p.kind for p in sent] == [PortInput((window.id, 0), sender, number) for sender, number in order]
     job = SimpleNamespace(plan=plan, shards=1, drain=False, epoch=0, cache_bytes=0)
     seen = progress_packet(0, {"S": SourceProgress(5, 5, True)})
     for number, order in enumerate(itertools.islice(itertools.permutations(sent), 0, None, 50)):
         state = SimpleNamespace(manifest=lambda: None, save=lambda manifest, new, gone: None)
         found = ShardRound(f"root{number}", job, {}, 1, state).run(0, [*order, seen])
-        answers = [e for p in found if p.kind == "answer:q" for e in read_elements(p.blob)]
+        answers = [e for p in found if p.kind == AnswerOf("q") for e in read_elements(p.blob)]
         assert [(ts, sign, value) for e in answers for ts, _, sign, value in as_python(e)] == [(5, 1, 6), (5, 1, 5)]
 
 
 def test_an_answer_has_no_sender() -> None:
     (packet,) = answer_packets(0, "q", [elements(1)])
-    assert packet.kind == "answer:q"
+    assert packet.kind == AnswerOf("q")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (PortInput((12, 1), 3, 40), "port:12:1:3:40"),
+        (AnswerOf("q"), "answer:q"),
+        (AnswerOf("a:b: c"), "answer:a:b: c"),
+        (AnswerOf("progress"), "answer:progress"),
+        *((signal, signal.value) for signal in Signal),
+    ],
+)
+def test_a_kind_of_packets_survives_its_text(kind: PacketKind, text: str) -> None:
+    assert encode_kind(kind) == text
+    assert read_kind(text) == kind
 
 
 VIEWS = [

@@ -15,7 +15,8 @@ import pytest
 
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
-from penstock.physical.execution.executor import StageExecutor, StageResult
+from penstock.physical.execution.exchange import StageResult
+from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.kernels import boundary_pieces as spans
 from penstock.physical.kernels.boundary_pieces import pieces, spread
 from penstock.physical.operators.aggregates import shared_pane_sums as window_sums

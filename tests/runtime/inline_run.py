@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +17,7 @@ from penstock.runtime.spark.launch import begin
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.worker import stage
 from penstock.runtime.spark.worker.inline import run_round
+from penstock.runtime.spark.worker.packets import Heartbeats
 from penstock.session import Session
 
 #: Where a run may die: before a round's state is written, after it, between two sinks, with all answers written.
@@ -48,7 +48,7 @@ class InlineRun:
         self.rounds = RoundLog(self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset)
         # What Spark's log says: the batch that was started last is done again unless the next has been started.
         self.batch = delivered(self.folder)["batch"] + 1
-        self.told: dict[str, Any] = {}
+        self.heartbeats: Heartbeats | None = None
         self.parts = ResultParts(self.folder)
         self.accounts = RunTotals(self.folder)
         #: What was seen before the first round and in each round of this start; the folder keeps the last ones alone.
@@ -57,7 +57,7 @@ class InlineRun:
 
     @property
     def ended(self) -> bool:
-        return bool(self.told.get("ended"))
+        return self.heartbeats is not None and self.heartbeats.ended
 
     def run(self, rounds: int = 10**6, crash: str | None = None) -> InlineRun:
         """So many rounds, or all there are; `crash`: where the one behind them dies."""
@@ -94,7 +94,7 @@ class InlineRun:
         self.accounts.delivered(self.batch, rows, {})
         if crash == "delivered":
             raise Crash
-        self.told = outcome.told
+        self.heartbeats = outcome.heartbeats
         self.seen[files[0].parent.name] = self.folder.read_seen(files[0].parent.name)
         self.accounts.close_batch()
         self.rounds.delivered(int(files[0].parent.name), batch=self.batch)

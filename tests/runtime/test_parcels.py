@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.runtime.spark.worker import spill_files as parcels
-from penstock.runtime.spark.worker.packets import Packet, answer_packets, port_packets
+from penstock.runtime.spark.worker.packets import Packet, Signal, answer_packets, port_packets
 from penstock.types import END
 
 
@@ -60,7 +60,7 @@ def test_two_attempts_share_no_file(tmp_path: Path) -> None:
 
 
 def test_only_elements_are_set_apart(tmp_path: Path) -> None:
-    told = Packet(0, "rejected", b"[" + b" " * parcels.LARGE + b"]")
+    told = Packet(0, Signal.REJECTED, b"[" + b" " * parcels.LARGE + b"]")
     with parcels.SpillFiles(str(tmp_path), 0) as made:
         assert list(made.lightened([told])) == [told]
     assert not list(tmp_path.iterdir())

@@ -103,7 +103,7 @@ def outcome(tmp: Path, script: str, name: str) -> tuple[dict[str, Any], int]:
     found: dict[str, Any] = {
         "seen": [(r, {n: replace(s, passed=0, jump=0) for n, s in sources.items()}) for r, sources in seen],
         "letters": {n: list(DeadLetters(run.folder.dead_letters).read(n)) for n in ("S", "R")},
-        "told": run.told,
+        "told": run.heartbeats,
     }
     for query in run.sinks:
         found[query] = sorted(map(repr, read_result(str(tmp / f"out-{name}" / query)).to_pylist()))

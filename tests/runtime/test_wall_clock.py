@@ -65,9 +65,8 @@ def test_the_stamp_of_a_round_is_in_its_offset_and_is_replayed(tmp_path: Path) -
     planner = feed(tmp_path, script(tmp_path, "SYSTEM TIME"), clock)
     start = planner.start()
     first = planner.next(start)
-    assert [(p.now, p.beats) for p in planner.pieces(start, first)] == [
-        (first["wall"]["now"], (("S", first["wall"]["now"]),))
-    ]
+    assert first.wall is not None
+    assert [(p.now, p.beats) for p in planner.pieces(start, first)] == [(first.wall.now, (("S", first.wall.now),))]
     clock.now = 900 * SECOND
     again = feed(tmp_path, script(tmp_path, "SYSTEM TIME"), clock)
     assert again.pieces(start, first) == planner.pieces(start, first)
@@ -94,7 +93,8 @@ def test_a_clock_that_goes_back_gives_later_stamps_all_the_same(tmp_path: Path) 
     clock.now = 50 * SECOND
     put(tmp_path, "s", 1, 8)
     planner._looks["S"]._looked = 0.0
-    assert planner.next(first)["wall"]["now"] > first["wall"]["now"]
+    later = planner.next(first)
+    assert later.wall is not None and first.wall is not None and later.wall.now > first.wall.now
 
 
 def test_a_silent_stream_lets_go_once_and_its_pieces_know(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_silent_stream_lets_go_once_and_its_pieces_know(tmp_path: Path) -> Non
     planner._looks["S"]._looked = 0.0
     third = planner.next(second)
     assert [(p.source, p.beat) for p in planner.pieces(second, third)] == [("S", 19)]
-    assert third["wall"]["heard"]["S"] == third["wall"]["now"]
+    assert third.wall is not None and third.wall.heard["S"] == third.wall.now
 
 
 def test_beats_never_fall() -> None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
+from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
 from penstock.physical.execution.meter import Meter, StateGauge
 from penstock.physical.execution.progress import (
     Progress,
@@ -26,31 +26,15 @@ from penstock.physical.execution.progress import (
     query_heartbeat,
     timed_sources,
 )
-from penstock.physical.kernels.compiled import cut_by_shard
-from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators import Moment, Operator, Rejection, Tables, make_operator
+from penstock.physical.operators import Moment, Operator, Tables, make_operator
 from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.inputs import OutputSpec, ScanSpec
-from penstock.physical.plan.plan import Edge, Exchange, Plan, Step
+from penstock.physical.plan.plan import Edge, Plan, Step
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec
 from penstock.physical.synopses.contract import Synopsis
 
-#: Destination of elements: (step, port).
-Port = tuple[int, int]
 #: Receives rows of a query's answer as they are produced.
 Taker = Callable[[str, Elements], None]
-
-
-@dataclass
-class StageResult:
-    """The result of one round. `answers`: by query; `onward`: by port of a later stage, with the exchange of that edge;
-    `rejected`: updates that their relation rejected.
-    """
-
-    answers: dict[str, list[Elements]] = field(default_factory=dict)
-    onward: dict[Port, list[Elements]] = field(default_factory=dict)
-    edges: dict[Port, Exchange] = field(default_factory=dict)
-    rejected: list[Rejection] = field(default_factory=list)
 
 
 class _Graph:
@@ -352,17 +336,16 @@ class NestedPlan:
         self.stages = [NestedStage(plan, stage, 0, 1, tables) for stage in range(1, plan.stages + 1)]
 
     def run(self, given: Mapping[str, Elements], reached: int) -> list[Elements]:
-        """Return the answers at instants up to `reached`. `given`: elements by source."""
-        mail: dict[Port, list[Elements]] = {}
+        """What is answered at instants up to `reached`; given: by source."""
+        router = ExchangeRouter(1)
         for name, elements in given.items():
             if name in self._ingests and len(elements):
-                _post(self._ingests[name].run(elements), mail)
+                router.post(self._ingests[name].run(elements), 0)
         answers: list[Elements] = []
         for stage in self.stages:
             stage.reached = reached
-            mine = {port: mail.pop(port) for port in list(mail) if self._plan.steps[port[0]].stage == stage.stage}
-            result = stage.run(mine, {})
-            _post(result, mail)
+            result = stage.run(router.take(self._plan, stage.stage, 0), {})
+            router.post(result, 0)
             answers += result.answers.get("", [])
         return answers
 
@@ -376,23 +359,3 @@ class NestedPlan:
         for stage, (reached, found) in zip(self.stages, marks, strict=True):
             stage.reached = reached
             stage.restore_marks(found)
-
-
-def _post(result: StageResult, mail: dict[Port, list[Elements]]) -> None:
-    for port, batches in result.onward.items():
-        mail.setdefault(port, []).extend(batches)
-
-
-def cut(elements: Elements, exchange: Exchange, shards: int, sender: int) -> list[tuple[int, Elements]]:
-    """Divide `elements` by receiving shard. Rows without a required shard go to one chosen by the sender's number."""
-    if exchange.everywhere:
-        return [(shard, elements) for shard in range(shards)]
-    if exchange.key is None:
-        return [(sender % shards, elements)]
-    if not exchange.key or shards == 1:
-        return [(0, elements)]
-    first, _ = fingerprints([elements.columns[i] for i in exchange.key], len(elements))
-    order, bounds = cut_by_shard(first, shards)
-    ordered = elements.take(order)
-    pieces = ((k, int(bounds[k]), int(bounds[k + 1])) for k in range(shards))
-    return [(k, ordered.slice(start, stop)) for k, start, stop in pieces if stop > start]

@@ -23,7 +23,8 @@ from penstock.connectors.deadletters import as_error
 from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Elements, empty, forever
 from penstock.physical.execution.answers import answer_table
-from penstock.physical.execution.executor import IngestExecutor, Port, StageExecutor, StageResult, cut
+from penstock.physical.execution.exchange import ExchangeRouter, StageResult
+from penstock.physical.execution.executor import IngestExecutor, StageExecutor
 from penstock.physical.execution.ingest import NULL_KEY, TOO_FAR_AHEAD, StampedRows, read_columns, stamp
 from penstock.physical.execution.meter import Meter
 from penstock.physical.execution.primary_keys import keyed_rows
@@ -100,34 +101,27 @@ class LocalJob:
         """Process the elements of one round, by source, with the progress of each source; return the answers that
         became final.
         """
-        mail: list[dict[Port, list[Elements]]] = [{} for _ in range(self.shards)]
+        router = ExchangeRouter(self.shards)
         for task, (name, batches) in enumerate(stamped.items()):
             for elements in batches:
                 with self.watch.phase("ingest"):
                     made = self.ingests[name].run(elements)
-                self._post(made, mail, task)
+                self._post(made, router, task)
         answers: dict[str, list[Elements]] = {}
         for stage in self.stages:
-            inbox, mail = mail, [{} for _ in range(self.shards)]
             for shard, executor in enumerate(stage):
-                own_input = {p: b for p, b in inbox[shard].items() if self.plan.steps[p[0]].stage == executor.stage}
-                for port, batches in inbox[shard].items():
-                    if port not in own_input:
-                        mail[shard].setdefault(port, []).extend(batches)
+                received = router.take(self.plan, executor.stage, shard)
                 with self.watch.phase("operators"):
-                    result = executor.run(own_input, progress)
-                self._post(result, mail, shard)
+                    result = executor.run(received, progress)
+                self._post(result, router, shard)
                 self.rejected += result.rejected
                 for query, parts in result.answers.items():
                     answers.setdefault(query, []).extend(parts)
         return answers
 
-    def _post(self, result: StageResult, mail: list[dict[Port, list[Elements]]], sender: int) -> None:
+    def _post(self, result: StageResult, router: ExchangeRouter, sender: int) -> None:
         with self.watch.phase("exchange"):
-            for port, batches in result.onward.items():
-                for elements in batches:
-                    for shard, part in cut(elements, result.edges[port], self.shards, sender):
-                        mail[shard].setdefault(port, []).append(part)
+            router.post(result, sender)
 
     def reports(self) -> Iterator[dict[str, Any]]:
         """Yield the measurements of the last round and the present state sizes, in the format of

@@ -35,7 +35,7 @@ from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.data_source import PenstockSource
-from penstock.runtime.spark.input.input_planner import Offset
+from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundLog
 from penstock.runtime.spark.output.answer_writer import PendingAnswer, told
 from penstock.runtime.spark.output.delivery import hand_over
@@ -44,7 +44,14 @@ from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.startup.jvm import spark_log
 from penstock.runtime.spark.startup.session import is_gone, job_session, stop_at_end
-from penstock.runtime.spark.worker.packets import REJECTED, SPARK_SCHEMA, TIMINGS, read_rejected
+from penstock.runtime.spark.worker.packets import (
+    SPARK_SCHEMA,
+    AnswerOf,
+    Signal,
+    read_heartbeats,
+    read_kind,
+    read_rejected,
+)
 from penstock.runtime.spark.worker.processor import KeyedStage
 from penstock.runtime.spark.worker.spill_files import forget, forget_all
 from penstock.runtime.spark.worker.tasks import batch_number, ingest_frame, ingest_pieces, keyed_stage, task_number
@@ -109,10 +116,11 @@ def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, sc
         rejected: list[Rejection] = []
         for batch in batches:
             parts: list[PendingAnswer] = []
-            for kind, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
-                if kind == REJECTED:
+            for text, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
+                kind = read_kind(text)
+                if kind is Signal.REJECTED:
                     rejected += read_rejected(blob.as_py())
-                if kind == f"answer:{query}":
+                elif kind == AnswerOf(query):
                     parts += told(blob.as_buffer())
             for table in answer_tables(answered, parts) if parts else ():
                 yield from table.to_batches()
@@ -250,19 +258,20 @@ class SparkRun:
         rejected: list[Rejection] = []
         ended, round_ = False, None
         shards, kinds = table.column("shard").to_pylist(), table.column("kind").to_pylist()
-        for shard, kind, blob in zip(shards, kinds, table.column("blob"), strict=True):
-            if kind == "heartbeats":
-                known = json.loads(blob.as_py())
-                ended = known["ended"]
-                self._accounts.heard(known["heartbeats"], known["sources"])
-            elif kind == REJECTED:
-                rejected += read_rejected(blob.as_py())
-            elif kind == TIMINGS:
-                self._reporter.recorder.report(json.loads(blob.as_py()))
-            elif kind == "round":
-                round_ = int(blob.as_py())
-            else:
-                answers.setdefault(kind.removeprefix("answer:"), []).append((shard, told(blob.as_buffer())))
+        for shard, text, blob in zip(shards, kinds, table.column("blob"), strict=True):
+            match read_kind(text):
+                case Signal.HEARTBEATS:
+                    heartbeats = read_heartbeats(blob.as_py())
+                    ended = heartbeats.ended
+                    self._accounts.heard(heartbeats.queries, heartbeats.sources)
+                case Signal.REJECTED:
+                    rejected += read_rejected(blob.as_py())
+                case Signal.TIMINGS:
+                    self._reporter.recorder.report(json.loads(blob.as_py()))
+                case Signal.ROUND:
+                    round_ = int(blob.as_py())
+                case AnswerOf(query):
+                    answers.setdefault(query, []).append((shard, told(blob.as_buffer())))
         if round_ is not None and self._rounds is not None:
             self._rounds.check_due(round_, self._log)
         counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)

@@ -323,8 +323,8 @@ def forget_counts(folder: Folder, decision: Decision) -> None:
     kept = {name for name, source in decision.epoch.sources.items() if source.birth < decision.epoch.number}
     forget_totals(folder, {*decision.fresh, *decision.gone}, kept)
     offset = decision.epoch.offset
-    if offset is not None and "before" in offset:
-        folder.forget_seen(round_name(offset["round"]))
+    if offset is not None and offset.before is not None:
+        folder.forget_seen(round_name(offset.round))
 
 
 def _to_spool(work: Work) -> list[tuple[str, Source]]:

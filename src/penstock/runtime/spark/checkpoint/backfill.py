@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from penstock.connectors.contract import Sink, Stretch
 from penstock.connectors.deadletters import DeadLetters
@@ -22,7 +21,8 @@ from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, Seen
 from penstock.runtime.spark.checkpoint.state_files import past_of
 from penstock.runtime.spark.checkpoint.totals import RunTotals
-from penstock.runtime.spark.input.input_planner import InputPlanner, Offset
+from penstock.runtime.spark.input.input_planner import InputPlanner
+from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
@@ -36,8 +36,8 @@ class BackfillInput(InputPlanner):
     def _discover(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
         return {}
 
-    def _ended(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> list[str]:
-        return []
+    def _ended(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> tuple[str, ...]:
+        return ()
 
     def _reported(self, start: Offset, done: Mapping[str, int]) -> dict[str, int]:
         return {}
@@ -62,14 +62,14 @@ def backfill(folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink]) 
     past_job = _job_of_the_past(folder, past, job, epoch)
     planner = BackfillInput(past, past_job.intake)
     tables = folder.read_tables(past_job.plan.statics)
-    offset: Offset = planner.start()
+    offset = planner.start()
     batches = 0
     rows: Counter[str] = Counter()
     malformed: dict[str, Counter[str]] = {}
     parts = ResultParts(folder)
     for batch in range(epoch.base):
         after = planner.next(offset)
-        if after["done"] == offset["done"]:
+        if after.done == offset.done:
             break
         outcome = run_round(past, past_job, tables, planner.pieces(offset, after), batch)
         written: dict[str, int] = {}
@@ -91,11 +91,11 @@ def backfill(folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink]) 
 def _job_of_the_past(folder: Folder, past: Folder, job: Job, epoch: Epoch) -> Job:
     """Return the job of the queries to backfill alone; the splits that its sources have read are written to `past`."""
     plan = part_of(job.plan, epoch.backfill)
-    start: dict[str, Any] = (epoch.offset or {}).get("before") or epoch.offset or {"done": {}}
+    start = (epoch.offset.before or epoch.offset) if epoch.offset is not None else None
     sizes: list[int] = []
     for name in plan.sources:
         file = source_file(name, job.intake.births)
-        splits = folder.read_splits(file)[: start["done"].get(name, 0)]
+        splits = folder.read_splits(file)[: start.splits_done(name) if start is not None else 0]
         past.write_splits(file, splits)
         sizes += [max(1, split.bytes) for split in splits]
     # Every round but the last reads more than the limit minus the largest split, so there are fewer than `base` rounds.

@@ -19,6 +19,7 @@ from typing import Any
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, unwritable, write_whole
+from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
@@ -83,7 +84,7 @@ class Epoch:
     drain: bool
     state_store: str
     statistics: dict[str, Any]
-    offset: dict[str, Any] | None = None
+    offset: Offset | None = None
     backfill: list[str] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
 
@@ -109,7 +110,7 @@ def statistics_as_json(statistics: Statistics, grains: Mapping[str, int]) -> dic
 
 
 def write_epoch(folder: Folder, epoch: Epoch) -> None:
-    data = asdict(epoch)
+    data = asdict(epoch) | {"offset": None if epoch.offset is None else epoch.offset.as_json()}
     checksum = _checksum(data, folder.place(_path(folder, epoch.number)))
     text = json.dumps({"format": FORMAT, "checksum": checksum, "epoch": data}, indent=1)
     write_whole(_path(folder, epoch.number), text.encode() + b"\n")
@@ -129,7 +130,9 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
         raise other_version(folder, f"its epochs have format {version}, this version reads format {FORMAT}")
     queries = {n: QueryRecord(**q) for n, q in data.pop("queries").items()}
     sources = {n: SourceRecord(**s) for n, s in data.pop("sources").items()}
-    return Epoch(queries=queries, sources=sources, **data)
+    carried = data.pop("offset", None)
+    offset = None if carried is None else Offset.from_json(carried)
+    return Epoch(queries=queries, sources=sources, offset=offset, **data)
 
 
 def other_version(folder: Folder, what: str) -> PenstockError:
@@ -222,6 +225,12 @@ def _newest(place: Path) -> int:
 
 def offset_mark(epoch: int) -> str:
     return f"offset-{epoch}"
+
+
+def read_offset(folder: Folder, epoch: int) -> Offset | None:
+    """Return the offset that the mark of an epoch holds, None before its first round."""
+    fields = folder.read_mark(offset_mark(epoch))
+    return None if fields is None else Offset.from_json(fields)
 
 
 def rounds_place(folder: Folder, epoch: int) -> Path:

@@ -35,10 +35,12 @@ from penstock.runtime.spark.checkpoint.epochs import (
     latest_epoch,
     offset_mark,
     read_epoch,
+    read_offset,
     statistics_as_json,
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
-from penstock.runtime.spark.input.input_planner import Offset, highs_after
+from penstock.runtime.spark.input.input_planner import highs_after
+from penstock.runtime.spark.input.offset import Offset
 from penstock.storage.seals import damaged
 
 
@@ -127,8 +129,8 @@ def _nothing_delivered(folder: Folder, latest: Epoch | None) -> None:
     """Check that no delivery mark is lost: a second round is planned only after the first is delivered. Raises
     PenstockError P0605.
     """
-    offset = folder.read_mark(offset_mark(latest.number)) if latest is not None else None
-    if offset is not None and offset["round"] > 1:
+    offset = read_offset(folder, latest.number) if latest is not None else None
+    if offset is not None and offset.round > 1:
         raise damaged(folder.root / "delivered.json", FileNotFoundError("it is gone"))
 
 
@@ -356,34 +358,16 @@ def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
     """Return the offset at which `epoch` begins: that of `before` for the sources that it keeps, and the beginning for
     new ones. A round whose answers have not reached all sinks is repeated as it was planned.
     """
-    offset: Offset | None = folder.read_mark(offset_mark(before.number)) or before.offset
+    offset = read_offset(folder, before.number) or before.offset
     if offset is None:
         raise damaged(folder.root / f"{offset_mark(before.number)}.json", FileNotFoundError("it is gone"))
     kept = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
-    if offset["round"] > delivered(folder)["round"]:
-        return {**_only(offset, kept, plan), "before": _only(offset["before"], kept, plan)}
-    highs = highs_after(offset, folder.seen_in(round_name(offset["round"])))
-    return {**_only({**offset, "high": highs}, kept, plan), "again": True}
+    idle = {name for name, source in plan.sources.items() if source.idle is not None}
 
+    def only(offset: Offset) -> Offset:
+        return offset.only(kept, plan.sources.keys(), idle)
 
-def _only(offset: Offset, kept: set[str], plan: Plan) -> Offset:
-    """Return an offset with the sources `kept` as they are, and the others of `plan` at their beginning."""
-    result: Offset = {
-        **{k: v for k, v in offset.items() if k not in ("before", "tasks", "wall", "told")},
-        "done": {name: offset["done"].get(name, 0) if name in kept else 0 for name in plan.sources},
-        "high": {name: offset["high"].get(name) if name in kept else None for name in plan.sources},
-        "ended": [name for name in offset["ended"] if name in kept],
-    }
-    if "logs" in offset:
-        result["logs"] = {name: log for name, log in offset["logs"].items() if name in kept}
-    if "wall" in offset:
-        wall = offset["wall"]
-        idle = {name for name, source in plan.sources.items() if source.idle is not None}
-        result["wall"] = {
-            "now": wall["now"],
-            "heard": {name: wall["heard"].get(name, wall["now"]) if name in kept else wall["now"] for name in idle},
-            "beats": {name: beat for name, beat in wall["beats"].items() if name in kept},
-        }
-    if "told" in offset:
-        result["told"] = {name: tick for name, tick in offset["told"].items() if name in kept}
-    return result
+    if offset.round > delivered(folder)["round"] and offset.before is not None:
+        return replace(only(offset), before=only(offset.before))
+    highs = highs_after(offset, folder.seen_in(round_name(offset.round)))
+    return replace(only(replace(offset, high=highs)), again=True)

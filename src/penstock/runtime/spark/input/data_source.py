@@ -62,16 +62,21 @@ class PenstockReader(DataSourceStreamReader):
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return self.feed.start()
+        return self.feed.start().as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return self.feed.next(start)
+        from penstock.runtime.spark.input.offset import Offset
+
+        return self.feed.next(Offset.from_json(start)).as_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [_Partition(piece) for piece in self.feed.pieces(start, end)]
+        from penstock.runtime.spark.input.offset import Offset
+
+        tasks = self.feed.pieces(Offset.from_json(start), Offset.from_json(end))
+        return [_Partition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.spark.checkpoint.folder import Folder, load_job

@@ -1,11 +1,11 @@
 """Plan what each round of a job reads: splits of all sources, chosen by timestamp and bytes, determined by the offset.
 
-The offset of a round holds, per source, the number of splits done and the largest timestamp seen before the round, the
-wall-clock time when it was planned (SYSTEM TIME, IDLE TIMEOUT) and the times that sources reported of themselves, so
-that a replay after a crash reads the same splits with the same knowledge. Of a log it holds the split itself and the
-positions from which to continue, which the tasks of the round report. With `again`, with which an epoch begins, it
-includes the largest timestamps of the round too, and a round is due even if there is nothing to read. The source that
-is furthest behind in event time is read first, so that no rows accumulate waiting for it.
+The offset of a round (`offset.py`) holds, per source, the number of splits done and the largest timestamp seen before
+the round, the wall-clock time when it was planned (SYSTEM TIME, IDLE TIMEOUT) and the times that sources reported of
+themselves, so that a replay after a crash reads the same splits with the same knowledge. Of a log it holds the split
+itself and the positions from which to continue, which the tasks of the round report. With `again`, with which an epoch
+begins, it includes the largest timestamps of the round too, and a round is due even if there is nothing to read. The
+source that is furthest behind in event time is read first, so that no rows accumulate waiting for it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, SourceConnector, Split, Stretch
@@ -26,10 +25,10 @@ from penstock.physical.execution.wall_clock import WallClock, advance, begin, us
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Seen, chunks_of, round_name
 from penstock.runtime.spark.input.look_schedule import SELDOM, Looks
+from penstock.runtime.spark.input.offset import LogOffset, Offset
 from penstock.storage.seals import damaged
 from penstock.types import BEGIN, MOST_TICKS
 
-Offset = dict[str, Any]
 LOG = logger_of("runtime")
 
 #: Number of waiting splits of a watched source from which on no further files are opened.
@@ -107,21 +106,21 @@ class InputPlanner:
     def check(self, offset: Offset) -> None:
         """Check that the splits that `offset` counts are known. Raises PenstockError P0605."""
         for name, known in self._known.items():
-            if known.log is None and len(known.splits) < offset["done"].get(name, 0):
+            if known.log is None and len(known.splits) < offset.splits_done(name):
                 path = self._folder.root / "splits" / f"{self._file(name)}.json"
                 raise damaged(path, ValueError("it does not tell all that has been read"))
 
     def start(self) -> Offset:
         """Return the offset before the first round."""
-        return {"round": 0, "done": dict.fromkeys(self._known, 0), "high": dict.fromkeys(self._known), "ended": []}
+        return Offset(0, dict.fromkeys(self._known, 0), dict.fromkeys(self._known))
 
     def limit(self, offset: Offset) -> int:
         """Return the maximum bytes that the round of `offset` was planned to read."""
-        return int(offset.get("limit", self._intake.pace.first))
+        return self._intake.pace.first if offset.limit is None else offset.limit
 
     def backlog(self, offset: Offset) -> dict[str, tuple[int, int]]:
         """Return by source the discovered splits that no round up to that of `offset` reads, and their bytes."""
-        waiting = {name: known.splits[offset["done"].get(name, 0) :] for name, known in self._known.items()}
+        waiting = {name: known.splits[offset.splits_done(name) :] for name, known in self._known.items()}
         return {name: (len(splits), sum(s.bytes for s in splits)) for name, splits in waiting.items()}
 
     def next(self, start: Offset, seconds: float | None = None, answers: int | None = None) -> Offset:
@@ -132,34 +131,28 @@ class InputPlanner:
             answers: bytes that it emitted, None if unknown.
         """
         self._forget(start)
-        seen = self._folder.seen_in(round_name(start["round"]))
+        seen = self._folder.seen_in(round_name(start.round))
         limit = self._next_limit(start, seconds, answers)
         stretches = self._discover(start, seen, limit)
         high = highs_after(start, seen)
-        done = self._choose(start["done"], high, limit, stretches)
+        done = self._choose(start, high, limit, stretches)
         ended = self._ended(start, done, stretches)
         reported = self._reported(start, done)
-        unchanged = done == start["done"] and ended == start["ended"] and start["round"] > 0 and not start.get("again")
-        unchanged = unchanged and reported == start.get("told", {})
+        unchanged = done == start.done and ended == start.ended and start.round > 0 and not start.again
+        unchanged = unchanged and reported == start.reported
         wall = self._wall(start, high, ended) if self._by_clock else None
         if unchanged and (wall is None or not self._worth_a_round(start, wall)):
             return start
-        after: Offset = {"round": start["round"] + 1, "done": done, "high": high, "ended": ended, "limit": limit}
-        taken = {n: s.split.bytes for n, s in stretches.items() if s.split and done[n] > start["done"].get(n, 0)}
-        after["read"] = sum(taken.values())
-        after["read"] += sum(self._bytes(name, start["done"].get(name, 0), done[name]) for name in self._known)
-        if logs := self._logs(start, done, stretches):
-            after["logs"] = logs
-        if reported:
-            after["told"] = reported
-        if wall is not None:
-            spoken = [name for name in self._known if done[name] > start["done"].get(name, 0)]
-            after["wall"] = wall.spoken(spoken).as_json()
-        return after
+        chosen = [name for name in self._known if done[name] > start.splits_done(name)]
+        read = sum(s.split.bytes for name, s in stretches.items() if s.split and name in chosen)
+        read += sum(self._bytes(name, start.splits_done(name), done[name]) for name in chosen)
+        logs = self._logs(start, chosen, stretches)
+        wall = wall.spoken(chosen) if wall is not None else None
+        return Offset(start.round + 1, done, high, ended, limit, read, logs, reported, wall)
 
     def _reported(self, start: Offset, done: Mapping[str, int]) -> dict[str, int]:
         """Return the heartbeats that sources report of their own time, for those whose known splits are all read."""
-        reported = dict(start.get("told", {}))
+        reported = dict(start.reported)
         for name, known in self._known.items():
             reached = known.connector.reached()
             if reached is not None and done[name] == len(known.splits):
@@ -167,9 +160,9 @@ class InputPlanner:
         return reported
 
     def _next_limit(self, start: Offset, seconds: float | None, answers: int | None) -> int:
-        if start["round"] == 0:
+        if start.round == 0:
             return self._intake.pace.first
-        return self._intake.pace.next_limit(self.limit(start), int(start.get("read", 0)), seconds, answers)
+        return self._intake.pace.next_limit(self.limit(start), start.read, seconds, answers)
 
     def _bytes(self, name: str, first: int, last: int) -> int:
         return sum(split.bytes for split in self._known[name].splits[first:last])
@@ -178,20 +171,20 @@ class InputPlanner:
     def _by_clock(self) -> bool:
         return uses_wall_clock(k.source for k in self._known.values())
 
-    def _wall(self, start: Offset, high: Mapping[str, int | None], ended: list[str]) -> WallClock:
+    def _wall(self, start: Offset, high: Mapping[str, int | None], ended: Sequence[str]) -> WallClock:
         """Return the wall clock for the round after `start`."""
         now = self._clock()
         sources = {**self._intake.frames, **{name: known.source for name, known in self._known.items()}}
-        seen = {n: SourceProgress(None, high.get(n), n in start["ended"]) for n in self._known}
+        seen = {n: SourceProgress(None, high.get(n), n in start.ended) for n in self._known}
         seen |= self._frames_seen()
-        before = WallClock(**start["wall"]) if "wall" in start else begin(sources.values(), now)
+        before = begin(sources.values(), now) if start.wall is None else start.wall
         return advance(before, now, sources, self._intake.peers, seen, ended)
 
     def _worth_a_round(self, start: Offset, wall: WallClock) -> bool:
         """Return whether a round without rows has an effect: a source became or ceased to be idle, or the time of a
         SYSTEM TIME stream advanced far enough.
         """
-        before = WallClock(**start["wall"])
+        before = WallClock(0) if start.wall is None else start.wall
         if wall.now - before.now >= _BEAT_EVERY:
             return wall.beats != before.beats
         others = (name for name, known in self._known.items() if not known.source.system_time)
@@ -208,17 +201,17 @@ class InputPlanner:
     def pieces(self, start: Offset, end: Offset) -> list[ReadTask]:
         """Return the tasks of the round that leads from `start` to `end`."""
         tasks: list[ReadTask] = []
-        number = round_name(end["round"])
-        wall = WallClock(**end["wall"]) if "wall" in end else WallClock(0)
-        before = start.get("told", {})
-        reported = end.get("told", {})
+        number = round_name(end.round)
+        wall = WallClock(0) if end.wall is None else end.wall
+        before, reported = start.reported, dict(end.reported)
         beats = tuple(sorted((reported | {n: max(b, reported.get(n, BEGIN)) for n, b in wall.beats.items()}).items()))
         for name, known in self._known.items():
-            first = start["done"].get(name, 0)
-            todo = known.splits[first : end["done"][name]]
+            first = start.splits_done(name)
+            todo = known.splits[first : end.done[name]]
             if known.log is not None:
-                todo = [Split(**end["logs"][name]["split"])] if end["done"][name] > first else []
-            high = end["high"][name]
+                split = end.logs[name].split if end.done[name] > first else None
+                todo = [] if split is None else [split]
+            high = end.high[name]
             parallel = known.statistics and _in_range(todo) and _keep_up(todo, high, known.source.ahead)
             for run in chunks_of(todo, self._intake.parallelism if parallel else 1) if todo else ():
                 now = wall.now if known.source.system_time else None
@@ -227,11 +220,10 @@ class InputPlanner:
                 tasks.append(ReadTask(number, len(tasks), name, tuple(run), high, (), now, beat))
                 highs = [s.high for s in run if s.high is not None]
                 high = max([h for h in (high, *highs) if h is not None], default=None)
-        ended = tuple(end["ended"])
         if not tasks:
-            return [ReadTask(number, 0, None, ended=ended, beats=beats)]
+            return [ReadTask(number, 0, None, ended=end.ended, beats=beats)]
         # The first task carries the ended sources and the heartbeats; a separate task would wait for a free core.
-        return [replace(tasks[0], ended=ended, beats=beats), *tasks[1:]]
+        return [replace(tasks[0], ended=end.ended, beats=beats), *tasks[1:]]
 
     def _discover(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
         """Look for new input: splits of files are recorded, the stretches of logs to read are returned."""
@@ -246,25 +238,25 @@ class InputPlanner:
     def _stretches(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
         stretches: dict[str, Stretch] = {}
         for name, known in self._known.items():
-            before = start.get("logs", {}).get(name, {"state": None, "split": None})
-            if known.log is not None and name in start["ended"]:
+            before = start.logs.get(name, LogOffset())
+            if known.log is not None and name in start.ended:
                 self._looks[name].over()
-            if known.log is None or (self._looks[name].wait and not before["split"]) or name in start["ended"]:
+            if known.log is None or (self._looks[name].wait and not before.split) or name in start.ended:
                 continue
-            read = seen.get(name, Seen()).positions if before["split"] else None
+            read = seen.get(name, Seen()).positions if before.split else None
             with self._looks[name].look():
-                stretches[name] = known.log.plan(before["state"], read, limit)
+                stretches[name] = known.log.plan(before.state, read, limit)
             self.waiting[name] = stretches[name].lag
         return stretches
 
-    def _logs(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> dict[str, Any]:
-        """Return by log its position, and its split of this round."""
-        logs: dict[str, Any] = dict(start.get("logs", {}))
+    def _logs(self, start: Offset, chosen: Collection[str], stretches: Mapping[str, Stretch]) -> dict[str, LogOffset]:
+        """Return by log its position, and its split of this round. chosen: the sources that the round reads."""
+        logs = dict(start.logs)
         for name, stretch in stretches.items():
-            taken = stretch.split if done[name] > start["done"].get(name, 0) else None
+            taken = stretch.split if name in chosen else None
             if taken is not None:
                 self.waiting[name] = max(0, stretch.lag - (taken.rows or 0))
-            logs[name] = {"state": stretch.state, "split": asdict(taken) if taken is not None else None}
+            logs[name] = LogOffset(stretch.state, taken)
         return logs
 
     def _discover_files(self, start: Offset) -> None:
@@ -279,7 +271,7 @@ class InputPlanner:
                 self._looks[name].over()
                 continue
             self._looked.add(name)
-            if (waiting := len(known.splits) - start["done"].get(name, 0)) >= MOST_WAITING:
+            if (waiting := len(known.splits) - start.splits_done(name)) >= MOST_WAITING:
                 continue
             with self._looks[name].look():
                 paths = known.connector.discover(frozenset(s.path for s in known.splits))
@@ -309,23 +301,25 @@ class InputPlanner:
 
     def _forget(self, start: Offset) -> None:
         """Notify the connectors of the input consumed by rounds long delivered: `start` follows all of them."""
-        if not self._delivered or self._delivered[-1]["round"] < start["round"]:
+        if not self._delivered or self._delivered[-1].round < start.round:
             self._delivered.append(start)
         while len(self._delivered) > _KEPT:
-            done = self._delivered.popleft()["done"]
+            oldest = self._delivered.popleft()
             for name, known in self._known.items():
-                read = {s.path for s in known.splits[self._forgotten.get(name, 0) : done.get(name, 0)]}
-                known.connector.forget(sorted(read - {s.path for s in known.splits[done.get(name, 0) :]}))
-                self._forgotten[name] = done.get(name, 0)
+                done = oldest.splits_done(name)
+                read = {s.path for s in known.splits[self._forgotten.get(name, 0) : done]}
+                known.connector.forget(sorted(read - {s.path for s in known.splits[done:]}))
+                self._forgotten[name] = done
 
     def _choose(
-        self, done: Mapping[str, int], high: Mapping[str, int | None], limit: int, stretches: Mapping[str, Stretch]
+        self, start: Offset, high: Mapping[str, int | None], limit: int, stretches: Mapping[str, Stretch]
     ) -> dict[str, int]:
         """Return how many splits of each source are done after the round: the source behind in time is read first. At
         most `limit` bytes are read, and at most max_batch_rows where splits have row counts; at least one split is
         read.
         """
-        chosen = {name: done.get(name, 0) for name in self._known}
+        done = {name: start.splits_done(name) for name in self._known}
+        chosen = dict(done)
         todo = {name: known.splits[chosen[name] :] for name, known in self._known.items()}
         todo |= {name: [s.split] for name, s in stretches.items() if s.split is not None}
         # A source stamped on arrival is read on arrival, whatever the time of the others.
@@ -335,11 +329,11 @@ class InputPlanner:
         }
         budget, rows = limit, self._intake.pace.max_rows or math.inf
         while True:
-            open_ = [n for n, splits in todo.items() if chosen[n] - done.get(n, 0) < len(splits)]
+            open_ = [n for n, splits in todo.items() if chosen[n] - done[n] < len(splits)]
             if not open_:
                 return chosen
             name = min(open_, key=lambda n: (frontier[n], n))
-            split = todo[name][chosen[name] - done.get(name, 0)]
+            split = todo[name][chosen[name] - done[name]]
             # A split without a row count may have the maximum.
             counted = split.rows if split.rows is not None else self._intake.pace.max_rows
             if budget < limit and (split.bytes > budget or counted > rows):
@@ -352,12 +346,12 @@ class InputPlanner:
             if budget <= 0 or rows <= 0:
                 return chosen
 
-    def _ended(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> list[str]:
+    def _ended(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> tuple[str, ...]:
         files = {n: k for n, k in self._known.items() if k.log is None}
         own = {n for n, k in files.items() if k.connector.bounded and done[n] >= len(k.splits)}
-        own |= {n for n, s in stretches.items() if s.ended} | (set(start["ended"]) - files.keys())
+        own |= {n for n, s in stretches.items() if s.ended} | (set(start.ended) - files.keys())
         # DataFrame sources end when the driver marks that it has read all of them.
-        return sorted(own | (self._intake.spark_sources if self._folder.read_mark("end") else frozenset()))
+        return tuple(sorted(own | (self._intake.spark_sources if self._folder.read_mark("end") else frozenset())))
 
 
 def _in_range(splits: Sequence[Split]) -> bool:
@@ -389,10 +383,11 @@ def highs_after(offset: Offset, seen: Mapping[str, Seen]) -> dict[str, int | Non
     """Return the largest timestamps of the sources up to and including the round of `offset`. seen: what its tasks
     observed.
     """
-    highs = dict(offset["high"])
-    if offset.get("again"):
+    highs = dict(offset.high)
+    if offset.again:
         return highs
     for name, observed in seen.items():
         if name in highs and observed.high is not None:
-            highs[name] = max(observed.high, highs[name] if highs[name] is not None else BEGIN)
+            high = highs[name]
+            highs[name] = observed.high if high is None else max(observed.high, high)
     return highs

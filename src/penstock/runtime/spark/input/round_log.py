@@ -16,15 +16,16 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from penstock.connectors.contract import Split
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint.epochs import delivered, offset_mark, rounds_place
+from penstock.runtime.spark.checkpoint.epochs import delivered, offset_mark, read_offset, rounds_place
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, round_name, unwritable
 from penstock.runtime.spark.input import source_log
-from penstock.runtime.spark.input.input_planner import InputPlanner, Offset, ReadTask
+from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask
+from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
 from penstock.storage.seals import damaged, sealed, unsealed
 
@@ -63,17 +64,17 @@ class RoundLog:
             storage().make_folder(self.place)
         except OSError as error:
             raise unwritable(self.place, error) from error
-        self._offset: Offset = folder.read_mark(self._mark) or carried or self._planner.start()
+        self._offset = read_offset(folder, epoch) or carried or self._planner.start()
         self._delivered = delivered(folder)["round"]
-        if not 0 <= self._offset["round"] - self._delivered <= 1:
+        if not 0 <= self._offset.round - self._delivered <= 1:
             lost = FileNotFoundError("it does not tell the round that was read last")
             raise damaged(folder.root / f"{self._mark}.json", lost)
-        if storage().exists(self._folder_of(self._offset["round"] + 1)):
+        if storage().exists(self._folder_of(self._offset.round + 1)):
             # The offset of a round is written before the round appears.
             older = ValueError(f"it is older than {self.place}")
             raise damaged(folder.root / f"{self._mark}.json", older)
         self._planner.check(self._offset)
-        if self._offset["round"] > self._delivered:
+        if self._offset.round > self._delivered:
             self._mend_outstanding()
         self._check_outstanding()
         self._advance()
@@ -133,17 +134,17 @@ class RoundLog:
 
     def _advance(self) -> None:
         with self._lock:
-            if self._offset["round"] > self._delivered or self._clock() < self._earliest:
+            if self._offset.round > self._delivered or self._clock() < self._earliest:
                 return
-            before = {k: v for k, v in self._offset.items() if k not in ("before", "tasks")}
+            before = self._offset.planned()
             after = self._planner.next(before, self._took, self._answer_bytes)
             if after == before:
                 return
             self._took = None
             pieces = self._planner.pieces(before, after)
-            self._offset = {**after, "before": before, "tasks": len(pieces)}
-            self._folder.write_mark(self._mark, self._offset)
-            self._publish(after["round"], pieces)
+            self._offset = replace(after, before=before, tasks=len(pieces))
+            self._folder.write_mark(self._mark, self._offset.as_json())
+            self._publish(after.round, pieces)
 
     def _poll(self) -> None:
         """Read input that appears while nothing is outstanding too (new files of a watched folder)."""
@@ -164,7 +165,7 @@ class RoundLog:
     @property
     def _wait(self) -> float:
         """Seconds until the next look. The end of an outstanding round needs none: `delivered` is called."""
-        if self._offset["round"] > self._delivered:
+        if self._offset.round > self._delivered:
             return _LOOK_EVERY
         return min(_LOOK_EVERY, max(_LEAST_WAIT, self._planner.wait))
 
@@ -178,13 +179,19 @@ class RoundLog:
         synced. Spark may know the names of the files already, so nothing is written again that would now have another
         number of tasks.
         """
-        target = self._folder_of(self._offset["round"])
-        pieces = self._planner.pieces(self._offset["before"], self._offset)
+        target = self._folder_of(self._offset.round)
+        pieces = self._planner.pieces(self._before_outstanding(), self._offset)
         if not storage().exists(target):
-            self._publish(self._offset["round"], pieces)
-        elif len(pieces) == self._offset.get("tasks") and not all(self._is_whole(target, p.task) for p in pieces):
+            self._publish(self._offset.round, pieces)
+        elif len(pieces) == self._offset.tasks and not all(self._is_whole(target, p.task) for p in pieces):
             storage().remove_tree(target)
-            self._publish(self._offset["round"], pieces)
+            self._publish(self._offset.round, pieces)
+
+    def _before_outstanding(self) -> Offset:
+        """Return the offset before the outstanding round. Raises PenstockError P0605 where its mark lacks it."""
+        if self._offset.before is None:
+            raise damaged(self._folder.root / f"{self._mark}.json", ValueError("it lacks the offset before its round"))
+        return self._offset.before
 
     def _is_whole(self, target: Path, task: int) -> bool:
         try:
@@ -197,10 +204,10 @@ class RoundLog:
         """Check that no file of the outstanding round is lost: Spark would read the remaining ones, or wait for ever.
         Raises PenstockError P0605. Marks written before tasks were counted have no number to check.
         """
-        if self._offset["round"] <= self._delivered:
+        if self._offset.round <= self._delivered:
             return
-        target = self._folder_of(self._offset["round"])
-        for task in range(self._offset.get("tasks", 0)):
+        target = self._folder_of(self._offset.round)
+        for task in range(self._offset.tasks or 0):
             if not storage().exists(place := target / _file_name(task)):
                 raise damaged(place, FileNotFoundError("it is gone"))
 

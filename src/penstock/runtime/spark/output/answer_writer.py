@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.physical.elements import Elements
-from penstock.runtime.spark.worker.packets import Packet, answer_packets, read_elements
+from penstock.runtime.spark.worker.packets import AnswerOf, Packet, answer_packets, read_elements
 from penstock.runtime.spark.worker.spill_files import LARGE, MARK, SpillFiles, mapped
 
 #: Average rows of a run from which on a column is run-length encoded.
@@ -74,7 +74,7 @@ class AnswerWriter:
                 if query in self._waiting:
                     self._put(query, self._parcels)
                 content = {"file": self._parcels.path, "pieces": self._spilled[query]}
-                yield Packet(shard, f"answer:{query}", json.dumps(content).encode())
+                yield Packet(shard, AnswerOf(query), json.dumps(content).encode())
             else:
                 yield from answer_packets(shard, query, self._waiting[query])
 

@@ -16,7 +16,8 @@ from penstock.connectors.deadletters import DeadLetter, DeadLetters, as_error, r
 from penstock.connectors.sources import open_source
 from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Elements
-from penstock.physical.execution.executor import IngestExecutor, Port, StageResult, cut
+from penstock.physical.execution.exchange import ExchangeRouter
+from penstock.physical.execution.executor import IngestExecutor
 from penstock.physical.execution.ingest import StampedRows, read_columns, stamp
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.runtime.skipped_records import as_read, passed_over
@@ -52,7 +53,7 @@ class Ingest:
         self.letters: list[DeadLetter] = []
         self.watch = Stopwatch()
         self._task = task
-        self._outbox: dict[tuple[int, Port], list[Elements]] = {}
+        self._router = ExchangeRouter(job.shards)
 
     def take(self, parsed: ParsedRecords, place: str) -> None:
         """Stamp and process records. place: their origin, for dead letters."""
@@ -84,7 +85,9 @@ class Ingest:
         self.progress = self.progress.merge(stamped.progress)
         self.seen.high = self.progress.high
         self._set_apart(stamped, parsed, place)
-        self._post(self._executor.run(stamped.elements))
+        result = self._executor.run(stamped.elements)
+        with self.watch.phase("exchange"):
+            self._router.post(result, self._task)
 
     def _note_jump(self, after: SourceProgress) -> None:
         """Record the jump that skipped records may have made, to the least of their timestamps."""
@@ -93,17 +96,10 @@ class Ingest:
 
     def packets(self) -> Iterator[Packet]:
         """Yield the packets for the shards: elements, then progress; and the measurements for the driver."""
-        for (shard, port), batches in self._outbox.items():
+        for shard, port, batches in self._router:
             yield from self.watch.through("exchange", port_packets(shard, port, batches, self._task))
         yield from by_shard(self._job.shards, {self._source.name: self.progress})
         yield timings_packet(0, {"stage": 0, "task": self._task, "phases": self.watch.seconds})
-
-    def _post(self, result: StageResult) -> None:
-        with self.watch.phase("exchange"):
-            for port, batches in result.onward.items():
-                for elements in batches:
-                    for shard, part in cut(elements, result.edges[port], self._job.shards, self._task):
-                        self._outbox.setdefault((shard, port), []).append(part)
 
     def _set_apart(self, stamped: StampedRows, parsed: ParsedRecords, split: str) -> None:
         batch = parsed.batch

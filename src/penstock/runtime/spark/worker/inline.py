@@ -5,10 +5,8 @@ For rounds before Spark starts (`backfill.py`), and for tests of the files that 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from penstock.physical.elements import Elements
 from penstock.physical.operators import Rejection
@@ -16,18 +14,19 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.state_files import open_state
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.worker.ingest import run_piece
-from penstock.runtime.spark.worker.packets import REJECTED, Packet, read_rejected
+from penstock.runtime.spark.worker.packets import AnswerOf, Heartbeats, Packet, Signal, read_heartbeats, read_rejected
 from penstock.runtime.spark.worker.spill_files import unpacked
 from penstock.runtime.spark.worker.stage import ShardRound
 
 
 @dataclass
 class Outcome:
-    """The results of a round. answers: by query, in the order of shards; told: the heartbeats as a run reports them."""
+    """The results of a round. answers: by query, in the order of shards; heartbeats: as a run reports them, None
+    without any."""
 
     answers: dict[str, list[Elements]] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
-    told: dict[str, Any] = field(default_factory=dict)
+    heartbeats: Heartbeats | None = None
 
 
 def run_round(folder: Folder, job: Job, tables: dict[str, Elements], pieces: Iterable[ReadTask], batch: int) -> Outcome:
@@ -44,10 +43,11 @@ def run_round(folder: Folder, job: Job, tables: dict[str, Elements], pieces: Ite
             packets += ShardRound(root, job, tables, stage, state, past).run(shard, received)
     outcome = Outcome()
     for packet in packets:
-        if packet.kind == "heartbeats":
-            outcome.told = json.loads(bytes(packet.blob))
-        elif packet.kind == REJECTED:
-            outcome.rejected += read_rejected(bytes(packet.blob))
-        elif packet.kind.startswith("answer:"):
-            outcome.answers.setdefault(packet.kind.removeprefix("answer:"), []).extend(unpacked(packet.blob))
+        match packet.kind:
+            case Signal.HEARTBEATS:
+                outcome.heartbeats = read_heartbeats(packet.blob)
+            case Signal.REJECTED:
+                outcome.rejected += read_rejected(bytes(packet.blob))
+            case AnswerOf(query):
+                outcome.answers.setdefault(query, []).extend(unpacked(packet.blob))
     return outcome

@@ -1,32 +1,27 @@
 """Packets between the stages of a job: rows (shard, kind, blob), the blob being Arrow or JSON.
 
-`port:<step>:<port>:<sender>:<number>` carries elements to an input of a step: sender is the ingest task or the shard
-that sends them and number counts its packets, so that the receiver can put them in order, which Spark's shuffle does
-not keep. `answer:<query>` carries the final rows of a query, `progress` the progress of the sources. Only the driver
-receives `heartbeats`, the progress of every query, `round`, the round of input, `rejected`, the updates that a relation
-could not apply, and `timings`, the measurements of a task, on which no result depends.
+A kind is a `PortInput`, an `AnswerOf` or a `Signal`; `encode_kind` and `read_kind` alone know how it is written in the
+`kind` column. Only the driver receives the signals other than progress.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.physical.elements import Elements, decode, encoded
-from penstock.physical.execution.executor import Port
+from penstock.physical.execution.exchange import Port
 from penstock.physical.execution.progress import Progress, SourceProgress
 from penstock.physical.kernels.run_length import squeezed, widened
 from penstock.physical.operators import Rejection
 
 SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string()), pa.field("blob", pa.binary())])
 SPARK_SCHEMA = "shard int, kind string, blob binary"
-
-REJECTED = "rejected"
-TIMINGS = "timings"
 
 #: Approximate maximum bytes of a blob of elements; Arrow's offsets end at 2 GiB.
 _LARGEST = 64 * 2**20
@@ -35,26 +30,103 @@ _TOGETHER = 2**20
 
 
 @dataclass(frozen=True)
+class PortInput:
+    """The kind of packets that carry elements to an input of a step.
+
+    Args:
+        sender: the ingest task or shard that sends them.
+        number: counts the packets of the sender for this input. Spark's shuffle does not keep their order.
+    """
+
+    port: Port
+    sender: int
+    number: int
+
+
+@dataclass(frozen=True)
+class AnswerOf:
+    """The kind of packets that carry final rows of a query."""
+
+    query: str
+
+
+class Signal(Enum):
+    """The kinds of packets that carry no elements."""
+
+    #: The progress of sources.
+    PROGRESS = "progress"
+    #: The number of the round of input.
+    ROUND = "round"
+    #: The heartbeats of queries and sources.
+    HEARTBEATS = "heartbeats"
+    #: Updates that a relation could not apply.
+    REJECTED = "rejected"
+    #: Measurements of a task, on which no result depends.
+    TIMINGS = "timings"
+
+
+PacketKind = PortInput | AnswerOf | Signal
+_PORT, _ANSWER = "port", "answer"
+
+
+def encode_kind(kind: PacketKind) -> str:
+    """Return the text of a kind in the `kind` column."""
+    match kind:
+        case PortInput((step, port), sender, number):
+            return f"{_PORT}:{step}:{port}:{sender}:{number}"
+        case AnswerOf(query):
+            return f"{_ANSWER}:{query}"
+        case Signal():
+            return kind.value
+
+
+def read_kind(text: str) -> PacketKind:
+    """Return the kind of a text in the `kind` column."""
+    head, _, content = text.partition(":")
+    if head == _ANSWER:
+        return AnswerOf(content)
+    if head != _PORT:
+        return Signal(text)
+    step, port, sender, number = map(int, content.split(":"))
+    return PortInput((step, port), sender, number)
+
+
+@dataclass(frozen=True)
 class Packet:
     """One packet. blob: bytes, or a view of Arrow's memory."""
 
     shard: int
-    kind: str
+    kind: PacketKind
     blob: bytes | pa.Buffer
+
+
+@dataclass(frozen=True)
+class Heartbeats:
+    """The progress of a job after a round.
+
+    Args:
+        queries: by query, its heartbeat in ticks.
+        sources: by source, its heartbeat in ticks.
+        ended: whether all sources have ended.
+    """
+
+    queries: dict[str, int]
+    sources: dict[str, int]
+    ended: bool
 
 
 def port_packets(shard: int, port: Port, batches: Sequence[Elements], sender: int) -> Iterator[Packet]:
     """Yield elements for an input of a step in `shard`. sender: the ingest task or shard that sends them."""
-    packets = _element_packets(shard, f"port:{port[0]}:{port[1]}:{sender}", batches)
-    return (replace(packet, kind=f"{packet.kind}:{number}") for number, packet in enumerate(packets))
+    blobs = _element_blobs(batches)
+    return (Packet(shard, PortInput(port, sender, number), blob) for number, blob in enumerate(blobs))
 
 
 def answer_packets(shard: int, query: str, batches: Sequence[Elements]) -> Iterator[Packet]:
     # The ends of an answer's elements are not used.
-    yield from _element_packets(shard, f"answer:{query}", batches, ends=False)
+    yield from (Packet(shard, AnswerOf(query), blob) for blob in _element_blobs(batches, ends=False))
 
 
-def _element_packets(shard: int, kind: str, batches: Sequence[Elements], ends: bool = True) -> Iterator[Packet]:
+def _element_blobs(batches: Sequence[Elements], ends: bool = True) -> Iterator[bytes | pa.Buffer]:
     waiting: list[pa.RecordBatch] = []
     size = 0
     for elements in batches:
@@ -63,30 +135,38 @@ def _element_packets(shard: int, kind: str, batches: Sequence[Elements], ends: b
             batch = squeezed(batch)
         # A stream has one schema; signs may be absent from batch to batch.
         if waiting and (size > _LARGEST or batch.schema != waiting[0].schema):
-            yield Packet(shard, kind, encoded(waiting))
+            yield encoded(waiting)
             waiting, size = [], 0
         waiting.append(batch)
         size += batch.nbytes
     if waiting:
-        yield Packet(shard, kind, encoded(waiting))
+        yield encoded(waiting)
 
 
 def progress_packet(shard: int, progress: Progress) -> Packet:
     seen = {name: p.as_list() for name, p in progress.items()}
-    return Packet(shard, "progress", json.dumps(seen).encode())
+    return Packet(shard, Signal.PROGRESS, json.dumps(seen).encode())
 
 
 def round_packet(round_: str) -> Packet:
-    return Packet(0, "round", round_.encode())
+    return Packet(0, Signal.ROUND, round_.encode())
 
 
 def rejected_packet(shard: int, rejected: Sequence[Rejection]) -> Packet:
-    return Packet(shard, REJECTED, json.dumps([asdict(r) for r in rejected]).encode())
+    return Packet(shard, Signal.REJECTED, json.dumps([asdict(r) for r in rejected]).encode())
 
 
 def timings_packet(shard: int, report: Mapping[str, Any]) -> Packet:
     """Return the packet with a task's report (`runtime/watching/recorder.py`)."""
-    return Packet(shard, TIMINGS, json.dumps(report).encode())
+    return Packet(shard, Signal.TIMINGS, json.dumps(report).encode())
+
+
+def heartbeats_packet(shard: int, heartbeats: Heartbeats) -> Packet:
+    return Packet(shard, Signal.HEARTBEATS, json.dumps(asdict(heartbeats)).encode())
+
+
+def read_heartbeats(blob: bytes | pa.Buffer) -> Heartbeats:
+    return Heartbeats(**json.loads(bytes(blob)))
 
 
 def read_rejected(blob: bytes) -> list[Rejection]:
@@ -104,17 +184,6 @@ def read_elements(blob: bytes | pa.Buffer) -> list[Elements]:
 def as_elements(batches: Iterable[pa.RecordBatch]) -> list[Elements]:
     """Decode the elements sent as `batches`."""
     return [Elements.from_batch(widened(batch)) for batch in batches]
-
-
-def read_port(kind: str) -> Port:
-    _, step, port, _, _ = kind.split(":")
-    return int(step), int(port)
-
-
-def read_place(kind: str) -> tuple[int, int]:
-    """Return (sender, number) of a packet for a port: the order in which the packets of one port are processed."""
-    _, _, _, sender, number = kind.split(":")
-    return int(sender), int(number)
 
 
 def as_batches(packets: Iterable[Packet], keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -136,7 +205,11 @@ def as_batches(packets: Iterable[Packet], keys: Sequence[int]) -> Iterator[pa.Re
 def _batch(packets: Sequence[Packet], keys: Sequence[int]) -> pa.RecordBatch:
     blobs = [packet.blob for packet in packets]
     blob = _one_blob(blobs[0]) if len(blobs) == 1 else pa.array(map(bytes, blobs), pa.binary())
-    arrays = [pa.array([keys[p.shard] for p in packets], pa.int32()), pa.array([p.kind for p in packets]), blob]
+    arrays = [
+        pa.array([keys[p.shard] for p in packets], pa.int32()),
+        pa.array([encode_kind(p.kind) for p in packets]),
+        blob,
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 

@@ -37,15 +37,15 @@ class KeyedStage(StatefulProcessor):
         timerValues: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
         from penstock.runtime.spark.checkpoint.folder import load_job
-        from penstock.runtime.spark.worker.packets import Packet
+        from penstock.runtime.spark.worker.packets import Packet, encode_kind, read_kind
         from penstock.runtime.spark.worker.stage import ShardRound
 
         job, tables = load_job(self._root, self._digest)
         shard = job.keys.index(int(key[0]))
-        packets = (Packet(shard, row["kind"], bytes(row["blob"])) for row in rows)
+        packets = (Packet(shard, read_kind(row["kind"]), bytes(row["blob"])) for row in rows)
         round_ = ShardRound(self._root, job, tables, self._stage, _StoreState(self._manifest, self._chunks))
         for packet in round_.run(shard, packets):
-            yield Row(shard=job.keys[packet.shard], kind=packet.kind, blob=bytes(packet.blob))
+            yield Row(shard=job.keys[packet.shard], kind=encode_kind(packet.kind), blob=bytes(packet.blob))
 
 
 class _StoreState:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from penstock.physical.elements import Elements, decode
 from penstock.runtime.spark.checkpoint.folder import unwritable
-from penstock.runtime.spark.worker.packets import Packet, as_elements, read_elements
+from penstock.runtime.spark.worker.packets import Packet, Signal, as_elements, read_elements
 from penstock.storage import NewFile, storage
 from penstock.storage.seals import damaged
 
@@ -31,8 +31,6 @@ LARGE = 256 * 2**10
 #: How a blob that names a spill file begins. No Arrow stream begins so.
 MARK = b"{"
 _ALIGNED = 64
-#: The kinds of packets that carry elements.
-_ELEMENTS = ("port:", "answer:")
 
 
 class SpillFiles:
@@ -60,7 +58,7 @@ class SpillFiles:
         is full.
         """
         for packet in packets:
-            large = len(packet.blob) >= LARGE and packet.kind.startswith(_ELEMENTS)
+            large = len(packet.blob) >= LARGE and not isinstance(packet.kind, Signal)
             # A blob that names spill files is small and holds no elements itself.
             spilled = large and bytes(packet.blob[:1]) != MARK
             yield replace(packet, blob=self._put(packet.blob)) if spilled else packet

@@ -8,7 +8,6 @@ from where the state lies.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,16 +17,19 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
-from penstock.physical.execution.executor import Port, StageExecutor, StageResult, cut
+from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
+from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.progress import SourceProgress
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.output.answer_writer import AnswerWriter
 from penstock.runtime.spark.worker.packets import (
+    Heartbeats,
     Packet,
+    PortInput,
+    Signal,
+    heartbeats_packet,
     port_packets,
     progress_packet,
-    read_place,
-    read_port,
     read_progress,
     rejected_packet,
     timings_packet,
@@ -90,24 +92,22 @@ class ShardRound:
     def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
         """Run one round of the shard: read the packets sent to it, yield the packets it sends."""
         job = self._job
-        by_port: dict[Port, list[Packet]] = {}
+        by_port: dict[Port, list[tuple[PortInput, Packet]]] = {}
         progress: dict[str, SourceProgress] = {}
         forwarded: list[Packet] = []
         for packet in packets:
-            if packet.kind == "progress":
+            kind = packet.kind
+            if kind is Signal.PROGRESS:
                 for name, seen in read_progress(packet.blob).items():
                     progress[name] = progress.get(name, SourceProgress()).merge(seen)
-                continue
-            if packet.kind.startswith("port:"):
-                port = read_port(packet.kind)
-                if job.plan.steps[port[0]].stage == self._stage:
-                    by_port.setdefault(port, []).append(packet)
-                    continue
-            forwarded.append(packet)
+            elif isinstance(kind, PortInput) and job.plan.steps[kind.port[0]].stage == self._stage:
+                by_port.setdefault(kind.port, []).append((kind, packet))
+            else:
+                forwarded.append(packet)
         # Sorted by sender, whatever order the shuffle delivered them in: row windows count in this order.
         with self._watch.phase("exchange"):
             inputs = {
-                port: [e for p in sorted(sent, key=lambda p: read_place(p.kind)) for e in unpacked(p.blob)]
+                port: [e for _, packet in sorted(sent, key=_sending_order) for e in unpacked(packet.blob)]
                 for port, sent in by_port.items()
             }
         with self._watch.phase("state"):
@@ -134,18 +134,14 @@ class ShardRound:
         yield from self._answers.packets(shard)
         if result.rejected:
             yield rejected_packet(shard, result.rejected)
-        outbox: dict[tuple[int, Port], list[Elements]] = {}
-        for port, batches in result.onward.items():
-            for elements in batches:
-                for target, part in cut(elements, result.edges[port], job.shards, shard):
-                    outbox.setdefault((target, port), []).append(part)
-        for (target, port), parts in outbox.items():
-            yield from port_packets(target, port, parts, shard)
+        router = ExchangeRouter(job.shards)
+        router.post(result, shard)
+        for target, port, batches in router:
+            yield from port_packets(target, port, batches, shard)
         if self._stage == job.plan.stages and shard == 0:
             known = {name: executor.progress.get(name) for name in job.plan.sources}
             ended = all(p is not None and p.ended for p in known.values())
-            heartbeats = {"heartbeats": executor.heartbeats(), "sources": executor.source_heartbeats(), "ended": ended}
-            yield Packet(shard, "heartbeats", json.dumps(heartbeats).encode())
+            yield heartbeats_packet(shard, Heartbeats(executor.heartbeats(), executor.source_heartbeats(), ended))
 
     # -- state -------------------------------------------------------------------------------------------------
 
@@ -203,6 +199,12 @@ class ShardRound:
             _Warm(token, executor, live, nbytes, self._job.epoch),
             self._job.cache_bytes,
         )
+
+
+def _sending_order(sent: tuple[PortInput, Packet]) -> tuple[int, int]:
+    """Return what the packets of one port are sorted by before they are processed."""
+    kind, _ = sent
+    return kind.sender, kind.number
 
 
 def restore(executor: StageExecutor, manifest: Mapping[str, Any], state: ShardState, job: Job) -> set[str]:

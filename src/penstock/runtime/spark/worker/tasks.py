@@ -111,7 +111,7 @@ def keyed_stage(root: str, digest: str, stage: int) -> Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.spark.checkpoint.folder import load_job
         from penstock.runtime.spark.checkpoint.state_files import open_state
-        from penstock.runtime.spark.worker.packets import Packet, as_batches
+        from penstock.runtime.spark.worker.packets import Packet, as_batches, read_kind
         from penstock.runtime.spark.worker.spill_files import SpillFiles
         from penstock.runtime.spark.worker.stage import ShardRound
 
@@ -121,7 +121,7 @@ def keyed_stage(root: str, digest: str, stage: int) -> Task:
             shards, kinds = batch.column("shard").to_pylist(), batch.column("kind").to_pylist()
             for shard, kind, blob in zip(shards, kinds, batch.column("blob"), strict=True):
                 number = job.keys.index(shard)
-                packets.setdefault(number, []).append(Packet(number, kind, blob.as_buffer()))
+                packets.setdefault(number, []).append(Packet(number, read_kind(kind), blob.as_buffer()))
         number = job.base + batch_number()
         with SpillFiles(root, number) as parcels:
             for shard, received in sorted(packets.items()):

@@ -1,0 +1,81 @@
+"""The exchange: results of a stage on their way to the inputs of later stages, by receiving shard.
+
+One router serves every way of running a plan: the ingest and the stages on Spark, those in this process, and the plan
+inside an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from penstock.physical.elements import Elements
+from penstock.physical.kernels.compiled import cut_by_shard
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.physical.operators import Rejection
+from penstock.physical.plan.plan import Exchange, Plan
+
+#: An input of a step: (step, number of the input).
+Port = tuple[int, int]
+
+
+@dataclass
+class StageResult:
+    """The output of one round of a stage.
+
+    Args:
+        answers: by query.
+        onward: by port of a later stage.
+        edges: the exchange of the edge to each port of `onward`.
+        rejected: updates that their relation could not apply.
+    """
+
+    answers: dict[str, list[Elements]] = field(default_factory=dict)
+    onward: dict[Port, list[Elements]] = field(default_factory=dict)
+    edges: dict[Port, Exchange] = field(default_factory=dict)
+    rejected: list[Rejection] = field(default_factory=list)
+
+
+class ExchangeRouter:
+    """Routes the results of one round to later stages; the batches of a port keep the order in which they were posted.
+
+    Args:
+        shards: number of shards of every keyed stage.
+    """
+
+    def __init__(self, shards: int) -> None:
+        self._shards = shards
+        self._inboxes: list[dict[Port, list[Elements]]] = [{} for _ in range(shards)]
+
+    def post(self, result: StageResult, sender: int) -> None:
+        """Route what goes on to later stages. sender: the ingest task or the shard of the result."""
+        for port, batches in result.onward.items():
+            for elements in batches:
+                for shard, part in cut(elements, result.edges[port], self._shards, sender):
+                    self._inboxes[shard].setdefault(port, []).append(part)
+
+    def take(self, plan: Plan, stage: int, shard: int) -> dict[Port, list[Elements]]:
+        """Remove and return the batches for a shard of a stage of `plan`; those for later stages remain."""
+        inbox = self._inboxes[shard]
+        return {port: inbox.pop(port) for port in list(inbox) if plan.steps[port[0]].stage == stage}
+
+    def __iter__(self) -> Iterator[tuple[int, Port, list[Elements]]]:
+        """Yield (shard, port, batches)."""
+        for shard, inbox in enumerate(self._inboxes):
+            for port, batches in inbox.items():
+                yield shard, port, batches
+
+
+def cut(elements: Elements, exchange: Exchange, shards: int, sender: int) -> list[tuple[int, Elements]]:
+    """Return `elements` by receiving shard. Rows without a key go to a shard that the sender's number selects."""
+    if exchange.everywhere:
+        return [(shard, elements) for shard in range(shards)]
+    if exchange.key is None:
+        return [(sender % shards, elements)]
+    if not exchange.key or shards == 1:
+        return [(0, elements)]
+    first, _ = fingerprints([elements.columns[i] for i in exchange.key], len(elements))
+    order, bounds = cut_by_shard(first, shards)
+    ordered = elements.take(order)
+    pieces = ((k, int(bounds[k]), int(bounds[k + 1])) for k in range(shards))
+    return [(k, ordered.slice(start, stop)) for k, start, stop in pieces if stop > start]

@@ -1,0 +1,128 @@
+"""The offset of a round: what determines the input of the rounds after it, and its form as JSON.
+
+Contract: `as_json` and `from_json` alone know the form, in the marks and epochs of a checkpoint and in Spark's own log.
+Fields that hold nothing are left out, so `from_json(x).as_json() == x` for what `as_json` has returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from penstock.connectors.contract import Split
+from penstock.physical.execution.wall_clock import WallClock
+
+#: Values of a JSON object.
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LogOffset:
+    """Where the reading of a log stands.
+
+    Args:
+        state: of the connector, from which it continues; None at the start.
+        split: what the round reads of the log; None for nothing.
+    """
+
+    state: dict[str, Any] | None = None
+    split: Split | None = None
+
+
+@dataclass(frozen=True)
+class Offset:
+    """The offset of a round.
+
+    Args:
+        round: number of the round; 0 before the first.
+        done: by source, the number of splits read up to and including the round.
+        high: by source, the largest timestamp before the round, None for none.
+        ended: sources that have ended.
+        limit: bytes that the round was planned to read at most, None before the first.
+        read: bytes that it reads.
+        logs: by log, where its reading stands.
+        reported: by source, the heartbeat that it reported of its own time.
+        wall: the wall clock of the round, where sources use it.
+        again: whether `high` includes the round, and the next round is due even if there is nothing to read.
+        before: the offset before the round, where the offset is that of a mark.
+        tasks: number of files of the round, where the offset is that of a mark.
+    """
+
+    round: int
+    done: Mapping[str, int]
+    high: Mapping[str, int | None]
+    ended: tuple[str, ...] = ()
+    limit: int | None = None
+    read: int = 0
+    logs: Mapping[str, LogOffset] = field(default_factory=dict)
+    reported: Mapping[str, int] = field(default_factory=dict)
+    wall: WallClock | None = None
+    again: bool = False
+    before: Offset | None = None
+    tasks: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the offset as JSON, fields that hold nothing left out."""
+        optional = {
+            "limit": self.limit,
+            "read": self.read if self.round else None,
+            "logs": {name: asdict(log) for name, log in self.logs.items()} or None,
+            "told": dict(self.reported) or None,
+            "wall": self.wall.as_json() if self.wall is not None else None,
+            "again": self.again or None,
+            "before": self.before.as_json() if self.before is not None else None,
+            "tasks": self.tasks,
+        }
+        needed = {"round": self.round, "done": dict(self.done), "high": dict(self.high), "ended": list(self.ended)}
+        return needed | {name: value for name, value in optional.items() if value is not None}
+
+    @staticmethod
+    def from_json(fields: Json) -> Offset:
+        """Return the offset that `as_json` wrote."""
+        return Offset(
+            fields["round"],
+            fields["done"],
+            fields["high"],
+            tuple(fields["ended"]),
+            fields.get("limit"),
+            fields.get("read", 0),
+            {name: _log(log) for name, log in fields.get("logs", {}).items()},
+            fields.get("told", {}),
+            WallClock(**fields["wall"]) if "wall" in fields else None,
+            fields.get("again", False),
+            Offset.from_json(fields["before"]) if "before" in fields else None,
+            fields.get("tasks"),
+        )
+
+    def splits_done(self, source: str) -> int:
+        """Return the number of splits of a source that have been read."""
+        return self.done.get(source, 0)
+
+    def planned(self) -> Offset:
+        """Return the offset as the planner made it, without what a mark adds."""
+        return replace(self, before=None, tasks=None)
+
+    def only(self, kept: Collection[str], sources: Collection[str], idle: Collection[str]) -> Offset:
+        """Return the offset with the sources `kept` as they are, and the others of `sources` at their beginning.
+
+        Args:
+            idle: those of `sources` with an IDLE TIMEOUT.
+        """
+        wall = self.wall
+        if wall is not None:
+            heard = {name: wall.heard.get(name, wall.now) if name in kept else wall.now for name in idle}
+            wall = WallClock(wall.now, heard, {name: beat for name, beat in wall.beats.items() if name in kept})
+        return replace(
+            self.planned(),
+            done={name: self.splits_done(name) if name in kept else 0 for name in sources},
+            high={name: self.high.get(name) if name in kept else None for name in sources},
+            ended=tuple(name for name in self.ended if name in kept),
+            logs={name: log for name, log in self.logs.items() if name in kept},
+            reported={name: tick for name, tick in self.reported.items() if name in kept},
+            wall=wall,
+        )
+
+
+def _log(fields: Json) -> LogOffset:
+    return LogOffset(fields["state"], Split(**fields["split"]) if fields["split"] is not None else None)
