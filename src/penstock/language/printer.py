@@ -190,10 +190,9 @@ def window_text(window: WindowClause) -> str:
     parts: list[str] = []
     if window.partition:
         parts.append("PARTITION BY " + ", ".join(scalar_text(c) for c in window.partition))
-    if window.extent is Extent.RANGE or window.extent is Extent.ROWS:
-        parts.append(f"{window.extent.value} {_length(window.length, window.extent is Extent.RANGE)}")
-    elif window.extent is not None:
-        parts.append(window.extent.value)
+    if window.extent is not None:
+        length = "" if window.length is None else f" {_length(window.length, window.extent is not Extent.ROWS)}"
+        parts.append(f"{window.extent.value}{length}")
     if window.partition and window.extent is Extent.UNBOUNDED:
         parts[-1] = "ROWS UNBOUNDED"
     if window.span_limit:
@@ -212,11 +211,10 @@ def window_text(window: WindowClause) -> str:
     return f"[{text}]"
 
 
-def _length(length: Duration | Count | None, worded: bool) -> str:
+def _length(length: Duration | Count, worded: bool) -> str:
     if isinstance(length, Duration):
         return str(length.interval)
-    count = length.value if length else 0
-    return f"{count} ROWS" if worded else str(count)
+    return f"{length.value} ROWS" if worded else str(length.value)
 
 
 def _align(align: Align) -> str:

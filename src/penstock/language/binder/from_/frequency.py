@@ -22,6 +22,9 @@ from penstock.types import CALENDAR, TimeDomain
 #: A number of tuples, a number of ticks, or neither.
 Measure = tuple[int | None, int | None]
 
+#: The contents of a window that jumps.
+_JUMPING = frozenset({Extent.NOW, Extent.RANGE, Extent.UNBOUNDED, Extent.ROWS})
+
 
 def answer_stream(node: Algebra, span: TextSpan, context: Context) -> Algebra:
     """Return the answer of a query without an operator: in the sequence model always a stream, else `node` itself."""
@@ -137,6 +140,9 @@ class Jumping:
 
     def _refuse_other_clauses(self) -> None:
         spec, context = self.spec, self.context
+        if spec.extent is not None and spec.extent not in _JUMPING:
+            message = f"a window {spec.extent.value} does not jump with FREQUENCY"
+            context.fail("P0102", message, spec.span, "write RANGE, ROWS or NOW beside FREQUENCY")
         if spec.slide is not None:
             message = "SLIDE and FREQUENCY both say how often the window moves"
             context.fail("P0102", message, spec.slide.span, "leave out one of them: FREQUENCY in time is SLIDE")

@@ -9,7 +9,17 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from penstock.algebra import Algebra, FrequencyWindow, RowWindow, Select, Window, WindowKind
+from penstock.algebra import (
+    Algebra,
+    FrequencyWindow,
+    RowWindow,
+    Select,
+    StreamToRelation,
+    TimeModelWindow,
+    Window,
+    WindowKind,
+    unbounded,
+)
 from penstock.expressions.nodes import Column
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.durations import count, ticks
@@ -25,12 +35,12 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 def bind_window(
     spec: WindowClause | None, stream: Algebra, context: Context, entries: Sequence[Entry]
-) -> Window | RowWindow | FrequencyWindow:
+) -> StreamToRelation:
     """Return the window over `stream`, whose columns are `entries`; without a clause the window is UNBOUNDED. Raises
     BindingFailed with the errors recorded: P0102, P0303, or errors in PARTITION BY and WHERE.
     """
     if spec is None:
-        return Window(stream, WindowKind.UNBOUNDED)
+        return unbounded(stream)
     if spec.lost:
         context.fail_silently()
     scope = Scope(tuple(entries))
@@ -38,7 +48,7 @@ def bind_window(
     partition = context.attempt(lambda: _partition(spec, scope, context))
     selected = context.attempt(lambda: _selected(spec, stream, scope, context))
     below, columns = selected or stream, partition or ()
-    made: Window | RowWindow | FrequencyWindow
+    made: StreamToRelation
     if spec.frequency is None:
         made = _over(spec, below, columns, context)
     else:
@@ -80,7 +90,7 @@ def _refuse_beside_frequency(spec: WindowClause, context: Context) -> None:
             context.fail("P0102", message, clause.span, "write the window before it: [RANGE 1 MINUTE, FREQUENCY ...]")
 
 
-def _over(spec: WindowClause, stream: Algebra, partition: tuple[int, ...], context: Context) -> Window | RowWindow:
+def _over(spec: WindowClause, stream: Algebra, partition: tuple[int, ...], context: Context) -> TimeModelWindow:
     domain = stream.domain or CALENDAR
     slide, align = _slide(spec, domain, context)
     if isinstance(spec.length, Count):
