@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from penstock.runtime.spark.input.look_schedule import SELDOM, Looks
+from penstock.runtime.spark.input.look_schedule import SELDOM, Gathering, Looks
 
 
 class Clock:
@@ -59,3 +59,40 @@ def test_where_nothing_more_will_come_nobody_looks() -> None:
     looks = Looks(0.02, Clock())
     looks.over()
     assert looks.wait == math.inf
+
+
+def test_input_comes_often_where_it_came_of_late_and_a_look_is_cheap() -> None:
+    clock = Clock()
+    looks, server = Looks(0.02, clock), Looks(SELDOM, clock)
+    looked(looks, clock, 0.0001, found=True)
+    looked(server, clock, 0.0001, found=True)
+    assert looks.frequent and not server.frequent
+    looked(looks, clock, 0.01, found=True)
+    assert not looks.frequent
+    looked(looks, clock, 0.0001, found=True)
+    clock.now += 3
+    assert not looks.frequent
+
+
+def test_a_round_is_held_back_for_a_part_of_the_last_one() -> None:
+    clock = Clock()
+    gathering = Gathering(clock)
+    assert gathering.wait == math.inf
+    assert gathering.holds(True, 0.1)
+    assert gathering.wait == pytest.approx(0.01)
+    clock.now += 0.009
+    assert gathering.holds(True, 0.1)
+    clock.now += 0.002
+    assert not gathering.holds(True, 0.1)
+    assert gathering.wait == math.inf
+
+
+def test_a_round_that_is_complete_is_not_held_back() -> None:
+    clock = Clock()
+    gathering = Gathering(clock)
+    assert not gathering.holds(False, 0.1)
+    assert gathering.holds(True, 60.0)
+    assert gathering.wait == pytest.approx(0.02)
+    assert not gathering.holds(False, 60.0)
+    # Nothing is known of the time that a first round takes.
+    assert not gathering.holds(True, None)

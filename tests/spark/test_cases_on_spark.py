@@ -28,7 +28,8 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 CASES = (
     "aggregates/count_distinct", "aggregates/filter", "aggregates/first_last", "aggregates/median",
     "aggregates/min_max", "aggregates/mode_and_top", "aggregates/ungrouped_empty", "distinct/of_updates",
-    "distinct/window", "frequency/animals", "frequency/relations", "joins/bands", "joins/many_in_a_chain",
+    "distinct/window", "frequency/animals", "frequency/relations", "joins/bands", "joins/computed_key_of_results",
+    "joins/many_in_a_chain",
     "joins/many_updates", "joins/null_keys",
     "joins/static_relation", "joins/updated_relation", "nested/aggregate_of_aggregate", "nested/join_of_aggregates",
     "nested/view_stream", "order/first_rows", "order/of_updates", "relations/nonretroactive_rows",

@@ -17,7 +17,7 @@ from penstock.physical.planning.lowering.user_aggregates import has_user_aggrega
 @lower.register
 def _distinct(node: Distinct, builder: Builder) -> Lowered:
     child = builder.lower(node.input)
-    edge, stage, partitions = builder.keyed(child, tuple(range(len(node.schema))))
+    edge, stage, partitions = builder.equal_rows(child, len(node.schema))
     strict = node.input.pattern is Pattern.STRICT
     step = builder.add(DistinctSpec(node.schema.types, strict), [edge], stage, node)
     return Lowered(step, stage, partitions)

@@ -25,12 +25,19 @@ Partitions = frozenset[tuple[int, ...]] | None
 
 @dataclass(frozen=True)
 class Lowered:
-    """A step's place. partitions: the column tuples by which its rows are cut over shards (any of them; the empty tuple
-    means all in one shard), None when they lie anyhow."""
+    """A step's place.
+
+    Args:
+        partitions: the column tuples by which its rows are cut over shards (any of them; the empty tuple means all in
+            one shard), None when they lie anyhow.
+        colocated: further column tuples: rows that agree on one of them lie in one shard, but which shard is computed
+            of columns that the rows no longer have.
+    """
 
     step: int
     stage: int
     partitions: Partitions = None
+    colocated: frozenset[tuple[int, ...]] = frozenset()
 
     def meets(self, key: Iterable[int]) -> bool:
         """Return whether rows that agree on `key` are in one shard already."""
@@ -106,6 +113,17 @@ class Builder:
         if child.meets(key):
             return Edge(child.step), child.stage, child.partitions
         return Edge(child.step, Exchange(key)), child.stage + 1, frozenset({key})
+
+    def equal_rows(self, child: Lowered, width: int) -> tuple[Edge, int, Partitions]:
+        """Return the edge into an operator that needs equal rows together, and does not care in which shard: (edge,
+        stage, how its rows then lie).
+
+        Args:
+            width: number of columns of a row.
+        """
+        if child.stage > 0 and child.colocated:
+            return Edge(child.step), child.stage, child.partitions
+        return self.keyed(child, tuple(range(width)))
 
     def ordered(self, child: Lowered) -> tuple[Edge, int, Partitions]:
         """Return the edge into an operator that needs state but no particular rows together."""

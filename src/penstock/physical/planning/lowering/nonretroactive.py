@@ -7,8 +7,6 @@ Row windows count elements and joins need their windows, so these come first, an
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from penstock.algebra import (
     Algebra,
     ArrivalTime,
@@ -86,4 +84,4 @@ def _before_window(node: Algebra, builder: Builder) -> Lowered:
     stage, edges, parts = meet(below, relation, left_key, right_key)
     step = builder.add(NRRJoinSpec(left_key, right_key, node.residual), edges, stage, node)
     width = len(node.left.schema)
-    return replace(below, step=step, stage=stage, partitions=frozenset({parts[0], tuple(width + c for c in parts[1])}))
+    return Lowered(step, stage, frozenset({parts[0], tuple(width + c for c in parts[1])}))

@@ -19,6 +19,7 @@ from penstock.algebra import (
     Window,
 )
 from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.properties.column_origins import deciding
 from penstock.expressions.nodes import Column
 from penstock.physical.plan.inputs import ScanSpec, UpdateRule, UpdatesSpec
 from penstock.physical.plan.plan import Edge, Exchange
@@ -72,7 +73,10 @@ def projected(node: Project, child: Lowered, builder: Builder) -> Lowered:
     """Return the projection of `node` over what `child` gives."""
     step = builder.add(ProjectSpec(node.expressions), [Edge(child.step)], child.stage, node)
     places = {e.index: i for i, e in reversed(list(enumerate(node.expressions))) if isinstance(e, Column)}
-    return Lowered(step, child.stage, moved_partitions(child.partitions, places))
+    known = {*(child.partitions or ()), *child.colocated}
+    # Where a key is dropped, what it is computed of may stay: of a.id % 10 = b.id % 10 the column a.id.
+    colocated = frozenset(found for part in known if (found := deciding(node, part)) is not None)
+    return Lowered(step, child.stage, moved_partitions(child.partitions, places), colocated)
 
 
 @lower.register

@@ -44,8 +44,8 @@ def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: Stre
         return _distinct_changes(builder, node, relation, kind)
     child = builder.lower(relation)
     netted = never_cancels(relation)
-    every = tuple(range(len(relation.schema)))
-    edge, stage, partitions = builder.ordered(child) if netted else builder.keyed(child, every)
+    width = len(relation.schema)
+    edge, stage, partitions = builder.ordered(child) if netted else builder.equal_rows(child, width)
     fifo = relation.pattern <= Pattern.WEAKEST
     grows = relation.pattern is not Pattern.STRICT
     step = builder.add(ChangesSpec(kind, relation.schema.types, netted, fifo, grows=grows), [edge], stage, node)
@@ -56,8 +56,7 @@ def _distinct_changes(builder: Builder, node: Algebra, relation: Algebra, kind: 
     """Return one step for all queries that ask for it."""
     name = f"{kind} of {relation.fingerprint}"
     if name not in builder.known:
-        every = tuple(range(len(relation.schema)))
-        edge, stage, partitions = builder.keyed(builder.lower(relation.inputs[0]), every)
+        edge, stage, partitions = builder.equal_rows(builder.lower(relation.inputs[0]), len(relation.schema))
         step = builder.add(DistinctChangesSpec(kind, relation.schema.types), [edge], stage, node)
         builder.known[name] = Lowered(step, stage, partitions)
     return builder.known[name]
@@ -96,10 +95,9 @@ def _rstream(node: RelationToStream, builder: Builder) -> Lowered:
     child = builder.lower(node.input)
     strict = may_take_back(node.input, builder)
     types = node.schema.types
-    every = tuple(range(len(types)))
     if period is None and not node.input.is_instantaneous:
         return _rstream_at_instants(node, builder, child, strict)
-    edge, stage, partitions = builder.keyed(child, every) if strict else builder.ordered(child)
+    edge, stage, partitions = builder.equal_rows(child, len(types)) if strict else builder.ordered(child)
     if period is not None:
         spec = RStreamSpec(types, StreamMode.BOUNDARIES, period[0], period[1], strict)
     else:

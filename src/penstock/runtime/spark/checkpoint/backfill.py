@@ -33,7 +33,13 @@ from penstock.storage import storage
 class BackfillInput(InputPlanner):
     """Plans input that was read before, and nothing new; no source ends in the past."""
 
-    def _discover(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
+    def _discover_files(self, start: Offset) -> None:
+        return
+
+    def _gathers(self, start: Offset, seconds: float | None) -> bool:
+        return False
+
+    def _stretches(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
         return {}
 
     def _ended(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> tuple[str, ...]:

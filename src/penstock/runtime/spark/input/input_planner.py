@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, uses_wall_clock, wall_clock
 from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Seen, chunks_of, round_name
-from penstock.runtime.spark.input.look_schedule import SELDOM, Looks
+from penstock.runtime.spark.input.look_schedule import SELDOM, Gathering, Looks
 from penstock.runtime.spark.input.offset import LogOffset, Offset
 from penstock.storage.seals import damaged
 from penstock.types import BEGIN, MOST_TICKS
@@ -82,14 +83,20 @@ class _Known:
 
 
 class InputPlanner:
-    """Plans the rounds of one job; lives in the driver."""
+    """Plans the rounds of one job; lives in the driver. clock: tells the time of SYSTEM TIME; timer: seconds, tells how
+    long looks take and rounds are held back.
+    """
 
-    def __init__(self, folder: Folder, intake: Intake, clock: Callable[[], int] = wall_clock) -> None:
+    def __init__(
+        self, folder: Folder, intake: Intake, clock: Callable[[], int] = wall_clock,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._intake = intake
         self._known = {source.name: _Known(source, open_source(source)) for source in intake.sources}
         self._clock = clock
-        self._looks = {name: Looks(known.connector.look_every) for name, known in self._known.items()}
+        self._looks = {name: Looks(known.connector.look_every, timer) for name, known in self._known.items()}
+        self._gathering = Gathering(timer)
         #: By log, the number of records that waited at the last look and are in no round yet.
         self.waiting: dict[str, int] = {}
         #: Bounded sources whose locations have been looked at.
@@ -133,7 +140,10 @@ class InputPlanner:
         self._forget(start)
         seen = self._folder.seen_in(round_name(start.round))
         limit = self._next_limit(start, seconds, answers)
-        stretches = self._discover(start, seen, limit)
+        self._discover_files(start)
+        if self._gathers(start, seconds):
+            return start
+        stretches = self._stretches(start, seen, limit)
         high = highs_after(start, seen)
         done = self._choose(start, high, limit, stretches)
         ended = self._ended(start, done, stretches)
@@ -225,17 +235,34 @@ class InputPlanner:
         # The first task carries the ended sources and the heartbeats; a separate task would wait for a free core.
         return [replace(tasks[0], ended=end.ended, beats=beats), *tasks[1:]]
 
-    def _discover(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
-        """Look for new input: splits of files are recorded, the stretches of logs to read are returned."""
-        self._discover_files(start)
-        return self._stretches(start, seen, limit)
-
     @property
     def wait(self) -> float:
         """Seconds until the next look at a source."""
-        return min((looks.wait for looks in self._looks.values()), default=SELDOM)
+        return min(self._gathering.wait, min((looks.wait for looks in self._looks.values()), default=SELDOM))
+
+    def _gathers(self, start: Offset, seconds: float | None) -> bool:
+        """Return whether the round after `start` waits for input that is expected beside what has been discovered.
+
+        Args:
+            seconds: duration of the round of `start`.
+        """
+        found = {name for name, known in self._known.items() if len(known.splits) > start.splits_done(name)}
+        groups = (group for name in found for group in self._intake.peers.get(name, ()))
+        expected: set[str] = set().union(*groups) - found
+        expected = {name for name in expected if self._may_appear(name)}
+        for name in sorted(expected):
+            self._discover_in(name, start)
+        expected = {name for name in expected if len(self._known[name].splits) <= start.splits_done(name)}
+        return bool(found) and self._gathering.holds(bool(expected), seconds)
+
+    def _may_appear(self, name: str) -> bool:
+        known = self._known.get(name)
+        if known is None or known.log is not None or known.connector.bounded:
+            return False
+        return self._looks[name].frequent
 
     def _stretches(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
+        """Look for new records of logs, and return by log what to read."""
         stretches: dict[str, Stretch] = {}
         for name, known in self._known.items():
             before = start.logs.get(name, LogOffset())
@@ -260,9 +287,7 @@ class InputPlanner:
         return logs
 
     def _discover_files(self, start: Offset) -> None:
-        """Record newly discovered splits of files. While many splits of a watched source wait, no further files are
-        opened; what is unknown then is found at a later look.
-        """
+        """Look for new files where a look is due."""
         for name, known in self._known.items():
             if known.log is not None or self._looks[name].wait:
                 continue
@@ -271,15 +296,22 @@ class InputPlanner:
                 self._looks[name].over()
                 continue
             self._looked.add(name)
-            if (waiting := len(known.splits) - start.splits_done(name)) >= MOST_WAITING:
-                continue
-            with self._looks[name].look():
-                paths = known.connector.discover(frozenset(s.path for s in known.splits))
-            fresh = self._splits(known, paths, waiting)
-            if fresh or known.connector.bounded:
-                self._looks[name].found()
-                known.splits += fresh
-                self._folder.write_splits(self._file(name), known.splits)
+            self._discover_in(name, start)
+
+    def _discover_in(self, name: str, start: Offset) -> None:
+        """Record newly discovered splits of a source of files. While many splits of a watched source wait, no further
+        files are opened; what is unknown then is found at a later look.
+        """
+        known = self._known[name]
+        if (waiting := len(known.splits) - start.splits_done(name)) >= MOST_WAITING:
+            return
+        with self._looks[name].look():
+            paths = known.connector.discover(frozenset(s.path for s in known.splits))
+        fresh = self._splits(known, paths, waiting)
+        if fresh or known.connector.bounded:
+            self._looks[name].found()
+            known.splits += fresh
+            self._folder.write_splits(self._file(name), known.splits)
 
     def _tell_ignored(self, name: str, known: _Known) -> None:
         """Warn, once and when a run resumes, of input of a source that is not read."""

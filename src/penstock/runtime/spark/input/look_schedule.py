@@ -5,6 +5,9 @@ The interval between two looks is 20 times the duration of a look, so that looki
 core; a hundredth of the time since input was found; and no less than the connector's minimum
 (`SourceConnector.look_every`), since a look at a server is work for others. Together these are at most a quarter of a
 second, unless a look takes longer.
+
+Files of sources that meet in a query often appear together, some milliseconds apart. A round that takes one without the
+other emits little, and the other waits until it is done; so a round is held back for a moment (`Gathering`).
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from contextlib import contextmanager
 #: Maximum seconds between two looks, where the source is quiet or large.
 SELDOM = 0.25
 _SHARE_OF_TIME, _SHARE_OF_SILENCE = 20.0, 0.01
+#: A round is held back for this part of the time that the last one took, and for this many seconds at most.
+_SHARE_OF_ROUND, _LONGEST = 0.1, 0.02
 
 
 class Looks:
@@ -34,6 +39,12 @@ class Looks:
         between = max(self._least, self._took * _SHARE_OF_TIME, silence * _SHARE_OF_SILENCE)
         return max(0.0, self._looked + min(between, max(SELDOM, self._took)) - self._clock())
 
+    @property
+    def frequent(self) -> bool:
+        """Whether input has arrived of late, and a look costs so little that one more does no harm."""
+        silence = self._clock() - self._found
+        return max(self._took * _SHARE_OF_TIME, silence * _SHARE_OF_SILENCE) <= self._least < SELDOM
+
     def found(self) -> None:
         """Record that input was found."""
         self._found = self._clock()
@@ -49,3 +60,30 @@ class Looks:
         yield
         self._looked = self._clock()
         self._took = self._looked - began
+
+
+class Gathering:
+    """How long a round is held back for input of further sources. clock: seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: float | None = None
+
+    @property
+    def wait(self) -> float:
+        """Seconds until the round is planned with what there is; infinite where none is held back."""
+        return math.inf if self._until is None else max(0.0, self._until - self._clock())
+
+    def holds(self, incomplete: bool, seconds: float | None) -> bool:
+        """Return whether the round is held back (further).
+
+        Args:
+            incomplete: whether input of some source is expected and has not been found.
+            seconds: duration of the last round, None if unknown.
+        """
+        if self._until is None:
+            self._until = self._clock() + min(_LONGEST, _SHARE_OF_ROUND * (seconds or 0.0))
+        if incomplete and self.wait:
+            return True
+        self._until = None
+        return False

@@ -1,0 +1,119 @@
+"""Derived property: the columns from which the value of a column is computed, row by row.
+
+Contract: two rows of a node that agree on every origin of a column agree on that column, in whatever shard and at
+whatever instant they are computed. An operator without an entry here ends the search: its column is its own origin,
+which is always a safe answer, and so is a column that a volatile function computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.join import Join
+from penstock.algebra.nodes.multi_join import MultiJoin
+from penstock.algebra.nodes.rowwise import Project, Select
+from penstock.algebra.nodes.windows import Window
+from penstock.expressions.nodes import Column, columns_of
+from penstock.expressions.user import volatile
+
+#: A column of a node below: the inputs that lead to the node, and the position of the column in its rows.
+Origin = tuple[tuple[int, ...], int]
+
+
+@dataclass(frozen=True)
+class Computation:
+    """How a column of a node follows from its inputs. columns: (input, column); copied: it is that one column."""
+
+    columns: tuple[tuple[int, int], ...]
+    copied: bool
+
+
+@singledispatch
+def computation(node: Algebra, column: int) -> Computation | None:
+    """Return how a column follows from the inputs of `node`; None where it does not, or where that is not known."""
+    return None
+
+
+@computation.register
+def _project(node: Project, column: int) -> Computation | None:
+    expression = node.expressions[column]
+    if volatile(expression):
+        return None
+    return Computation(tuple((0, read) for read in sorted(columns_of(expression))), isinstance(expression, Column))
+
+
+@computation.register(Select)
+@computation.register(Window)
+def _passed_on(node: Select | Window, column: int) -> Computation:
+    return Computation(((0, column),), copied=True)
+
+
+@computation.register
+def _join(node: Join, column: int) -> Computation:
+    width = len(node.left.schema)
+    return Computation(((0, column) if column < width else (1, column - width),), copied=True)
+
+
+@computation.register
+def _multi_join(node: MultiJoin, column: int) -> Computation:
+    member = max(i for i, start in enumerate(node.offsets) if start <= column)
+    return Computation(((member, column - node.offsets[member]),), copied=True)
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Where a column comes from. copied: its value is that of its only origin."""
+
+    columns: frozenset[Origin]
+    copied: bool
+
+
+def origins(node: Algebra, column: int, known: dict[Origin, Origins], path: tuple[int, ...] = ()) -> Origins:
+    """Return the origins of a column of `node`.
+
+    Args:
+        known: those found so far below one node; each column is looked at once, however many others read it.
+        path: the inputs that lead from that node to `node`.
+    """
+    found = known.get((path, column))
+    if found is None:
+        how = computation(node, column)
+        if how is None:
+            found = Origins(frozenset({(path, column)}), copied=True)
+        else:
+            inputs = node.inputs
+            below = [origins(inputs[i], read, known, (*path, i)) for i, read in how.columns]
+            copied = how.copied and below[0].copied
+            found = Origins(frozenset().union(*(one.columns for one in below)), copied)
+        known[path, column] = found
+    return found
+
+
+def deciding(node: Project, columns: Sequence[int]) -> tuple[int, ...] | None:
+    """Return columns of `node` that decide the values of `columns` of its input; None where there are none.
+
+    Only columns of types whose equal values cannot be told apart count: 0.0 equals -0.0, but their texts differ.
+    """
+    known: dict[Origin, Origins] = {}
+    places: dict[Origin, int] = {}
+    for place, expression in reversed(list(enumerate(node.expressions))):
+        if isinstance(expression, Column) and _exact(expression.type):
+            found = origins(node.input, expression.index, known)
+            if found.copied:
+                places |= dict.fromkeys(found.columns, place)
+    needed = frozenset().union(*(origins(node.input, column, known).columns for column in columns))
+    return tuple(sorted({places[origin] for origin in needed})) if needed <= places.keys() else None
+
+
+def _exact(type_: pa.DataType) -> bool:
+    """Return whether equal values of the type are identical."""
+    tests = (
+        pa.types.is_integer, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_date, pa.types.is_timestamp,
+        pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
+    )  # fmt: skip
+    return any(test(type_) for test in tests)
