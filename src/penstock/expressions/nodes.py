@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.tree import Node, transform_up, walk
+from penstock.tree import Node, transform_up, transform_up_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,18 @@ class AggregateCall(Expression):
 
 def columns_of(expression: Expression) -> frozenset[int]:
     """The positions of the input columns that `expression` reads."""
-    return frozenset(node.index for node in walk(expression) if isinstance(node, Column))
+    return _columns_of(expression)
+
+
+def _columns_of(node: Node) -> frozenset[int]:
+    """Kept in each node: rules ask again and again, and expressions share their parts."""
+    if isinstance(node, Column):
+        return frozenset((node.index,))
+    known: frozenset[int] | None = node.__dict__.get("_columns")
+    if known is None:
+        known = frozenset().union(*map(_columns_of, node.children))
+        object.__setattr__(node, "_columns", known)
+    return known
 
 
 def remap(expression: Expression, position: Callable[[int], int]) -> Expression:
@@ -94,7 +105,12 @@ def remap(expression: Expression, position: Callable[[int], int]) -> Expression:
 
 def substitute(expression: Expression, values: tuple[Expression, ...]) -> Expression:
     """`expression` with column i replaced by `values[i]`: what merging two projections needs."""
-    return transform_up(expression, lambda node: values[node.index] if isinstance(node, Column) else node)
+    return substitute_all((expression,), values)[0]
+
+
+def substitute_all(expressions: tuple[Expression, ...], values: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """`substitute` in each of `expressions`; parts that they share are shared by the results."""
+    return transform_up_all(expressions, lambda node: values[node.index] if isinstance(node, Column) else node)
 
 
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:
@@ -124,7 +140,18 @@ _IN_A_ROW = 16
 #: Levels of an expression that rewriting may make. What evaluates it calls itself three times a level.
 MAX_HEIGHT = 150
 
+#: Nodes of an expression that rewriting may make by repeating parts.
+MAX_SIZE = 100
+
 
 def is_low(expressions: Iterable[Expression]) -> bool:
     """Whether these are no deeper than what rewriting may make."""
     return all(expression.height <= MAX_HEIGHT for expression in expressions)
+
+
+def is_small(result: Expression, before: Expression, values: tuple[Expression, ...]) -> bool:
+    """Whether rewriting may put `values` into `before`, which makes `result`: it is not too deep, and where it is large
+    it repeats none of the values. A column that is read twice in every view of a chain would double it in each."""
+    if result.height > MAX_HEIGHT:
+        return False
+    return result.size <= MAX_SIZE or result.size <= before.size + sum(values[i].size for i in columns_of(before))

@@ -142,11 +142,16 @@ class UserAggregateCall(AggregateCall):
 
 def volatile(expression: Expression) -> bool:
     """Whether two evaluations over equal rows may differ: a volatile function stands in `expression`."""
-    known = expression.__dict__.get("_volatile")
+    return _volatile(expression)
+
+
+def _volatile(node: Node) -> bool:
+    """Kept in each node: rules ask again and again, and expressions share their parts."""
+    known: bool | None = node.__dict__.get("_volatile")
     if known is None:
-        known = bool(volatile_calls(expression))
-        object.__setattr__(expression, "_volatile", known)
-    return bool(known)
+        known = _volatile_name(node) is not None or any(map(_volatile, node.children))
+        object.__setattr__(node, "_volatile", known)
+    return known
 
 
 def volatile_calls(expression: Expression) -> list[str]:

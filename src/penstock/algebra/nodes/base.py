@@ -76,7 +76,7 @@ class Algebra(Node):
 
 
 _UNKNOWN = object()
-_DERIVED = ("schema", "pattern", "keys", "domain")
+_DERIVED = ("schema", "pattern", "keys", "domain", "is_stream")
 
 
 def _computed_once(place: str, given: property) -> property:
