@@ -61,7 +61,7 @@ PARTS = {
 }
 
 #: What the oracle, and every module of `testing` it leans on, may import: it shares nothing with what it judges.
-ORACLE = {"errors", "types", "tree", "expressions", "algebra"}
+ORACLE = {"deep", "errors", "types", "tree", "expressions", "algebra"}
 
 #: Third-party package -> the only folders or modules that may import it. Its types alone, for the type checker, may be
 #: named elsewhere: nothing is loaded.

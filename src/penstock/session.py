@@ -403,13 +403,13 @@ def explain(
     if format not in FORMATS:
         raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
     trace: list[TraceStep] = []
-    root = optimize(query.root, trace, planning=strategy.planning(statistics))
+    root = optimize(query.root, trace, planning=strategy.planning(statistics), choices_only=True)
     logical = render(root)
     if ran is None:
         physical = render_plan(plan_queries([replace(query, root=root)], statistics, strategy), query.name)
     else:
         physical = render_plan(ran.plan, query.name, ran.meter, ran.statics)
-    state = query_state(query, statistics or Statistics(), strategy)
+    state = query_state(query, statistics or Statistics(), strategy, root)
     if format == "json":
         choices = json.dumps([_choice(step, costs) for step in trace if (costs := step.costs)])
         return (

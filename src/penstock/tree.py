@@ -43,6 +43,15 @@ class Node:
             object.__setattr__(self, "_height", known)
         return cast(int, known)
 
+    @property
+    def size(self) -> int:
+        """The nodes of the tree, one that stands in several places as often as it does."""
+        known = self.__dict__.get("_size")
+        if known is None:
+            known = 1 + sum(child.size for child in self.children)
+            object.__setattr__(self, "_size", known)
+        return cast(int, known)
+
     def with_children(self: N, children: tuple[Node, ...]) -> N:
         """The same node over other children, in the order of `children`; itself when they are the same objects."""
         if all(a is b for a, b in zip(self.children, children, strict=True)):
@@ -100,12 +109,25 @@ def walk(node: Node) -> Iterator[Node]:
 
 def transform_up(node: N, rule: Callable[[Node], Node], within: type[Node] | None = None) -> N:
     """The tree with `rule` applied to every node, children before parents; for no change, it returns the node itself.
+    A node that stands in several places is visited once, and its result stands in all of them.
     within: visit only nodes of that class, and leave others with all that stands below them as they are."""
+    return cast(N, _transformed(node, rule, within or Node, {}))
+
+
+def transform_up_all(nodes: tuple[N, ...], rule: Callable[[Node], Node]) -> tuple[N, ...]:
+    """Each of `nodes` transformed as by `transform_up`; what they share is visited once, and shared by the results."""
+    known: dict[int, Node] = {}
+    return tuple(cast(N, _transformed(node, rule, Node, known)) for node in nodes)
+
+
+def _transformed(node: Node, rule: Callable[[Node], Node], visit: type[Node], known: dict[int, Node]) -> Node:
     if not node.children:
-        return cast(N, rule(node))
-    visit = within or Node
-    children = tuple(transform_up(c, rule, within) if isinstance(c, visit) else c for c in node.children)
-    return cast(N, rule(node.with_children(children)))
+        return rule(node)
+    result = known.get(id(node))
+    if result is None:
+        children = tuple(_transformed(c, rule, visit, known) if isinstance(c, visit) else c for c in node.children)
+        result = known[id(node)] = rule(node.with_children(children))
+    return result
 
 
 def transform_down(node: N, rule: Callable[[Node], Node], within: type[Node] | None = None) -> N:

@@ -7,6 +7,7 @@ x, so is `x * 0`, and `x AND NOT x` may be NULL.
 from __future__ import annotations
 
 import decimal
+from typing import cast
 
 import pyarrow as pa
 
@@ -15,7 +16,7 @@ from penstock.expressions.evaluate import constant
 from penstock.expressions.functions import row_of
 from penstock.expressions.nodes import Call, Cast, Expression, Literal
 from penstock.expressions.user import volatile
-from penstock.tree import Node, transform_up
+from penstock.tree import Node
 
 TRUE, FALSE = Literal(BOOLEAN, True), Literal(BOOLEAN, False)
 UNKNOWN = Literal(BOOLEAN, None)
@@ -30,7 +31,21 @@ _NEGATIONS = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": 
 def fold(expression: Expression) -> Expression:
     """Return an expression of the same type with the same value over every row, with no constant left uncomputed."""
     # Two volatile parts are independent draws, even if they are written alike.
-    return expression if volatile(expression) else transform_up(expression, _fold)
+    return expression if volatile(expression) else cast(Expression, _folded(expression))
+
+
+def _folded(node: Node) -> Node:
+    """Return `node` folded, operands first.
+
+    The result is stored in the node (True if it is the node itself): expressions that rules have substituted into each
+    other share their parts, and are folded again in every round.
+    """
+    known: Node | bool | None = node.__dict__.get("_folded")
+    if known is None:
+        result = _fold(node.with_children(tuple(map(_folded, node.children))))
+        known = True if result is node else result
+        object.__setattr__(node, "_folded", known)
+    return known if isinstance(known, Node) else node
 
 
 def _fold(node: Node) -> Node:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.tree import Node, transform_up, walk
+from penstock.tree import Node, transform_up, transform_up_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,18 @@ class AggregateCall(Expression):
 
 def columns_of(expression: Expression) -> frozenset[int]:
     """Return the positions of the input columns that `expression` reads."""
-    return frozenset(node.index for node in walk(expression) if isinstance(node, Column))
+    return _columns_of(expression)
+
+
+def _columns_of(node: Node) -> frozenset[int]:
+    """Return the columns below `node`, stored in each node: rules ask repeatedly, and expressions share their parts."""
+    if isinstance(node, Column):
+        return frozenset((node.index,))
+    known: frozenset[int] | None = node.__dict__.get("_columns")
+    if known is None:
+        known = frozenset().union(*map(_columns_of, node.children))
+        object.__setattr__(node, "_columns", known)
+    return known
 
 
 def remap(expression: Expression, position: Callable[[int], int]) -> Expression:
@@ -96,7 +107,12 @@ def remap(expression: Expression, position: Callable[[int], int]) -> Expression:
 
 def substitute(expression: Expression, values: tuple[Expression, ...]) -> Expression:
     """Return `expression` with column i replaced by `values[i]`, which merges two projections."""
-    return transform_up(expression, lambda node: values[node.index] if isinstance(node, Column) else node)
+    return substitute_all((expression,), values)[0]
+
+
+def substitute_all(expressions: tuple[Expression, ...], values: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """Return the result of `substitute` for each of `expressions`; parts that they share are shared by the results."""
+    return transform_up_all(expressions, lambda node: values[node.index] if isinstance(node, Column) else node)
 
 
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:
@@ -126,7 +142,21 @@ _IN_A_ROW = 16
 #: Levels of an expression that rewriting may produce. Its evaluation recurses three times per level.
 MAX_HEIGHT = 150
 
+#: Nodes of an expression that rewriting may produce by repeating parts.
+MAX_SIZE = 100
+
 
 def is_low(expressions: Iterable[Expression]) -> bool:
     """Return whether these are no deeper than rewriting may produce."""
     return all(expression.height <= MAX_HEIGHT for expression in expressions)
+
+
+def is_small(result: Expression, before: Expression, values: tuple[Expression, ...]) -> bool:
+    """Return whether rewriting may substitute `values` into `before`, which makes `result`.
+
+    It must not be too deep, and if it is large it must repeat none of the values: a column that every view of a chain
+    reads twice would double in each.
+    """
+    if result.height > MAX_HEIGHT:
+        return False
+    return result.size <= MAX_SIZE or result.size <= before.size + sum(values[i].size for i in columns_of(before))

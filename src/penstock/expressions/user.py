@@ -154,11 +154,16 @@ class UserAggregateCall(AggregateCall):
 
 def volatile(expression: Expression) -> bool:
     """Return whether two evaluations over equal rows may differ, because `expression` contains a volatile function."""
-    known = expression.__dict__.get("_volatile")
+    return _volatile(expression)
+
+
+def _volatile(node: Node) -> bool:
+    """Return the same for any node, stored in each: rules ask repeatedly, and expressions share their parts."""
+    known: bool | None = node.__dict__.get("_volatile")
     if known is None:
-        known = bool(volatile_calls(expression))
-        object.__setattr__(expression, "_volatile", known)
-    return bool(known)
+        known = _volatile_name(node) is not None or any(map(_volatile, node.children))
+        object.__setattr__(node, "_volatile", known)
+    return known
 
 
 def volatile_calls(expression: Expression) -> list[str]:

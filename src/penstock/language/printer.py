@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlglot.generators.spark import SparkGenerator
 
 from penstock.language.dialect import Cql
+from penstock.language.limits import continues
 from penstock.language.queries import (
     Align,
     Count,
@@ -94,8 +95,7 @@ def print_query(tree: QueryTree) -> str:
     if isinstance(tree, SelectQuery):
         return _select(tree)
     if isinstance(tree, SetQuery):
-        every = " ALL" if tree.all else ""
-        return f"{_operand(tree.left)} {tree.kind.value}{every} {_operand(tree.right)}"
+        return _set_operation(tree)
     if isinstance(tree, StreamQuery):
         return f"{_operator(tree.operator)}({print_query(tree.query)}){_operator_window(tree.operator)}"
     if isinstance(tree, WithQuery):
@@ -106,6 +106,17 @@ def print_query(tree: QueryTree) -> str:
         text += " ORDER BY " + ", ".join(_sort_key(k) for k in tree.order)
     text += f" LIMIT {scalar_text(tree.limit)}" if tree.limit is not None else ""
     return text + (f" OFFSET {scalar_text(tree.offset)}" if tree.offset is not None else "")
+
+
+def _set_operation(tree: SetQuery) -> str:
+    """Print a set operation; a UNION of many stands in a row, without brackets."""
+    word = f" {tree.kind.value}{' ALL' if tree.all else ''} "
+    behind = [tree.right]
+    first = tree.left
+    while isinstance(first, SetQuery) and continues(first, tree):
+        behind.append(first.right)
+        first = first.left
+    return word.join(map(_operand, (first, *reversed(behind))))
 
 
 def _operand(tree: QueryTree) -> str:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from penstock.algebra import Algebra, Frequency, NRRJoin, Scan, Sequenced, Source, TimeModelWindow, leaves
 from penstock.algebra.nodes.query import Query
+from penstock.deep import deep
 from penstock.testing.denotation import (
     Stream,
     World,
@@ -62,6 +63,7 @@ class Answer:
         return pa.Table.from_arrays(arrays, names=list(query.output_names))
 
 
+@deep
 def run_oracle(
     query: Query, inputs: Mapping[str, pa.Table], drain: bool = False, optimized_root: Algebra | None = None,
     arrivals: Mapping[str, Sequence[int]] | None = None,

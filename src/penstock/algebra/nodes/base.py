@@ -228,7 +228,7 @@ class Algebra(Node):
 
 
 _UNKNOWN = object()
-_DERIVED = ("schema", "pattern", "keys", "domain", "boundedness")
+_DERIVED = ("schema", "pattern", "keys", "domain", "is_stream", "boundedness")
 
 
 def _computed_once(place: str, given: property) -> property:

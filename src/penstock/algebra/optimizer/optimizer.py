@@ -2,12 +2,14 @@
 
 Contract: `optimize(root)` means what `root` means, at every instant [semantics 2]. Phases run in order: rewrite to a
 fixpoint, simplify update patterns by cost, gather joins, rewrite, prune columns, rewrite again (both leave projections
-to merge). `optimize` is idempotent and, for equal plans and equal statistics, gives equal plans, so sharing by
-fingerprint works on its results.
+to merge). Rules that look at one node are applied in one walk, inputs first, to each node until none of them changes it
+(`sweep.py`): a chain of views takes one walk, not one per view. `optimize` is idempotent and, for equal plans and equal
+statistics, gives equal plans, so sharing by fingerprint works on its results.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
@@ -18,10 +20,11 @@ from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_
 from penstock.algebra.optimizer.cost import plan_cost
 from penstock.algebra.optimizer.rules import RULES, Phase, Rule, RuleKind
 from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.optimizer.sweep import Sweep, operators
 from penstock.algebra.render import render
 from penstock.deep import deep
 from penstock.explain import to_text
-from penstock.tree import Node, transform_down, walk
+from penstock.tree import Node, transform_down
 
 #: Phases whose rules are applied together, in order.
 PHASES: tuple[frozenset[Phase], ...] = (
@@ -78,11 +81,21 @@ def optimize(
     check: bool = False,
     rules: tuple[Rule, ...] = RULES,
     planning: Planning | None = None,
+    choices_only: bool = False,
 ) -> Algebra:
-    """Return an equivalent plan that does less. trace: gets a step for every rule that fired and every choice by cost;
-    check: verify after each rule what no rule may change; planning: what choices by cost are made by, defaults for
-    None. Raises UnsoundRule, only with `check`."""
-    plan, steps = _optimized(root, trace is not None, check, rules, planning or Planning())
+    """Return an equivalent plan that does less.
+
+    Args:
+        trace: gets a step for every rule that fired and every choice by cost.
+        check: verify after each rule what no rule may change.
+        planning: what choices by cost are made by, defaults for None.
+        choices_only: record only choices by cost; a step of any other rule needs a copy of the whole plan.
+
+    Raises:
+        UnsoundRule: only with `check`.
+    """
+    all_steps = trace is not None and not choices_only
+    plan, steps = _optimized(root, all_steps, check, rules, planning or Planning())
     if trace is not None:
         trace += steps
     return plan
@@ -90,10 +103,10 @@ def optimize(
 
 @deep
 def _optimized(
-    root: Algebra, traced: bool, check: bool, rules: tuple[Rule, ...], planning: Planning
+    root: Algebra, all_steps: bool, check: bool, rules: tuple[Rule, ...], planning: Planning
 ) -> tuple[Algebra, list[TraceStep]]:
     steps: list[TraceStep] = []
-    run = _Run(planning, steps if traced else None, check)
+    run = _Run(planning, steps, check, all_steps)
     for _ in range(MAX_ROUNDS):
         before = root
         for phases in PHASES:
@@ -106,19 +119,26 @@ def _optimized(
 
 @dataclass(frozen=True)
 class _Run:
-    """One optimisation. declined: the plans that choices by cost were found to make no cheaper, by fingerprint; idle:
-    by rule, the plan that it last had nothing to do for."""
+    """One optimisation.
+
+    Args:
+        trace: gets the steps.
+        all_steps: whether `trace` gets those of rules without a choice too.
+        declined: the plans that choices by cost were found to make no cheaper, by fingerprint.
+        idle: by rule or group of rules, the plan that it last had nothing to do for.
+    """
 
     planning: Planning
-    trace: list[TraceStep] | None
+    trace: list[TraceStep]
     check: bool
+    all_steps: bool
     declined: set[tuple[str, str]] = field(default_factory=set)
     idle: dict[str, Algebra] = field(default_factory=dict)
 
     def told(self, rule: Rule, before: Algebra, after: Algebra, costs: tuple[float, float] | None, taken: bool) -> None:
         if taken and self.check:
             _verify(rule, before, after)
-        if self.trace is not None:
+        if costs is not None or self.all_steps:
             self.trace.append(TraceStep(rule.name, before.fingerprint, after, costs, taken))
 
 
@@ -135,13 +155,23 @@ def apply(rule: Rule, root: Algebra) -> Algebra:
 
 
 def _settle(root: Algebra, rules: tuple[Rule, ...], run: _Run) -> Algebra:
+    groups = _groups(rules)
     for _ in range(MAX_ROUNDS):
         before = root
-        for rule in rules:
-            root = _step(rule, root, run)
+        for group in groups:
+            root = _step(group, root, run)
         if root is before:
             return root
     return _unsettled(root, rules, run.check)
+
+
+def _groups(rules: tuple[Rule, ...]) -> list[tuple[Rule, ...]]:
+    """Return the rules in order, those in a row that look at one node together."""
+    groups: list[tuple[Rule, ...]] = []
+    for local, found in itertools.groupby(rules, lambda rule: rule.kind is RuleKind.LOCAL):
+        together = tuple(found)
+        groups.extend([together] if local else [(rule,) for rule in together])
+    return groups
 
 
 def _unsettled(root: Algebra, rules: tuple[Rule, ...], check: bool) -> Algebra:
@@ -151,25 +181,39 @@ def _unsettled(root: Algebra, rules: tuple[Rule, ...], check: bool) -> Algebra:
     return root
 
 
-def _step(rule: Rule, root: Algebra, run: _Run) -> Algebra:
-    if run.idle.get(rule.name) is root:
+def _step(group: tuple[Rule, ...], root: Algebra, run: _Run) -> Algebra:
+    name = " ".join(rule.name for rule in group)
+    if run.idle.get(name) is root:
         return root
-    if rule.kind is RuleKind.CHOICE:
-        changed = _choose(rule, root, run) if run.planning.by_pattern else root
+    if group[0].kind is RuleKind.LOCAL:
+        changed = _swept(group, root, run)
+    elif group[0].kind is RuleKind.CHOICE:
+        changed = _choose(group[0], root, run) if run.planning.by_pattern else root
     else:
-        changed = apply(rule, root)
+        changed = apply(group[0], root)
         if changed is not root:
-            run.told(rule, root, changed, None, True)
+            run.told(group[0], root, changed, None, True)
     if changed is root:
-        run.idle[rule.name] = root
+        run.idle[name] = root
     return changed
+
+
+def _swept(group: tuple[Rule, ...], root: Algebra, run: _Run) -> Algebra:
+    def note(rule: Rule, before: Algebra, after: Algebra) -> None:
+        run.told(rule, before, after, None, True)
+
+    sweep = Sweep(group, note if run.all_steps or run.check else None)
+    settled = sweep.settled(root)
+    if sweep.exhausted:
+        return _unsettled(settled, group, run.check)
+    return root if settled == root else settled
 
 
 def _choose(rule: Rule, root: Algebra, run: _Run) -> Algebra:
     """Return the first plan that `rule` makes of one of the nodes and that is cheaper than `root`; `root` for none."""
     known = run.planning.statistics
     before: float | None = None
-    for node in {n.fingerprint: n for n in walk(root) if isinstance(n, Algebra)}.values():
+    for node in {n.fingerprint: n for n in operators(root)}.values():
         for other in rule.choices(node):
             changed = _replaced(root, node, other)
             before = plan_cost(root, known) if before is None else before
@@ -185,7 +229,7 @@ def _choose(rule: Rule, root: Algebra, run: _Run) -> Algebra:
 
 def _has_choices(root: Algebra, rules: tuple[Rule, ...]) -> bool:
     choices = [rule.choices for rule in rules if rule.kind is RuleKind.CHOICE]
-    return any(choice(node) for node in walk(root) if isinstance(node, Algebra) for choice in choices)
+    return any(choice(node) for node in operators(root) for choice in choices)
 
 
 def _replaced(root: Algebra, node: Algebra, other: Algebra) -> Algebra:

@@ -20,9 +20,9 @@ from penstock.expressions.nodes import (
     columns_of,
     conjunction,
     conjuncts,
-    is_low,
+    is_small,
     remap,
-    substitute,
+    substitute_all,
 )
 from penstock.types import Field
 
@@ -94,7 +94,7 @@ def _flat_join(node: Join) -> _Flat:
     moved = tuple(remap(c, lambda i: i + width) for c in right.columns)
     columns = left.columns + moved
     equal = tuple((_place(left.columns[i]), _place(moved[j])) for i, j in node.equal)
-    parts = tuple(substitute(part, columns) for part in _conditions(node.residual))
+    parts = substitute_all(_conditions(node.residual), columns)
     return _Flat(
         left.members + right.members,
         columns,
@@ -107,8 +107,8 @@ def _flat_project(node: Project, keys: frozenset[int]) -> _Flat | None:
     below = _flat(node.input, frozenset())
     if len(below.members) < 2:
         return None
-    columns = [substitute(e, below.columns) for e in node.expressions]
-    if not is_low(columns):
+    columns = list(substitute_all(node.expressions, below.columns))
+    if not all(is_small(e, given, below.columns) for e, given in zip(columns, node.expressions, strict=True)):
         return None
     for key in sorted(keys):
         if not isinstance(columns[key], Column):

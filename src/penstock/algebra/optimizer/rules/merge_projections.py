@@ -7,7 +7,7 @@ from collections import Counter
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.rowwise import Project
 from penstock.algebra.optimizer.rules.support import is_trivial, is_volatile
-from penstock.expressions.nodes import Column, is_low, substitute
+from penstock.expressions.nodes import Column, is_low, substitute_all
 from penstock.tree import walk
 
 
@@ -26,5 +26,5 @@ def merge_projections(node: Algebra) -> Algebra:
     for index, expression in enumerate(inner.expressions):
         if is_volatile(expression) or (reads[index] > 1 and not is_trivial(expression)):
             return node
-    merged = tuple(substitute(e, inner.expressions) for e in node.expressions)
+    merged = substitute_all(node.expressions, inner.expressions)
     return Project(inner.input, merged, node.fields) if is_low(merged) else node

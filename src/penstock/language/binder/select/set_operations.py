@@ -16,6 +16,7 @@ from penstock.expressions.coercion import cast_to, common_type
 from penstock.expressions.nodes import Column, Literal
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.internal import refuse_internal
+from penstock.language.limits import continues
 from penstock.language.queries import QueryTree, SelectQuery, SetOperator, SetQuery, Star
 from penstock.language.text import TextSpan
 from penstock.types import Field, type_name
@@ -53,7 +54,7 @@ def _members(tree: SetQuery) -> list[QueryTree]:
     todo: list[QueryTree] = [tree]
     while todo:
         part = todo.pop()
-        if isinstance(part, SetQuery) and part.kind is SetOperator.UNION and part.all is tree.all:
+        if isinstance(part, SetQuery) and continues(part, tree):
             todo += [part.right, part.left]
         else:
             found.append(part)
@@ -81,7 +82,7 @@ def _alike(word: str, parts: list[QueryTree], nodes: list[Algebra], context: Con
 def _bare_nulls(part: QueryTree) -> frozenset[int]:
     """Return the columns of a member that are a bare NULL and so have no type of their own; none after a star."""
     if isinstance(part, SetQuery):
-        return _bare_nulls(part.left) & _bare_nulls(part.right)
+        return frozenset.intersection(*map(_bare_nulls, _members(part)))
     if not isinstance(part, SelectQuery):
         return _bare_nulls(part.query)
     plain = itertools.takewhile(lambda value: not isinstance(value, Star), (item.value for item in part.items))

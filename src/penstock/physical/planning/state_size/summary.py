@@ -107,9 +107,11 @@ class QueryState:
 
 
 @deep
-def query_state(query: Query, statistics: Statistics, strategy: Strategy = Strategy.PATTERN) -> QueryState:
-    """Return the state that `query` will keep when it runs alone."""
-    root = optimize(query.root, planning=strategy.planning(statistics))
+def query_state(
+    query: Query, statistics: Statistics, strategy: Strategy = Strategy.PATTERN, optimized: Algebra | None = None
+) -> QueryState:
+    """Return the state that `query` will keep when it runs alone. optimized: its plan, where that is known."""
+    root = optimized or optimize(query.root, planning=strategy.planning(statistics))
     steps = state_of(*planned([replace(query, root=root)], statistics, strategy), statistics)
     sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
     timed = [source for _, source in sorted(sources.items()) if not source.is_static]
