@@ -29,7 +29,6 @@ from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
     QueryRecord,
     SourceRecord,
-    delivered,
     epoch_numbers,
     is_committed,
     latest_epoch,
@@ -220,7 +219,7 @@ def _changed(request: StartRequest, folder: Folder, before: Epoch, number: int) 
     births = {q.name: before.queries[q.name].birth if q.name in kept else number for q in request.queries}
     fresh = tuple(q.name for q in request.queries if q.name not in kept)
     gone = tuple(name for name in before.queries if name not in births)
-    base = delivered(folder)["batch"] + 1
+    base = folder.delivered().batch + 1
     epoch, plan = _epoch(request, before, number, base, before.shards, births)
     backfill = list(fresh) if request.backfill else []
     for name in backfill:
@@ -367,7 +366,7 @@ def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
     def only(offset: Offset) -> Offset:
         return offset.only(kept, plan.sources.keys(), idle)
 
-    if offset.round > delivered(folder)["round"] and offset.before is not None:
+    if offset.round > folder.delivered().round and offset.before is not None:
         return replace(only(offset), before=only(offset.before))
     highs = highs_after(offset, folder.seen_in(round_name(offset.round)))
     return replace(only(replace(offset, high=highs)), again=True)

@@ -15,7 +15,6 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
-from penstock.runtime.spark.checkpoint.epochs import delivered
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.watching.progress import QueryCounts, RunProgress, SourceCounts
 from penstock.runtime.watching.recorder import Backlog, Totals
@@ -39,7 +38,7 @@ class RunTotals:
         self._lock = threading.Lock()
         nothing: dict[str, Any] = {"rounds": [], "batch": -1, "sources": {}, "queries": {}}
         self._totals: dict[str, Any] = folder.read_mark(_MARK) or nothing
-        if self._totals["batch"] < delivered(folder)["batch"]:
+        if self._totals["batch"] < folder.delivered().batch:
             raise damaged(folder.root / f"{_MARK}.json", ValueError("it is older than delivered.json, or gone"))
         self._heartbeats: dict[str, int] = {}
         self._source_heartbeats: dict[str, int] = {}
