@@ -11,15 +11,14 @@ the instants of an RSTREAM, are run-length encoded.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.physical.elements import Elements
-from penstock.runtime.spark.worker.packets import AnswerOf, Packet, answer_packets, read_elements
+from penstock.physical.kernels.run_length import encode_constant, encode_runs
+from penstock.runtime.spark.worker.packets import AnswerOf, Packet, answer_packets, as_elements, read_elements
 from penstock.runtime.spark.worker.spill_files import LARGE, MARK, SpillFiles, mapped
 
 #: Average rows of a run from which on a column is run-length encoded.
@@ -101,41 +100,13 @@ def _piece(path: str, start: int, length: int, low: int, rows: int) -> PendingAn
 
 
 def _read(path: str, start: int, length: int) -> list[Elements]:
-    return [_whole(batch) for batch in mapped(path, start, length)]
+    return as_elements(mapped(path, start, length))
 
 
 def shortened(elements: Elements) -> pa.RecordBatch:
     """Return `elements` without ends as a record batch, with columns that hardly change run-length encoded."""
     batch = elements.to_batch(ends=False)
-    columns = [*(_runs_of_one(c) for c in batch.columns[: len(elements.columns)]), _runs(elements.ts)]
+    columns = [encode_constant(column, _RUN) for column in batch.columns[: len(elements.columns)]]
+    columns.append(encode_runs(pa.array(elements.ts), _RUN))
     columns += batch.columns[len(columns) :]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _runs(ts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
-    if len(ts) > np.iinfo(np.int32).max:
-        return pa.array(ts)
-    ends = np.flatnonzero(ts[1:] != ts[:-1]) + 1
-    if len(ends) * _RUN > len(ts):
-        return pa.array(ts)
-    ends = np.append(ends, len(ts))
-    return pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), pa.array(ts[ends - 1]))
-
-
-def _runs_of_one(column: pa.Array) -> pa.Array:
-    """Encode a column of equal numbers as one run."""
-    numbers = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    if not numbers or column.null_count or len(column) < _RUN or len(column) > np.iinfo(np.int32).max:
-        return column
-    # Compared as bits, so that every NaN and either zero is preserved.
-    bits = column.to_numpy(zero_copy_only=True).view(f"u{column.type.bit_width // 8}")
-    if bits[0] != bits[-1] or bool((bits != bits[0]).any()):
-        return column
-    return pa.RunEndEncodedArray.from_arrays(pa.array([len(column)], pa.int32()), column[:1])
-
-
-def _whole(batch: pa.RecordBatch) -> Elements:
-    columns: Sequence[pa.Array] = [
-        pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column for column in batch.columns
-    ]
-    return Elements.from_batch(pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
