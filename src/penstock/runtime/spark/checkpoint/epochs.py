@@ -137,9 +137,10 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
 
 def other_version(folder: Folder, what: str) -> PenstockError:
     return PenstockError(
-        "P0605", f"the checkpoint {folder.root.parent} was written by another version: {what}",
+        "P0605",
+        f"the checkpoint {folder.root.parent} was written by another version: {what}",
         hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
-    )  # fmt: skip
+    )
 
 
 def epoch_numbers(folder: Folder) -> list[int]:

@@ -228,9 +228,10 @@ class Folder:
         data = storage().read(self.root / "job.pickle")
         if hashlib.sha256(data).hexdigest() != digest:
             raise PenstockError(
-                "P0605", f"{self.root / 'job.pickle'} is not what this run wrote",
+                "P0605",
+                f"{self.root / 'job.pickle'} is not what this run wrote",
                 hint="start again; only one run at a time can use a checkpoint",
-            )  # fmt: skip
+            )
         job = pickle.loads(data)
         assert isinstance(job, Job)
         return job
@@ -387,18 +388,23 @@ def write_whole(path: Path, data: bytes, durable: bool = True) -> None:
 
 #: What helps, by what the system says; either may help for what it says less often.
 _REMEDIES = {
-    errno.ENOSPC: "free space on that disk", errno.EDQUOT: "free space on that disk",
-    errno.EACCES: "allow writing there", errno.EPERM: "allow writing there", errno.EROFS: "allow writing there",
-}  # fmt: skip
+    errno.ENOSPC: "free space on that disk",
+    errno.EDQUOT: "free space on that disk",
+    errno.EACCES: "allow writing there",
+    errno.EPERM: "allow writing there",
+    errno.EROFS: "allow writing there",
+}
 
 
 def unwritable(path: Path, error: OSError) -> PenstockError:
     """Return the error for a checkpoint that cannot be written."""
     remedy = _REMEDIES.get(error.errno or 0, "free space on that disk, or allow writing there,")
     return PenstockError(
-        "P0601", f"the checkpoint cannot be written: {path}: {error.strerror or error}", cause=error,
+        "P0601",
+        f"the checkpoint cannot be written: {path}: {error.strerror or error}",
+        cause=error,
         hint=f"{remedy} and start again with the same --checkpoint",
-    )  # fmt: skip
+    )
 
 
 def chunks_of(items: Sequence[Any], parts: int) -> Iterator[Sequence[Any]]:

@@ -162,9 +162,11 @@ class RunTotals:
             for name, query in plan.queries.items():
                 shown = query.domain.show(known[name]) if name in known else ""
                 found.queries[name] = QueryCounts(
-                    self._totals["queries"].get(name, 0), shown, sinks[name].place,
+                    self._totals["queries"].get(name, 0),
+                    shown,
+                    sinks[name].place,
                     self._totals.get(_BACKFILLED, {}).get(name, 0),
-                )  # fmt: skip
+                )
         found.rows_in = sum(s.rows for s in found.sources.values())
         found.rows_out = sum(q.rows for q in found.queries.values())
         found.heartbeat = found.queries[min((h, n) for n, h in known.items())[1]].heartbeat if known else ""
