@@ -11,15 +11,16 @@ the instants of an RSTREAM, are run-length encoded.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.run_length import encode_constant, encode_runs
 from penstock.runtime.spark.worker.packets import AnswerOf, Packet, answer_packets, as_elements, read_elements
-from penstock.runtime.spark.worker.spill_files import LARGE, MARK, SpillFiles, mapped
+from penstock.runtime.spark.worker.spill_files import LARGE, MARK, SpilledBlob, SpillFiles, mapped
 
 #: Average rows of a run from which on a column is run-length encoded.
 _RUN = 16
@@ -41,6 +42,35 @@ class PendingAnswer:
         return PendingAnswer(int(elements.ts.min()), len(elements), lambda: elements)
 
 
+@dataclass(frozen=True)
+class SpilledChunk:
+    """Where a chunk lies in its spill file. start, length: in bytes; low: the minimum of its timestamps; rows: its
+    length.
+    """
+
+    start: int
+    length: int
+    low: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class SpilledAnswer:
+    """The chunks of an answer in one spill file, in order."""
+
+    file: str
+    chunks: tuple[SpilledChunk, ...]
+
+    def encode(self) -> bytes:
+        """Return the blob of the packet that names them."""
+        return json.dumps({"file": self.file, "pieces": [list(astuple(chunk)) for chunk in self.chunks]}).encode()
+
+    @staticmethod
+    def read(content: Mapping[str, Any]) -> SpilledAnswer:
+        """Return the answer that `encode` named."""
+        return SpilledAnswer(content["file"], tuple(SpilledChunk(*fields) for fields in content["pieces"]))
+
+
 class AnswerWriter:
     """Collects the answers that one shard emits in a round. parcels: spill files for large chunks; without it all stays
     in memory.
@@ -50,7 +80,7 @@ class AnswerWriter:
         self._parcels = parcels
         self._waiting: dict[str, list[Elements]] = {}
         self._bytes: dict[str, int] = {}
-        self._spilled: dict[str, list[list[int]]] = {}
+        self._spilled: dict[str, list[SpilledChunk]] = {}
 
     def take(self, query: str, elements: Elements) -> None:
         """Add the next rows of the answer of `query`. Raises PenstockError P0601 where the disk is full."""
@@ -63,7 +93,9 @@ class AnswerWriter:
         for elements in self._waiting.pop(query):
             batch = shortened(elements)
             start, length = parcels.write([batch])
-            self._spilled.setdefault(query, []).append([start, length, int(elements.ts.min()), len(elements)])
+            self._spilled.setdefault(query, []).append(
+                SpilledChunk(start, length, int(elements.ts.min()), len(elements))
+            )
         self._bytes[query] = 0
 
     def packets(self, shard: int) -> Iterator[Packet]:
@@ -72,8 +104,8 @@ class AnswerWriter:
             if query in self._spilled and self._parcels is not None:
                 if query in self._waiting:
                     self._put(query, self._parcels)
-                content = {"file": self._parcels.path, "pieces": self._spilled[query]}
-                yield Packet(shard, AnswerOf(query), json.dumps(content).encode())
+                answer = SpilledAnswer(self._parcels.path, tuple(self._spilled[query]))
+                yield Packet(shard, AnswerOf(query), answer.encode())
             else:
                 yield from answer_packets(shard, query, self._waiting[query])
 
@@ -87,20 +119,17 @@ def told(blob: bytes | pa.Buffer) -> list[PendingAnswer]:
     content = json.loads(bytes(blob))
     if "pieces" not in content:
         # A blob that was spilled as a whole, passed on through a later stage.
-        return [PendingAnswer.of(e) for e in _read(content["file"], content["start"], content["length"]) if len(e)]
-    return [_piece(content["file"], *piece) for piece in content["pieces"]]
+        return [PendingAnswer.of(e) for e in as_elements(SpilledBlob(**content).read()) if len(e)]
+    answer = SpilledAnswer.read(content)
+    return [_pending(answer.file, chunk) for chunk in answer.chunks]
 
 
-def _piece(path: str, start: int, length: int, low: int, rows: int) -> PendingAnswer:
+def _pending(file: str, chunk: SpilledChunk) -> PendingAnswer:
     def take() -> Elements:
-        (elements,) = _read(path, start, length)
+        (elements,) = as_elements(mapped(file, chunk.start, chunk.length))
         return elements
 
-    return PendingAnswer(low, rows, take)
-
-
-def _read(path: str, start: int, length: int) -> list[Elements]:
-    return as_elements(mapped(path, start, length))
+    return PendingAnswer(chunk.low, chunk.rows, take)
 
 
 def shortened(elements: Elements) -> pa.RecordBatch:
