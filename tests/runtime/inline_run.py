@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.physical.execution.answers import answer_table
-from penstock.runtime.spark.checkpoint.epochs import delivered, forget_older
+from penstock.runtime.spark.checkpoint.epochs import forget_older
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
@@ -47,7 +47,7 @@ class InlineRun:
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.rounds = RoundLog(self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset)
         # What Spark's log says: the batch that was started last is done again unless the next has been started.
-        self.batch = delivered(self.folder)["batch"] + 1
+        self.batch = self.folder.delivered().batch + 1
         self.heartbeats: Heartbeats | None = None
         self.parts = ResultParts(self.folder)
         self.accounts = RunTotals(self.folder)
@@ -73,7 +73,7 @@ class InlineRun:
 
     def pending(self) -> list[Path]:
         """The files of the round that is due."""
-        due = delivered(self.folder)["round"] + 1
+        due = self.folder.delivered().round + 1
         return sorted((self.rounds.place / f"{due:09d}").glob("*.json"))
 
     def step(self, crash: str | None = None) -> None:

@@ -76,9 +76,12 @@ def run_script(
     watcher.phase("starting Spark")
     try:
         run = session.start(
-            str(checkpoint) if checkpoint else None, drain, overwrite, backfill=backfill,
+            str(checkpoint) if checkpoint else None,
+            drain,
+            overwrite,
+            backfill=backfill,
             accept_missing_results=accept_missing,
-        )  # fmt: skip
+        )
         for notice in run.notices:
             watcher.say(notice)
         return watch(run, watcher, out)

@@ -56,8 +56,11 @@ _LIBPQ = (
 _PASSWORD = ValueType("text", lambda text: SecretText(BLOT, TEXT.normal(text)), str)
 _TIMEOUT = Option("timeout", DURATION, "time for which a server that cannot be reached is tried again", "30 seconds")
 SERVER_OPTIONS: tuple[Option[Any], ...] = (
-    _URL, *_LIBPQ, *secret_options("password", "password of the user", _PASSWORD), _TIMEOUT,
-)  # fmt: skip
+    _URL,
+    *_LIBPQ,
+    *secret_options("password", "password of the user", _PASSWORD),
+    _TIMEOUT,
+)
 _SETTINGS = "-c TimeZone=UTC -c DateStyle=ISO,YMD -c extra_float_digits=1"
 #: Classes of transient SQL states: connection, resources, an operator's intervention, a lost race.
 _PASSING = ("08", "53", "57P", "40")

@@ -61,6 +61,8 @@ def checksum(path: Path) -> int:
 def damaged(path: Path, error: BaseException) -> PenstockError:
     """Return the error for a file of the checkpoint that does not hold what was written."""
     return PenstockError(
-        "P0605", f"{path} in the checkpoint is damaged: {error}", cause=error,
+        "P0605",
+        f"{path} in the checkpoint is damaged: {error}",
+        cause=error,
         hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
-    )  # fmt: skip
+    )

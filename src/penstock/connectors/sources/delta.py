@@ -51,9 +51,12 @@ _TIMESTAMP = Option(
     "timestamp", TEXT, "the moment of the version to read, as 2024-03-01T10:00:00Z", applies=Applies.STATIC
 )
 _STARTING = Option(
-    "starting", ValueType("number of a version, or `latest`", _start, str), "the version to begin with", "0",
+    "starting",
+    ValueType("number of a version, or `latest`", _start, str),
+    "the version to begin with",
+    "0",
     applies=Applies.TIMED,
-)  # fmt: skip
+)
 _WATCH = Option("watch", BOOLEAN, "whether later versions are read as they come", "false", applies=Applies.TIMED)
 _CHANGES = Option(
     "changes", BOOLEAN, "whether the change data feed of the table is read", "false", applies=Applies.TIMED

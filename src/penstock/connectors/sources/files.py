@@ -49,9 +49,12 @@ _DELIMITER = Option("delimiter", characters(), "what divides cells; `,`, and the
 _QUOTE = Option("quote", characters(""), "what stands around cells; empty for nothing", '"', formats=_CSV)
 _NULL = Option("null", ANY_TEXT, "a text that is NULL, beside the empty cell", "", formats=_CSV)
 _RECORD_BYTES = Option(
-    "max_record_bytes", whole(1, _MOST_RECORD_BYTES), "bytes of a record; a longer one is a dead letter",
-    str(TextOptions().limit), formats=("csv", "json"),
-)  # fmt: skip
+    "max_record_bytes",
+    whole(1, _MOST_RECORD_BYTES),
+    "bytes of a record; a longer one is a dead letter",
+    str(TextOptions().limit),
+    formats=("csv", "json"),
+)
 _LOG = logger_of("connectors")
 
 
@@ -140,9 +143,10 @@ class FilesSource(SourceConnector):
         self._readable(split.path)
         if split.detail and split.detail != _stamp(split.path):
             raise PenstockError(
-                "P0401", f"source {self.source.name}: {split.path} was rewritten after it had been found",
+                "P0401",
+                f"source {self.source.name}: {split.path} was rewritten after it had been found",
                 hint="put the old file back with its time, and give new data in a file of another name; or start anew",
-            )  # fmt: skip
+            )
 
     @cached_property
     def _format(self) -> FileFormat:

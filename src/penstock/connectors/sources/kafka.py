@@ -49,9 +49,11 @@ _ON_DATA_LOSS = Option(
     "on_data_loss", one_of("fail", "earliest"), "what happens when unread records are gone from the topic", "fail"
 )
 _TOMBSTONES = Option(
-    "tombstones", one_of("reject", "null"), "what a record without a value is: a dead letter, or a row of NULLs",
+    "tombstones",
+    one_of("reject", "null"),
+    "what a record without a value is: a dead letter, or a row of NULLs",
     "reject",
-)  # fmt: skip
+)
 _METADATA = tuple(Option(name, TEXT, f"the column that holds the {name} of a record") for name in METADATA)
 #: Assumed bytes of a record where bytes are distributed among sources: Kafka does not state them.
 _NOMINAL_BYTES = 200

@@ -8,30 +8,35 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.physical.elements import Int64s, int64s
 
 #: Minimum average length of the runs of an encoded column.
 _LONG = 4
+#: Rows of a column from which on run ends do not fit their type.
+_MOST = np.iinfo(np.int32).max
 
 
 def squeezed(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return `batch` with 64-bit integers that have long runs as run ends and values."""
-    columns = [_squeezed(column) if column.type == pa.int64() else column for column in batch.columns]
+    columns = [encode_runs(column, _LONG) if column.type == pa.int64() else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def widened(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the inverse of `squeezed`; all other columns share their memory."""
+    """Return `batch` with every column decoded that is in runs; shares the memory of all other columns."""
     columns = [_widened(column) if pa.types.is_run_end_encoded(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _squeezed(column: pa.Array) -> pa.Array:
-    if column.null_count or len(column) < _LONG:
+def encode_runs(column: pa.Array, least: int) -> pa.Array:
+    """Return a column of 64-bit integers as run ends and values, where runs have `least` rows or more on average; else
+    the column itself."""
+    if column.null_count or not least <= len(column) <= _MOST:
         return column
     values = int64s(column)
-    ends = np.empty(len(values) // _LONG, np.int32)
+    ends = np.empty(len(values) // least, np.int32)
     runs = int(_run_ends(values, ends))
     if runs < 0:
         return column
@@ -39,7 +44,21 @@ def _squeezed(column: pa.Array) -> pa.Array:
     return pa.RunEndEncodedArray.from_arrays(pa.array(ends), pa.array(values[ends - 1]))
 
 
+def encode_constant(column: pa.Array, least: int) -> pa.Array:
+    """Return a column of numbers as one run, where all are equal and there are `least` or more; else the column."""
+    numbers = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    if not numbers or column.null_count or not least <= len(column) <= _MOST:
+        return column
+    # Compared as bits, so that every NaN and either zero is preserved.
+    bits = column.to_numpy(zero_copy_only=True).view(f"u{column.type.bit_width // 8}")
+    if bits[0] != bits[-1] or bool((bits != bits[0]).any()):
+        return column
+    return pa.RunEndEncodedArray.from_arrays(pa.array([len(column)], pa.int32()), column[:1])
+
+
 def _widened(column: pa.Array) -> pa.Array:
+    if column.type.value_type != pa.int64():
+        return pc.run_end_decode(column)
     ends: Int64s = column.run_ends.to_numpy().astype(np.int64)
     return pa.array(np.repeat(int64s(column.values), np.diff(ends, prepend=0)))
 

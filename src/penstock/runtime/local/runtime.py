@@ -300,9 +300,12 @@ def run_local(
 
 
 def _plan(
-    queries: Sequence[Query], inputs: Mapping[str, pa.Table], optimized: bool, statistics: Statistics | None,
+    queries: Sequence[Query],
+    inputs: Mapping[str, pa.Table],
+    optimized: bool,
+    statistics: Statistics | None,
     strategy: Strategy,
-) -> Plan:  # fmt: skip
+) -> Plan:
     sources = {name: source for q in queries for name, source in timed_sources(q.root).items()}
     known = statistics or observe(sources, inputs)
     planning = strategy.planning(known)

@@ -30,7 +30,7 @@ from penstock.physical.execution.answers import answer_tables
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import check_log, forget_older, mend_log, spark_place, sync_log
-from penstock.runtime.spark.checkpoint.folder import Folder, Job, load_job
+from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job, load_job
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input import source_log
@@ -173,7 +173,8 @@ class SparkRun:
         self._query: StreamingQuery | None = None
         if claimed is not None:
             claimed.over = lambda: not self.active
-        if (self._folder.read_mark("finished") or {}).get("epoch") == job.epoch:
+        finished = self._folder.finished()
+        if finished is not None and finished.epoch == job.epoch:
             return
         try:
             self._query = self._started(spark, digest, offset, frames)
@@ -244,7 +245,7 @@ class SparkRun:
                 self._epochs_behind = False
                 forget_older(self._folder, self._checkpoint, self._job, _all_sources(self._job))
             if ended:
-                self._folder.write_mark("finished", {"batch": batch, "epoch": self._job.epoch})
+                self._folder.write_finished(Finish(batch, self._job.epoch))
                 self._ended_in = number
         except PenstockError as error:
             self._failure = error

@@ -159,9 +159,10 @@ def _is_run_folder(names: Collection[str]) -> bool:
 
 def _no_checkpoint(place: Path, names: Collection[str]) -> PenstockError:
     return PenstockError(
-        "P0608", f"{place} is not empty and no checkpoint: it holds {min(names)}",
+        "P0608",
+        f"{place} is not empty and no checkpoint: it holds {min(names)}",
         hint="give a folder of its own as --checkpoint, which need not exist",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -308,9 +309,7 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
     intake = Intake(own, frozenset(streaming), parallelism, frames, peers, epoch.births, pace)
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
-    job = Job(
-        plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base
-    )  # fmt: skip
+    job = Job(plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base)
     if decision.kind is StartKind.CHANGED:
         forget_counts(folder, decision)
     if decision.kind is not StartKind.SAME:

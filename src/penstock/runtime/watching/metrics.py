@@ -145,8 +145,11 @@ def _of_operators(run: RunMetrics, name: str) -> Iterator[tuple[tuple[str, ...],
 
 
 _OWNERS: Mapping[str, Callable[[RunMetrics, str], Iterator[tuple[tuple[str, ...], Any]]]] = {
-    "run": _of_run, "sources": _of_sources, "queries": _of_queries, "operators": _of_operators,
-}  # fmt: skip
+    "run": _of_run,
+    "sources": _of_sources,
+    "queries": _of_queries,
+    "operators": _of_operators,
+}
 
 _S, _Q, _O, _P = ("source",), ("query",), ("query", "operator", "stage"), ("phase",)
 

@@ -43,9 +43,11 @@ class Endpoint:
             self._server, self._thread = start_http_server(port, address, registry)
         except OSError as error:
             raise PenstockError(
-                "P0631", f"metrics cannot be served on {address}:{port}: {error.strerror}",
-                hint="choose another --metrics-port", cause=error,
-            ) from error  # fmt: skip
+                "P0631",
+                f"metrics cannot be served on {address}:{port}: {error.strerror}",
+                hint="choose another --metrics-port",
+                cause=error,
+            ) from error
         self.port = int(self._server.server_port)
 
     def close(self) -> None:

@@ -108,7 +108,10 @@ def _job_of_the_past(folder: Folder, past: Folder, job: Job, epoch: Epoch) -> Jo
     limit_for_base = 2 * math.ceil(sum(sizes) / max(1, epoch.base)) + max(sizes, default=0)
     limit = max(job.intake.pace.max_bytes, limit_for_base if epoch.base > 1 else sum(sizes))
     intake = Intake(
-        tuple(plan.sources.values()), frozenset(), job.intake.parallelism, births=job.intake.births,
+        tuple(plan.sources.values()),
+        frozenset(),
+        job.intake.parallelism,
+        births=job.intake.births,
         pace=RateControl(max_bytes=limit),
-    )  # fmt: skip
+    )
     return replace(job, plan=plan, intake=intake, drain=False, base=0)

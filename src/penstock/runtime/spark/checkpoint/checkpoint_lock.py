@@ -56,9 +56,10 @@ def claim(checkpoint: Path) -> CheckpointLock:
         lock = storage().lock(path, f"{os.getpid()} on {socket.gethostname()}")
     except Held as held:
         raise PenstockError(
-            "P0609", f"the checkpoint {checkpoint} is in use" + (f": by process {held.holder}" if held.holder else ""),
+            "P0609",
+            f"the checkpoint {checkpoint} is in use" + (f": by process {held.holder}" if held.holder else ""),
             hint="stop that run first, or give another --checkpoint",
-        ) from None  # fmt: skip
+        ) from None
     except OSError as error:
         raise unwritable(path, error) from error
     _HELD[resolved] = CheckpointLock(lock)

@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint.folder import Folder, Job, unwritable, write_whole
+from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, Job, unwritable, write_whole
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
 from penstock.storage.names import file_name
@@ -137,9 +137,10 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
 
 def other_version(folder: Folder, what: str) -> PenstockError:
     return PenstockError(
-        "P0605", f"the checkpoint {folder.root.parent} was written by another version: {what}",
+        "P0605",
+        f"the checkpoint {folder.root.parent} was written by another version: {what}",
         hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
-    )  # fmt: skip
+    )
 
 
 def epoch_numbers(folder: Folder) -> list[int]:
@@ -158,18 +159,12 @@ def latest_epoch(folder: Folder) -> Epoch | None:
     return None
 
 
-def delivered(folder: Folder) -> dict[str, int]:
-    """Return the round and the batch whose answers were last delivered; round 0 and batch -1 before the first."""
-    mark: dict[str, int] = folder.read_mark("delivered") or {"round": 0, "batch": -1}
-    return mark
-
-
 def is_committed(folder: Folder, epoch: Epoch) -> bool:
     """Return whether any batch of `epoch` has been delivered."""
     if epoch.frames:
         # Batches of sources that Spark reads may have no round.
         return folder.read_mark("totals") is not None
-    return delivered(folder)["batch"] >= epoch.base
+    return folder.delivered().batch >= epoch.base
 
 
 def spark_place(checkpoint: Path, epoch: int) -> Path:
@@ -184,20 +179,20 @@ def check_log(folder: Folder, log: Path, base: int) -> None:
         PenstockError: P0605 where the log lacks the batch that was delivered last, so that Spark would start again from
             the beginning.
     """
-    due = delivered(folder)["batch"] - base
+    due = folder.delivered().batch - base
     if _newest(log / "offsets") < due:
         raise damaged(log, FileNotFoundError(f"it does not tell of batch {base + due}, which was delivered"))
     if _newest(log / "commits") > due:
         # Spark commits delivered batches only.
         older = ValueError(f"it is older than {log}")
-        raise damaged(folder.root / "delivered.json", older)
+        raise damaged(folder.root / f"{Delivery.NAME}.json", older)
 
 
 def mend_log(folder: Folder, log: Path, base: int) -> None:
     """Remove from Spark's log the empty files of batches after the last delivered one, and that of its commit: a loss
     of power leaves these of files that Spark did not sync. Spark then repeats the batch.
     """
-    due = delivered(folder)["batch"] - base
+    due = folder.delivered().batch - base
     for name, first in (("offsets", due + 1), ("sources/0", due + 1), ("commits", due)):
         place = log / name
         for number in (int(n) for n in storage().list(place) if n.isdigit()):

@@ -31,7 +31,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -136,6 +136,45 @@ class Seen:
             self.malformed[reason] = self.malformed.get(reason, 0) + count
 
 
+@dataclass(frozen=True)
+class Delivery:
+    """The mark of the answers that were delivered last.
+
+    Args:
+        round: their round, 0 before the first.
+        batch: their batch, -1 before the first.
+        seen: by source, what the tasks of the round observed; None where Spark plans the rounds.
+        answers: bytes of the answers, None where they were not counted.
+    """
+
+    NAME: ClassVar[str] = "delivered"
+
+    round: int = 0
+    batch: int = -1
+    seen: Mapping[str, Seen] | None = None
+    answers: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the mark as JSON, fields that hold nothing left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> Delivery:
+        """Return the mark that `as_json` wrote."""
+        seen = {source: Seen(**data) for source, data in fields["seen"].items()} if "seen" in fields else None
+        return Delivery(fields["round"], fields["batch"], seen, fields.get("answers"))
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The mark of a run whose sources have ended: its last batch, and the epoch of that."""
+
+    NAME: ClassVar[str] = "finished"
+
+    batch: int
+    epoch: int
+
+
 class Folder:
     """The shared folder of one job."""
 
@@ -189,9 +228,10 @@ class Folder:
         data = storage().read(self.root / "job.pickle")
         if hashlib.sha256(data).hexdigest() != digest:
             raise PenstockError(
-                "P0605", f"{self.root / 'job.pickle'} is not what this run wrote",
+                "P0605",
+                f"{self.root / 'job.pickle'} is not what this run wrote",
                 hint="start again; only one run at a time can use a checkpoint",
-            )  # fmt: skip
+            )
         job = pickle.loads(data)
         assert isinstance(job, Job)
         return job
@@ -279,9 +319,9 @@ class Folder:
         """Return what was observed in a round whose answers may have been delivered; from then on the delivery mark
         holds it.
         """
-        mark = self.read_mark("delivered") or {}
-        if "seen" in mark and round_name(mark["round"]) == round_:
-            return {source: Seen(**data) for source, data in mark["seen"].items()}
+        mark = self.delivered()
+        if mark.seen is not None and round_name(mark.round) == round_:
+            return dict(mark.seen)
         return self.read_seen(round_)
 
     def rounds(self) -> list[str]:
@@ -291,6 +331,22 @@ class Folder:
         storage().remove_tree(self.root / "seen" / round_)
 
     # -- small marks of the driver -----------------------------------------------------------------------------
+
+    def delivered(self) -> Delivery:
+        """Return the mark of what was delivered last."""
+        fields = self.read_mark(Delivery.NAME)
+        return Delivery() if fields is None else Delivery.from_json(fields)
+
+    def write_delivered(self, mark: Delivery) -> None:
+        self.write_mark(Delivery.NAME, mark.as_json())
+
+    def finished(self) -> Finish | None:
+        """Return the mark of the run's end, None while sources have not ended."""
+        fields = self.read_mark(Finish.NAME)
+        return None if fields is None else Finish(**fields)
+
+    def write_finished(self, mark: Finish) -> None:
+        self.write_mark(Finish.NAME, asdict(mark))
 
     def write_mark(self, name: str, value: Any) -> None:
         self.write_sealed(self.root / f"{name}.json", json.dumps(value))
@@ -332,18 +388,23 @@ def write_whole(path: Path, data: bytes, durable: bool = True) -> None:
 
 #: What helps, by what the system says; either may help for what it says less often.
 _REMEDIES = {
-    errno.ENOSPC: "free space on that disk", errno.EDQUOT: "free space on that disk",
-    errno.EACCES: "allow writing there", errno.EPERM: "allow writing there", errno.EROFS: "allow writing there",
-}  # fmt: skip
+    errno.ENOSPC: "free space on that disk",
+    errno.EDQUOT: "free space on that disk",
+    errno.EACCES: "allow writing there",
+    errno.EPERM: "allow writing there",
+    errno.EROFS: "allow writing there",
+}
 
 
 def unwritable(path: Path, error: OSError) -> PenstockError:
     """Return the error for a checkpoint that cannot be written."""
     remedy = _REMEDIES.get(error.errno or 0, "free space on that disk, or allow writing there,")
     return PenstockError(
-        "P0601", f"the checkpoint cannot be written: {path}: {error.strerror or error}", cause=error,
+        "P0601",
+        f"the checkpoint cannot be written: {path}: {error.strerror or error}",
+        cause=error,
         hint=f"{remedy} and start again with the same --checkpoint",
-    )  # fmt: skip
+    )
 
 
 def chunks_of(items: Sequence[Any], parts: int) -> Iterator[Sequence[Any]]:

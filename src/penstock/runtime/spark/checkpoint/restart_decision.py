@@ -29,7 +29,6 @@ from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
     QueryRecord,
     SourceRecord,
-    delivered,
     epoch_numbers,
     is_committed,
     latest_epoch,
@@ -220,7 +219,7 @@ def _changed(request: StartRequest, folder: Folder, before: Epoch, number: int) 
     births = {q.name: before.queries[q.name].birth if q.name in kept else number for q in request.queries}
     fresh = tuple(q.name for q in request.queries if q.name not in kept)
     gone = tuple(name for name in before.queries if name not in births)
-    base = delivered(folder)["batch"] + 1
+    base = folder.delivered().batch + 1
     epoch, plan = _epoch(request, before, number, base, before.shards, births)
     backfill = list(fresh) if request.backfill else []
     for name in backfill:
@@ -291,9 +290,10 @@ def _settings_fit(request: StartRequest, before: Epoch) -> None:
     for name, was, now, hint in settings:
         if was != now:
             raise PenstockError(
-                "P0606", f"the state in the checkpoint was made with {name} {_shown(was)}, not {_shown(now)}",
+                "P0606",
+                f"the state in the checkpoint was made with {name} {_shown(was)}, not {_shown(now)}",
                 hint=f"{hint}; or start afresh with a new --checkpoint",
-            )  # fmt: skip
+            )
 
 
 def _shown(value: object) -> str:
@@ -315,9 +315,10 @@ def _can_change(request: StartRequest, folder: Folder, before: Epoch) -> None:
 
 def other_script(folder: Folder, reason: str) -> PenstockError:
     return PenstockError(
-        "P0602", f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
+        "P0602",
+        f"the checkpoint {folder.root.parent} belongs to another script or version of it: {reason}",
         hint="give a new --checkpoint, or run the script that it was made with",
-    )  # fmt: skip
+    )
 
 
 def can_backfill(query: Query) -> None:
@@ -325,19 +326,22 @@ def can_backfill(query: Query) -> None:
     clocked = [s.source.name for s in leaves(query.root) if isinstance(s, Scan) and s.source.system_time]
     if clocked:
         raise PenstockError(
-            "P0607", f"query {query.name} cannot read its past: {clocked[0]} is of SYSTEM TIME, "
+            "P0607",
+            f"query {query.name} cannot read its past: {clocked[0]} is of SYSTEM TIME, "
             "and when its elements came is not kept",
             hint="start without --backfill: the query begins from here on",
-        )  # fmt: skip
+        )
     passing = [
-        s.source.name for s in leaves(query.root)
+        s.source.name
+        for s in leaves(query.root)
         if isinstance(s, Scan) and not s.source.is_static and not is_rereadable(s.source)
-    ]  # fmt: skip
+    ]
     if passing:
         raise PenstockError(
-            "P0607", f"query {query.name} cannot read its past: what has been read of {passing[0]} is not kept",
+            "P0607",
+            f"query {query.name} cannot read its past: what has been read of {passing[0]} is not kept",
             hint="start without --backfill: the query begins from here on",
-        )  # fmt: skip
+        )
 
 
 def _notices(before: Epoch, fresh: Sequence[str], gone: Sequence[str], backfill: Sequence[str]) -> tuple[str, ...]:
@@ -367,7 +371,7 @@ def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
     def only(offset: Offset) -> Offset:
         return offset.only(kept, plan.sources.keys(), idle)
 
-    if offset.round > delivered(folder)["round"] and offset.before is not None:
+    if offset.round > folder.delivered().round and offset.before is not None:
         return replace(only(offset), before=only(offset.before))
     highs = highs_after(offset, folder.seen_in(round_name(offset.round)))
     return replace(only(replace(offset, high=highs)), again=True)

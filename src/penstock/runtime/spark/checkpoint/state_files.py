@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.physical.elements import decode, encode
-from penstock.runtime.spark.checkpoint.epochs import Epoch, delivered
+from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, unwritable
 from penstock.storage import NewFile, storage
 from penstock.storage.local import TEMPORARY
@@ -197,7 +197,7 @@ def open_state(root: str, job: Job, stage: int, shard: int, batch: int) -> tuple
 
 def check_state(folder: Folder, epoch: Epoch | None) -> None:
     """Check before the start that the state from which a run continues is there. Raises PenstockError P0605."""
-    base = delivered(folder)["batch"] + 1
+    base = folder.delivered().batch + 1
     if epoch is None or epoch.state_store != "files" or epoch.frames or base <= epoch.base:
         return
     for stage in range(1, epoch.stages + 1):
@@ -261,9 +261,10 @@ def read_manifest(folder: Folder, path: Path) -> dict[str, Any]:
         raise damaged(path, error) from error
     if number != FORMAT:
         raise PenstockError(
-            "P0605", f"the state in {path.parent} has format {number}, this version reads format {FORMAT}",
+            "P0605",
+            f"the state in {path.parent} has format {number}, this version reads format {FORMAT}",
             hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
-        )  # fmt: skip
+        )
     return manifest
 
 

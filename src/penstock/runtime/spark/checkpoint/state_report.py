@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from penstock.errors import PenstockError
 from penstock.physical.synopses import synopsis_class
 from penstock.physical.synopses.contract import StoredTimes
-from penstock.runtime.spark.checkpoint.epochs import Epoch, QueryRecord, delivered, epoch_numbers, latest_epoch
+from penstock.runtime.spark.checkpoint.epochs import Epoch, QueryRecord, epoch_numbers, latest_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.state_files import LAST, StateFiles
 from penstock.types import BEGIN, END, TimeDomain, Unit
@@ -147,7 +147,7 @@ def _report(checkpoint: Path, folder: Folder) -> StateReport:
     births = {name: q.birth for name, q in epoch.queries.items()}
     numbers = epoch_numbers(folder)
     return StateReport(
-        str(checkpoint), delivered(folder)["batch"], numbers[-1], epoch.base, epoch.shards, queries, domains, births
+        str(checkpoint), folder.delivered().batch, numbers[-1], epoch.base, epoch.shards, queries, domains, births
     )
 
 

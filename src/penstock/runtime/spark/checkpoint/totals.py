@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import asdict, dataclass, field
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
-from penstock.runtime.spark.checkpoint.epochs import delivered
-from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.output.rejections import refused_in
 from penstock.runtime.watching.progress import QueryCounts, RunProgress, SourceCounts
 from penstock.runtime.watching.recorder import Backlog, Totals
@@ -26,13 +25,80 @@ from penstock.storage.seals import damaged
 from penstock.types import END
 
 _MARK = "totals"
-#: In the totals: by query, the rows among its own that a backfill wrote.
-_BACKFILLED = "backfilled"
-#: In the totals: by query and reason, the rows that its sink could not hold.
-_REFUSED = "refused"
 #: Maximum number of reasons of malformed records counted separately, by source.
 MOST_REASONS = 100
 OTHER_REASONS = "other reasons"
+
+
+@dataclass
+class SourceTotals:
+    """Totals of one source.
+
+    Args:
+        lag: the slack that would have kept its late elements, in ticks.
+        malformed: malformed records by reason.
+        passed: rows that readers skipped because no query reads them.
+        jump: the most ticks by which one element advanced the largest timestamp.
+    """
+
+    rows: int = 0
+    late: int = 0
+    lag: int = 0
+    malformed: dict[str, int] = field(default_factory=dict)
+    passed: int = 0
+    jump: int = 0
+
+    def add(self, seen: Seen) -> None:
+        """Add what the tasks of a round observed, malformed records aside."""
+        self.rows += seen.rows
+        self.late += seen.late
+        self.passed += seen.passed
+        self.lag = max(self.lag, seen.lag)
+        self.jump = max(self.jump, seen.jump)
+
+    def add_malformed(self, reasons: Mapping[str, int]) -> None:
+        """Add counts of malformed records by reason."""
+        _add(reasons, self.malformed)
+
+
+@dataclass
+class TotalsMark:
+    """The totals as the checkpoint keeps them.
+
+    Args:
+        rounds: rounds that are counted and whose observations are still in the folder.
+        batch: the last batch that is counted, -1 for none.
+        queries: by query, the rows written to its sink.
+        backfilled: by query, the rows among these that a backfill wrote.
+        refused: by query and reason, the rows that its sink could not hold.
+        backfilled_epoch: the epoch of that backfill.
+        jumped: sources of whose jumps in time a warning was given.
+    """
+
+    rounds: list[str] = field(default_factory=list)
+    batch: int = -1
+    sources: dict[str, SourceTotals] = field(default_factory=dict)
+    queries: dict[str, int] = field(default_factory=dict)
+    backfilled: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, dict[str, int]] = field(default_factory=dict)
+    backfilled_epoch: int | None = None
+    jumped: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def read(folder: Folder) -> TotalsMark | None:
+        """Return the mark of a checkpoint, None before the first batch."""
+        fields = folder.read_mark(_MARK)
+        if fields is None:
+            return None
+        sources = {name: SourceTotals(**counts) for name, counts in fields.pop("sources").items()}
+        return TotalsMark(sources=sources, **fields)
+
+    def write(self, folder: Folder) -> None:
+        folder.write_mark(_MARK, asdict(self))
+
+    def of(self, source: str) -> SourceTotals:
+        """Return the totals of a source, to add to."""
+        return self.sources.setdefault(source, SourceTotals())
 
 
 class RunTotals:
@@ -42,20 +108,18 @@ class RunTotals:
         self._folder = folder
         self._letters = DeadLetters(folder.dead_letters)
         self._lock = threading.Lock()
-        nothing: dict[str, Any] = {"rounds": [], "batch": -1, "sources": {}, "queries": {}}
-        self._totals: dict[str, Any] = folder.read_mark(_MARK) or nothing
-        if self._totals["batch"] < delivered(folder)["batch"]:
+        self._totals = TotalsMark.read(folder) or TotalsMark()
+        if self._totals.batch < folder.delivered().batch:
             raise damaged(folder.root / f"{_MARK}.json", ValueError("it is older than delivered.json, or gone"))
         self._heartbeats: dict[str, int] = {}
         self._source_heartbeats: dict[str, int] = {}
         #: Rows read by earlier runs of the job.
-        self.rows_before: int = sum(s["rows"] for s in self._totals["sources"].values())
+        self.rows_before: int = sum(s.rows for s in self._totals.sources.values())
 
     @property
     def batches(self) -> int:
         """Number of batches that the job has delivered."""
-        batches: int = self._totals["batch"] + 1
-        return batches
+        return self._totals.batch + 1
 
     def heard(self, queries: dict[str, int], sources: dict[str, int]) -> None:
         """Set the present heartbeats, in ticks."""
@@ -70,38 +134,35 @@ class RunTotals:
             malformed: by source and reason, malformed records that its stages met.
         """
         with self._lock:
-            if batch <= self._totals["batch"]:
+            if batch <= self._totals.batch:
                 return
-            self._totals["batch"] = batch
-            queries = self._totals["queries"]
+            self._totals.batch = batch
+            queries = self._totals.queries
             for name, count in rows.items():
                 queries[name] = queries.get(name, 0) + count
                 self._add_refused(name, refused_in(self._letters, name, batch))
             for source, reasons in malformed.items():
-                self._add_malformed(source, reasons)
+                self._totals.of(source).add_malformed(reasons)
 
     def close_batch(self) -> None:
         """Add what the ingest tasks observed, once per round, remove rounds that are no longer needed, and write the
         totals.
         """
         with self._lock:
-            fresh = [r for r in self._folder.rounds() if r not in self._totals["rounds"]]
+            fresh = [r for r in self._folder.rounds() if r not in self._totals.rounds]
             for name in fresh:
                 for source, seen in self._folder.read_seen(name).items():
-                    total = self._add_malformed(source, seen.malformed)
-                    total["rows"] += seen.rows
-                    total["late"] += seen.late
-                    total["passed"] = total.get("passed", 0) + seen.passed
-                    total["lag"] = max(total["lag"], seen.lag)
-                    total["jump"] = max(total.get("jump", 0), seen.jump)
-            kept = sorted(set(self._totals["rounds"]) | set(fresh))
+                    total = self._totals.of(source)
+                    total.add_malformed(seen.malformed)
+                    total.add(seen)
+            kept = sorted(set(self._totals.rounds) | set(fresh))
             for prefix in ("b", "0123456789"):
                 rounds = [r for r in kept if r[0] in prefix]
                 for old in rounds[:-4]:
                     self._folder.forget_seen(old)
                     kept.remove(old)
-            self._totals["rounds"] = kept
-            self._folder.write_mark(_MARK, self._totals)
+            self._totals.rounds = kept
+            self._totals.write(self._folder)
 
     def backfilled(
         self, epoch: int, rows: Mapping[str, int], malformed: Mapping[str, Mapping[str, int]], batches: int = 0
@@ -113,48 +174,41 @@ class RunTotals:
             batches: how many batches it wrote.
         """
         with self._lock:
-            if self._totals.get("backfilled_epoch") == epoch:
+            if self._totals.backfilled_epoch == epoch:
                 return
-            self._totals["backfilled_epoch"] = epoch
+            self._totals.backfilled_epoch = epoch
             for name, count in rows.items():
-                self._totals["queries"][name] = count
-                self._totals.setdefault(_REFUSED, {}).pop(name, None)
+                self._totals.queries[name] = self._totals.backfilled[name] = count
+                self._totals.refused.pop(name, None)
                 for batch in range(batches):
                     self._add_refused(name, refused_in(self._letters, name, batch))
-                self._totals.setdefault(_BACKFILLED, {})[name] = count
             for source, reasons in malformed.items():
-                self._add_malformed(source, reasons)
-            self._folder.write_mark(_MARK, self._totals)
+                self._totals.of(source).add_malformed(reasons)
+            self._totals.write(self._folder)
 
     def warn_of_jumps(self, plan: Plan) -> None:
         """Warn once of every source whose time jumped, including what is being read at this moment."""
         with self._lock:
-            jumps = {name: counts.get("jump", 0) for name, counts in self._totals["sources"].items()}
-            for name in (r for r in self._folder.rounds() if r not in self._totals["rounds"]):
+            jumps = {name: counts.jump for name, counts in self._totals.sources.items()}
+            for name in (r for r in self._folder.rounds() if r not in self._totals.rounds):
                 for source, seen in self._folder.read_seen(name).items():
                     jumps[source] = max(seen.jump, jumps.get(source, 0))
-            warned = set(self._totals.get("jumped", ()))
+            warned = set(self._totals.jumped)
             warn_of_jumps(plan.sources, jumps, [query.root for query in plan.queries.values()], warned)
-            if len(warned) > len(self._totals.get("jumped", ())):
-                self._totals["jumped"] = sorted(warned)
-
-    def _add_malformed(self, source: str, reasons: Mapping[str, int]) -> dict[str, Any]:
-        """Add counts of malformed records to the totals of `source`, and return these."""
-        total: dict[str, Any] = self._totals["sources"].setdefault(source, _untouched())
-        _add(reasons, total["malformed"])
-        return total
+            if len(warned) > len(self._totals.jumped):
+                self._totals.jumped = sorted(warned)
 
     def _add_refused(self, query: str, reasons: Mapping[str, int]) -> None:
         if reasons:
-            _add(reasons, self._totals.setdefault(_REFUSED, {}).setdefault(query, {}))
+            _add(reasons, self._totals.refused.setdefault(query, {}))
 
     def totals(self, backlog: Mapping[str, Backlog], waiting: Mapping[str, int], batch_bytes: int) -> Totals:
         with self._lock:
-            counts = self._totals["sources"].items()
-            sources = {n: (c["rows"], c["late"], sum(c["malformed"].values())) for n, c in counts}
+            counts = self._totals.sources.items()
+            sources = {n: (c.rows, c.late, sum(c.malformed.values())) for n, c in counts}
             return Totals(
-                self.batches, sources, dict(self._totals["queries"]), dict(self._source_heartbeats),
-                dict(self._heartbeats), backlog, batch_bytes, waiting, {n: c.get("passed", 0) for n, c in counts},
+                self.batches, sources, dict(self._totals.queries), dict(self._source_heartbeats),
+                dict(self._heartbeats), backlog, batch_bytes, waiting, {n: c.passed for n, c in counts},
             )  # fmt: skip
 
     def progress(
@@ -166,20 +220,23 @@ class RunTotals:
         with self._lock:
             found = RunProgress(batches=self.batches)
             for name, source in sources.items():
-                counts = self._totals["sources"].get(name) or _untouched()
-                needed = source.domain.show_length(counts["lag"]) if counts["late"] and source.domain else None
+                counts = self._totals.sources.get(name, SourceTotals())
+                needed = source.domain.show_length(counts.lag) if counts.late and source.domain else None
                 found.sources[name] = SourceCounts(
-                    counts["rows"], counts["late"], sum(counts["malformed"].values()), needed,
-                    dict(counts["malformed"]), _known_to(source, self._source_heartbeats.get(name)),
+                    counts.rows, counts.late, sum(counts.malformed.values()), needed,
+                    dict(counts.malformed), _known_to(source, self._source_heartbeats.get(name)),
                     backlog.get(name, (0, 0))[1], waiting.get(name),
                 )  # fmt: skip
             known = {name: h for name, h in self._heartbeats.items() if NOTHING < h < END}
             for name, query in plan.queries.items():
                 shown = query.domain.show(known[name]) if name in known else ""
                 found.queries[name] = QueryCounts(
-                    self._totals["queries"].get(name, 0), shown, sinks[name].place,
-                    self._totals.get(_BACKFILLED, {}).get(name, 0), dict(self._totals.get(_REFUSED, {}).get(name, {})),
-                )  # fmt: skip
+                    self._totals.queries.get(name, 0),
+                    shown,
+                    sinks[name].place,
+                    self._totals.backfilled.get(name, 0),
+                    dict(self._totals.refused.get(name, {})),
+                )
         found.rows_in = sum(s.rows for s in found.sources.values())
         found.rows_out = sum(q.rows for q in found.queries.values())
         found.heartbeat = found.queries[min((h, n) for n, h in known.items())[1]].heartbeat if known else ""
@@ -188,28 +245,25 @@ class RunTotals:
 
 def forget_totals(folder: Folder, queries: Iterable[str], kept: set[str]) -> None:
     """Reset the totals of `queries`, and of all sources except `kept`."""
-    totals = folder.read_mark(_MARK)
+    totals = TotalsMark.read(folder)
     if totals is not None:
-        totals.pop("backfilled_epoch", None)
+        totals.backfilled_epoch = None
         for name in queries:
-            totals["queries"].pop(name, None)
-            for counts in (_BACKFILLED, _REFUSED):
-                totals.get(counts, {}).pop(name, None)
-        totals["sources"] = {name: counts for name, counts in totals["sources"].items() if name in kept}
-        folder.write_mark(_MARK, totals)
+            totals.queries.pop(name, None)
+            totals.backfilled.pop(name, None)
+            totals.refused.pop(name, None)
+        totals.sources = {name: counts for name, counts in totals.sources.items() if name in kept}
+        totals.write(folder)
 
 
 def _add(reasons: Mapping[str, int], counts: dict[str, int]) -> None:
-    """Add counts by reason. Reasons may contain numbers, so how many there are is bounded, lest the totals grow with
-    the input.
+    """Add counts by reason.
+
+    Reasons may contain numbers, so the number of reasons is bounded, lest the totals grow with the input.
     """
     for reason, count in reasons.items():
         kind = reason if reason in counts or len(counts) < MOST_REASONS else OTHER_REASONS
         counts[kind] = counts.get(kind, 0) + count
-
-
-def _untouched() -> dict[str, Any]:
-    return {"rows": 0, "late": 0, "lag": 0, "malformed": {}}
 
 
 def _known_to(source: Source, heartbeat: int | None) -> str:

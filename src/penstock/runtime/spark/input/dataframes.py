@@ -21,9 +21,12 @@ _ARRIVAL = "__penstock_arrival"
 _WIDER: dict[pa.DataType, pa.DataType] = {
     **dict.fromkeys((pa.large_string(), pa.string_view(), pa.null()), pa.string()),
     **dict.fromkeys((pa.large_binary(), pa.binary_view()), pa.binary()),
-    pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(),
-    pa.float16(): pa.float32(), pa.date64(): pa.date32(),
-}  # fmt: skip
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+}
 
 
 def is_frame(value: object) -> bool:

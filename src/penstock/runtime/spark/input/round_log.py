@@ -21,8 +21,8 @@ from pathlib import Path
 
 from penstock.connectors.contract import Split
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint.epochs import delivered, offset_mark, read_offset, rounds_place
-from penstock.runtime.spark.checkpoint.folder import Folder, Intake, round_name, unwritable
+from penstock.runtime.spark.checkpoint.epochs import offset_mark, read_offset, rounds_place
+from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, Intake, round_name, unwritable
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask
 from penstock.runtime.spark.input.offset import Offset
@@ -54,7 +54,7 @@ class RoundLog:
         self._took: float | None = None
         #: Bytes of answers of the round delivered last. They follow from the answers alone and are stored with its
         #: delivery mark, so the next round is planned as it would have been without a crash.
-        self._answer_bytes: int | None = delivered(folder).get("answers")
+        self._answer_bytes: int | None = folder.delivered().answers
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         #: The error for which no more rounds are planned, if one occurred while nothing was outstanding.
@@ -65,7 +65,7 @@ class RoundLog:
         except OSError as error:
             raise unwritable(self.place, error) from error
         self._offset = read_offset(folder, epoch) or carried or self._planner.start()
-        self._delivered = delivered(folder)["round"]
+        self._delivered = folder.delivered().round
         if not 0 <= self._offset.round - self._delivered <= 1:
             lost = FileNotFoundError("it does not tell the round that was read last")
             raise damaged(folder.root / f"{self._mark}.json", lost)
@@ -93,10 +93,9 @@ class RoundLog:
         """
         with self._lock:
             if number > self._delivered:
-                seen = {name: asdict(observed) for name, observed in self._folder.read_seen(round_name(number)).items()}
-                mark = {"round": number, "batch": number - 1 if batch is None else batch, "seen": seen}
+                seen = self._folder.read_seen(round_name(number))
                 # Written first: otherwise the thread would plan the next round after a failure to write it.
-                self._folder.write_mark("delivered", mark if answers is None else mark | {"answers": answers})
+                self._folder.write_delivered(Delivery(number, number - 1 if batch is None else batch, seen, answers))
                 self._delivered = number
                 self._took, self._answer_bytes = seconds, answers
         self._advance()

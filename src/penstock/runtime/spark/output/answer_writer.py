@@ -11,16 +11,16 @@ the instants of an RSTREAM, are run-length encoded.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.physical.elements import Elements
-from penstock.runtime.spark.worker.packets import AnswerOf, Packet, answer_packets, read_elements
-from penstock.runtime.spark.worker.spill_files import LARGE, MARK, SpillFiles, mapped
+from penstock.physical.kernels.run_length import encode_constant, encode_runs
+from penstock.runtime.spark.worker.packets import AnswerOf, Packet, answer_packets, as_elements, read_elements
+from penstock.runtime.spark.worker.spill_files import LARGE, MARK, SpilledBlob, SpillFiles, mapped
 
 #: Average rows of a run from which on a column is run-length encoded.
 _RUN = 16
@@ -42,6 +42,35 @@ class PendingAnswer:
         return PendingAnswer(int(elements.ts.min()), len(elements), lambda: elements)
 
 
+@dataclass(frozen=True)
+class SpilledChunk:
+    """Where a chunk lies in its spill file. start, length: in bytes; low: the minimum of its timestamps; rows: its
+    length.
+    """
+
+    start: int
+    length: int
+    low: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class SpilledAnswer:
+    """The chunks of an answer in one spill file, in order."""
+
+    file: str
+    chunks: tuple[SpilledChunk, ...]
+
+    def encode(self) -> bytes:
+        """Return the blob of the packet that names them."""
+        return json.dumps({"file": self.file, "pieces": [list(astuple(chunk)) for chunk in self.chunks]}).encode()
+
+    @staticmethod
+    def read(content: Mapping[str, Any]) -> SpilledAnswer:
+        """Return the answer that `encode` named."""
+        return SpilledAnswer(content["file"], tuple(SpilledChunk(*fields) for fields in content["pieces"]))
+
+
 class AnswerWriter:
     """Collects the answers that one shard emits in a round. parcels: spill files for large chunks; without it all stays
     in memory.
@@ -51,7 +80,7 @@ class AnswerWriter:
         self._parcels = parcels
         self._waiting: dict[str, list[Elements]] = {}
         self._bytes: dict[str, int] = {}
-        self._spilled: dict[str, list[list[int]]] = {}
+        self._spilled: dict[str, list[SpilledChunk]] = {}
 
     def take(self, query: str, elements: Elements) -> None:
         """Add the next rows of the answer of `query`. Raises PenstockError P0601 where the disk is full."""
@@ -64,7 +93,9 @@ class AnswerWriter:
         for elements in self._waiting.pop(query):
             batch = shortened(elements)
             start, length = parcels.write([batch])
-            self._spilled.setdefault(query, []).append([start, length, int(elements.ts.min()), len(elements)])
+            self._spilled.setdefault(query, []).append(
+                SpilledChunk(start, length, int(elements.ts.min()), len(elements))
+            )
         self._bytes[query] = 0
 
     def packets(self, shard: int) -> Iterator[Packet]:
@@ -73,8 +104,8 @@ class AnswerWriter:
             if query in self._spilled and self._parcels is not None:
                 if query in self._waiting:
                     self._put(query, self._parcels)
-                content = {"file": self._parcels.path, "pieces": self._spilled[query]}
-                yield Packet(shard, AnswerOf(query), json.dumps(content).encode())
+                answer = SpilledAnswer(self._parcels.path, tuple(self._spilled[query]))
+                yield Packet(shard, AnswerOf(query), answer.encode())
             else:
                 yield from answer_packets(shard, query, self._waiting[query])
 
@@ -88,54 +119,23 @@ def told(blob: bytes | pa.Buffer) -> list[PendingAnswer]:
     content = json.loads(bytes(blob))
     if "pieces" not in content:
         # A blob that was spilled as a whole, passed on through a later stage.
-        return [PendingAnswer.of(e) for e in _read(content["file"], content["start"], content["length"]) if len(e)]
-    return [_piece(content["file"], *piece) for piece in content["pieces"]]
+        return [PendingAnswer.of(e) for e in as_elements(SpilledBlob(**content).read()) if len(e)]
+    answer = SpilledAnswer.read(content)
+    return [_pending(answer.file, chunk) for chunk in answer.chunks]
 
 
-def _piece(path: str, start: int, length: int, low: int, rows: int) -> PendingAnswer:
+def _pending(file: str, chunk: SpilledChunk) -> PendingAnswer:
     def take() -> Elements:
-        (elements,) = _read(path, start, length)
+        (elements,) = as_elements(mapped(file, chunk.start, chunk.length))
         return elements
 
-    return PendingAnswer(low, rows, take)
-
-
-def _read(path: str, start: int, length: int) -> list[Elements]:
-    return [_whole(batch) for batch in mapped(path, start, length)]
+    return PendingAnswer(chunk.low, chunk.rows, take)
 
 
 def shortened(elements: Elements) -> pa.RecordBatch:
     """Return `elements` without ends as a record batch, with columns that hardly change run-length encoded."""
     batch = elements.to_batch(ends=False)
-    columns = [*(_runs_of_one(c) for c in batch.columns[: len(elements.columns)]), _runs(elements.ts)]
+    columns = [encode_constant(column, _RUN) for column in batch.columns[: len(elements.columns)]]
+    columns.append(encode_runs(pa.array(elements.ts), _RUN))
     columns += batch.columns[len(columns) :]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _runs(ts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
-    if len(ts) > np.iinfo(np.int32).max:
-        return pa.array(ts)
-    ends = np.flatnonzero(ts[1:] != ts[:-1]) + 1
-    if len(ends) * _RUN > len(ts):
-        return pa.array(ts)
-    ends = np.append(ends, len(ts))
-    return pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), pa.array(ts[ends - 1]))
-
-
-def _runs_of_one(column: pa.Array) -> pa.Array:
-    """Encode a column of equal numbers as one run."""
-    numbers = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    if not numbers or column.null_count or len(column) < _RUN or len(column) > np.iinfo(np.int32).max:
-        return column
-    # Compared as bits, so that every NaN and either zero is preserved.
-    bits = column.to_numpy(zero_copy_only=True).view(f"u{column.type.bit_width // 8}")
-    if bits[0] != bits[-1] or bool((bits != bits[0]).any()):
-        return column
-    return pa.RunEndEncodedArray.from_arrays(pa.array([len(column)], pa.int32()), column[:1])
-
-
-def _whole(batch: pa.RecordBatch) -> Elements:
-    columns: Sequence[pa.Array] = [
-        pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column for column in batch.columns
-    ]
-    return Elements.from_batch(pa.RecordBatch.from_arrays(columns, names=batch.schema.names))

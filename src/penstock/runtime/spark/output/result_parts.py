@@ -121,5 +121,5 @@ def check_results(parts: ResultParts, sinks: Mapping[str, Sink], kept: Collectio
                 f"{len(gone)} {'is' if len(gone) == 1 else 'are'} gone: {shown}",
                 hint="put back what is gone; --accept-missing-results goes on without it; or start anew: another "
                 "--checkpoint, and --overwrite",
-            )  # fmt: skip
+            )
         parts.forget(name, gone.values())

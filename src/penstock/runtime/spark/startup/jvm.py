@@ -89,9 +89,10 @@ class Jvm:
                 _TEMPORARY.discard(self.folder)
                 leave(self.folder)
                 raise PenstockError(
-                    "P0601", f"Spark does not start: its JVM ended with exit code {self.process.returncode}",
+                    "P0601",
+                    f"Spark does not start: its JVM ended with exit code {self.process.returncode}",
                     hint=f"what it said is in {self.log}",
-                )  # fmt: skip
+                )
             time.sleep(0.01)
         content = answer.read_bytes()
         answer.unlink()
@@ -301,6 +302,9 @@ def start_daemon(jvm: Jvm, master: str) -> None:
         _DAEMONS.append(
             subprocess.Popen(
                 [sys.executable, "-m", MODULE, "pyspark.worker", "--ahead", str(jvm.folder / _DAEMON)],
-                stdin=subprocess.PIPE, stdout=output, stderr=output, env=environ,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=environ,
             )
-        )  # fmt: skip
+        )

@@ -55,10 +55,11 @@ def other_python(failure: str) -> PenstockError | None:
 def _error(what: str) -> PenstockError:
     here = f"{sys.executable} (Python {platform.python_version()})"
     return PenstockError(
-        "P0604", f"the Python of Spark's workers, {_chosen() or 'python3'}, {what}; this process runs {here}",
+        "P0604",
+        f"the Python of Spark's workers, {_chosen() or 'python3'}, {what}; this process runs {here}",
         hint=f"set PYSPARK_PYTHON to {sys.executable} before Spark starts, or to a Python {sys.version_info.major}."
         f"{sys.version_info.minor} that has Penstock on every machine",
-    )  # fmt: skip
+    )
 
 
 def _chosen() -> str | None:

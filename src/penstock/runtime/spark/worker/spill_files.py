@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -31,6 +31,23 @@ LARGE = 256 * 2**10
 #: How a blob that names a spill file begins. No Arrow stream begins so.
 MARK = b"{"
 _ALIGNED = 64
+
+
+@dataclass(frozen=True)
+class SpilledBlob:
+    """Where a blob lies that was spilled as a whole. start, length: in bytes."""
+
+    file: str
+    start: int
+    length: int
+
+    def encode(self) -> bytes:
+        """Return the blob of the packet that names it."""
+        return json.dumps(asdict(self)).encode()
+
+    def read(self) -> list[pa.RecordBatch]:
+        """Return the batches of the blob. Raises PenstockError P0605 where the spill file is missing."""
+        return mapped(self.file, self.start, self.length)
 
 
 class SpillFiles:
@@ -71,7 +88,7 @@ class SpillFiles:
 
     def _put(self, blob: bytes | pa.Buffer) -> bytes:
         start, length = self._placed(lambda file: file.write(memoryview(blob)))
-        return json.dumps({"file": self.path, "start": start, "length": length}).encode()
+        return SpilledBlob(self.path, start, length).encode()
 
     def _placed(self, write: Callable[[NewFile], object]) -> tuple[int, int]:
         try:
@@ -99,8 +116,7 @@ def unpacked(blob: bytes | pa.Buffer) -> list[Elements]:
     """
     if bytes(blob[:1]) != MARK:
         return read_elements(blob)
-    location = json.loads(bytes(blob))
-    return as_elements(mapped(location["file"], location["start"], location["length"]))
+    return as_elements(SpilledBlob(**json.loads(bytes(blob))).read())
 
 
 def mapped(path: str, start: int, length: int) -> list[pa.RecordBatch]:

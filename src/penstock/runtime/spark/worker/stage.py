@@ -163,9 +163,10 @@ class ShardRound:
         missing = executor.synopses().keys() - restored
         if missing and manifest["epoch"] == job.epoch:
             raise PenstockError(
-                "P0605", f"stage {self._stage}, shard {shard}: the checkpoint holds no state of {min(missing)}",
+                "P0605",
+                f"stage {self._stage}, shard {shard}: the checkpoint holds no state of {min(missing)}",
                 hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
-            )  # fmt: skip
+            )
         return executor, {f"{name}.{i}" for name, ids in manifest["chunks"].items() for i in ids}
 
     def _join_past(self, executor: StageExecutor) -> set[str]:
@@ -224,15 +225,17 @@ def restore(executor: StageExecutor, manifest: Mapping[str, Any], state: ShardSt
                 f"the state {name} was written as {stored[0]} of format {stored[1]}, "
                 f"this version reads {expected[0]} of format {expected[1]}",
                 hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
-            )  # fmt: skip
+            )
         try:
             ids = manifest["chunks"][name]
             synopsis.restore(manifest["synopses"][name], {i: state.chunk(f"{name}.{i}") for i in ids})
         except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
             raise PenstockError(
-                "P0605", f"the state {name} cannot be read back: {error}", cause=error,
+                "P0605",
+                f"the state {name} cannot be read back: {error}",
+                cause=error,
                 hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
-            ) from error  # fmt: skip
+            ) from error
         restored.add(name)
     return restored
 

@@ -1,13 +1,15 @@
-"""The offset of a round survives its form as JSON, and that form is the one of released checkpoints."""
+"""Offsets and marks survive their form as JSON, and that form is the one of released checkpoints."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from penstock.connectors.contract import Split
 from penstock.physical.execution.wall_clock import WallClock
+from penstock.runtime.spark.checkpoint.folder import Delivery, Finish, Folder, Seen, round_name
 from penstock.runtime.spark.input.offset import LogOffset, Offset
 
 FIRST = Offset(0, {"S": 0}, {"S": None})
@@ -45,3 +47,17 @@ def test_a_source_that_is_not_kept_begins_anew() -> None:
         7, {"S": 3, "U": 0}, {"S": 40, "U": None}, ("S",), 1000, 12, {}, {"S": 39},
         WallClock(100, {"S": 90, "U": 100}, {"S": 38}),
     )  # fmt: skip
+
+
+def test_the_marks_of_deliveries(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.begin_run()
+    assert (folder.delivered(), folder.finished()) == (Delivery(0, -1), None)
+    full = Delivery(3, 2, {"S": Seen(9, rows=4, malformed={"type": 1})}, 800)
+    for mark in (Delivery(1, 0), full):
+        folder.write_delivered(mark)
+        assert folder.delivered() == mark
+    assert set(folder.read_mark("delivered")) == {"round", "batch", "seen", "answers"}
+    assert folder.seen_in(round_name(3)) == full.seen
+    folder.write_finished(Finish(2, 0))
+    assert folder.finished() == Finish(2, 0) and folder.read_mark("finished") == {"batch": 2, "epoch": 0}
