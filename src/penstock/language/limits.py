@@ -27,7 +27,7 @@ MAX_SOURCES, MAX_OPERATORS = 250, 150
 #: Levels of a statement's tree in addition to those of its brackets.
 _FRAME = 10
 
-TOO_DEEP = f"this is nested too deeply: {MAX_DEPTH} levels are the limit, fewer where each holds much"
+TOO_DEEP = f"this is nested too deeply: the limit is {MAX_DEPTH} levels, fewer where each is large"
 
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
@@ -99,10 +99,10 @@ def check_size(root: Algebra) -> None:
         reads = sum(count for count, _ in below) + isinstance(node, Scan)
         sizes[id(node)] = reads, 1 + max((depth for _, depth in below), default=0)
     reads, depth = sizes[id(root)]
-    hint = "divide it into several queries, of which one reads what another has written"
+    hint = "divide it into several queries, of which one reads the result of another"
     if reads > MAX_SOURCES:
         message = f"this query reads {reads:,} streams and relations, {MAX_SOURCES:,} are the limit"
         raise PenstockError("P0105", message, hint=hint)
     if depth > MAX_OPERATORS:
-        message = f"this query has {depth:,} operators one above the other, {MAX_OPERATORS:,} are the limit"
+        message = f"this query has {depth:,} operators on top of each other, {MAX_OPERATORS:,} are the limit"
         raise PenstockError("P0105", message, hint=hint)

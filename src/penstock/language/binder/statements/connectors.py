@@ -60,7 +60,7 @@ def bind_connector(connector: Connector, is_source: bool, context: Context) -> t
     if rule is None:
         role = "source" if is_source else "sink"
         other = SINKS if is_source else SOURCES
-        message = f"{name} is no {role}" if name in other else f"unknown connector {connector.name.text}"
+        message = f"{name} cannot be a {role}" if name in other else f"unknown connector {connector.name.text}"
         context.fail("P0208", message, connector.name.span, nearest(name, table))
     options: dict[str, str] = {}
     refused = False
@@ -69,12 +69,12 @@ def bind_connector(connector: Connector, is_source: bool, context: Context) -> t
         client = bool(rule.client) and key.startswith(rule.client)
         if key not in rule.options and not client:
             message = f"{name} has no option {option.key.text}"
-            hint = nearest(key, rule.options) or f"{name} () takes none"
+            hint = nearest(key, rule.options) or f"{name} () has no options"
         elif key in options:
-            message = f"option {key} stands twice"
+            message = f"option {key} occurs twice"
         elif client and is_secret(key):
             message, hint = (
-                f"option {key} is a secret, and a run's files hold none",
+                f"option {key} is a secret, which must not be stored in a run's files",
                 f"{key}_env 'NAME' or {key}_file 'path'",
             )
         elif client:
@@ -108,7 +108,7 @@ def _fill_format(
         found = [_SUFFIXES[s.lower()] for s in suffixes if s.lower() in _SUFFIXES]
         if not found and is_source:
             shown = "format 'csv', 'json', 'parquet' or 'arrow'"
-            context.fail("P0208", f"{name} cannot tell the format from the path", connector.span, f"say {shown}")
+            context.fail("P0208", f"{name} cannot derive the format from the path", connector.span, f"say {shown}")
         options["format"] = found[-1] if found else "csv"
         if not is_source and options["format"] == "arrow":
             context.fail("P0208", "results are written as csv, json or parquet", connector.span)

@@ -262,7 +262,7 @@ def read_manifest(folder: Folder, path: Path) -> dict[str, Any]:
     if number != FORMAT:
         raise PenstockError(
             "P0605", f"the state in {path.parent} has format {number}, this version reads format {FORMAT}",
-            hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
+            hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
         )  # fmt: skip
     return manifest
 

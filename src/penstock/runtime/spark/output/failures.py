@@ -39,8 +39,8 @@ def is_gone(failure: BaseException) -> bool:
 def _gone(failure: BaseException) -> PenstockError:
     return PenstockError(
         "P0601", f"the run failed: Spark's JVM {how_it_ended()}", cause=failure,
-        hint="what is committed stays, and a run with a --checkpoint goes on from it; "
-        "the system's log tells whether memory was short",
+        hint="what is committed stays, and a run with a --checkpoint continues from it; "
+        "the system's log shows whether memory was short",
     )  # fmt: skip
 
 
