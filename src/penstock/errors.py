@@ -19,7 +19,7 @@ from penstock.redaction import redacted_line, redacted_text
 CODES: dict[str, str] = {
     "P0101": "the text is not a statement of the language",
     "P0102": "a window or interval is malformed",
-    "P0103": "a clause stands twice or in the wrong place",
+    "P0103": "a clause occurs twice or in the wrong place",
     "P0104": "an unknown setting, or a value it cannot take",
     "P0105": "a script, a statement or a query that is larger than its limit",
     "P0201": "unknown stream, relation, view or query",
@@ -45,7 +45,7 @@ CODES: dict[str, str] = {
     "P0312": "a subquery that cannot be taken out of its place",
     "P0318": "WSTREAM over DISTINCT or negation, or without a window",
     "P0319": "RESTORE where nothing can be restored",
-    "P0321": "a volatile function over rows that may be taken back",
+    "P0321": "a volatile function over rows that may be retracted",
     "P0331": "ORDER BY, LIMIT or OFFSET where it may not stand",
     "P0332": "a LIMIT or OFFSET that is no count of rows",
     "P0340": "a NON RETROACTIVE relation that meets no elements of streams",

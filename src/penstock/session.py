@@ -172,7 +172,7 @@ class Session:
     def aggregate(
         self, returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None, name: str | None = None
     ) -> Callable[[Any], UserAggregate]:
-        """Decorator: makes a class with init, update, final, and if it can merge and expire, an aggregate of this
+        """Decorator: makes a class with init, update, final, and optionally merge and expire, an aggregate of this
         session's scripts; as `penstock.aggregate`, which is for all sessions."""
 
         def register(body: Any) -> UserAggregate:
@@ -236,7 +236,7 @@ class Session:
             return frames.frame_schema(name, df)
         kind = f"{type(df).__module__}.{type(df).__name__}".removeprefix("builtins.")
         hint = "pyarrow.Table.from_pandas(df) makes one" if kind.startswith("pandas.") else None
-        raise PenstockError("P0203", f"{name}: a Spark DataFrame or an Arrow table is wanted, not {kind}", hint=hint)
+        raise PenstockError("P0203", f"{name}: expected a Spark DataFrame or an Arrow table, not {kind}", hint=hint)
 
     # -- explaining --------------------------------------------------------------------------------------------
 

@@ -200,7 +200,7 @@ def parse_type(text: str) -> pa.DataType:
         precision, scale = int(match[1]), int(match[2] or 0)
         if 1 <= precision <= 38 and scale <= precision:
             return pa.decimal128(precision, scale)
-        raise PenstockError("P0207", f"{text}: a DECIMAL has 1 to 38 digits, and no more decimals than digits")
+        raise PenstockError("P0207", f"{text}: a DECIMAL has 1 to 38 digits, and at most as many decimals")
     if _SIZED.match(name):
         return pa.string()
     raise PenstockError("P0207", f"unknown type {text}", hint=unknown_type_hint(text))

@@ -169,7 +169,7 @@ def test_a_truncated_arrow_file_keeps_what_was_read(tmp_path: Path) -> None:
     table, rejected = read(declare(tmp_path, "a BIGINT"))
     rows = table.num_rows - 1000
     assert rows > 0 and rows % 100 == 0
-    assert len(rejected) == 1 and rejected[0].reason.startswith(f"the file breaks off behind row {rows}: ")
+    assert len(rejected) == 1 and rejected[0].reason.startswith(f"the file ends after row {rows}: ")
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])

@@ -142,7 +142,7 @@ def test_a_file_that_vanished_is_an_error(tmp_path: Path) -> None:
         ({"order": "size"}, "'path' or 'modified'"),
         ({"delimiter": "ab"}, "one ASCII character"),
         ({"format": "parquet", "header": "true"}, "option header is for csv"),
-        ({}, "format of .* does not show"),
+        ({}, "format of .* cannot be derived"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(tmp_path: Path, options: dict[str, str], message: str) -> None:

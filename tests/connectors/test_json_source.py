@@ -144,7 +144,7 @@ def test_keys_match_whatever_their_case_in_each_record_alone(
     ("line", "reason"),
     [
         ('{"name":"a","NAME":"b"}', "the keys name and NAME are one column"),
-        ('{"name":"a","name":"b"}', "the key name stands there twice"),
+        ('{"name":"a","name":"b"}', "the key name occurs twice"),
         ('{"name":"a","n\\u0041me":"b"}', "the keys name and nAme are one column"),
     ],
 )

@@ -97,7 +97,7 @@ def test_refused_declarations(options: str, said: str) -> None:
 def test_an_avro_schema_that_is_none() -> None:
     with pytest.raises(PenstockError) as refused:
         open_source(declared("format 'avro', schema '{}'")).check()
-    assert refused.value.code == "P0208" and "no Avro schema" in refused.value.message
+    assert refused.value.code == "P0208" and "not an Avro schema" in refused.value.message
 
 
 def test_secrets_are_fetched_when_a_client_is_made_and_shown_nowhere(tmp_path: Any, monkeypatch: Any) -> None:

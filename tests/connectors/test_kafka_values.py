@@ -30,7 +30,7 @@ def test_two_columns_of_arrow_that_are_one() -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     found = ArrowDecoder("s", COLUMNS, NO_OPTIONS).decode(pa.array([sink.getvalue().to_pybytes()], pa.binary()))
-    assert found.reasons == {0: "column n stands there twice"}
+    assert found.reasons == {0: "column n occurs twice"}
 
 
 @pytest.mark.parametrize("milliseconds", [2**63 - 1, 2**62])

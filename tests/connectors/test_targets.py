@@ -144,7 +144,7 @@ def test_a_result_below_a_file(here: Path) -> None:
     for path in ("taken", "taken/below", "taken/far/below"):
         error = refused(script(f"FILES (path '{path}')"))
         assert error.code == "P0502"
-        assert error.message == f"query q0: {here / path} cannot be made, {here / 'taken'} is no folder"
+        assert error.message == f"query q0: {here / path} cannot be created, {here / 'taken'} is not a folder"
 
 
 def test_places_in_general() -> None:

@@ -85,7 +85,7 @@ def test_paths(path: str, expected: list[str | None]) -> None:
 @pytest.mark.parametrize("path", ["", "a", "$a", "$.", "$..a", "$.a[", "$.a[-1]", "$[*][*]", "$.*", "$['']", "$.a[x]"])
 def test_what_is_no_path(path: str) -> None:
     assert parse_path(path) is None
-    with pytest.raises(PenstockError, match="is no path") as caught:
+    with pytest.raises(PenstockError, match="is not a path") as caught:
         build_call("GET_JSON_OBJECT", [TEXT, Literal(STRING, path)])
     assert caught.value.code == "P0203"
     call = build_call("GET_JSON_OBJECT", [TEXT, Column(STRING, 1, "p")])

@@ -95,7 +95,7 @@ def test_comparison_casts_the_narrower_side_only() -> None:
         ("IS_NAN", ("INT",), "INT"),
         ("INT_DIV", ("DOUBLE", "INT"), "DOUBLE and INT"),
         ("NEG", ("DATE",), "DATE"),
-        ("ROUND", ("DOUBLE", "INT"), "written out"),
+        ("ROUND", ("DOUBLE", "INT"), "whole number literal"),
         ("DATE_TRUNC", (lit("fortnight"), "TIMESTAMP"), "fortnight"),
         ("DATE_FORMAT", ("TIMESTAMP", lit("yyyy-bb")), "letter b"),
         ("RLIKE", ("STRING", lit("(")), "malformed"),

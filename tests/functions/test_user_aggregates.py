@@ -122,7 +122,7 @@ class Wordy(OnlyMerge):
 
 
 def test_a_value_of_a_wrong_type() -> None:
-    assert "agg.final failed: it gave back a list, which is no BIGINT" in failure(Wordy)
+    assert "agg.final failed: it returned a list, which is not BIGINT" in failure(Wordy)
 
 
 class Locked(OnlyMerge):

@@ -84,18 +84,18 @@ def test_the_rows_it_raises_on_are_shown() -> None:
 
 
 def test_too_few_values() -> None:
-    assert "f failed: it gave back 3 values for 4 rows" in failure(declared("short") + "SELECT f(a) FROM S;").message
+    assert "f failed: it returned 3 values for 4 rows" in failure(declared("short") + "SELECT f(a) FROM S;").message
 
 
 def test_a_wrong_type() -> None:
     message = failure(declared("words") + "SELECT f(a) FROM S;").message
-    assert "f failed: it gave back a list, which is no BIGINT" in message
+    assert "f failed: it returned a list, which is not BIGINT" in message
 
 
 def test_one_value_is_no_array() -> None:
     make_scalar = make(UserFunction, lambda numbers: 5, "BIGINT", "five")
     REGISTERED["five"] = make_scalar
-    assert "it gave back one int, not an array of 4 values" in failure("SELECT five(a) FROM S;").message
+    assert "it returned one int, not an array of 4 values" in failure("SELECT five(a) FROM S;").message
 
 
 def test_an_empty_batch_calls_nothing() -> None:

@@ -17,7 +17,7 @@ CASES = [
     ("SELECT PERCENTILE_APPROX(a, 0.5) FROM s", "PERCENTILE_APPROX", "the aggregate PERCENTILE_APPROX"),
     ("SELECT FIRST(a) IGNORE NULLS FROM s", "FIRST(a) IGNORE NULLS", "IGNORE NULLS"),
     ("SELECT s.a.b FROM s", "s.a.b", "a name of more than two parts"),
-    ("SELECT a FROM s WHERE b = 'x' 'y'", "'x' 'y'", "strings side by side"),
+    ("SELECT a FROM s WHERE b = 'x' 'y'", "'x' 'y'", "adjacent strings"),
     ("SELECT a FROM s LATERAL VIEW EXPLODE(a) z", "LATERAL", "LATERAL VIEW"),
     ("SELECT a FROM s GROUP BY ROLLUP(a)", "ROLLUP", "ROLLUP"),
     ("SELECT a FROM s GROUP BY a WITH CUBE", "CUBE", "CUBE"),

@@ -229,7 +229,7 @@ def run(
         typer.Option("--format", help="How CONSOLE results are written; default: table on a terminal, else csv."),
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="How the log on standard error is written.")] = LogFormat.TEXT,
-    log_level: Annotated[LogLevel, typer.Option(help="What the log tells at the least.")] = LogLevel.WARNING,
+    log_level: Annotated[LogLevel, typer.Option(help="Minimum severity that is logged.")] = LogLevel.WARNING,
 ) -> None:
     """Run the queries of a script until their inputs end, or until Ctrl-C."""
     with errors_shown(context):

@@ -98,7 +98,7 @@ def open_table(owner: str, path: str, version: int | str | None = None) -> Any:
         if isinstance(version, str):
             table.load_as_version(version)
             if _written(path, table.version()) > dt.datetime.fromisoformat(version).timestamp():
-                raise ValueError("its log does not go back so far")
+                raise ValueError("its log begins with a later version")
     except TableNotFoundError:
         hint = "the folder of a Delta table has a folder _delta_log"
         raise PenstockError("P0404", f"{owner}: no Delta table at {path}", hint=hint) from None
@@ -122,15 +122,17 @@ def readable(owner: str, path: str, features: frozenset[str], configuration: Map
     """
     unknown = sorted(features - _READABLE)
     if unknown:
-        raise PenstockError("P0401", f"{owner}: {path} needs a reader that knows {', '.join(unknown)}")
+        raise PenstockError("P0401", f"{owner}: {path} needs a reader that supports {', '.join(unknown)}")
     if configuration.get("delta.columnMapping.mode", "none") != "none":
         hint = "copy it to a table without column mapping"
-        raise PenstockError("P0401", f"{owner}: {path} maps its columns to other names, which is not read", hint=hint)
+        raise PenstockError("P0401", f"{owner}: {path} maps its columns to other names: not supported", hint=hint)
 
 
 def deletion_vectors(owner: str, path: str) -> PenstockError:
     hint = "rewrite the table without them (REORG TABLE .. APPLY (PURGE)), and set delta.enableDeletionVectors = false"
-    return PenstockError("P0401", f"{owner}: {path} marks rows as deleted by deletion vectors, not read", hint=hint)
+    return PenstockError(
+        "P0401", f"{owner}: {path} marks rows as deleted by deletion vectors: not supported", hint=hint
+    )
 
 
 def first_version(path: str) -> int | None:
@@ -150,8 +152,8 @@ def commit(owner: str, path: str, version: int) -> Commit:
         actions = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines() if line.strip()]
     except FileNotFoundError:
         earliest = first_version(path)
-        hint = None if earliest is None else f"say starting '{earliest}', the earliest one that is there"
-        raise PenstockError("P0401", f"{owner}: version {version} of {path} is no more in its log", hint=hint) from None
+        hint = None if earliest is None else f"write starting '{earliest}', the earliest version"
+        raise PenstockError("P0401", f"{owner}: version {version} of {path} is gone from its log", hint=hint) from None
     except (OSError, ValueError) as error:
         raise PenstockError("P0401", f"{owner}: {place} cannot be read: {one_line(error)}") from None
     return _as_commit(path, actions)

@@ -144,7 +144,7 @@ class Server:
         if password is not None:
             given["password"] = reveal(password)
         if address is None or given.get("password", "") is None:
-            hint = "give it by password_env or password_file"
+            hint = "set password_env or password_file"
             raise PenstockError("P0409", f"{options.owner}: its password is not known in this process", hint=hint)
         given |= {"application_name": "penstock", "options": _SETTINGS, "client_encoding": "utf8"}
         try:
@@ -155,24 +155,22 @@ class Server:
 
     def _unreachable(self, error: psycopg.Error) -> Exception:
         said = self._said(error)
-        message = f"{self._owner}: PostgreSQL does not let us in: {said}"
+        message = f"{self._owner}: PostgreSQL refuses the connection: {said}"
         if "FATAL" in said and not any(word in said for word in _COMING):
-            hint = "correct url, user or dbname; a password comes by password_env, password_file or ~/.pgpass"
+            hint = "correct url, user or dbname; set a password by password_env, password_file or ~/.pgpass"
             return PenstockError(self._code, message, hint=hint)
         message = f"{self._owner}: PostgreSQL cannot be reached: {said}"
-        return Gone(PenstockError(self._code, message, hint=f"it was tried for {self.timeout:g} s (option timeout)"))
+        return Gone(PenstockError(self._code, message, hint=f"tried for {self.timeout:g} s (option timeout)"))
 
     def _explained(self, error: psycopg.Error) -> Exception:
         state = error.sqlstate or ""
         said = self._said(error)
         if (isinstance(error, psycopg.OperationalError) and not state) or state.startswith(_PASSING):
-            message = f"{self._owner}: PostgreSQL went away: {said}"
-            return Gone(
-                PenstockError(self._code, message, hint=f"it was tried for {self.timeout:g} s (option timeout)")
-            )
+            message = f"{self._owner}: the connection to PostgreSQL was lost: {said}"
+            return Gone(PenstockError(self._code, message, hint=f"tried for {self.timeout:g} s (option timeout)"))
         hint = {"42501": "grant it to the user of the connection", "42P01": "correct table or query"}.get(state)
         code = "P0402" if state == "42703" and self._code == "P0401" else self._code
-        return PenstockError(code, f"{self._owner}: PostgreSQL says: {said}", hint=hint)
+        return PenstockError(code, f"{self._owner}: PostgreSQL reports: {said}", hint=hint)
 
     def _said(self, error: psycopg.Error) -> str:
         """Return the message of the server or libpq, on one line and without secrets."""

@@ -46,7 +46,7 @@ def secret(options: Options, key: str) -> str | None:
     """
     given = [key + form for form in ("", *FORMS) if options.has(key + form)]
     if len(given) > 1:
-        raise PenstockError("P0208", f"{options.owner}: of the options {' and '.join(given)} one is enough")
+        raise PenstockError("P0208", f"{options.owner}: of the options {' and '.join(given)} set only one")
     if not given:
         return None
     value = options.text(given[0])
@@ -73,7 +73,7 @@ def with_secrets(options: Options, keys: Iterable[str]) -> Options:
 def _of_environment(options: Options, name: str) -> str:
     value = os.environ.get(name)
     if not value:
-        hint = "set it for every process of the run, or give a file"
+        hint = "set it for every process of the run, or use a file"
         raise PenstockError("P0409", f"{options.owner}: the environment has no variable {name}", hint=hint)
     return value
 

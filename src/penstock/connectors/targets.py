@@ -45,10 +45,10 @@ def _between(query: Query, target: Target, known: list[tuple[Query, Target]]) ->
     for other, taken in known:
         if not target.meets(taken):
             continue
-        where = "the same place as" if target.parts == taken.parts else "a place that meets"
+        where = "the same location as" if target.parts == taken.parts else "a location that overlaps that of"
         message = f"query {query.name} writes to {target.shown}, {where} query {other.name}"
         message += "" if target.shown == taken.shown else f", which writes to {taken.shown}"
-        hint = "give each query a place of its own; UNION ALL makes one result of two"
+        hint = "give each query a location of its own, or combine them by UNION ALL"
         yield PenstockError("P0504", message, hint=hint)
         return
 
@@ -58,14 +58,14 @@ def _of_one(
 ) -> Iterator[PenstockError | ScriptWarning]:
     if target.blocked:
         hint = "choose a path whose parents are folders, or do not exist yet"
-        message = f"query {query.name}: {target.shown} cannot be made, {target.blocked} is no folder"
+        message = f"query {query.name}: {target.shown} cannot be created, {target.blocked} is not a folder"
         yield PenstockError("P0502", message, place, hint)
     for source in sources:
         goes_on = reads(source, target)
         if goes_on is None:
             continue
         message = f"query {query.name} writes to {target.shown}, which {source.name} reads"
-        hint = f"FROM {query.name} in a query reads the answer without the way round, or choose another place"
+        hint = f"FROM {query.name} in a query reads the answer directly; or choose another location"
         if goes_on:
             yield ScriptWarning(message, place, hint)
         else:

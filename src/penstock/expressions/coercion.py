@@ -169,4 +169,4 @@ def implicit(expression: Expression, type_: pa.DataType, what: str) -> Expressio
         return cast_to(expression, type_)
     if is_temporal(source) and is_temporal(type_):
         return cast_to(expression, type_)
-    raise misfit(what, [source], hint=f"it takes {type_name(type_)} there; CAST the argument")
+    raise misfit(what, [source], hint=f"it takes {type_name(type_)} here; CAST the argument")

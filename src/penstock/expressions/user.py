@@ -239,7 +239,7 @@ def make(
         volatile = volatile or body.volatile
         body = body.body
     if returns is None:
-        raise PenstockError("P0221", f"{called} does not say what type it returns", hint="add RETURNS type")
+        raise PenstockError("P0221", f"{called} has no return type", hint="add RETURNS type")
     if kind is UserAggregate:
         body = _methods(called, body)
     elif not callable(body):
@@ -298,7 +298,7 @@ def load(reference: str, folder: str | None = None) -> Any:
     """
     module_name, colon, path = reference.partition(":")
     if not colon or not module_name or not path:
-        raise PenstockError("P0221", f"{reference!r} is no place of a function", hint="write 'module:name'")
+        raise PenstockError("P0221", f"{reference!r} does not name a function", hint="write 'module:name'")
     folders = [folder] if folder is not None else list(modules.BESIDE)
     try:
         with modules.first(folders):
@@ -337,7 +337,7 @@ def _methods(name: str, body: Any) -> Any:
     if lacking:
         raise PenstockError(
             "P0221", f"the aggregate {name} lacks {', '.join(lacking)}",
-            hint="an aggregate has init, update, final, and if it can merge and expire",
+            hint="an aggregate has init, update, final, and optionally merge and expire",
         )  # fmt: skip
     return body
 

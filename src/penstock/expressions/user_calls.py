@@ -53,9 +53,9 @@ def _call(user: UserFunction, arguments: Sequence[pa.Array], rows: int) -> pa.Ar
     if isinstance(given, pa.ChunkedArray):
         given = given.combine_chunks()
     if isinstance(given, (str, bytes, pa.Scalar)) or not hasattr(given, "__len__"):
-        raise _Misfit(f"it gave back one {type(given).__name__}, not an array of {counted(rows, 'value')}")
+        raise _Misfit(f"it returned one {type(given).__name__}, not an array of {counted(rows, 'value')}")
     if len(given) != rows:
-        raise _Misfit(f"it gave back {counted(len(given), 'value')} for {counted(rows, 'row')}")
+        raise _Misfit(f"it returned {counted(len(given), 'value')} for {counted(rows, 'row')}")
     return _typed(given, user)
 
 
@@ -67,7 +67,7 @@ def _typed(given: Any, user: UserDefined) -> pa.Array:
         made = given.cast(user.returns) if kind is not None else pa.array(given, user.returns)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         given_name = kind or f"a {type(given).__name__}"
-        raise _Misfit(f"it gave back {given_name}, which is no {type_name(user.returns)}: {error}") from None
+        raise _Misfit(f"it returned {given_name}, which is not {type_name(user.returns)}: {error}") from None
     return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
 
 
@@ -152,7 +152,7 @@ def _failed(
     if arguments and rows and fails is not None:
         found = _offending(fails, rows)
         shown = found or list(range(min(rows, _SHOWN)))
-        lines.append("  it fails on:" if found else "  no row alone makes it fail; the first it was given:")
+        lines.append("  it fails on:" if found else "  no single row makes it fail; its first rows:")
         lines += [f"    ({', '.join(repr(_python(a[i])) for a in arguments)})" for i in shown]
     lines += _traceback(error)
     return PenstockError("P0621", "\n".join(lines))

@@ -6,24 +6,26 @@ _RANKS = (
     "sums over time are a window on the stream and GROUP BY, the last rows of every key [PARTITION BY key ROWS n],"
     " the first rows ORDER BY .. LIMIT n"
 )
-_NOW = "an answer is made of its inputs alone: open a window such as [RANGE 1 HOUR], or compare the times in the rows"
+_NOW = "an answer depends only on its inputs: use a window such as [RANGE 1 HOUR], or compare the times in the rows"
 _DRAWN = "S SAMPLE(10) keeps 10 percent of a stream S; a function of your own may draw (CREATE FUNCTION .. VOLATILE)"
-_ARRAYS = "columns hold single values: give each its row, or keep the text and take it apart with SPLIT_PART"
-_UTC = "times are in UTC and stay so; + INTERVAL 5 HOURS moves one"
+_ARRAYS = "columns have single values: use one row per value, or keep the text and split it with SPLIT_PART"
+_UTC = "all times are in UTC; + INTERVAL 5 HOURS shifts one"
 _MOVED = "at + INTERVAL 1 HOUR moves a time, at + INTERVAL 1 MONTH goes by the calendar"
-_APART = "UNIX_SECONDS(b) - UNIX_SECONDS(a) is how far two times are apart, DATEDIFF(b, a) in days"
+_APART = "UNIX_SECONDS(b) - UNIX_SECONDS(a) is the difference of two times in seconds, DATEDIFF(b, a) that in days"
 _GROUPS = "one query for each grouping, UNION ALL between them"
 _LISTED = "ARRAY_AGG(value) gives all values in order, ARRAY_AGG(DISTINCT value) each once"
 _LATEST = "LAST(value) is that of the latest row; or a query in FROM with ORDER BY .. LIMIT 1"
-_JSON = "GET_JSON_OBJECT(json, '$.a.b') gives what lies at a path, json -> 'a' and json ->> 'a' a member; CAST it"
-_ANY = "COUNT(*) FILTER (WHERE condition) counts the rows that fulfil one"
-_BOUNDARY = "RSTREAM over a window with SLIDE tells the whole answer at each boundary, whose time is ts"
+_JSON = "GET_JSON_OBJECT(json, '$.a.b') gives the value at a path, json -> 'a' and json ->> 'a' a member; CAST it"
+_ANY = "COUNT(*) FILTER (WHERE condition) counts the rows that satisfy one"
+_BOUNDARY = "RSTREAM over a window with SLIDE emits the whole answer at each boundary, whose time is ts"
 
 _PATTERN = (
     "rows that follow each other are a stream joined with itself over a window, with conditions on both, or"
     " FIRST(value) and LAST(value) over [PARTITION BY key ROWS 2]"
 )
-_AS_OF = "declare it CREATE NON RETROACTIVE RELATION and join it: an element meets the rows that hold when it comes"
+_AS_OF = (
+    "declare it CREATE NON RETROACTIVE RELATION and join it: an element is joined with the rows valid when it arrives"
+)
 _LATEST_OF_KEY = (
     "the latest element of each key is [PARTITION BY key ROWS 1] behind the stream; a table as of each element is a"
     " NON RETROACTIVE RELATION"
@@ -57,7 +59,7 @@ FUNCTIONS: dict[str, str] = {
 }  # fmt: skip
 
 #: Words that parse as columns -> what to do about them.
-NAMES: dict[str, str] = {**FUNCTIONS, "STREAM": "leave it out: what the answer is follows from the query"}
+NAMES: dict[str, str] = {**FUNCTIONS, "STREAM": "leave it out: the query determines the kind of its answer"}
 
 #: Clauses and forms of expressions that are rejected by name -> what to write instead.
 CLAUSES: dict[str, str] = {

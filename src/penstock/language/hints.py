@@ -9,20 +9,20 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.language.elsewhere import CLAUSES
 
-WINDOW = "a window stands behind its stream in brackets, as in clicks [RANGE 10 MINUTES SLIDE 1 MINUTE]"
+WINDOW = "a window is written after its stream, in brackets, as in clicks [RANGE 10 MINUTES SLIDE 1 MINUTE]"
 #: What other systems write as functions, in FROM or in GROUP BY, and CQL writes as windows.
 WINDOW_FUNCTIONS = frozenset(
     ("TABLE", "TUMBLE", "HOP", "CUMULATE", "SESSION", "WINDOW", "TUMBLE_START", "TUMBLE_END", "HOP_START", "HOP_END")
 )
-_CONNECTOR = "a connector and its options stand behind FROM or INTO, as in FROM FILES (path 'data.csv', format 'csv')"
+_CONNECTOR = "a connector and its options follow FROM or INTO, as in FROM FILES (path 'data.csv', format 'csv')"
 _ONCE = "a script declares each name once, so it has neither OR REPLACE nor IF NOT EXISTS"
 _COLUMN = "a column has a name and a type; WHERE v IS NOT NULL drops rows, a relation may have a PRIMARY KEY (k)"
 _VIEW = "a view is kept up to date as long as something reads it: CREATE VIEW name AS ..."
-_OUT = "answers come out as soon as they are final; ISTREAM(...) gives what is new, RSTREAM(...) all at every boundary"
+_OUT = "answers are emitted when they are final; ISTREAM(...) emits new rows, RSTREAM(...) all at every boundary"
 #: Words of Flink SQL, Spark SQL, ksqlDB and other SQLs in a declaration, before its query -> what to write instead.
 _IN_DECLARATION = {
-    "WATERMARK": "how late elements may come is said behind TIMESTAMP BY: ORDER WITHIN 5 SECONDS",
-    "TABLE": "what happens is a STREAM, what holds is a RELATION: CREATE RELATION name (...) FROM ...",
+    "WATERMARK": "accepted lateness is declared after TIMESTAMP BY: ORDER WITHIN 5 SECONDS",
+    "TABLE": "events are a STREAM, a table is a RELATION: CREATE RELATION name (...) FROM ...",
     **dict.fromkeys(("WITH", "USING"), _CONNECTOR),
     **dict.fromkeys(("OR", "IF"), _ONCE),
     **dict.fromkeys(("MATERIALIZED", "TEMPORARY", "TEMP"), _VIEW),
@@ -31,7 +31,7 @@ _IN_DECLARATION = {
 #: The same in a query.
 _IN_QUERY = {
     "EMIT": _OUT,
-    "INTO": "an answer goes somewhere by CREATE QUERY name INTO connector (...) AS SELECT ...",
+    "INTO": "an answer is written to a sink by CREATE QUERY name INTO connector (...) AS SELECT ...",
     "ASOF": CLAUSES["ASOF JOIN"],
     "MATCH_RECOGNIZE": CLAUSES["MATCH_RECOGNIZE"],
     "TOP": "the first rows are ORDER BY column LIMIT 10",
@@ -56,7 +56,7 @@ def hint_at(tokens: Sequence[Token], index: int) -> str | None:
     """Return the hint for a statement that cannot be parsed at `index`, by the word there or those just before it."""
     here = tokens[index].text.upper() if index < len(tokens) else ""
     if index and tokens[index - 1].token_type is TokenType.COMMA and here in _BEHIND_ITEMS:
-        return "leave out the comma, or say what follows it"
+        return "leave out the comma, or complete the list"
     if here == "FROM" and index + 1 < len(tokens) and tokens[index + 1].token_type in (TokenType.COMMA, TokenType.FROM):
         return f"`{tokens[index].text}` in backticks is a column of that name"
     if index and here in _BEGINNINGS:

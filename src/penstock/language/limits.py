@@ -30,7 +30,7 @@ MAX_SOURCES, MAX_MEMBERS, MAX_OPERATORS = 250, 2_500, 1_000
 #: each of which begins anew.
 _FRAME, _TREE = 10, 1_500
 
-TOO_DEEP = f"this is nested too deeply: {MAX_DEPTH} levels are the limit, fewer where each holds much"
+TOO_DEEP = f"this is nested too deeply: the limit is {MAX_DEPTH} levels, fewer where each is large"
 
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
@@ -114,11 +114,11 @@ def check_size(root: Algebra) -> None:
         members = sum(count for _, count, _ in below) + isinstance(node, Scan)
         sizes[id(node)] = reads, members, 1 + max((depth for _, _, depth in below), default=0)
     reads, members, depth = sizes[id(root)]
-    hint = "divide it into several queries, of which one reads what another has written"
+    hint = "divide it into several queries, of which one reads the result of another"
     for count, limit in ((reads, MAX_SOURCES), (members, MAX_MEMBERS)):
         if count > limit:
             message = f"this query reads {count:,} streams and relations, {limit:,} are the limit"
             raise PenstockError("P0105", message, hint=hint)
     if depth > MAX_OPERATORS:
-        message = f"this query has {depth:,} operators one above the other, {MAX_OPERATORS:,} are the limit"
+        message = f"this query has {depth:,} operators on top of each other, {MAX_OPERATORS:,} are the limit"
         raise PenstockError("P0105", message, hint=hint)

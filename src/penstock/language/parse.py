@@ -113,8 +113,8 @@ def _curly_quote(source: SourceText, tokens: list[Token]) -> PenstockError | Non
         found = _CURLY.search(token.text) if token.token_type is TokenType.VAR else None
         if found is not None:
             at = source.text.find(found[0], token.start)
-            hint = "texts stand between straight quotes, as in 'text'; backticks quote names"
-            return source.error("P0101", f"{found[0]} is no quotation mark of the language", TextSpan(at, at + 1), hint)
+            hint = "texts are enclosed in straight quotes, as in 'text'; backticks quote names"
+            return source.error("P0101", f"{found[0]} is not a quotation mark of CQL", TextSpan(at, at + 1), hint)
     return None
 
 
@@ -238,7 +238,7 @@ def _unclosed(source: SourceText) -> PenstockError:
         if end is None:
             mark = mark.removeprefix("r")
             span = TextSpan(opened.end() - len(mark), opened.end())
-            return source.error("P0101", f"{mark} opens here and is never closed", span)
+            return source.error("P0101", f"{mark} is opened here and never closed", span)
         at = end
     return source.error("P0101", "the text cannot be read", TextSpan(0, 1))
 

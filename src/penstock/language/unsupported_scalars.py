@@ -67,11 +67,11 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.Alias: "a named argument",
     exp.National: "a national string",
     exp.Coalesce: "??",
-    exp.Concat: "strings side by side",
+    exp.Concat: "adjacent strings",
 }
 _SHOWN_ARGUMENTS: dict[tuple[type[exp.Expr], str], str] = {
     (exp.Column, "db"): "a name of more than two parts",
-    (exp.In, "field"): "IN without brackets",
+    (exp.In, "field"): "IN without parentheses",
 }
 
 
@@ -122,9 +122,9 @@ def _misplaced(node: exp.Expr) -> PenstockError | None:
         return PenstockError("P0901", "* with EXCEPT is not supported", hint="name the columns")
     if isinstance(node, exp.Star):
         fits = alone and name == "COUNT"
-        return None if fits else PenstockError("P0304", "* stands in a select list or in COUNT(*)")
+        return None if fits else PenstockError("P0304", "* is only allowed in a select list or in COUNT(*)")
     # The binder checks whether the call is one of an aggregate, possibly a user-defined one.
-    return None if alone else PenstockError("P0304", "DISTINCT stands behind SELECT or first in an aggregate")
+    return None if alone else PenstockError("P0304", "DISTINCT follows SELECT or is first in an aggregate")
 
 
 def not_yet(name: str, span: TextSpan, hint: str | None = None) -> Refusal:

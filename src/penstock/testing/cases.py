@@ -222,7 +222,7 @@ def _blocks(text: str) -> list[tuple[Mapping[str, Any], int, list[str]]]:
         elif blocks:
             blocks[-1][2].append(line)
         elif line:
-            raise ValueError(f"line {number} stands before the first block: {line}")
+            raise ValueError(f"line {number} precedes the first block: {line}")
     return blocks
 
 
@@ -346,7 +346,7 @@ def _check_refused(case: Case, bound: BoundScript, refused: ExpectedErrors) -> N
         told = [(e.code, place if ask else None) for e, place, ask in zip(found, places, asked, strict=False)]
         assert told == refused.errors and len(found) == len(refused.errors), f"{case.name}: other errors:\n{error}"
         return
-    raise AssertionError(f"{case.name}: nothing refuses\n{refused.script}")
+    raise AssertionError(f"{case.name}: no error for\n{refused.script}")
 
 
 def case_inputs(case: Case, bound: BoundScript) -> dict[str, pa.Table]:
@@ -382,7 +382,7 @@ def _check_oracle(
     expected = expected_events(query, expect)
     if first_difference(expected, answer.events) is not None:
         shown = "\n".join(show_events(answer.events, query.domain))
-        raise AssertionError(f"{case.name}:{expect.line}: the oracle says of {query.name}:\n{shown}")
+        raise AssertionError(f"{case.name}:{expect.line}: the oracle's answer of {query.name}:\n{shown}")
     known = {name: count for name, count in case.late.items() if name in answer.late}
     assert known == {name: answer.late[name] for name in known}, f"{case.name}: late rows {answer.late}"
     told = {name: case.rejected.get(name, {}) for name in answer.rejected}

@@ -163,7 +163,7 @@ class ArrowDecoder(Decoder):
         for column in self.columns:
             here = where.get(folded(column.name), [])
             if len(here) != 1:
-                return f"column {column.name} {'stands there twice' if here else 'is missing'}"
+                return f"column {column.name} {'occurs twice' if here else 'is missing'}"
             chunked = table.column(here[0])
             stored = pa.concat_arrays([pa.array([], chunked.type), *chunked.chunks])
             if casts.misfit(stored.type, column.type):
@@ -259,10 +259,10 @@ def avro_schema(options: Options) -> Any:
     try:
         schema = fastavro.parse_schema(json.loads(text))
     except Exception as error:  # fastavro's errors have no common class
-        message = f"{options.owner}: option schema is no Avro schema: {one_line(error)}"
+        message = f"{options.owner}: option schema is not an Avro schema: {one_line(error)}"
         raise PenstockError("P0208", message) from None
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise PenstockError("P0208", f"{options.owner}: option schema is no Avro schema of a record")
+        raise PenstockError("P0208", f"{options.owner}: option schema is not an Avro schema of a record")
     return schema
 
 
@@ -289,7 +289,7 @@ def decoder(source: Source, columns: tuple[Field, ...], options: Options) -> Dec
     kind = options.needed(FORMAT)
     if kind == "raw" and len(columns) != 1:
         names = ", ".join(c.name for c in columns) or "none"
-        message = f"{options.owner}: format raw fills one column, and there is for the value: {names}"
+        message = f"{options.owner}: format raw fills one column, these remain for the value: {names}"
         raise PenstockError("P0208", message, hint="name the columns of key, partition, offset, timestamp, headers")
     if not columns and kind != "raw":
         raise PenstockError("P0208", f"{options.owner}: no column is left for the value")

@@ -107,7 +107,7 @@ def encoder(query: Query, types: dict[str, pa.DataType], options: Options) -> En
     if format_ == "raw":
         left = [name for name in list(types)[1 if query.root.is_stream else 2 :] if name not in (*key, *headers)]
         if len(left) != 1:
-            message = f"{options.owner}: format raw writes one column, and there is for the value: {', '.join(left)}"
+            message = f"{options.owner}: format raw writes one column, these remain for the value: {', '.join(left)}"
             raise PenstockError("P0208", message, hint="send the others as key or headers")
         return Encoder(format_, key, headers, left[0])
     if format_ == "avro":
@@ -159,7 +159,7 @@ def _schema(query: str, types: dict[str, pa.DataType], options: Options) -> Any:
     try:
         return fastavro.parse_schema({"type": "record", "name": named, "fields": fields})
     except Exception as error:  # a column's name that is invalid in Avro
-        message = f"{options.owner}: the result's columns make no Avro schema: {error}"
+        message = f"{options.owner}: the result's columns have no Avro schema: {error}"
         raise PenstockError("P0208", message, hint="name the columns with letters, digits and _") from None
 
 

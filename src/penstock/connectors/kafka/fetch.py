@@ -201,7 +201,7 @@ def lost_records(owner: str, topic: str, partition: str) -> PenstockError:
     """Return the error for a gap between what was read and what the broker still has."""
     return PenstockError(
         "P0413",
-        f"{owner}: Kafka no longer has the records that come next in partition {partition} of topic {topic}",
-        hint="its retention was shorter than the run's pause, the topic was made anew, or starting lies behind "
-        "its end: on_data_loss 'earliest' goes on with what is there",
+        f"{owner}: Kafka no longer has the next records of partition {partition} of topic {topic}",
+        hint="its retention was shorter than the run's pause, the topic was created again, or starting is beyond "
+        "its end: on_data_loss 'earliest' continues with the records that remain",
     )

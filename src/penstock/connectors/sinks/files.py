@@ -91,7 +91,7 @@ class FilesSink(Sink):
     def open(self, resume: bool, overwrite: bool) -> None:
         blocked = blocking_file(self._folder)
         if blocked is not None:
-            message = f"query {self.query.name}: {self._folder} cannot be made, {blocked} is no folder"
+            message = f"query {self.query.name}: {self._folder} cannot be created, {blocked} is not a folder"
             raise PenstockError("P0502", message, hint="choose a path whose parents are folders, or do not exist yet")
         found = Marker.read(self._folder)
         try:
@@ -156,20 +156,20 @@ class FilesSink(Sink):
         mine = self._marker()
         if (found.format, found.columns, found.types) != (mine.format, mine.columns, mine.types):
             message = f"query {self.query.name}: {self._folder} holds a result of other columns or another format"
-            raise PenstockError("P0501", message, hint="choose another folder, or start anew with --overwrite")
+            raise PenstockError("P0501", message, hint="choose another folder, or start again with --overwrite")
 
     def _make_room(self, names: list[str], found: Marker | None, overwrite: bool) -> None:
         """Remove an earlier result, or refuse to."""
         own = [name for name in names if _OWN.match(name)]
         if not overwrite:
             hint = (
-                "--overwrite replaces it, --checkpoint DIR lets a run go on where it stopped; or choose another folder"
+                "--overwrite replaces it, --checkpoint DIR continues a run where it stopped; or choose another folder"
             )
             message = f"query {self.query.name}: {self._folder} is not empty"
             raise PenstockError("P0501", message, hint=hint)
         foreign = [name for name in names if name not in own and name != MARKER]
         if foreign and found is None:
-            message = f"query {self.query.name}: {self._folder} holds files of others, such as {foreign[0]}"
+            message = f"query {self.query.name}: {self._folder} has foreign files, such as {foreign[0]}"
             raise PenstockError("P0501", message, hint="they are not overwritten: choose another folder")
         # The marker is removed last: a half-removed folder is still recognised as a result.
         self._remove([*own, *(name for name in names if name == MARKER)])

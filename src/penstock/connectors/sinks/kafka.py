@@ -200,7 +200,7 @@ class KafkaSink(Sink):
         own = [e for e in self._refusals if e.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FENCED", "_FATAL")]
         found = own[0] if own else as_kafka_error(error)
         if found.name() in _HOPELESS or time.monotonic() > until:
-            hint = "see to the broker; nothing of this batch is visible, and a run with --checkpoint can be resumed"
+            hint = "check the broker; nothing of this batch is visible, and a run with --checkpoint can be resumed"
             if found.name() == "MSG_SIZE_TOO_LARGE":
                 hint = "raise kafka.message.max.bytes and the topic's max.message.bytes, or make rows smaller"
             message = f"query {self.query.name}: {self.place} cannot be written: {found.str()}"

@@ -30,7 +30,7 @@ def check_rows(where: str, overwrite: bool, ours: bool) -> None:
         PenstockError: P0501, they may not.
     """
     if not overwrite:
-        hint = "mode 'append' adds to it, --overwrite replaces its rows, --checkpoint DIR lets a run go on"
+        hint = "mode 'append' adds to it, --overwrite replaces its rows, --checkpoint DIR continues a run"
         raise PenstockError("P0501", f"{where} has rows already", hint=hint)
     if not ours:
         hint = "they are not overwritten: choose another table"
@@ -39,8 +39,8 @@ def check_rows(where: str, overwrite: bool, ours: bool) -> None:
 
 def not_ours(where: str) -> PenstockError:
     """Return the error for a table whose last writer was not this run."""
-    hint = "another run took it over, or it was made anew; start anew"
-    return PenstockError("P0502", f"{where} is not, or no more, the table that this run writes", hint=hint)
+    hint = "another run has taken it over, or it was created again; start a new run"
+    return PenstockError("P0502", f"{where} is not, or is no longer, the table that this run writes", hint=hint)
 
 
 def no_column(where: str, name: str, there: Iterable[str]) -> PenstockError:

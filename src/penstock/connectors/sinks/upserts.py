@@ -56,7 +56,7 @@ def key_option(options: Options, query: Query) -> tuple[str, ...]:
             message = f"{options.owner}: option key: the result has no column {name or 'without a name'}"
             raise PenstockError("P0208", message, hint=nearest(name, items))
         if place in found:
-            raise PenstockError("P0208", f"{options.owner}: option key: {name} stands twice")
+            raise PenstockError("P0208", f"{options.owner}: option key: {name} occurs twice")
         found.append(place)
     return tuple(found)
 
@@ -97,7 +97,7 @@ def net(query: Query, key: Sequence[str], table: pa.Table) -> Net:
 def violation(query: Query, key: Sequence[str], table: pa.Table, row: int) -> PenstockError:
     """Return the error for a second row with one key."""
     shown = ", ".join(f"{name} = {shown_cell(table[name][row])}" for name in key)
-    hint = "name columns in `key` that no two rows of the result share; those of its GROUP BY are"
+    hint = "name columns in `key` that identify each row of the result, such as those of its GROUP BY"
     return PenstockError("P0502", f"query {query.name}: two rows share the key ({shown})", hint=hint)
 
 

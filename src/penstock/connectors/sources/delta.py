@@ -137,10 +137,10 @@ class DeltaSource(SourceConnector):
         if self.source.is_static:
             self._files_of(table)
         if self._changes and _configuration(table).get("delta.enableChangeDataFeed", "false").lower() != "true":
-            hint = "set delta.enableChangeDataFeed = true; the changes of later commits are then there"
+            hint = "set delta.enableChangeDataFeed = true; it then has the changes of later commits"
             raise PenstockError("P0401", f"{self._owner}: {self._path} has no change data feed", hint=hint)
         if not self.source.is_static and not self._watch and self._first(table.version()) > table.version():
-            hint = "versions that come later are read with watch 'true'"
+            hint = "later versions are read with watch 'true'"
             message = f"{self._owner}: {self._path} is at version {table.version()}, before {self._starting}"
             raise PenstockError("P0401", message, hint=hint)
 
@@ -274,8 +274,8 @@ class DeltaSource(SourceConnector):
 
     def _takes_away(self, version: int, rewrites: bool) -> PenstockError:
         what = "rewrites rows" if rewrites else "deletes rows"
-        hint = "skip_changes 'true' passes over such commits, changes 'true' reads them from the change data feed"
-        hint = hint if rewrites else f"ignore_deletes 'true' passes over what only deletes; {hint}"
+        hint = "skip_changes 'true' skips such commits, changes 'true' reads them from the change data feed"
+        hint = hint if rewrites else f"ignore_deletes 'true' skips commits that only delete; {hint}"
         message = f"{self._owner}: version {version} of {self._path} {what}, and a stream only gains them"
         return PenstockError("P0401", message, hint=hint)
 
@@ -318,7 +318,7 @@ def _version_option(options: Options) -> int | str | None:
         PenstockError: P0208.
     """
     if options.has(_VERSION) and options.has(_TIMESTAMP):
-        raise PenstockError("P0208", f"{options.owner}: of the options version and timestamp one is enough")
+        raise PenstockError("P0208", f"{options.owner}: set only one of the options version and timestamp")
     if options.has(_VERSION):
         return options.value(_VERSION)
     if not options.has(_TIMESTAMP):

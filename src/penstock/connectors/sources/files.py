@@ -120,8 +120,10 @@ class FilesSource(SourceConnector):
         late = [] if self._watch else self.discover(known)
         if not late:
             return None
-        message = f"source {self.source.name}: {counted(len(late), 'file')} at {self._path} came after the first start"
-        return f"{message} and will not be read; with the option watch 'true' files are read as they come"
+        message = (
+            f"source {self.source.name}: {counted(len(late), 'file')} at {self._path} were added after the first start"
+        )
+        return f"{message} and will not be read; with the option watch 'true' later files are read too"
 
     def splits(self, path: str) -> list[Split]:
         self._readable(path)
@@ -143,10 +145,9 @@ class FilesSource(SourceConnector):
         self._readable(split.path)
         if split.detail and split.detail != _stamp(split.path):
             raise PenstockError(
-                "P0401",
-                f"source {self.source.name}: {split.path} was rewritten after it had been found",
-                hint="put the old file back with its time, and give new data in a file of another name; or start anew",
-            )
+                "P0401", f"source {self.source.name}: {split.path} was rewritten after it was first listed",
+                hint="put the old file back with its time, and write new data to another file; or start a new run",
+            )  # fmt: skip
 
     @cached_property
     def _format(self) -> FileFormat:
@@ -154,7 +155,7 @@ class FilesSource(SourceConnector):
         if name is None:
             name = next(filter(None, map(format_of, self._listing())), None)
         if name is None:
-            message = f"FILES of {self.source.name}: the format of {self._path} does not show from its name"
+            message = f"FILES of {self.source.name}: the format of {self._path} cannot be derived from its name"
             raise PenstockError("P0208", message, hint=f"write format '{'|'.join(FORMATS)}'")
         self._options.check_format(self.OPTIONS, name)
         return FORMATS[name](self.source, self._text, wanted=self.wanted)
@@ -183,7 +184,7 @@ class FilesSource(SourceConnector):
     def _readable(self, path: str) -> None:
         if not Path(path).exists():
             raise PenstockError(
-                "P0401", f"source {self.source.name}: {path} is gone", hint="put it back, or start anew"
+                "P0401", f"source {self.source.name}: {path} is gone", hint="put it back, or start a new run"
             )
         if not os.access(path, os.R_OK):
             raise _denied(self.source.name, path)
@@ -193,9 +194,9 @@ class FilesSource(SourceConnector):
         if self._is_glob:
             return "no file matches; a glob is * and ? within a folder, ** across folders"
         if path.is_dir():
-            return "the folder holds no data file; with watch 'true' files may come later"
+            return "the folder holds no data file; with watch 'true' files may be added later"
         missing = next((p for p in reversed(path.parents) if not p.exists()), path)
-        return f"{missing} does not exist; a relative path counts from {Path.cwd()}"
+        return f"{missing} does not exist; a relative path starts at {Path.cwd()}"
 
 
 def _finds(path: Path, file: tuple[str, ...]) -> bool:

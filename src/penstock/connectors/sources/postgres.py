@@ -268,7 +268,7 @@ class PostgresSource(SourceConnector):
         if self._version:
             self._column(columns, self._version)
         if self._deleted and self._column(columns, self._deleted).oid != 16:
-            message = f"{self._owner}: {self._shown}: column {self._deleted} is no boolean, as option deleted needs"
+            message = f"{self._owner}: {self._shown}: column {self._deleted} is not boolean, as option deleted requires"
             raise PenstockError("P0402", message)
         return columns
 
@@ -324,7 +324,7 @@ class PostgresSource(SourceConnector):
     def splits(self, path: str) -> list[Split]:
         if not Path(path).exists():
             message = f"{self._owner}: what {self._shown} said is gone: {path}"
-            raise PenstockError("P0401", message, hint="the checkpoint is not whole; start anew")
+            raise PenstockError("P0401", message, hint="the checkpoint is damaged; start a new run")
         return [Split(path, bytes=Path(path).stat().st_size)]
 
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
@@ -346,7 +346,7 @@ class PostgresSource(SourceConnector):
         noted = _noted(place.with_suffix(".json"))
         try:
             if checksum(place) != noted["checksum"]:
-                raise ValueError("it is not what was written")
+                raise ValueError("it is not the stored answer")
         except (OSError, ValueError) as error:
             raise damaged(place, error) from error
 

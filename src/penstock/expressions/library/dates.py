@@ -72,7 +72,7 @@ def _unit(name: str, argument: Expression) -> str | None:
     unit = _UNITS.get(str(argument.value).upper())
     if unit is None:
         raise PenstockError(
-            "P0203", f"{name} knows no unit {argument.value!r}", hint=nearest(str(argument.value), _UNITS)
+            "P0203", f"{name} has no unit {argument.value!r}", hint=nearest(str(argument.value), _UNITS)
         )
     return unit
 

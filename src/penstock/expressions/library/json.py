@@ -44,7 +44,7 @@ def _rule(name: str, arguments: Sequence[Expression]) -> Typed:
         parsed = parse_path(path.value)
         if parsed is None:
             hint = "a path is $ followed by .name, ['name'], [0] and at most one [*], as in $.items[0].price"
-            raise PenstockError("P0203", f"{name}: {path.value!r} is no path", hint=hint)
+            raise PenstockError("P0203", f"{name}: {path.value!r} is not a path", hint=hint)
         if name == "JSON_VALUE" and parsed.after is not None:
             raise PenstockError(
                 "P0203", f"{name} gives one value, and [*] finds several", hint="GET_JSON_OBJECT takes it"
@@ -116,7 +116,7 @@ def _member(show: Callable[[Any], str | None]) -> Callable[[str | int], Finder]:
 FUNCTIONS = (
     Function(
         "GET_JSON_OBJECT", "json, path", _rule, _by_key(_get_object),
-        "what lies at a path: a string without quotes, an object or array as JSON", checks=True,
+        "the value at a path: a string without quotes, an object or array as JSON", checks=True,
     ),
     Function(
         "JSON_VALUE", "json, path", _rule, _by_key(_get_value), "the string, number or boolean at a path, else NULL",

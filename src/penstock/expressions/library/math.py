@@ -56,7 +56,7 @@ def _digits(name: str, arguments: Sequence[Expression]) -> int:
     if isinstance(argument, Call) and argument.function == "NEG":
         argument, sign = argument.arguments[0], -1
     if not isinstance(argument, Literal) or not isinstance(argument.value, int):
-        raise PenstockError("P0203", f"the second argument of {name} must be a whole number written out")
+        raise PenstockError("P0203", f"the second argument of {name} must be a whole number literal")
     return sign * argument.value
 
 

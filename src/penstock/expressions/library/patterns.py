@@ -24,7 +24,7 @@ from penstock.expressions.text_equality import equals_text
 from penstock.expressions.values.datum import LONGEST_BYTES, Arguments, Datum, Kernel, held_bytes, is_scalar
 
 #: The remark on all of them in docs/functions.md.
-NOTE = r"""Patterns take time in proportion to the text: they are carried out by RE2. What no engine does in such
+NOTE = r"""Patterns take time in proportion to the text: they are evaluated by RE2. What cannot be evaluated in such
 time is refused (`P0203`): back references, look-around, possessive quantifiers and atomic groups, repetitions of more
 than 1,000. A pattern that is not a literal and that RE2 refuses gives NULL in its row. Where it differs from Java's
 regular expressions, which Spark has: `$` without `(?m)` matches at the very end alone, not before a last line break;
@@ -184,7 +184,7 @@ def _malformed(name: str, pattern: str, reason: str) -> PenstockError:
     for mark, what in _LEFT_OUT:
         if re.search(mark, reason):
             message = f"{name}: the regular expression {pattern!r} has {what}"
-            hint = "patterns run in time linear in the text, which leaves these out; see docs/functions.md, Patterns"
+            hint = "patterns are evaluated in linear time, which excludes these; see docs/functions.md, Patterns"
             return PenstockError("P0203", message, hint=hint)
     return PenstockError("P0203", f"{name}: malformed regular expression: {reason}")
 
@@ -278,7 +278,7 @@ def _row(name: str, signature: str, result: Any, kernel: Kernel, help_: str, **m
 FUNCTIONS = (
     Function(
         "LIKE", "string, pattern [, escape]", takes(BOOLEAN, STRING), _like(False),
-        "% is any text, _ any letter, the escape letter (a backslash) takes the next one as it is",
+        "% is any text, _ any character; the escape character (a backslash) makes the next one literal",
         operator="string LIKE pattern [ESCAPE letter]",
     ),
     Function(

@@ -277,7 +277,7 @@ FUNCTIONS = (
         "UPPER", "string", takes(STRING, STRING), _cased(pc.utf8_upper, str.upper, _GROWING), "in capitals", ("UCASE",)
     ),
     Function(
-        "LOWER", "string", takes(STRING, STRING), _cased(pc.utf8_lower, str.lower, "İΣ"), "in small letters",
+        "LOWER", "string", takes(STRING, STRING), _cased(pc.utf8_lower, str.lower, "İΣ"), "in lower case",
         ("LCASE",),
     ),
     Function(

@@ -106,9 +106,9 @@ class Scope:
         if found:
             owners = [f"{e.qualifier}.{e.name}" for e in found if e.qualifier]
             hint = "say " + " or ".join(owners) if len(set(owners)) > 1 else "give the columns different names with AS"
-            context.fail("P0205", f"{name.text} can mean several columns", span, hint)
+            context.fail("P0205", f"{name.text} is ambiguous: it may be several columns", span, hint)
         if _matching(self.outer, name, qualifier):
-            hint = "a query in WITH does not read what stands around it; write it in FROM, or join it on the condition"
+            hint = "a query in WITH does not read enclosing rows; write it in FROM, or join it on the condition"
             context.fail("P0312", f"{name.text} cannot be read in this query", span, hint)
         if qualifier is not None and not any(_owns(entries, qualifier) for entries in self._levels()):
             self._unknown_qualifier(qualifier, context)
@@ -117,7 +117,7 @@ class Scope:
         shown = f"{qualifier.text}.{name.text}" if qualifier else name.text
         operator = qualifier is None and name.text.upper() in StreamOperator.__members__
         elsewhere = NAMES.get(name.key.upper()) if qualifier is None else None
-        meant = f"items stand in brackets: {shown}(a, b)" if operator else elsewhere or nearest(name.text, known)
+        meant = f"put items in parentheses: {shown}(a, b)" if operator else elsewhere or nearest(name.text, known)
         context.fail("P0202", f"unknown column {shown}", name.span, meant)
 
     def knows(self, name: Name) -> bool:

@@ -134,7 +134,7 @@ class CqlParser(QueryGrammar):
             at = self._here()
             if self._match(TokenType.PRIMARY_KEY):
                 if key:
-                    raise self._misplaced("PRIMARY KEY stands twice", at)
+                    raise self._misplaced("PRIMARY KEY occurs twice", at)
                 key = self._names("a column name")
                 key_span = self._since(at)
             else:
@@ -169,7 +169,7 @@ class CqlParser(QueryGrammar):
         start = self._here()
         name = self._name("a connector")
         if self._curr.token_type is not TokenType.L_PAREN:
-            self._fail("'('", hint="a connector has brackets, as in CONSOLE () or FILES (path 'out', format 'csv')")
+            self._fail("'('", hint="a connector has parentheses, as in CONSOLE () or FILES (path 'out', format 'csv')")
         self._advance()
         options: list[WrittenOption] = []
         if not self._match(TokenType.R_PAREN):
@@ -217,7 +217,7 @@ class CqlParser(QueryGrammar):
         name = self.sql[start.start : start.end].upper()
         key = next(iter(found))
         if key in clauses:
-            raise self._misplaced(f"this {name} clause stands a second time", self._since(start))
+            raise self._misplaced(f"this {name} clause is repeated", self._since(start))
         if not is_stream and key in _STREAM_ONLY:
             raise self._misplaced("this clause belongs to a stream", self._since(start))
         if is_stream and key == "operation":
@@ -243,7 +243,7 @@ class CqlParser(QueryGrammar):
         self._need("INTO")
         name = self._name("the name of a stream or relation")
         if self._query_ahead():
-            hint = f"a query that goes on is CREATE QUERY {name.text} INTO connector (...) AS SELECT ..."
+            hint = f"a continuous query is CREATE QUERY {name.text} INTO connector (...) AS SELECT ..."
             self._fail("VALUES", hint=hint)
         self._need("VALUES")
         rows: list[tuple[exp.Expr, ...]] = []

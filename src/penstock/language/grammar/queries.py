@@ -194,9 +194,9 @@ class QueryGrammar(SourceGrammar):
             items = self._named_behind(items)
         if not self._match(TokenType.FROM):
             ended = not self._curr or self._curr.token_type is TokenType.R_PAREN
-            hint = "every SELECT reads something; a value alone is written without SELECT" if ended else None
+            hint = "every SELECT needs FROM; a value alone is written without SELECT" if ended else None
             if wrapped is not None and self._at(","):
-                hint = f"all items stand in its brackets: {wrapped.operator.value}(a, b)"
+                hint = f"put all items in its parentheses: {wrapped.operator.value}(a, b)"
             self._fail("',' or FROM", hint=hint)
         source = self._from_sources()
         where = self._condition() if self._match(TokenType.WHERE) else None

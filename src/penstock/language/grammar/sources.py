@@ -94,14 +94,14 @@ class SourceGrammar(WindowGrammar):
         self._refuse_foreign()
         lateral = self._mark("LATERAL")
         if lateral is not None and not (self._curr.token_type is TokenType.L_PAREN and self._query_ahead()):
-            self._fail("a query in brackets")
+            self._fail("a query in parentheses")
         if self._match(TokenType.L_PAREN):
             if self._query_ahead():
                 tree = self._attempt(self.query, TokenType.R_PAREN)
                 if tree is not None:
                     window, sample, alias = self._decorations()
                     if sample is not None:
-                        self._reject("SAMPLE stands behind the name of a stream only", code="P0103")
+                        self._reject("SAMPLE is only allowed after the name of a stream", code="P0103")
                     called, (window, alias) = self._second_alias(window, alias)
                     columns = (
                         self._names("a column name") if alias and self._curr.token_type is TokenType.L_PAREN else ()
@@ -167,7 +167,7 @@ class SourceGrammar(WindowGrammar):
                 window = found
             elif (drawn := self._sample()) is not None:
                 if sample is not None:
-                    self._reject("SAMPLE stands twice", token, "P0103")
+                    self._reject("SAMPLE occurs twice", token, "P0103")
                 sample = drawn
             elif alias is None and (alias := self._alias()) is not None:
                 continue

@@ -104,13 +104,11 @@ class TokenGrammar(ExpressionParser):
         if not self._is_name():
             word = self._curr.text if self._curr else ""
             column = what == "a column name" and word.isidentifier() and self._curr.token_type is not TokenType.STRING
-            self._fail(
-                what, hint=f"{word} is a word of the language; in backticks it is a name: `{word}`" if column else None
-            )
+            self._fail(what, hint=f"{word} is a keyword; in backticks it is a name: `{word}`" if column else None)
         token = self._curr
         self._advance()
         if not token.text:
-            self._reject("this name is empty", token, hint="a name has one character at least")
+            self._reject("this name is empty", token, hint="a name has at least one character")
         return Name(token.text, token.token_type is TokenType.IDENTIFIER, token_span(token))
 
     def _names(self, what: str) -> tuple[Name, ...]:

@@ -117,7 +117,7 @@ class WindowGrammar(TokenGrammar):
         if self._curr and self._curr.token_type is TokenType.NUMBER and following and not Unit.parse(following.text):
             hint = meant_unit(following.text) or "write TUPLES or a unit of time: " + ", ".join(UNITS)
             if following.text.upper().removesuffix("S") in ("MONTH", "QUARTER", "YEAR"):
-                hint = "these have no fixed length: say days, as in 30 DAYS"
+                hint = "these have no fixed length: use days, as in 30 DAYS"
             self._fail("TUPLES or a unit of time", following, "P0102", hint)
         return self._duration()
 
@@ -145,7 +145,7 @@ class WindowGrammar(TokenGrammar):
         else:
             return False
         if key in parts:
-            self._reject(f"{token.text.upper()} stands twice in the window", token, "P0103")
+            self._reject(f"{token.text.upper()} occurs twice in the window", token, "P0103")
         parts[key] = value
         if key == "preceding":
             parts.pop(key)

@@ -92,11 +92,11 @@ class ArrowFormat(FileFormat):
             except StopIteration:
                 break
             except DAMAGE as error:
-                raise BrokenOff(f"the file breaks off behind row {rows}: {one_line(error)}") from None
+                raise BrokenOff(f"the file ends after row {rows}: {one_line(error)}") from None
             yield from self._chunks(path, batch, columns)
             rows += batch.num_rows
         if _is_file(mapped):
-            raise BrokenOff(f"the file breaks off behind row {rows}: its footer is missing")
+            raise BrokenOff(f"the file ends after row {rows}: its footer is missing")
 
     def _chunks(self, path: str, batch: pa.RecordBatch, columns: Columns) -> Iterator[Chunk]:
         for piece in pieces(batch):

@@ -204,7 +204,7 @@ class FileFormat(ABC):
             here = where.get(folded(column.name), [])
             if len(here) > 1:
                 raise Unfit(
-                    f"column {column.name} stands {len(here)} times in the file", "a column needs a name of its own"
+                    f"column {column.name} stands {len(here)} times in the file", "each column needs a unique name"
                 )
             if here:
                 found[position] = here[0]

@@ -136,7 +136,7 @@ class CsvFormat(FileFormat):
                     return f"the header is one column with the delimiter '{self.options.delimiter}'; \
 write delimiter '{shown}'"
         if not self._known(names) and len(names) >= len(self.source.columns):
-            return f"if the first line is no header, write header 'false'; it reads: {', '.join(names[:12])}"
+            return f"if the first line is not a header, write header 'false'; it reads: {', '.join(names[:12])}"
         return None
 
     def _known(self, names: list[str]) -> int:
@@ -207,7 +207,7 @@ write delimiter '{shown}'"
         columns = {}
         failed = np.zeros(len(kept), dtype=bool)
         parsed = self._arrow(_without(records, bad), shape, typed=False)
-        assert parsed.rows == len(kept), "records are not what the parser takes for one"
+        assert parsed.rows == len(kept), "the parser finds other records"
         for position, texts in zip(shape.places, parsed.columns, strict=True):
             column = self.source.columns[position]
             converted = self._convert(position, texts)

@@ -302,7 +302,7 @@ def _skip_blanks(text: str, at: int) -> int:
 
 def _ambiguous(first: str, second: str) -> str:
     if first == second:
-        return f"the key {first} stands there twice"
+        return f"the key {first} occurs twice"
     return f"the keys {first} and {second} are one column"
 
 

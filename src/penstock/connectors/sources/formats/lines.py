@@ -105,7 +105,7 @@ class TextFile:
         if self.broken is not None:
             if self.packed:
                 raise BrokenOff(damaged(self.broken))
-            raise BrokenOff(f"the rest of the file cannot be read: {one_line(self.broken)}", self.line)
+            raise BrokenOff(f"the remainder of the file cannot be read: {one_line(self.broken)}", self.line)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ def count(written: Count, context: Context, least: str = "ROWS 1") -> int:
         hint = f"write {least}, or leave the clause out"
         context.fail("P0102", "a number of rows here is at least 1", written.span, hint)
     if written.value >= _MOST_ROWS:
-        context.fail("P0102", "these are more rows than a stream has", written.span)
+        context.fail("P0102", "this exceeds the number of rows of any stream", written.span)
     return written.value
 
 
@@ -25,5 +25,5 @@ def ticks(duration: Duration, domain: TimeDomain, context: Context, least: int =
     if found < least:
         context.fail("P0102", "a length of time here is at least one tick", duration.span)
     if found >= LONGEST_TICKS:
-        context.fail("P0102", "this is longer than time lasts", duration.span)
+        context.fail("P0102", "this exceeds the range of time", duration.span)
     return found

@@ -34,7 +34,7 @@ def answer_stream(node: Algebra, span: TextSpan, context: Context) -> Algebra:
 def checked(node: Algebra, span: TextSpan, context: Context) -> Algebra:
     """Return `node` if the sequence model allows it. Raises BindingFailed after P0310."""
     if holds_internal(node):
-        message = "INTERNAL in a query with FREQUENCY, which is evaluated anew: its results would have to expire"
+        message = "INTERNAL in a query with FREQUENCY, which is evaluated repeatedly: its results would have to expire"
         hint = "write the part with FREQUENCY as a view, and read the view, which is a stream"
         context.fail("P0310", message, span, hint)
     window = not_on_the_line(node)
@@ -96,7 +96,7 @@ def items_of_partition(
     for bound, node in zip(context.each(binder.bind, frequency.partition), frequency.partition, strict=True):
         place = next((i for i, (_, item) in enumerate(outputs) if item == bound), None)
         if place is None:
-            message = "PARTITIONED BY takes items of the select list here: they tell the answers apart"
+            message = "PARTITIONED BY takes items of the select list here: they distinguish the answers"
             context.fail("P0102", message, span_of(node), "add the column to the select list")
         found[place] = None
     return tuple(found)
@@ -120,7 +120,7 @@ class Jumping:
         rows, length = self._content()
         partition = self.partition
         if rows is not None and by and partition and set(by) != set(partition):
-            message = "PARTITION BY and PARTITIONED BY name different columns: elements are counted in one way"
+            message = "PARTITION BY and PARTITIONED BY name different columns: elements are counted by one of them"
             self.context.fail("P0102", message, self.frequency.span, "leave one of them out")
         if rows is None:
             partition = ()  # a window in time is the same of every partition and of the whole
@@ -144,7 +144,7 @@ class Jumping:
             message = f"a window {spec.extent.value} does not jump with FREQUENCY"
             context.fail("P0102", message, spec.span, "write RANGE, ROWS or NOW beside FREQUENCY")
         if spec.slide is not None:
-            message = "SLIDE and FREQUENCY both say how often the window moves"
+            message = "SLIDE and FREQUENCY both specify how often the window moves"
             context.fail("P0102", message, spec.slide.span, "leave out one of them: FREQUENCY in time is SLIDE")
         if spec.align is not None:
             context.fail("P0102", "ALIGN TO needs a SLIDE", spec.align.span)

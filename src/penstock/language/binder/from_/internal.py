@@ -15,7 +15,7 @@ from penstock.language.binder.from_.inputs import Inputs
 from penstock.language.text import TextSpan
 from penstock.tree import walk
 
-_HINT = "make a view of the SELECT with the INTERNAL window: it is a stream, which can take a window of its own"
+_HINT = "define the SELECT with the INTERNAL window as a view: it is a stream, which can have a window of its own"
 
 
 def collected(node: Algebra, inputs: Inputs, context: Context) -> Algebra:
@@ -30,7 +30,7 @@ def collected(node: Algebra, inputs: Inputs, context: Context) -> Algebra:
         refuse_internal(type(forbidding).__name__.upper(), inputs, places[0], context)
     for member in inputs.members:
         if member.internal is None and member.node.pattern is not Pattern.MONOTONIC:
-            message = "beside an INTERNAL window stands what loses tuples: the results would have to expire with these"
+            message = "an input beside an INTERNAL window loses tuples: the results would have to expire with these"
             context.fail("P0310", message, member.span, "make its window INTERNAL too, or leave out INTERNAL")
     return Internal(node, has_lives(node))
 

@@ -67,7 +67,7 @@ def joined_beside(
         message = f"the right side of a {join.kind.value} JOIN reads the left one"
         context.fail("P0312", message, join.kind_span, hint)
     if any(member.internal is not None for member in left.members):
-        refuse_internal("a query in FROM that reads what stands beside it", left, join.span, context)
+        refuse_internal("a query in FROM that reads the sources beside it", left, join.span, context)
     one = build_joins(left, None, context)
     beside = ClauseSubqueries(context, left.entries, _none_inside)
     beside.found.append(Subquery(rows, "ROWS", pa.null(), join.right.span, ""))

@@ -90,10 +90,10 @@ def _hosts(members: Sequence[FromInput], touched: list[set[int]], context: Conte
         if not named and len(streams) == 1:
             named = streams
         if not named or not set(named) <= set(streams):
-            other = "several streams, and no condition says which" if not named and streams else "none"
+            other = "several streams, and no condition names one" if not named and streams else "none"
             if named:
-                other = "what does not come with single elements of streams: a group, or a row that may change"
-            message = f"a NON RETROACTIVE relation is asked when a stream element comes; here it is joined with {other}"
+                other = "rows that are not single elements of streams: a group, or a row that may change"
+            message = f"a NON RETROACTIVE relation is joined with stream elements; here it is joined with {other}"
             context.fail("P0340", message, members[nrr].span, _HINT)
         found[nrr] = named
     return found

@@ -118,8 +118,8 @@ class SourceBinder:
     def _lateral(self, source: DerivedSource, rows: Inner, names: Sequence[str], qualifier: str | None) -> Inputs:
         entries = tuple(Entry(i, n, e.type, qualifier) for i, (n, e) in enumerate(zip(names, rows.items, strict=True)))
         if source.window is not None:
-            hint = "put the window behind the stream that the query reads"
-            message = "a window over a query that reads what stands beside it"
+            hint = "put the window after the stream that the query reads"
+            message = "a window over a query that reads the sources beside it"
             self.context.note(PenstockError("P0312", message, hint=hint), source.window.span)
             return Inputs((), entries, failed=True)
         return Inputs((), entries, rows=rows)
@@ -165,7 +165,7 @@ class SourceBinder:
             shown = place.text if isinstance(place, Name) else "this query"
             hint = "a window belongs to a stream; leave it out"
             self.context.note(
-                PenstockError("P0301", f"{shown} is a relation, it takes no window", hint=hint), window.span
+                PenstockError("P0301", f"{shown} is a relation, which has no window", hint=hint), window.span
             )
             return Inputs((), entries, failed=True)
         internal = window.internal.span if window is not None and window.internal is not None else None
@@ -209,8 +209,8 @@ class SourceBinder:
             if name is None:
                 continue
             if name.key in seen:
-                hint = f"give it a name of its own: {name.text} AS {name.text}2"
-                message = f"{name.text} stands twice in FROM"
+                hint = f"give it a unique name: {name.text} AS {name.text}2"
+                message = f"{name.text} occurs twice in FROM"
                 self.context.note(PenstockError("P0206", message, hint=hint), name.span)
                 clashing.append(name.text)
             seen[name.key] = name

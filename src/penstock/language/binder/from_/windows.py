@@ -103,7 +103,7 @@ def _over(spec: WindowClause, stream: Algebra, partition: tuple[int, ...], conte
         step = count(spec.slide, context)
         if partition:
             message = (
-                "SLIDE in rows behind PARTITION BY needs ROWS: a RANGE is of all partitions, and counts none of them"
+                "SLIDE in rows after PARTITION BY needs ROWS: a RANGE applies to all partitions and counts no rows"
             )
             context.fail("P0102", message, spec.slide.span, "leave out PARTITION BY, or write PARTITION BY c ROWS n")
         span = ticks(length, domain, context) if isinstance(length, Duration) else None
@@ -140,7 +140,7 @@ def _slide(spec: WindowClause, domain: TimeDomain, context: Context) -> tuple[in
     if spec.align is None:
         return slide, 0
     if slide is None:
-        hint = "it says where the boundaries of SLIDE lie: [RANGE 1 HOUR SLIDE 10 MINUTE ALIGN TO ...]"
+        hint = "it shifts the boundaries of SLIDE: [RANGE 1 HOUR SLIDE 10 MINUTE ALIGN TO ...]"
         context.fail("P0102", "ALIGN TO needs a SLIDE", spec.align.span, hint)
     return slide, _align(spec.align, domain, context) % slide
 

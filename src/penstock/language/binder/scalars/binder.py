@@ -99,7 +99,7 @@ class ScalarBinder:
         found = list(dict.fromkeys(value for known, value in self.outputs if name.matches(known)))
         if len(found) > 1:
             hint = "give the columns different names with AS, or order by position"
-            self.context.fail("P0205", f"{name.text} can mean several columns", name.span, hint)
+            self.context.fail("P0205", f"{name.text} is ambiguous: it may be several columns", name.span, hint)
         return found[0] if found else None
 
     def place_of(self, column: Column) -> TextSpan | None:

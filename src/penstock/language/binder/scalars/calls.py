@@ -44,7 +44,7 @@ def _extract(binder: ScalarBinder, node: exp.Expr) -> Expression:
     function = _EXTRACTED.get(field_name) or _EXTRACTED.get(field_name.removesuffix("S"))
     if function is None:
         shown = ", ".join(_EXTRACTED)
-        binder.context.fail("P0204", f"EXTRACT does not know {node.this.name}", span_of(node), f"known: {shown}")
+        binder.context.fail("P0204", f"EXTRACT has no unit {node.this.name}", span_of(node), f"known: {shown}")
     return binder.call(function, node, [binder.bind(node.expression)])
 
 
@@ -79,11 +79,11 @@ def _function(binder: ScalarBinder, node: exp.Expr) -> Expression:
     name = function_name(node).upper()
     if name in OPERATOR_WORDS:
         hint = f"write {name}(SELECT ...) or SELECT {name}(item, ...) FROM ..."
-        binder.context.fail("P0304", f"{name} stands around a query or a whole select list", name_span(node), hint)
+        binder.context.fail("P0304", f"{name} encloses a query or a whole select list", name_span(node), hint)
     if called_aggregate(node, binder.context.catalog):
         return _aggregate(binder, node, None)
     if node.expressions and isinstance(node.expressions[0], exp.Distinct):
-        message = "DISTINCT stands behind SELECT or first in an aggregate"
+        message = "DISTINCT follows SELECT or is first in an aggregate"
         binder.context.fail("P0304", message, span_of(node.expressions[0]))
     user = binder.context.catalog.function(name)
     elsewhere = WINDOW if name in WINDOW_FUNCTIONS else FUNCTIONS.get(name)
@@ -127,8 +127,8 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
         other = "make the inner one a column of a query in FROM, and aggregate that"
         context.fail("P0304", f"{name} inside another aggregate", name_span(node), other)
     if binder.aggregates is not None:
-        hint = "a condition over groups goes into HAVING" if binder.aggregates == "WHERE" else None
-        context.fail("P0304", f"{name} is an aggregate and may not stand in {binder.aggregates}", name_span(node), hint)
+        hint = "a condition over groups belongs in HAVING" if binder.aggregates == "WHERE" else None
+        context.fail("P0304", f"{name} is an aggregate, not allowed in {binder.aggregates}", name_span(node), hint)
     arguments = list(node.expressions)
     distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
     if distinct:
@@ -144,7 +144,7 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
         raise BindingFailed
     if any(reads_outer(b) for b in bound) and not any(isinstance(n, Column) for b in bound for n in walk(b)):
         hint = "as in SQL it counts the rows of that query: write it there, and read its value here"
-        context.fail("P0312", f"{name} over columns of the query around alone belongs to it", name_span(node), hint)
+        context.fail("P0312", f"{name} over columns of only the enclosing query belongs to it", name_span(node), hint)
     user = context.catalog.function(name)
     if isinstance(user, UserAggregate):
         return context.guard(name_span(node), lambda: build_user_aggregate(user, bound, distinct, where))

@@ -27,26 +27,26 @@ _PART = re.compile(r"\s*([+-]?\s*\d+(?:\.\d+)?)\s+([A-Za-z]+)")
 def interval(binder: ScalarBinder, node: exp.Expr) -> Expression:
     """Return a length of time, a value of type DURATION."""
     if _months(node) is not None:
-        hint = "months have no fixed length: they stand behind + or -, as in at + INTERVAL 1 MONTH"
-        binder.context.fail("P0203", f"{_unit(node)} stands where a length of time does", span_of(node), hint)
+        hint = "months have no fixed length: they follow + or -, as in at + INTERVAL 1 MONTH"
+        binder.context.fail("P0203", f"{_unit(node)} is used as a length of time", span_of(node), hint)
     parts = _parts(node)
     if any(unit.upper().removesuffix("S") in _MONTHS for _, unit in parts) and len(parts) > 1:
-        hint = "one after the other, as in at + INTERVAL 1 MONTH + INTERVAL 2 DAYS"
+        hint = "add one after the other, as in at + INTERVAL 1 MONTH + INTERVAL 2 DAYS"
         binder.context.fail("P0102", "months and days in one interval", span_of(node), hint)
     units = [(amount, Unit.parse(unit)) for amount, unit in parts]
     microseconds = Fraction(0)
     for amount, unit in units:
         if unit is None or amount is None:
-            binder.context.fail("P0102", "this is no interval", span_of(node), _HINT)
+            binder.context.fail("P0102", "this is not an interval", span_of(node), _HINT)
         microseconds += amount * unit.value
     if abs(microseconds) >= 2**63:
-        binder.context.fail("P0102", "this is longer than time lasts", span_of(node), "292,000 years are the most")
+        binder.context.fail("P0102", "this exceeds the range of time", span_of(node), "the maximum is 292,000 years")
     try:
         if microseconds.denominator != 1 or not parts:
             raise ValueError
         length = dt.timedelta(microseconds=int(microseconds))
     except (ValueError, OverflowError):
-        binder.context.fail("P0102", "this is no interval", span_of(node), _HINT)
+        binder.context.fail("P0102", "this is not an interval", span_of(node), _HINT)
     return Literal(pa.duration("us"), length)
 
 

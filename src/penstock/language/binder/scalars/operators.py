@@ -33,7 +33,7 @@ def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
         return replace(binder, aliases={}).bind(item)
     if qualifier is None and name.key in binder.unseen and not binder.scope.knows(name):
         hint = "WHERE comes before the select list: repeat the expression, or select from a query in FROM"
-        binder.context.fail("P0202", f"{name.text} is named in the select list only", name.span, hint)
+        binder.context.fail("P0202", f"{name.text} is defined only in the select list", name.span, hint)
     entry = binder.scope.resolve(name, qualifier, binder.context)
     column = entry.column()
     if isinstance(column, Column):
@@ -54,7 +54,7 @@ def _perhaps_a_column(binder: ScalarBinder, node: exp.Expr) -> None:
     if binder.context.source.text[span.start : span.start + 1] == '"' and binder.scope.can_resolve(
         Name(text, False, span)
     ):
-        hint = f"backticks name columns: `{text}`; write '{text}' where the text is meant"
+        hint = f"backticks name columns: `{text}`; write '{text}' for the text"
         binder.context.warn(f'"{text}" is a text, not the column {text}', span, hint)
 
 
@@ -91,7 +91,7 @@ def _hexadecimal(binder: ScalarBinder, node: exp.Expr) -> Expression:
     try:
         return Literal(pa.binary(), bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2)))
     except ValueError:
-        binder.context.fail("P0101", "these are no hexadecimal digits", span_of(node), "as in X'1CF7'")
+        binder.context.fail("P0101", "these are not hexadecimal digits", span_of(node), "as in X'1CF7'")
 
 
 def _unary(name: str) -> Binding:
@@ -145,7 +145,7 @@ def _listed(binder: ScalarBinder, node: exp.Expr) -> list[exp.Expr]:
     inner = node.this
     values = list(inner.expressions) if isinstance(inner, exp.Tuple) else [inner]
     if not values:
-        binder.context.fail("P0101", "ANY and ALL compare with one value at least", span_of(node))
+        binder.context.fail("P0101", "ANY and ALL need at least one value to compare with", span_of(node))
     return values
 
 
@@ -199,7 +199,7 @@ def _with_row(binder: ScalarBinder, node: exp.Expr, name: str, row: exp.Expr, ot
     listed = other.unnest()
     if not isinstance(listed, exp.Tuple):
         hint = f"a row of {len(row.expressions)} values is compared with rows, as in (a, b) IN ((1, 2), (3, 4))"
-        binder.context.fail("P0203", "this is no row of values", span_of(other), hint)
+        binder.context.fail("P0203", "this is not a row of values", span_of(other), hint)
     if len(row.expressions) != len(listed.expressions):
         message = f"a row of {len(row.expressions)} values is compared with one of {len(listed.expressions)}"
         binder.context.fail("P0203", message, span_of(other))
@@ -281,13 +281,13 @@ def _quantified(binder: ScalarBinder, node: exp.Expr, name: str) -> Expression:
 
 def _misplaced_row(binder: ScalarBinder, node: exp.Expr) -> Expression:
     hint = "rows of values are compared, as in (a, b) IN (SELECT c, d FROM ...) or (a, b) < (1, 2)"
-    binder.context.fail("P0203", "a row of values is no value", span_of(node), hint)
+    binder.context.fail("P0203", "a row of values is not a value", span_of(node), hint)
 
 
 def _misplaced_all(binder: ScalarBinder, node: exp.Expr) -> Expression:
     word = "ALL" if isinstance(node, exp.All) else "ANY"
     hint = f"write a > {word} (SELECT b FROM ...), a > {word} (1, 2) or a LIKE {word} ('x%', 'y%')"
-    binder.context.fail("P0101", f"{word} stands right of a comparison", span_of(node), hint)
+    binder.context.fail("P0101", f"{word} is only allowed right of a comparison", span_of(node), hint)
 
 
 def _exists(binder: ScalarBinder, node: exp.Expr) -> Expression:
@@ -301,8 +301,8 @@ def _scalar_subquery(binder: ScalarBinder, node: exp.Expr) -> Expression:
 def _subqueries(binder: ScalarBinder, span: TextSpan) -> ClauseSubqueries:
     found = binder.inner_subqueries if binder.inside else binder.subqueries
     if found is None:
-        hint = "it may stand anywhere in a query but in a window; a query in FROM can compute the value"
-        binder.context.fail("P0312", "a subquery may not stand here", span, hint)
+        hint = "subqueries are allowed everywhere in a query except in a window; a query in FROM can compute the value"
+        binder.context.fail("P0312", "a subquery is not allowed here", span, hint)
     return found
 
 

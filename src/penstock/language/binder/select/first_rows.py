@@ -44,7 +44,7 @@ NO_LIMITS = Limits(0, 0)
 def limits_of(tree: SortedQuery, context: Context) -> Limits:
     """Return the LIMIT and OFFSET. Raises BindingFailed after P0331 or P0332."""
     if tree.limit is None:
-        hint = "add LIMIT: an answer is a bag of changes in the order of time, which ORDER BY alone cannot change"
+        hint = "add LIMIT: an answer is emitted in order of time, which ORDER BY alone cannot change"
         word, span = ("OFFSET", tree.offset_span) if tree.offset is not None else ("ORDER BY", tree.order_span)
         context.fail("P0331", f"{word} without LIMIT", span, hint)
     limit, offset = tree.limit, tree.offset
@@ -57,7 +57,7 @@ def _count(word: str, node: exp.Expr | None, context: Context) -> int:
         return 0
     value = fold(ExpressionBinder(Scope(()), context, word).bind(node))
     if not (isinstance(value, Literal) and pa.types.is_integer(value.type) and value.value is not None):
-        context.fail("P0332", f"{word} takes a whole number that is known beforehand", span_of(node))
+        context.fail("P0332", f"{word} needs a constant whole number", span_of(node))
     if not 0 <= value.value < 2**31:
         context.fail("P0332", f"{word} {value.value}: a count of rows is 0 to {2**31 - 1}", span_of(node))
     return int(value.value)

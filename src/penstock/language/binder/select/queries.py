@@ -316,14 +316,14 @@ class QueryBinder:
         """Report clauses that a SELECT that reads the enclosing query may not have."""
         if tree.frequency is not None:
             hint = "write the subquery as a view"
-            message = "FREQUENCY in a subquery that reads the query around it"
+            message = "FREQUENCY in a subquery that reads the enclosing query"
             self.context.fail("P0312", message, tree.frequency.span, hint)
         if tree.wrapped is not None:
             hint = "leave it out: the subquery is a relation at every instant"
-            message = f"{tree.wrapped.operator.value} in a subquery that reads the query around it"
+            message = f"{tree.wrapped.operator.value} in a subquery that reads the enclosing query"
             self.context.fail("P0312", message, tree.wrapped.span, hint)
         if any(member.internal is not None for member in inputs.members):
-            refuse_internal("a subquery that reads the query around it", inputs, tree.span, self.context)
+            refuse_internal("a subquery that reads the enclosing query", inputs, tree.span, self.context)
 
     def _item(self, item: Item, clauses: ExpressionBinder) -> list[SelectItem]:
         value, scope = item.value, clauses.scope
@@ -365,7 +365,7 @@ class QueryBinder:
             self.context.fail("P0304", message, span_of(node))
         value = tree.items[position - 1].value
         if isinstance(value, Star):
-            self.context.fail("P0304", f"GROUP BY {text} means a *; name the columns", span_of(node))
+            self.context.fail("P0304", f"GROUP BY {text} refers to a *; name the columns", span_of(node))
         return value
 
     # --- set operations, ORDER BY

@@ -50,19 +50,19 @@ def _windowed(operator: ToStream, node: Algebra, counted: bool, context: Context
     model.
     """
     if operator.window is None:
-        context.fail("P0318", "WSTREAM needs a window behind it", operator.span, "WSTREAM(...)[ROWS 10]")
+        context.fail("P0318", "WSTREAM needs a window after it", operator.span, "WSTREAM(...)[ROWS 10]")
     unfit = not_to_be_kept(node)
     if unfit is not None:
         shown = "ORDER BY and LIMIT" if isinstance(unfit, TopK) else type(unfit).__name__.upper()
-        hint = "a result kept beyond its time would not answer the query any more; window its ISTREAM if you want that"
+        hint = "a kept result would no longer answer the query; a window over its ISTREAM would keep it"
         context.fail("P0318", f"WSTREAM over {shown}", operator.span, hint)
     results: Algebra = IndividualResults(node) if has_lives(node) else RelationToStream(node, StreamKind.ISTREAM)
     if counted:
         results = in_order(each_result(node), operator.span, context)
     if operator.window.internal is not None:
-        message = "the window of WSTREAM is what the answer is: it cannot be INTERNAL"
+        message = "the window of WSTREAM determines the answer: it cannot be INTERNAL"
         context.fail(
-            "P0310", message, operator.window.internal.span, "the windows below WSTREAM are internal as they are"
+            "P0310", message, operator.window.internal.span, "the windows below WSTREAM already act as INTERNAL"
         )
     entries = tuple(Entry(i, f.name, f.type) for i, f in enumerate(results.schema))
     return bind_window(operator.window, results, context, entries)
@@ -77,7 +77,7 @@ def _restored(operator: ToStream, node: Algebra, counted: bool, context: Context
     reported = RelationToStream(node, StreamKind[kind.name])
     period = None if counted else evaluation_period(reported)
     if period is None:
-        hint = "results get lost between slide boundaries only: give all windows of the query the same SLIDE"
+        hint = "results are lost only between slide boundaries: give all windows of the query the same SLIDE"
         context.fail("P0319", "RESTORE needs one common SLIDE", operator.restore.span, hint)
     continual = without_slide(node)
     by_life = has_lives(continual) and continual.pattern is not Pattern.STRICT

@@ -20,7 +20,7 @@ def bind_connector(connector: Connector, is_source: bool, context: Context) -> t
     if table is None:
         sources, sinks = source_names(), tuple(SINKS)
         role, others = ("source", sinks) if is_source else ("sink", sources)
-        message = f"{name} is no {role}" if name in others else f"unknown connector {connector.name.text}"
+        message = f"{name} cannot be a {role}" if name in others else f"unknown connector {connector.name.text}"
         context.fail("P0208", message, connector.name.span, nearest(name, sources if is_source else sinks))
     options: dict[str, str] = {}
     refused = False
@@ -29,12 +29,12 @@ def bind_connector(connector: Connector, is_source: bool, context: Context) -> t
         option, client = table.get(key), table.is_client_setting(key)
         if option is None and not client:
             message = f"{name} has no option {written.key.text}"
-            hint = nearest(key, table.names) or f"{name} () takes none"
+            hint = nearest(key, table.names) or f"{name} () has no options"
         elif key in options:
-            message = f"option {key} stands twice"
+            message = f"option {key} occurs twice"
         elif client and is_secret(key):
             message, hint = (
-                f"option {key} is a secret, and a run's files hold none",
+                f"option {key} is a secret, which must not be stored in a run's files",
                 f"{key}_env 'NAME' or {key}_file 'path'",
             )
         elif option is None:
@@ -68,7 +68,7 @@ def _fill_format(
         formats = [*filter(None, map(implied_format, PurePosixPath(options["path"]).suffixes))]
         if not formats and wanted.default is None:
             shown = f"format {', '.join(repr(word) for word in words)} or '{last}'"
-            context.fail("P0208", f"{name} cannot tell the format from the path", connector.span, f"say {shown}")
+            context.fail("P0208", f"{name} cannot derive the format from the path", connector.span, f"say {shown}")
         options["format"] = formats[-1] if formats else wanted.default or ""
         if options["format"] not in wanted.type.words:
             context.fail("P0208", f"results are written as {', '.join(words)} or {last}", connector.span)

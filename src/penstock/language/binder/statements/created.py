@@ -88,7 +88,7 @@ def _time(statement: CreateSource, columns: Schema, context: Context) -> tuple[i
     if statement.system_time is not None:
         return None, CALENDAR
     if statement.is_stream:
-        hint = "add TIMESTAMP BY column, or SYSTEM TIME to stamp its elements as they come"
+        hint = "add TIMESTAMP BY column, or SYSTEM TIME to stamp its elements as they arrive"
         context.fail("P0209", f"stream {statement.name.text} has no timestamp", statement.name.span, hint)
     return None, None
 
@@ -138,7 +138,7 @@ def _system_time_alone(statement: CreateSource, context: Context) -> None:
     )
     for clause, span in others:
         if span is not None:
-            context.fail("P0103", f"{clause} does not go with SYSTEM TIME", span, "leave one of them out")
+            context.fail("P0103", f"{clause} cannot be combined with SYSTEM TIME", span, "leave one of them out")
 
 
 def _primary_key(
@@ -149,8 +149,10 @@ def _primary_key(
     found = context.each(lambda name: _find(name, columns, context), statement.primary_key)
     for name, position in zip(statement.primary_key, found, strict=True):
         if position in (timestamp, operation):
-            hint = "a key names a row over all its updates; use the columns that do"
-            context.fail("P0210", f"{name.text} tells an update, it is no part of a primary key", name.span, hint)
+            hint = "a key identifies a row over all updates; use columns that do"
+            context.fail(
+                "P0210", f"{name.text} describes an update and cannot be part of a primary key", name.span, hint
+            )
     return tuple(found)
 
 
@@ -164,7 +166,7 @@ def distinct_names(names: Sequence[Name], context: Context) -> None:
     seen: set[str] = set()
     for name in names:
         if name.key in seen:
-            context.attempt(lambda: context.fail("P0206", f"column {name.text} stands twice", name.span))  # noqa: B023
+            context.attempt(lambda: context.fail("P0206", f"column {name.text} occurs twice", name.span))  # noqa: B023
         seen.add(name.key)
 
 
@@ -207,12 +209,12 @@ def bind_rows(statement: Insert, context: Context) -> tuple[Row, ...]:
         known = [s.name for s in context.catalog.sources.values()]
         kind = context.catalog.kind(name.key)
         if kind in ("VIEW", "QUERY"):
-            hint = "only what is declared FROM MEMORY () takes rows"
+            hint = "INSERT needs a stream or relation declared FROM MEMORY ()"
             context.fail("P0201", f"{name.text} is a {kind.lower()}", name.span, hint)
         context.fail("P0201", f"unknown stream or relation {name.text}", name.span, nearest(name.text, known))
     if source.connector != "MEMORY":
-        hint = "only what is declared FROM MEMORY () takes rows"
-        context.fail("P0208", f"{source.name} comes FROM {source.connector}", name.span, hint)
+        hint = "INSERT needs a stream or relation declared FROM MEMORY ()"
+        context.fail("P0208", f"{source.name} is declared FROM {source.connector}", name.span, hint)
     spans = statement.row_spans or tuple(name.span for _ in statement.rows)
     fitting = [row for row, span in zip(statement.rows, spans, strict=True) if _fits(row, span, source, context)]
     binder = ExpressionBinder(Scope(()), context, "VALUES")
@@ -258,7 +260,7 @@ def _column_values(
         array = pa.array([given[i] for i in places], type_)
         for i, value in zip(places, evaluate(cast, [array], len(places)).to_pylist(), strict=True):
             if value is None and given[i] is not None:
-                message = f"{given[i]!r} is no {type_name(column.type)}, as {column.name} needs"
+                message = f"{given[i]!r} is not {type_name(column.type)}, the type of {column.name}"
                 context.note(PenstockError("P0203", message), span_of(values[i][1]))
                 wrong = True
             found[i] = value

@@ -47,6 +47,6 @@ def check_volatile(root: Algebra, span: TextSpan, context: Context) -> None:
         if isinstance(node, Algebra) and any(i.pattern is Pattern.STRICT for i in node.inputs):
             drawn = [f for c in node.children if isinstance(c, Expression) for f in volatile_calls(c)]
             if drawn:
-                message = f"{drawn[0]} is VOLATILE and stands over rows that may be taken back"
+                message = f"{drawn[0]} is VOLATILE and is applied to rows that may be retracted"
                 hint = "call it on the rows of a stream or of a time window, below joins and groups"
                 context.fail("P0321", message, span, hint)

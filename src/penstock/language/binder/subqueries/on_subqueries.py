@@ -71,7 +71,7 @@ def _with_partner(
     """
     if any(zero_of(f.type) is None for f in side.schema):
         hint = "leave the arrays out, by a query in FROM that selects the other columns"
-        context.fail("P0312", "a subquery in the ON of a join over arrays, which are not compared", span, hint)
+        context.fail("P0312", "a subquery in the ON of a join over arrays, which cannot be compared", span, hint)
     width = len(side.schema)
     conditions = [
         part

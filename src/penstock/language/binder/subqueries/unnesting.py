@@ -54,7 +54,7 @@ from penstock.language.binder.subqueries.placeholders import nearer, outer_colum
 from penstock.tree import Node, transform_up
 from penstock.types import Field
 
-_STREAM = "below a window or ISTREAM there are streams, which do not depend on a row of the moment"
+_STREAM = "below a window or ISTREAM there are streams, which cannot depend on the current row"
 _TRUE, _FALSE = Literal(pa.bool_(), True), Literal(pa.bool_(), False)
 _THERE = Field("there", pa.bool_())
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

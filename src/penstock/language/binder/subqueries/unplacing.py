@@ -282,12 +282,12 @@ class Applied:
         context, inner = self.subqueries.context, subquery.inner
 
         def refuse(why: str) -> NoReturn:
-            context.fail("P0312", f"this subquery reads the query around it where it cannot: {why}", subquery.span)
+            context.fail("P0312", f"this subquery reads the enclosing query where it cannot: {why}", subquery.span)
 
         if any(zero_of(column.type) is None for column in read):
-            refuse("values of this type are not compared")
+            refuse("values of this type cannot be compared")
         if any(isinstance(n, Expression) and is_volatile(n) for n in walk(self.node)):
-            refuse("a value that is drawn anew each time stands in it")
+            refuse("it contains a value that is drawn anew each time")
         self._beside(subquery)
         values = tuple(self._outer(subquery, column) for column in read)
         fields = tuple(Field(column.name, column.type) for column in read)

@@ -122,7 +122,7 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
     try:
         content = json.loads(storage().read(path))
         if content["format"] == FORMAT and content["checksum"] != _checksum(content["epoch"], folder.place(path)):
-            raise ValueError("it is not what was written")
+            raise ValueError("it is not the stored answer")
         version, data = content["format"], content["epoch"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
@@ -137,10 +137,9 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
 
 def other_version(folder: Folder, what: str) -> PenstockError:
     return PenstockError(
-        "P0605",
-        f"the checkpoint {folder.root.parent} was written by another version: {what}",
-        hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
-    )
+        "P0605", f"the checkpoint {folder.root.parent} was written by another version: {what}",
+        hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
+    )  # fmt: skip
 
 
 def epoch_numbers(folder: Folder) -> list[int]:

@@ -260,7 +260,7 @@ class Folder:
             try:
                 data = storage().map(path)
                 if zlib.crc32(data) != int(self.read_sealed(path.with_suffix(".crc"))):
-                    raise ValueError("it is not what was written")
+                    raise ValueError("it is not the stored answer")
                 (batch,) = decode(data)
             except (OSError, ValueError, pa.ArrowInvalid) as error:
                 raise damaged(path, error) from error

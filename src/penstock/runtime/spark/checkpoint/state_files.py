@@ -261,10 +261,9 @@ def read_manifest(folder: Folder, path: Path) -> dict[str, Any]:
         raise damaged(path, error) from error
     if number != FORMAT:
         raise PenstockError(
-            "P0605",
-            f"the state in {path.parent} has format {number}, this version reads format {FORMAT}",
-            hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
-        )
+            "P0605", f"the state in {path.parent} has format {number}, this version reads format {FORMAT}",
+            hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
+        )  # fmt: skip
     return manifest
 
 

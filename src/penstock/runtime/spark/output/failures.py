@@ -25,12 +25,10 @@ _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.*)$", re.
 
 def _gone(failure: BaseException) -> PenstockError:
     return PenstockError(
-        "P0601",
-        f"the run failed: Spark's JVM {how_it_ended()}",
-        cause=failure,
-        hint="what is committed stays, and a run with a --checkpoint goes on from it; "
-        "the system's log tells whether memory was short",
-    )
+        "P0601", f"the run failed: Spark's JVM {how_it_ended()}", cause=failure,
+        hint="what is committed stays, and a run with a --checkpoint continues from it; "
+        "the system's log shows whether memory was short",
+    )  # fmt: skip
 
 
 def _message(first: str, rest: str) -> str:

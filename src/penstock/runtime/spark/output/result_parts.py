@@ -119,7 +119,7 @@ def check_results(parts: ResultParts, sinks: Mapping[str, Sink], kept: Collectio
                 "P0503",
                 f"query {name}: of the {counted(len(noted), 'part')} of its result in {sinks[name].place} "
                 f"{len(gone)} {'is' if len(gone) == 1 else 'are'} gone: {shown}",
-                hint="put back what is gone; --accept-missing-results goes on without it; or start anew: another "
-                "--checkpoint, and --overwrite",
-            )
+                hint="restore the missing parts; --accept-missing-results continues without them; or start a new run: "
+                "another --checkpoint, and --overwrite",
+            )  # fmt: skip
         parts.forget(name, gone.values())

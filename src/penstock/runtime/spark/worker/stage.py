@@ -224,8 +224,8 @@ def restore(executor: StageExecutor, manifest: Mapping[str, Any], state: ShardSt
                 "P0605",
                 f"the state {name} was written as {stored[0]} of format {stored[1]}, "
                 f"this version reads {expected[0]} of format {expected[1]}",
-                hint="go on with the version that wrote it, or start afresh with a new --checkpoint",
-            )
+                hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
+            )  # fmt: skip
         try:
             ids = manifest["chunks"][name]
             synopsis.restore(manifest["synopses"][name], {i: state.chunk(f"{name}.{i}") for i in ids})
