@@ -23,7 +23,7 @@ from penstock.connectors.local_paths import local_path, parts_of
 from penstock.connectors.options import Options
 from penstock.connectors.sources.folders import Listing
 from penstock.connectors.sources.formats import FORMATS, FileFormat, format_of
-from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line, rejection
+from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line, record_limit, rejection
 from penstock.errors import PenstockError, counted
 from penstock.events import logger_of, tell
 
@@ -31,7 +31,6 @@ _CSV_ONLY = ("header", "delimiter", "quote", "null")
 _TEXT_ONLY = ("max_record_bytes",)
 _KNOWN = ("path", "format", "order", "watch", *_CSV_ONLY, *_TEXT_ONLY)
 #: A record is put together in memory: what it may have at most is limited too.
-_MOST_RECORD_BYTES = 2**30
 _LOG = logger_of("connectors")
 
 
@@ -53,7 +52,7 @@ class FilesSource(SourceConnector):
             options.character("delimiter", "\t" if self._path.lower().endswith((".tsv", ".tsv.gz")) else ","),
             options.character("quote", '"') if options.text("quote", '"') else None,
             options.text("null"),
-            _limit(options),
+            record_limit(options),
         )
 
     @classmethod
@@ -171,15 +170,6 @@ class FilesSource(SourceConnector):
             return "the folder holds no data file; with watch 'true' files may come later"
         missing = next((p for p in reversed(path.parents) if not p.exists()), path)
         return f"{missing} does not exist; a relative path counts from {Path.cwd()}"
-
-
-def _limit(options: Options) -> int:
-    """The most bytes of a record. Raises PenstockError P0208."""
-    limit = options.count("max_record_bytes", TextOptions().limit)
-    if not 1 <= limit <= _MOST_RECORD_BYTES:
-        message = f"{options.owner}: option max_record_bytes cannot be '{limit}': it is 1 to {_MOST_RECORD_BYTES}"
-        raise PenstockError("P0208", message)
-    return limit
 
 
 def _finds(path: Path, file: tuple[str, ...]) -> bool:

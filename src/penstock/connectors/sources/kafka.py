@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, ParsedRecords, Split, Stretch
@@ -37,7 +38,7 @@ from penstock.connectors.kafka.offsets import (
 from penstock.connectors.options import Options
 from penstock.connectors.secrets import forms
 from penstock.connectors.sources.formats import casts, cells
-from penstock.connectors.sources.formats.base import BATCH_ROWS, rejection
+from penstock.connectors.sources.formats.base import BATCH_ROWS, record_limit, rejection, too_long
 from penstock.errors import PenstockError
 from penstock.types import Field, type_name
 
@@ -45,7 +46,7 @@ from penstock.types import Field, type_name
 METADATA = ("key", "partition", "offset", "timestamp", "headers")
 _KNOWN = (
     "bootstrap", "topic", "format", *forms(["schema"]), "wire", "starting", "ending", "max_rows", "on_data_loss",
-    "patience", "tombstones", *METADATA,
+    "patience", "tombstones", "max_record_bytes", *METADATA,
 )  # fmt: skip
 _MAX_ROWS = 250_000
 _PATIENCE = 300
@@ -69,6 +70,7 @@ class KafkaSource(LogConnector):
         self._max_rows = max(1, options.count("max_rows", _MAX_ROWS))
         self._patience = options.count("patience", _PATIENCE)
         self._lost = options.choice("on_data_loss", ("fail", "earliest"), "fail")
+        self._limit = record_limit(options)
         self._null_values = options.choice("tombstones", ("reject", "null"), "reject") == "null"
         options.choice("wire", ("none", "confluent"), "none")
         self._metadata = {name: self._column(name) for name in METADATA if options.has(name)}
@@ -185,11 +187,15 @@ class KafkaSource(LogConnector):
     def _decoded(self, records: TopicRecords) -> Decoded:
         """Rows of the value columns by record, and of the key's column whether it can be read."""
         absent = records.values.is_null().to_numpy(zero_copy_only=False)
-        present = np.flatnonzero(~absent)
-        decoded = self._decoder.decode(records.values.take(pa.array(present)) if absent.any() else records.values)
+        too_many = pc.fill_null(pc.greater(pc.binary_length(records.values), self._limit), False)
+        long = too_many.to_numpy(zero_copy_only=False)
+        present = np.flatnonzero(~absent & ~long)
+        whole = len(present) == len(records)
+        decoded = self._decoder.decode(records.values if whole else records.values.take(pa.array(present)))
         found = Decoded(
             decoded.columns, present[decoded.origin], {int(present[r]): why for r, why in decoded.reasons.items()}
         )
+        found.reasons |= {int(r): too_long(self._limit) for r in np.flatnonzero(long)}
         nothing = np.flatnonzero(absent)
         if self._null_values and len(nothing):
             order = np.argsort(np.concatenate([found.origin, nothing]), kind="stable")

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import ParsedRecords, PassedOver, Rejected, Split
+from penstock.connectors.options import Options
 from penstock.connectors.sources.formats import cells
 from penstock.connectors.sources.formats.keys import folded, places
 from penstock.errors import PenstockError
@@ -31,6 +32,7 @@ from penstock.expressions.nodes import Expression
 
 BATCH_ROWS = 256 * 1024
 RECORD_SHOWN = 1_000
+_MOST_RECORD_BYTES = 2**30
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -229,6 +231,15 @@ def rejection(path: str, line: int | None, record: bytes | str, reason: str) -> 
     if isinstance(record, bytes):
         record = record[: RECORD_SHOWN * 4].decode("utf-8", "backslashreplace")
     return Rejected(path, line, record.rstrip("\r\n")[:RECORD_SHOWN], reason)
+
+
+def record_limit(options: Options) -> int:
+    """The most bytes of a record, by the option `max_record_bytes`. Raises PenstockError P0208."""
+    limit = options.count("max_record_bytes", TextOptions().limit)
+    if not 1 <= limit <= _MOST_RECORD_BYTES:
+        message = f"{options.owner}: option max_record_bytes cannot be '{limit}': it is 1 to {_MOST_RECORD_BYTES}"
+        raise PenstockError("P0208", message)
+    return limit
 
 
 def too_long(limit: int) -> str:
