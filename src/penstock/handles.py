@@ -42,7 +42,7 @@ class Rows(ABC):
 
     def to_pandas(self) -> Any:
         """All rows, as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
+        return as_pandas(self.to_arrow())
 
     def show(self, rows: int | None = ROWS) -> None:
         """Print the first `rows` rows as a table, and how many others there are; None: all rows."""
@@ -264,6 +264,30 @@ class Run:
         )
         tables = "".join(html_table(table, table.num_rows) for table in (sources, queries))
         return f"<p>{html.escape(self._state())}</p>{tables}"
+
+
+def as_pandas(table: pa.Table) -> Any:
+    """A table as a pandas DataFrame. Dates are Python's, as pandas has no type of dates; a column with some beyond the
+    years 1 to 9999, which Python's are not, is one of moments, to the second."""
+    try:
+        return table.to_pandas()
+    except (ValueError, OverflowError):
+        moments = pa.schema([pa.field(f.name, _with_moments(f.type)) for f in table.schema])
+    for place, column in enumerate(table.columns):
+        try:
+            column.to_pandas()
+        except (ValueError, OverflowError):
+            table = table.set_column(place, moments[place], column.cast(moments[place].type))
+    return table.to_pandas()
+
+
+def _with_moments(type_: pa.DataType) -> pa.DataType:
+    """A type with timestamps in the place of dates."""
+    if pa.types.is_list(type_):
+        return pa.list_(_with_moments(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(f.name, _with_moments(f.type)) for f in type_])
+    return pa.timestamp("s") if pa.types.is_date(type_) else type_
 
 
 def query_text(query: Query) -> str:

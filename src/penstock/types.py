@@ -18,6 +18,8 @@ import pyarrow as pa
 from penstock.errors import PenstockError, nearest
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+#: The type of a declared column whose type does not exist. No plan has such a column: its script has an error.
+UNKNOWN_TYPE = pa.opaque(pa.null(), "unknown", "penstock")
 
 #: The beginning and the end of time, in ticks. BEGIN is the `ts` of what holds from the start (a static relation);
 #: END (∞) is the `exp` of what never expires or whose end is not known yet. Sums with window lengths must not overflow.

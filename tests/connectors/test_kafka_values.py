@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from connector_kit import declare
 
+from penstock.algebra.nodes.scans import Source
 from penstock.connectors.kafka.decode import ArrowDecoder, JsonDecoder
 from penstock.connectors.kafka.encode import _avro_values
+from penstock.connectors.kafka.fetch import TopicRecords
 from penstock.connectors.options import Options
-from penstock.connectors.sources.kafka import _moments
+from penstock.connectors.sources.kafka import KafkaSource, _moments
+from penstock.errors import PenstockError
 from penstock.types import TIMESTAMP
 
 COLUMNS = tuple(declare("x", "name STRING, n INT").columns)
@@ -43,3 +47,32 @@ def test_a_time_of_kafka_that_is_no_timestamp(milliseconds: int) -> None:
 def test_far_times_are_numbers_for_avro() -> None:
     far = pa.table({"at": pa.array([2**63 - 1, None]).cast(TIMESTAMP), "d": pa.array([2**31 - 1, 0], pa.date32())})
     assert _avro_values(far).to_pylist() == [{"at": 2**63 - 1, "d": 2**31 - 1}, {"at": None, "d": 0}]
+
+
+VALUES = {
+    "json": [b'{"n":1}', b'{"n":2, "name":"' + b"x" * 60 + b'"}', None, b'{"n":3}'],
+    "raw": [b"1", b"2" * 61, None, b"3"],
+}
+
+
+def topic(columns: str, **options: str) -> Source:
+    return declare("", columns, connector="KAFKA", bootstrap="x", topic="t", **options)
+
+
+@pytest.mark.parametrize("format_", VALUES)
+def test_a_value_that_is_too_long_is_rejected_alone(format_: str) -> None:
+    columns = "n INT, name STRING" if format_ == "json" else "n INT"
+    source = topic(columns, format=format_, max_record_bytes="60")
+    values = pa.array(VALUES[format_], pa.large_binary())
+    count = np.arange(len(values))
+    found = KafkaSource(source)._decoded(TopicRecords(count, count, count, values, values))
+    assert found.columns[0].to_pylist() == [1, 3] and found.origin.tolist() == [0, 3]
+    assert found.reasons == {1: "longer than 60 bytes, the max_record_bytes of this source",
+                             2: "the value is null (a tombstone)"}  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", ["0", str(2**30 + 1), "many"])
+def test_a_limit_that_cannot_be_is_refused(limit: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        KafkaSource(topic("n INT", format="raw", max_record_bytes=limit))
+    assert caught.value.code == "P0208"

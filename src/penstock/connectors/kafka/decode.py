@@ -24,7 +24,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.options import Option, Options, one_of
 from penstock.connectors.secrets import secret, secret_options
 from penstock.connectors.sources.formats import casts, cells
-from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line
+from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line, record_limit
 from penstock.connectors.sources.formats.columnar import check_buffers
 from penstock.connectors.sources.formats.json import JsonFormat
 from penstock.connectors.sources.formats.keys import folded, places
@@ -98,7 +98,9 @@ class JsonDecoder(Decoder):
 
     @cached_property
     def _format(self) -> JsonFormat:
-        return JsonFormat(Source(self.owner, True, Schema(self.columns), "KAFKA"), TextOptions())
+        # Longer records are rejected before; a line that replaces its line ends is not longer.
+        options = TextOptions(limit=record_limit(self.options))
+        return JsonFormat(Source(self.owner, True, Schema(self.columns), "KAFKA"), options)
 
 
 def _blocks(lines: pa.Array) -> Iterator[tuple[int, Block]]:

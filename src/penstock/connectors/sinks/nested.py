@@ -7,7 +7,6 @@ stream passes through it.
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import json
 from collections.abc import Iterable
 from decimal import Decimal
@@ -16,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.expressions.values.calendar import day_of, moment_of
 from penstock.expressions.values.intervals import from_text
 
 
@@ -48,5 +48,5 @@ def _value(value: Any, type_: pa.DataType) -> Any:
     if pa.types.is_duration(type_):
         return from_text(pa.array([value], pa.string()))[0].as_py()
     if pa.types.is_date(type_):
-        return dt.date.fromisoformat(value)
-    return dt.datetime.fromisoformat(value) if pa.types.is_timestamp(type_) else value
+        return day_of(value)
+    return moment_of(value) if pa.types.is_timestamp(type_) else value

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.connectors.postgres import psycopg
-from penstock.connectors.sinks.text import far_day, far_moment
+from penstock.expressions.values.calendar import far_day, far_moment
 
 Positions = npt.NDArray[np.int64]
 #: By position of a row, why it is left out.

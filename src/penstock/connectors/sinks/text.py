@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.expressions.values.calendar import far_day, far_moment
 from penstock.expressions.values.intervals import to_text
 
 _BYTES = pa.large_binary()
@@ -121,27 +122,6 @@ def _near_and_far(values: pa.Array, near: Callable[[pa.Array], pa.Array], bounds
     write = far_day if pa.types.is_date32(values.type) else far_moment
     texts = [write(n) if is_far else None for n, is_far in zip(numbers.to_pylist(), far.to_pylist(), strict=True)]
     return pc.coalesce(pa.array(texts, pa.large_string()), near(pc.if_else(far, None, values)))
-
-
-def far_day(days: int) -> str:
-    """Return the date `days` after 1970-01-01, in any year; years before the year 1 are 0, -1 and so on."""
-    # Days are counted from 0000-03-01, in cycles of 400 years, after which the calendar repeats.
-    era, day = divmod(days + 719_468, 146_097)
-    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
-    day -= 365 * year + year // 4 - year // 100
-    month = (5 * day + 2) // 153
-    day_of_month = day - (153 * month + 2) // 5 + 1
-    month = month + 3 if month < 10 else month - 9
-    year += era * 400 + (month <= 2)
-    return f"{'-' if year < 0 else ''}{abs(year):04d}-{month:02d}-{day_of_month:02d}"
-
-
-def far_moment(ticks: int) -> str:
-    """Return the time `ticks` microseconds after 1970, in any year."""
-    days, rest = divmod(ticks, 86_400_000_000)
-    seconds, fraction = divmod(rest, 1_000_000)
-    time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-    return f"{far_day(days)}T{time}{f'.{fraction:06d}' if fraction else ''}Z"
 
 
 def _moments(values: pa.Array) -> pa.Array:

@@ -29,16 +29,13 @@ from penstock.connectors.options import (
     OptionTable,
     characters,
     one_of,
-    whole,
 )
 from penstock.connectors.sources.folders import Listing
 from penstock.connectors.sources.formats import FORMATS, FileFormat, format_of
-from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line, rejection
+from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line, record_bytes_option, rejection
 from penstock.errors import PenstockError, counted
 from penstock.events import logger_of, tell
 
-#: Upper limit of `max_record_bytes`: a record is assembled in memory.
-_MOST_RECORD_BYTES = 2**30
 _CSV = ("csv",)
 _PATH = Option("path", TEXT, "a file, a folder with all below it, or a glob", required=True)
 _FORMAT = Option("format", one_of(*FORMATS), "the format of the files; without it the suffix of the path decides")
@@ -48,13 +45,7 @@ _HEADER = Option("header", BOOLEAN, "whether the first record holds the names of
 _DELIMITER = Option("delimiter", characters(), "what divides cells; `,`, and the tabulator for `.tsv`", formats=_CSV)
 _QUOTE = Option("quote", characters(""), "what stands around cells; empty for nothing", '"', formats=_CSV)
 _NULL = Option("null", ANY_TEXT, "a text that is NULL, beside the empty cell", "", formats=_CSV)
-_RECORD_BYTES = Option(
-    "max_record_bytes",
-    whole(1, _MOST_RECORD_BYTES),
-    "bytes of a record; a longer one is a dead letter",
-    str(TextOptions().limit),
-    formats=("csv", "json"),
-)
+_RECORD_BYTES = record_bytes_option(("csv", "json"))
 _LOG = logger_of("connectors")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, ParsedRecords, Split, Stretch
@@ -36,7 +37,7 @@ from penstock.connectors.kafka.offsets import (
 )
 from penstock.connectors.options import TEXT, Option, Options, OptionTable, one_of, whole
 from penstock.connectors.sources.formats import casts, cells
-from penstock.connectors.sources.formats.base import BATCH_ROWS, rejection
+from penstock.connectors.sources.formats.base import BATCH_ROWS, record_bytes_option, rejection, too_long
 from penstock.errors import PenstockError
 from penstock.types import Field, type_name
 
@@ -54,6 +55,7 @@ _TOMBSTONES = Option(
     "what a record without a value is: a dead letter, or a row of NULLs",
     "reject",
 )
+_RECORD_BYTES = record_bytes_option()
 _METADATA = tuple(Option(name, TEXT, f"the column that holds the {name} of a record") for name in METADATA)
 #: Assumed bytes of a record where bytes are distributed among sources: Kafka does not state them.
 _NOMINAL_BYTES = 200
@@ -65,7 +67,7 @@ class KafkaSource(LogConnector):
     OPTIONS = OptionTable(
         (
             BOOTSTRAP, TOPIC, FORMAT, *SCHEMA, WIRE, _STARTING, _ENDING, _MAX_ROWS, _ON_DATA_LOSS, PATIENCE_OPTION,
-            _TOMBSTONES, *_METADATA,
+            _TOMBSTONES, _RECORD_BYTES, *_METADATA,
         ),
         PREFIX,
     )  # fmt: skip
@@ -83,6 +85,7 @@ class KafkaSource(LogConnector):
         self._max_rows = max(1, options.value(_MAX_ROWS))
         self._patience = options.value(PATIENCE_OPTION)
         self._lost = options.value(_ON_DATA_LOSS)
+        self._limit = options.value(_RECORD_BYTES)
         self._null_values = options.value(_TOMBSTONES) == "null"
         options.value(WIRE)
         self._metadata = {option.name: self._column(option) for option in _METADATA if options.has(option)}
@@ -199,11 +202,15 @@ class KafkaSource(LogConnector):
     def _decoded(self, records: TopicRecords) -> Decoded:
         """Return rows of the value columns by record, and of the key's column whether it can be read."""
         absent = records.values.is_null().to_numpy(zero_copy_only=False)
-        present = np.flatnonzero(~absent)
-        decoded = self._decoder.decode(records.values.take(pa.array(present)) if absent.any() else records.values)
+        too_many = pc.fill_null(pc.greater(pc.binary_length(records.values), self._limit), False)
+        long = too_many.to_numpy(zero_copy_only=False)
+        present = np.flatnonzero(~absent & ~long)
+        whole = len(present) == len(records)
+        decoded = self._decoder.decode(records.values if whole else records.values.take(pa.array(present)))
         found = Decoded(
             decoded.columns, present[decoded.origin], {int(present[r]): why for r, why in decoded.reasons.items()}
         )
+        found.reasons |= {int(r): too_long(self._limit) for r in np.flatnonzero(long)}
         nothing = np.flatnonzero(absent)
         if self._null_values and len(nothing):
             order = np.argsort(np.concatenate([found.origin, nothing]), kind="stable")

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expressions.values import decimals
+from penstock.expressions.values.calendar import far_moment
 from penstock.expressions.values.datum import choose, from_numbers, null_unless, numbers, over_distinct
 from penstock.types import TIMESTAMP
 
@@ -142,6 +143,10 @@ def days_from(
     return np.where(fits, days, 0), fits & (days < after)
 
 
+#: What Arrow writes of a timestamp in a year beyond 16 bits.
+_OUT_OF_RANGE = "<value out of range"
+
+
 def float_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Format as Java does doubles: always with a decimal point, with an exponent outside [1e-3, 1e7)."""
     texts = array.cast(pa.string())
@@ -168,4 +173,9 @@ def _java(text: str) -> str:
 def timestamp_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Format as yyyy-MM-dd HH:mm:ss, with a fraction without trailing zeros when there is one."""
     texts = array.view(pa.timestamp("us")).cast(pa.string())
+    far = pc.starts_with(texts, _OUT_OF_RANGE)
+    if pc.any(far).as_py():
+        ticks = array.cast(pa.int64()).filter(far).to_pylist()
+        found = [far_moment(tick).replace("T", " ").removesuffix("Z") for tick in ticks]
+        texts = pc.replace_with_mask(texts, pc.fill_null(far, False), pa.array(found, pa.string()))
     return pc.replace_substring_regex(texts, r"(\.\d*[1-9])0+$|\.0+$", r"\1")

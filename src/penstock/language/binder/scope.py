@@ -15,6 +15,7 @@ from penstock.language.binder.context import Context
 from penstock.language.elsewhere import NAMES
 from penstock.language.queries import Name, StreamOperator
 from penstock.language.text import TextSpan
+from penstock.types import UNKNOWN_TYPE
 
 
 class Role(enum.Enum):
@@ -73,13 +74,13 @@ class Scope:
         if qualifier is None:
             if any(e.lost for e in self.entries):
                 context.fail_silently()
-            return [e for e in self.entries if not e.merged]
+            return _known([e for e in self.entries if not e.merged], context)
         found = [e for e in self.entries if e.qualifier is not None and qualifier.matches(e.qualifier)]
         if any(e.lost for e in found):
             context.fail_silently()
         if not found:
             self._unknown_qualifier(qualifier, context)
-        return found
+        return _known(found, context)
 
     def resolve(self, name: Name, qualifier: Name | None, context: Context) -> Entry:
         """Return the one column to which the name refers. Fails with P0201, P0202 or P0205."""
@@ -88,7 +89,7 @@ class Scope:
             found = self._around(name, qualifier)
         if len(found) != 1:
             self._refuse(found, name, qualifier, context)
-        return found[0]
+        return _known(found, context)[0]
 
     def _around(self, name: Name, qualifier: Name | None) -> list[Entry]:
         """Return the matches in the innermost enclosing query that has the name; else those of a source beside."""
@@ -153,6 +154,13 @@ def _matching(entries: Sequence[Entry], name: Name, qualifier: Name | None) -> l
         and name.matches(e.name)
         and (not e.merged if qualifier is None else e.qualifier is not None and qualifier.matches(e.qualifier))
     ]
+
+
+def _known(entries: list[Entry], context: Context) -> list[Entry]:
+    """Return `entries`; fails without a message where the type of one is unknown, which has been reported."""
+    if any(e.type == UNKNOWN_TYPE for e in entries):
+        context.fail_silently()
+    return entries
 
 
 def _owns(entries: Sequence[Entry], qualifier: Name) -> bool:

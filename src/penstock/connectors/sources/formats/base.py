@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import ParsedRecords, PassedOver, Rejected, Split
+from penstock.connectors.options import Option, whole
 from penstock.connectors.sources.formats import cells
 from penstock.connectors.sources.formats.keys import folded, places
 from penstock.errors import PenstockError
@@ -31,6 +32,7 @@ from penstock.expressions.nodes import Expression
 
 BATCH_ROWS = 256 * 1024
 RECORD_SHOWN = 1_000
+_MOST_RECORD_BYTES = 2**30
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -246,6 +248,12 @@ def rejection(path: str, line: int | None, record: bytes | str, reason: str) -> 
     if isinstance(record, bytes):
         record = record[: RECORD_SHOWN * 4].decode("utf-8", "backslashreplace")
     return Rejected(path, line, record.rstrip("\r\n")[:RECORD_SHOWN], reason)
+
+
+def record_bytes_option(formats: tuple[str, ...] = ()) -> Option[int]:
+    """Return the option that bounds a record, of connectors whose records have these formats; empty for any."""
+    doc = "bytes of a record; a longer one is a dead letter"
+    return Option("max_record_bytes", whole(1, _MOST_RECORD_BYTES), doc, str(TextOptions().limit), formats=formats)
 
 
 def too_long(limit: int) -> str:

@@ -3,7 +3,8 @@
 Contract: `convert` never raises for bad text. A text that Arrow's own typed csv or json parser accepts has the same
 value here (so the fast and the slow way of reading a block agree); some more spellings are accepted, because SQL users
 expect them: surrounding blanks, a leading `+`, `yes`/`no`, `2013-1-5`, a mixture of texts with and without zones, more
-fractional digits than a type has (timestamps are cut to microseconds, decimals rounded half up).
+fractional digits than a type has (timestamps are cut to microseconds, decimals rounded half up), years before 0 and
+beyond 9999.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expressions.shown import shown_value
+from penstock.expressions.values.calendar import day_of, moment_of
 from penstock.types import TIMESTAMP
 
 #: The spellings that Arrow's csv parser accepts as booleans; `convert` accepts them in any case.
@@ -40,6 +42,9 @@ _NO_DAY = (
     r"|^([0-9]{2}([02468][1235679]|[13579][01345789])|([02468][1235679]|[13579][01345789])00)-02-29"
 )
 _ZONED = r"[T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+
+#: A year that has a sign or more than four digits.
+_FAR_YEAR = r"^([+-][0-9]{4,7}|[0-9]{5,7})-[0-9]{2}-[0-9]{2}"
 
 Parse = Callable[[pa.Array], pa.Array]
 Mask = npt.NDArray[np.bool_]
@@ -117,15 +122,27 @@ def _typed(strings: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(type_):
         return _booleans(strings)
     if pa.types.is_timestamp(type_):
-        return _attempt(strings, type_, _timestamps, _moments)
+        return _with_far_years(strings, _attempt(strings, type_, _timestamps, _moments), pa.int64(), moment_of)
     if pa.types.is_date(type_):
-        return _attempt(strings, type_, lambda part: _padded(part).cast(type_), _days)
+        near = _attempt(strings, type_, lambda part: _padded(part).cast(type_), _days)
+        return _with_far_years(strings, near, pa.int32(), day_of)
     if pa.types.is_decimal(type_):
         return _attempt(strings, type_, lambda part: _decimals(part, type_), _matching(_DECIMAL))
     if pa.types.is_integer(type_):
         in_range = partial(_in_range, type_=type_)
         return _attempt(strings, type_, lambda part: _unsigned(part).cast(type_), in_range)
     return _attempt(strings, type_, lambda part: part.cast(type_), _matching(_FLOAT))
+
+
+def _with_far_years(
+    texts: pa.Array, values: pa.Array, number: pa.DataType, read: Callable[[str], int | None]
+) -> pa.Array:
+    """`values` with the dates or timestamps of years before 0 and beyond 9999, which Arrow does not read."""
+    if values.null_count == texts.null_count:
+        return values
+    far = pc.and_(_lost(texts, values), pc.fill_null(pc.match_substring_regex(texts, _FAR_YEAR), False))
+    found = pa.array([read(text) for text in texts.filter(far).to_pylist()], number)
+    return pc.replace_with_mask(values.cast(number), far, found).cast(values.type)
 
 
 def _attempt(texts: pa.Array, type_: pa.DataType, parse: Parse, sift: Parse | None = None) -> pa.Array:

@@ -21,9 +21,9 @@ from penstock.language.binder.statements.connectors import bind_connector, optio
 from penstock.language.catalog import Row
 from penstock.language.dialect import span_of
 from penstock.language.queries import Name
-from penstock.language.statements import CreateSource, Insert, TimestampBy
+from penstock.language.statements import ColumnDefinition, CreateSource, Insert, TimestampBy
 from penstock.language.text import TextSpan
-from penstock.types import CALENDAR, Field, Schema, TimeDomain, Unit, parse_type, type_name
+from penstock.types import CALENDAR, UNKNOWN_TYPE, Field, Schema, TimeDomain, Unit, parse_type, type_name
 
 
 def bind_source(statement: CreateSource, context: Context) -> Source:
@@ -31,10 +31,7 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
     Raises BindingFailed with the errors recorded.
     """
     connected = context.attempt(lambda: bind_connector(statement.connector, True, context))
-    columns = context.attempt(lambda: _columns(statement, context))
-    if columns is None:
-        _known_names(statement, context)
-        raise BindingFailed
+    columns = _columns(statement, context)
     # All clauses are bound, so that all errors are reported.
     time = context.attempt(lambda: _time(statement, columns, context))
     operation = context.attempt(lambda: _operation(statement, columns, context))
@@ -71,16 +68,6 @@ def _upserts(statement: CreateSource, connector: str, options: tuple[tuple[str, 
     return True
 
 
-def _known_names(statement: CreateSource, context: Context) -> None:
-    """Report columns in clauses that are not declared, where the columns' types are unknown."""
-    columns = Schema(tuple(Field(c.name.text, pa.null()) for c in statement.columns))
-    by = statement.timestamp
-    said = [by.column if by is not None else None, statement.operation, *statement.primary_key]
-    for name in said:
-        if name is not None:
-            context.attempt(lambda: _find(name, columns, context))  # noqa: B023
-
-
 def _time(statement: CreateSource, columns: Schema, context: Context) -> tuple[int | None, TimeDomain | None]:
     """Return the position of the timestamp, and the time domain."""
     if statement.timestamp is not None:
@@ -106,6 +93,8 @@ def _operation(statement: CreateSource, columns: Schema, context: Context) -> tu
         return (None,)
     operation = _find(statement.operation, columns, context)
     type_ = columns[operation].type
+    if type_ == UNKNOWN_TYPE:
+        context.fail_silently()
     if type_ != pa.string():
         message = f"OPERATION BY needs a STRING column of '+' and '-', this is {type_name(type_)}"
         context.fail("P0209", message, statement.operation.span)
@@ -158,8 +147,16 @@ def _primary_key(
 
 def _columns(statement: CreateSource, context: Context) -> Schema:
     distinct_names([c.name for c in statement.columns], context)
-    types = context.each(lambda c: context.guard(c.type_span, lambda: parse_type(c.type)), statement.columns)
+    types = [_type(column, context) for column in statement.columns]
     return Schema(tuple(Field(c.name.text, t) for c, t in zip(statement.columns, types, strict=True)))
+
+
+def _type(column: ColumnDefinition, context: Context) -> pa.DataType:
+    """Return the type of a column; one that does not exist is reported, and what reads the column fails without a
+    message, so that the other columns can be used to check what follows.
+    """
+    type_ = context.attempt(lambda: context.guard(column.type_span, lambda: parse_type(column.type)))
+    return UNKNOWN_TYPE if type_ is None else type_
 
 
 def distinct_names(names: Sequence[Name], context: Context) -> None:
@@ -180,6 +177,8 @@ def _find(name: Name, columns: Schema, context: Context) -> int:
 def _timestamp(by: TimestampBy, columns: Schema, context: Context) -> tuple[int, TimeDomain]:
     index = _find(by.column, columns, context)
     type_ = columns[index].type
+    if type_ == UNKNOWN_TYPE:
+        context.fail_silently()
     if pa.types.is_timestamp(type_):
         if by.unit is not None:
             context.fail("P0209", "UNIT is for integer columns; a TIMESTAMP has microseconds", by.unit_span)
@@ -246,6 +245,8 @@ def _column_values(
     convert.
     """
     column = source.columns[position]
+    if column.type == UNKNOWN_TYPE:
+        context.fail_silently()
     found: list[Any] = [None] * len(values)
     alike: dict[pa.DataType, list[int]] = {}
     given: list[Any] = []
