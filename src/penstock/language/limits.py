@@ -20,8 +20,8 @@ MAX_SCRIPT, MAX_STATEMENTS = 32_000_000, 20_000
 MAX_DEPTH = 100
 #: Columns of a declaration, of a select list, a GROUP BY or an ORDER BY; values in one list of an expression.
 MAX_COLUMNS, MAX_VALUES = 2_000, 100_000
-#: Streams and relations that one query reads, including those of its views, counted each time they are read; operators
-#: in a row.
+#: Streams and relations that one query reads once its views and correlated subqueries are expanded, counted each time
+#: they are read; operators in a row.
 MAX_SOURCES, MAX_OPERATORS = 250, 150
 
 #: What a statement's tree may be deeper than its brackets are: a few levels are the statement's own.
@@ -100,7 +100,8 @@ def check_size(root: Algebra) -> None:
     reads, depth = sizes[id(root)]
     hint = "divide it into several queries, of which one reads what another has written"
     if reads > MAX_SOURCES:
-        message = f"this query reads {reads:,} streams and relations, {MAX_SOURCES:,} are the limit"
+        message = f"with views and correlated subqueries expanded, this query reads {reads:,} streams and relations, "
+        message += f"{MAX_SOURCES:,} are the limit"
         raise PenstockError("P0105", message, hint=hint)
     if depth > MAX_OPERATORS:
         message = f"this query has {depth:,} operators one above the other, {MAX_OPERATORS:,} are the limit"
