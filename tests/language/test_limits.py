@@ -93,7 +93,7 @@ def test_views_upon_views() -> None:
     )
     error = refused(STREAM + views)
     assert error.code == "P0105"
-    assert error.message == f"this query reads 256 streams and relations, {limits.MAX_SOURCES} are the limit"
+    assert f"this query reads 256 streams and relations, {limits.MAX_SOURCES} are the limit" in error.message
 
 
 def chain(count: int) -> str:

@@ -22,8 +22,8 @@ MAX_SCRIPT, MAX_STATEMENTS = 32_000_000, 20_000
 MAX_DEPTH = 100
 #: Columns of a declaration, of a select list, a GROUP BY or an ORDER BY; values in one list of an expression.
 MAX_COLUMNS, MAX_VALUES = 2_000, 100_000
-#: Streams and relations that one query reads, including those of its views, counted each time they are read: of a
-#: UNION ALL those of its largest member, and those of all members; operators in a row.
+#: Streams and relations that one query reads once its views and correlated subqueries are expanded, counted each time
+#: they are read: of a UNION ALL those of its largest member, and those of all members; operators in a row.
 MAX_SOURCES, MAX_MEMBERS, MAX_OPERATORS = 250, 2_500, 1_000
 
 #: Levels of a query's tree in addition to those of its brackets. Levels of a statement's tree with all queries in it,
@@ -117,7 +117,10 @@ def check_size(root: Algebra) -> None:
     hint = "divide it into several queries, of which one reads the result of another"
     for count, limit in ((reads, MAX_SOURCES), (members, MAX_MEMBERS)):
         if count > limit:
-            message = f"this query reads {count:,} streams and relations, {limit:,} are the limit"
+            message = (
+                f"with views and correlated subqueries expanded, this query reads {count:,} streams and relations, "
+            )
+            message += f"{limit:,} are the limit"
             raise PenstockError("P0105", message, hint=hint)
     if depth > MAX_OPERATORS:
         message = f"this query has {depth:,} operators on top of each other, {MAX_OPERATORS:,} are the limit"

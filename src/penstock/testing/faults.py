@@ -16,7 +16,7 @@ import random
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,10 +83,11 @@ class PowerLost(BaseException):
 
 @dataclass
 class _Change:
-    """A change of the names in `folder`, and how to revert it."""
+    """A change of the names in `folder`, and how to revert it. `removed`: the folder that it removed, if any."""
 
     folder: Path
     undo: Callable[[], None]
+    removed: Path | None = None
 
 
 class PowerCut(SystemCalls):
@@ -132,7 +133,7 @@ class PowerCut(SystemCalls):
             self._tick()
             self._dirty.pop(os.fstat(handle).st_ino, None)
             folder = self._paths[handle]
-            self._pending = [change for change in self._pending if change.folder != folder]
+            self._pending = list(_still_pending(self._pending, folder))
 
     def rename(self, source: Path, target: Path) -> None:
         with self._lock:
@@ -158,7 +159,7 @@ class PowerCut(SystemCalls):
         with self._lock:
             self._tick()
             super().rmdir(path)
-            self._pending.append(_Change(path.parent, lambda: path.mkdir(exist_ok=True)))
+            self._pending.append(_Change(path.parent, lambda: _make_again(path), path))
 
     def _keep(self, path: Path) -> Path | None:
         """Link another name to the file at `path`, which is about to lose its own."""
@@ -184,6 +185,16 @@ class PowerCut(SystemCalls):
             change.undo()
 
 
+def _still_pending(changes: list[_Change], synced: Path) -> Iterator[_Change]:
+    """Yield the changes that may be lost once the folder `synced` is on the disk. What was done in a folder whose
+    removal is on the disk cannot come back, nor appear in a new folder of that name.
+    """
+    for number, change in enumerate(changes):
+        gone = (later.removed for later in changes[number:] if later.folder == synced and later.removed is not None)
+        if change.folder != synced and not any(change.folder.is_relative_to(folder) for folder in gone):
+            yield change
+
+
 def _rename_back(source: Path, target: Path, former: Path | None) -> None:
     if target.exists():
         if source.parent.is_dir():
@@ -191,6 +202,11 @@ def _rename_back(source: Path, target: Path, former: Path | None) -> None:
         else:
             target.unlink()
     _bring_back(former, target)
+
+
+def _make_again(path: Path) -> None:
+    if path.parent.is_dir():
+        path.mkdir(exist_ok=True)
 
 
 def _bring_back(former: Path | None, path: Path) -> None:

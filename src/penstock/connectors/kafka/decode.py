@@ -24,7 +24,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.options import Option, Options, one_of
 from penstock.connectors.secrets import secret, secret_options
 from penstock.connectors.sources.formats import casts, cells
-from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line, record_limit
+from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line, record_bytes_option
 from penstock.connectors.sources.formats.columnar import check_buffers
 from penstock.connectors.sources.formats.json import JsonFormat
 from penstock.connectors.sources.formats.keys import folded, places
@@ -34,6 +34,7 @@ from penstock.types import Field, Schema, type_name
 
 SCHEMA = secret_options("schema", "the Avro schema", formats=("avro",))
 WIRE = Option("wire", one_of("none", "confluent"), "what stands before a record in avro", "none")
+RECORD_BYTES = record_bytes_option()
 #: The header of a record in Confluent's wire format: a zero and the four bytes of the schema's number.
 WIRE_BYTES = 5
 
@@ -99,7 +100,7 @@ class JsonDecoder(Decoder):
     @cached_property
     def _format(self) -> JsonFormat:
         # Longer records are rejected before; a line that replaces its line ends is not longer.
-        options = TextOptions(limit=record_limit(self.options))
+        options = TextOptions(limit=self.options.value(RECORD_BYTES))
         return JsonFormat(Source(self.owner, True, Schema(self.columns), "KAFKA"), options)
 
 

@@ -24,7 +24,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, ParsedRecords, Split, Stretch
 from penstock.connectors.kafka.arrival import arrived
 from penstock.connectors.kafka.client import BOOTSTRAP, PATIENCE_OPTION, PREFIX, TOPIC, settings
-from penstock.connectors.kafka.decode import FORMAT, SCHEMA, WIRE, Decoded, convert, decoder
+from penstock.connectors.kafka.decode import FORMAT, RECORD_BYTES, SCHEMA, WIRE, Decoded, convert, decoder
 from penstock.connectors.kafka.fetch import TopicReader, TopicRecords, lost_records
 from penstock.connectors.kafka.offsets import (
     Offsets,
@@ -37,7 +37,7 @@ from penstock.connectors.kafka.offsets import (
 )
 from penstock.connectors.options import TEXT, Option, Options, OptionTable, one_of, whole
 from penstock.connectors.sources.formats import casts, cells
-from penstock.connectors.sources.formats.base import BATCH_ROWS, record_bytes_option, rejection, too_long
+from penstock.connectors.sources.formats.base import BATCH_ROWS, rejection, too_long
 from penstock.errors import PenstockError
 from penstock.types import Field, type_name
 
@@ -55,7 +55,6 @@ _TOMBSTONES = Option(
     "what a record without a value is: a dead letter, or a row of NULLs",
     "reject",
 )
-_RECORD_BYTES = record_bytes_option()
 _METADATA = tuple(Option(name, TEXT, f"the column that holds the {name} of a record") for name in METADATA)
 #: Assumed bytes of a record where bytes are distributed among sources: Kafka does not state them.
 _NOMINAL_BYTES = 200
@@ -67,7 +66,7 @@ class KafkaSource(LogConnector):
     OPTIONS = OptionTable(
         (
             BOOTSTRAP, TOPIC, FORMAT, *SCHEMA, WIRE, _STARTING, _ENDING, _MAX_ROWS, _ON_DATA_LOSS, PATIENCE_OPTION,
-            _TOMBSTONES, _RECORD_BYTES, *_METADATA,
+            _TOMBSTONES, RECORD_BYTES, *_METADATA,
         ),
         PREFIX,
     )  # fmt: skip
@@ -85,7 +84,7 @@ class KafkaSource(LogConnector):
         self._max_rows = max(1, options.value(_MAX_ROWS))
         self._patience = options.value(PATIENCE_OPTION)
         self._lost = options.value(_ON_DATA_LOSS)
-        self._limit = options.value(_RECORD_BYTES)
+        self._limit = options.value(RECORD_BYTES)
         self._null_values = options.value(_TOMBSTONES) == "null"
         options.value(WIRE)
         self._metadata = {option.name: self._column(option) for option in _METADATA if options.has(option)}

@@ -39,6 +39,7 @@ from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock, claim
 from penstock.runtime.spark.checkpoint.epochs import forget_all, latest_epoch, write_epoch
 from penstock.runtime.spark.checkpoint.folder import (
+    RUN,
     STATICS,
     Folder,
     Intake,
@@ -67,7 +68,7 @@ from penstock.temporary import discard, temporary_folder
 from penstock.tree import Node, transform_up, walk
 
 #: Every folder of a run has one of these, also of earlier versions.
-_SIGNS = frozenset({"run.json", "epochs", "identity.json"})
+_SIGNS = frozenset({RUN, "epochs", "identity.json"})
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.connectors.contract import PassedOver, Split
-from penstock.connectors.sources.formats.base import DAMAGE, BrokenOff, Chunk, FileFormat, one_line, whole
+from penstock.connectors.sources.formats.base import DAMAGE, BrokenOff, Chunk, FileFormat, one_line, whole_file
 from penstock.connectors.sources.formats.columnar import (
     Columns,
     check_buffers,
@@ -45,7 +45,7 @@ class ArrowFormat(FileFormat):
         with pa.memory_map(path) as mapped:
             reader = _file(mapped)
             if reader is None:
-                return [whole(path)]
+                return [whole_file(path)]
             columns_of(self, path, reader.schema)
             count = reader.num_record_batches
         step = max(1, count // max(1, size // _SPLIT_BYTES))

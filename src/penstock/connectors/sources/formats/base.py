@@ -106,7 +106,7 @@ class FileFormat(ABC):
 
     def ranges(self, path: str) -> list[Split]:
         """Return the splits of a file that fits; the whole file where the format has no parts."""
-        return [whole(path)]
+        return [whole_file(path)]
 
     def check(self, path: str) -> None:
         """Check the columns of `path`.
@@ -130,7 +130,7 @@ class FileFormat(ABC):
         try:
             return self.ranges(path)
         except (Unfit, *DAMAGE):
-            return [whole(path)]
+            return [whole_file(path)]
 
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         """Yield records under the contract of `SourceConnector.read`."""
@@ -238,7 +238,7 @@ class FileFormat(ABC):
         return ParsedRecords(self.batch(empty, columns, 0), (rejection(split.path, line, record, reason),))
 
 
-def whole(path: str) -> Split:
+def whole_file(path: str) -> Split:
     """Return one split of the whole file. Raises OSError."""
     return Split(path, bytes=Path(path).stat().st_size)
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, Job, unwritable, write_whole
+from penstock.runtime.spark.checkpoint.folder import RUN, Delivery, Folder, Job, unwritable, write_whole
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
 from penstock.storage.names import file_name
@@ -267,6 +268,12 @@ def forget_all(folder: Folder, checkpoint: Path | None) -> None:
     for number in epoch_numbers(folder) or [0]:
         if checkpoint is not None:
             storage().remove_tree(spark_place(checkpoint, number))
+    # The name of the run goes last: without it the remains of an interrupted removal would be no checkpoint any more.
+    for name in storage().list(folder.root):
+        if name != RUN:
+            storage().remove_tree(folder.root / name)
+            with suppress(OSError):
+                storage().remove(folder.root / name)
     storage().remove_tree(folder.root)
 
 

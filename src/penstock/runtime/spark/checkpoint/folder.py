@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 #: The round under which the static relations, read before the start, are counted.
 STATICS = "statics"
-_RUN = "run.json"
+RUN = "run.json"
 
 
 @dataclass(frozen=True)
@@ -187,10 +187,10 @@ class Folder:
     @property
     def run(self) -> str:
         """The run's name; empty before it has one. Raises PenstockError P0605."""
-        path = self.root / _RUN
+        path = self.root / RUN
         if not self._run and storage().exists(path):
             try:
-                self._run = str(json.loads(unsealed(storage().read(path), _RUN)))
+                self._run = str(json.loads(unsealed(storage().read(path), RUN)))
             except (OSError, ValueError) as error:
                 raise damaged(path, error) from error
         return self._run
@@ -200,7 +200,7 @@ class Folder:
         # An earlier run may have been removed since its name was read.
         self._run = ""
         if not self.run:
-            write_whole(self.root / _RUN, sealed(json.dumps(uuid.uuid4().hex), _RUN))
+            write_whole(self.root / RUN, sealed(json.dumps(uuid.uuid4().hex), RUN))
         return self.run
 
     def place(self, path: Path) -> str:
