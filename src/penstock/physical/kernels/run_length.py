@@ -1,6 +1,7 @@
 """Smaller record batches for transport: ticks and counts with long runs are run-length encoded.
 
-Contract: `widened(squeezed(batch))` is equal to `batch`. Each column is encoded if its values make that worthwhile.
+Contract: `run_length_decoded(run_length_encoded(batch))` is equal to `batch`. Each column is
+encoded if its values make that worthwhile.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from penstock.physical.elements import Int64s, int64s
 _LONG = 4
 
 
-def squeezed(batch: pa.RecordBatch) -> pa.RecordBatch:
+def run_length_encoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return `batch` with 64-bit integers that have long runs as run ends and values."""
-    columns = [_squeezed(column) if column.type == pa.int64() else column for column in batch.columns]
+    columns = [_encoded(column) if column.type == pa.int64() else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def widened(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the inverse of `squeezed`; all other columns share their memory."""
-    columns = [_widened(column) if pa.types.is_run_end_encoded(column.type) else column for column in batch.columns]
+def run_length_decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the inverse of `run_length_encoded`; all other columns share their memory."""
+    columns = [_decoded(column) if pa.types.is_run_end_encoded(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _squeezed(column: pa.Array) -> pa.Array:
+def _encoded(column: pa.Array) -> pa.Array:
     if column.null_count or len(column) < _LONG:
         return column
     values = int64s(column)
@@ -39,7 +40,7 @@ def _squeezed(column: pa.Array) -> pa.Array:
     return pa.RunEndEncodedArray.from_arrays(pa.array(ends), pa.array(values[ends - 1]))
 
 
-def _widened(column: pa.Array) -> pa.Array:
+def _decoded(column: pa.Array) -> pa.Array:
     ends: Int64s = column.run_ends.to_numpy().astype(np.int64)
     return pa.array(np.repeat(int64s(column.values), np.diff(ends, prepend=0)))
 

@@ -23,7 +23,7 @@ from penstock.expressions.nodes import Expression
 from penstock.physical.plan.spec import PassingSpec as PassingSpec
 from penstock.physical.plan.spec import Spec as Spec
 from penstock.physical.planning.aggregate_layout import AggregateLayout
-from penstock.physical.planning.ranges import Ranges, told_ranges
+from penstock.physical.planning.ranges import Ranges, range_properties
 from penstock.types import CALENDAR, TimeDomain
 
 
@@ -259,7 +259,7 @@ class JoinSpec(PassingSpec):
 
     def describe(self) -> dict[str, str]:
         state = "runs by (key, range)" if self.ranges else join_state("hash index by key", self.strict, self.listed)
-        return {"state": state, "chosen": self.note, **told_ranges(self.ranges)}
+        return {"state": state, "chosen": self.note, **range_properties(self.ranges)}
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ class LookupSpec(PassingSpec):
     """of the elements and of the table, in this order"""
 
     def describe(self) -> dict[str, str]:
-        return {"table": self.table, **told_ranges(self.ranges)}
+        return {"table": self.table, **range_properties(self.ranges)}
 
 
 class Keep(enum.Enum):
@@ -350,7 +350,7 @@ class StaticPartnerCountsSpec(PassingSpec):
     ranges: Ranges | None = None
 
     def describe(self) -> dict[str, str]:
-        return {"table": self.table, "keeps": self.keep.value, **told_ranges(self.ranges)}
+        return {"table": self.table, "keeps": self.keep.value, **range_properties(self.ranges)}
 
 
 class StreamMode(enum.Enum):

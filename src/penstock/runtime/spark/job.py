@@ -37,8 +37,8 @@ from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.data_source import PenstockSource
 from penstock.runtime.spark.input.input_planner import Offset
 from penstock.runtime.spark.input.round_log import RoundLog
-from penstock.runtime.spark.output.answer_writer import PendingAnswer, told
-from penstock.runtime.spark.output.delivery import hand_over
+from penstock.runtime.spark.output.answer_writer import PendingAnswer, read_answers
+from penstock.runtime.spark.output.delivery import deliver_answers
 from penstock.runtime.spark.output.failures import is_gone, translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
@@ -113,7 +113,7 @@ def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, sc
                 if kind == REJECTED:
                     rejected += read_rejected(blob.as_py())
                 if kind == f"answer:{query}":
-                    parts += told(blob.as_buffer())
+                    parts += read_answers(blob.as_buffer())
             for table in answer_tables(answered, parts) if parts else ():
                 yield from table.to_batches()
         letters = DeadLetters(Folder(root).dead_letters)
@@ -262,13 +262,13 @@ class SparkRun:
             elif kind == "round":
                 round_ = int(blob.as_py())
             else:
-                answers.setdefault(kind.removeprefix("answer:"), []).append((shard, told(blob.as_buffer())))
+                answers.setdefault(kind.removeprefix("answer:"), []).append((shard, read_answers(blob.as_buffer())))
         if round_ is not None and self._rounds is not None:
             self._rounds.check_due(round_, self._log)
         counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
         names = self._job.plan.queries if batch == self._job.base and batch else answers
-        delivered_answers = hand_over(self._job, self._sinks, names, answers, batch)
+        delivered_answers = deliver_answers(self._job, self._sinks, names, answers, batch)
         self._parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
         self._accounts.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
         return ended, round_, sum(answer.bytes for answer in delivered_answers.values())
