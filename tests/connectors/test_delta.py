@@ -104,9 +104,9 @@ def test_files_that_hold_no_wanted_row_are_passed_over(
         for split in connector.splits(path):
             for parsed in connector.read(split, (0, 1)):
                 found += [tuple(row.values()) for row in parsed.batch.to_pylist()]
-                if parsed.passed is not None:
-                    counted.append(count_rows(parsed.passed) or 0)
-                    assert counted[-1] == sum(p.batch.num_rows for p in parsed.passed.read(()))
+                if parsed.skipped is not None:
+                    counted.append(count_rows(parsed.skipped) or 0)
+                    assert counted[-1] == sum(p.batch.num_rows for p in parsed.skipped.read(()))
     assert (sorted(found, key=str), sum(counted)) == (read, passed)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.cli.checking import said_of_queries
+from penstock.cli.checking import state_report
 from penstock.errors import PenstockError, ScriptErrors, counted
 from penstock.expressions.evaluate import evaluate
 from penstock.expressions.nodes import MAX_HEIGHT, Call, Column, Expression, Literal, conjunction, conjuncts
@@ -163,7 +163,7 @@ def test_a_thousand_queries() -> None:
     began = time.process_time()
     session = Session()
     assert len(session.declare(text)) == 1_000
-    assert len(list(said_of_queries(session, text, "x.cql"))) == 1_000
+    assert len(list(state_report(session, text, "x.cql"))) == 1_000
     assert time.process_time() - began < 10
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.physical.elements import Elements, decode, encode
-from penstock.physical.kernels.run_length import squeezed, widened
+from penstock.physical.kernels.run_length import run_length_decoded, run_length_encoded
 from penstock.runtime.spark.worker.packets import port_packets, read_elements
 from penstock.runtime.spark.worker.spill_files import LARGE, SpillFiles, unpacked
 
@@ -26,21 +26,21 @@ def test_what_was_squeezed_comes_back(size: int) -> None:
         small=(every // 10).astype(np.int32), text=["a"] * size,
     )  # fmt: skip
     for piece in (given, given.slice(size // 3)):
-        (came,) = decode(encode([squeezed(piece)]))
-        assert widened(came).equals(piece)
+        (came,) = decode(encode([run_length_encoded(piece)]))
+        assert run_length_decoded(came).equals(piece)
 
 
 def test_long_runs_take_no_room() -> None:
     size = 10_000
     long = batch(ts=np.arange(size) // 1000, count=np.ones(size, np.int64))
-    assert squeezed(long).nbytes < 300
+    assert run_length_encoded(long).nbytes < 300
     short = batch(ts=np.arange(size) // 2)
-    assert squeezed(short).equals(short)
+    assert run_length_encoded(short).equals(short)
 
 
 def test_nulls_stay_as_they_are() -> None:
     given = batch(n=pa.array([None] * 10, pa.int64()))
-    assert squeezed(given).equals(given)
+    assert run_length_encoded(given).equals(given)
 
 
 def test_packets_tell_runs_and_give_elements() -> None:

@@ -19,7 +19,7 @@ from penstock.physical.plan.identity import query_fingerprint
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.rowwise import FilterSpec
 from penstock.physical.planning.planner import part_of, plan_queries
-from penstock.physical.planning.source_predicate import wanted_of, wanted_rows
+from penstock.physical.planning.source_predicate import source_predicate_of, source_predicates
 from penstock.session import explain
 
 DECLARED = """CREATE STREAM S (ts BIGINT, k INT, x BIGINT, w STRING) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
@@ -37,7 +37,10 @@ def planned(*queries: str) -> Plan:
 
 def shown(plan: Plan) -> dict[str, str]:
     known = {**plan.sources, **{n: s for static in plan.statics.values() for n, s in static.sources.items()}}
-    conditions = {**plan.wanted, **{n: c for n in known if (c := wanted_of(plan.statics.values(), n)) is not None}}
+    conditions = {
+        **plan.wanted,
+        **{n: c for n in known if (c := source_predicate_of(plan.statics.values(), n)) is not None},
+    }
     return {name: to_sql(condition, known[name].columns.names) for name, condition in conditions.items()}
 
 
@@ -81,7 +84,7 @@ def test_thousands_of_queries_want_rows_of_one_source() -> None:
     for number in range(1500):
         spec = FilterSpec(Call(pa.bool_(), "EQ", (Column(pa.int32(), 0), Literal(pa.int32(), number))))
         steps.append(replace(filter_, id=number + 1, spec=spec))
-    condition = pickle.loads(cloudpickle.dumps(wanted_rows(steps)))["S"]
+    condition = pickle.loads(cloudpickle.dumps(source_predicates(steps)))["S"]
     k = plan.sources["S"].columns.index("k")
     assert may_pass(condition, {k: ValueRange(1499, 6000)}.__getitem__)
     assert not may_pass(condition, {k: ValueRange(1500, 6000)}.__getitem__)

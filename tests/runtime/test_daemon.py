@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.spark.startup.daemon import AHEAD, hand_over, warm
+from penstock.runtime.spark.startup.daemon import AHEAD, run_in_daemon, warm
 from penstock.runtime.spark.worker import tasks
 
 #: The module with little to load, and a daemon that only tells what it is.
@@ -66,7 +66,7 @@ def test_a_daemon_that_nobody_wants_ends_with_the_driver(tmp_path: Path) -> None
 
 
 def test_without_one_ahead_the_process_is_the_daemon(tmp_path: Path) -> None:
-    assert not hand_over(str(tmp_path / "daemon"))
+    assert not run_in_daemon(str(tmp_path / "daemon"))
     alone = started("pyspark.worker", **{AHEAD: str(tmp_path / "daemon")})
     said, _ = alone.communicate()
     assert json.loads(said)["argv"][1:] == ["pyspark.worker"]

@@ -15,7 +15,7 @@ from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.physical.elements import Elements
 from penstock.runtime.spark.output.answer_writer import PendingAnswer
-from penstock.runtime.spark.output.delivery import DeliveredAnswer, hand_over
+from penstock.runtime.spark.output.delivery import DeliveredAnswer, deliver_answers
 from penstock.types import END
 
 QUERIES = {
@@ -66,7 +66,7 @@ def rows(handed: dict[str, DeliveredAnswer]) -> dict[str, int]:
 
 def test_rows_of_an_instant_come_in_the_order_of_shards() -> None:
     sinks = {name: Kept(name, beside=False) for name in QUERIES}
-    assert rows(hand_over(JOB, sinks, QUERIES, ANSWERS, 4)) == {"a": 3, "b": 1, "c": 0}
+    assert rows(deliver_answers(JOB, sinks, QUERIES, ANSWERS, 4)) == {"a": 3, "b": 1, "c": 0}
     assert [sinks[name].rows for name in "abc"] == [[(1, 70), (1, 30), (2, 31)], [(5, 1)], []]
 
 
@@ -74,7 +74,7 @@ def test_only_sinks_that_may_are_written_side_by_side(monkeypatch: pytest.Monkey
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     both = threading.Barrier(2)  # each waits for the other
     sinks = {"a": Kept("a", True, meets=both), "b": Kept("b", False), "c": Kept("c", True, meets=both)}
-    assert rows(hand_over(JOB, sinks, QUERIES, ANSWERS, 4)) == {"a": 3, "b": 1, "c": 0}
+    assert rows(deliver_answers(JOB, sinks, QUERIES, ANSWERS, 4)) == {"a": 3, "b": 1, "c": 0}
     assert sinks["a"].rows == [(1, 70), (1, 30), (2, 31)]
     assert sinks["b"].thread == threading.current_thread().name
     assert sinks["a"].thread != sinks["c"].thread
@@ -84,5 +84,5 @@ def test_only_sinks_that_may_are_written_side_by_side(monkeypatch: pytest.Monkey
 def test_the_error_of_the_first_query_is_told(beside: bool) -> None:
     sinks = {name: Kept(name, beside, fails=name != "a") for name in QUERIES}
     with pytest.raises(PenstockError, match="query b: no"):
-        hand_over(JOB, sinks, QUERIES, ANSWERS, 4)
+        deliver_answers(JOB, sinks, QUERIES, ANSWERS, 4)
     assert sinks["a"].rows

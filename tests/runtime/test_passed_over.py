@@ -45,7 +45,7 @@ QUERIES = [
 def all_rows_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Readers are not told what is wanted."""
     with monkeypatch.context() as patch:
-        patch.setattr(planner, "wanted_rows", lambda steps: {})
+        patch.setattr(planner, "source_predicates", lambda steps: {})
         yield
 
 

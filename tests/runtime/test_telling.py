@@ -21,7 +21,7 @@ from penstock.physical.operators.aggregates import shared_pane_sums as window_su
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import LocalJob, run_local
 from penstock.runtime.spark.output import answer_writer as telling
-from penstock.runtime.spark.output.answer_writer import AnswerWriter, PendingAnswer, told
+from penstock.runtime.spark.output.answer_writer import AnswerWriter, PendingAnswer, read_answers
 from penstock.runtime.spark.worker.packets import AnswerOf
 from penstock.runtime.spark.worker.spill_files import LARGE, SpillFiles
 from penstock.types import END
@@ -128,7 +128,7 @@ def test_what_a_stage_tells_is_what_the_driver_takes_up(apart: bool, tmp_path: P
         packets = list(made.packets(0))
     assert all(len(p.blob) < LARGE for p in packets) == apart
     for query, pieces in sent.items():
-        found = [one for p in packets if p.kind == AnswerOf(query) for one in told(p.blob)]
+        found = [one for p in packets if p.kind == AnswerOf(query) for one in read_answers(p.blob)]
         assert sum(one.rows for one in found) == sum(map(len, pieces))
         assert all(one.low == one.take().ts.min() for one in found)
         assert str(rows_of(found)) == str(rows_of([PendingAnswer.of(e) for e in pieces]))
@@ -170,7 +170,7 @@ def test_standing_sums_leave_a_stage_piece_by_piece(tmp_path: Path, monkeypatch:
         assert all(t.num_rows == 0 for t in run_local(queries, {"S": table}).tables.values())
         for packet in made.packets(0):
             assert isinstance(packet.kind, AnswerOf)
-            found[packet.kind.query] = [one.take() for one in told(packet.blob)]
+            found[packet.kind.query] = [one.take() for one in read_answers(packet.blob)]
     written = sum(f.stat().st_size for f in tmp_path.rglob("*.arrow"))
     assert most < 8 * 20_000 and written > 20 * 20_000
     assert sum(t.num_rows for t in expected.values()) > 100_000

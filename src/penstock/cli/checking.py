@@ -18,7 +18,7 @@ _WINDOWED = re.compile(r"\s*(?:SAMPLE\s*\([^)]*\)\s*)?\[", re.IGNORECASE)
 _READ = re.compile(r"(?:\bFROM|\bJOIN|,)\s*$", re.IGNORECASE)
 
 
-def said_of_queries(session: Session, script: str, file: str) -> Iterator[str]:
+def state_report(session: Session, script: str, file: str) -> Iterator[str]:
     """Yield the lines of the report; those of a query with unbounded state show the place in the script, and a hint."""
     for query in session.catalog.queries.values():
         found = session.state(query.name)

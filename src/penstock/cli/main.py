@@ -267,7 +267,7 @@ def _foresee_spark(text: str, settings: Settings, master: str | None) -> None:
 def check(context: typer.Context, script: Script, set_: Set = None) -> None:
     """Read and bind a script, show all its errors, run nothing."""
     with errors_shown(context):
-        from penstock.cli.checking import said_of_queries
+        from penstock.cli.checking import state_report
         from penstock.session import Session
 
         text, name = read_script(script)
@@ -276,7 +276,7 @@ def check(context: typer.Context, script: Script, set_: Set = None) -> None:
         typer.echo(f"{name}: correct, {count} {'query' if count == 1 else 'queries'}")
         for warning in session.warnings:
             typer.echo(warning.render())
-        for line in said_of_queries(session, text, name):
+        for line in state_report(session, text, name):
             typer.echo(line)
 
 

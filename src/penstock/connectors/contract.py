@@ -54,7 +54,7 @@ class Rejected:
 
 
 @dataclass(frozen=True)
-class PassedOver:
+class SkippedRecords:
     """Records that no query reads, by `SourceConnector.wanted`, and that were therefore skipped. All of them are well
     formed; only their timestamps have not been read.
 
@@ -83,7 +83,7 @@ class ParsedRecords:
     rejected: tuple[Rejected, ...] = ()
     where: Callable[[int], tuple[str, int]] | None = None
     positions: Mapping[str, int] | None = None
-    passed: PassedOver | None = None
+    skipped: SkippedRecords | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class SourceConnector(ABC):
     #: The options of the connector.
     OPTIONS: ClassVar[OptionTable] = OptionTable()
     #: A condition over the declared columns: rows for which it is not true are read by no query; None if all are read.
-    #: `read` may omit such rows if it reports them as `PassedOver`; a malformed record is never omitted.
+    #: `read` may omit such rows if it reports them as `SkippedRecords`; a malformed record is never omitted.
     wanted: Expression | None = None
     #: Whether data can be read again long after its round; else `keep_in` stores what may be needed.
     rereadable: bool = True

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from penstock.algebra.nodes.scans import Source
-from penstock.connectors.contract import ParsedRecords, PassedOver
+from penstock.connectors.contract import ParsedRecords, SkippedRecords
 from penstock.physical.execution.ingest import read_columns, stamp
 from penstock.physical.execution.progress import SourceProgress
 from penstock.types import MOST_TICKS
 
 
-def passed_over(
-    source: Source, skipped: PassedOver, seen: SourceProgress, now: int | None = None
+def progress_after(
+    source: Source, skipped: SkippedRecords, seen: SourceProgress, now: int | None = None
 ) -> tuple[int, SourceProgress] | None:
     """Return the number of skipped records and the progress of the source after them; None where some are late or
     unusable.
@@ -47,7 +47,7 @@ def passed_over(
     return rows, seen
 
 
-def count_rows(skipped: PassedOver) -> int | None:
+def count_rows(skipped: SkippedRecords) -> int | None:
     """Return the number of skipped records of a relation without time; None where the file proves to be damaged."""
     if skipped.rows is not None:
         return skipped.rows
@@ -61,6 +61,6 @@ def count_rows(skipped: PassedOver) -> int | None:
 
 def as_read(parsed: ParsedRecords, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
     """Yield the records of `parsed` and then those it skipped, so that none is skipped."""
-    yield replace(parsed, passed=None)
-    if parsed.passed is not None:
-        yield from parsed.passed.read(columns)
+    yield replace(parsed, skipped=None)
+    if parsed.skipped is not None:
+        yield from parsed.skipped.read(columns)

@@ -45,7 +45,7 @@ def open_source(source: Source, wanted: Expression | None = None) -> SourceConne
 
     Args:
         source: the declaration.
-        wanted: condition of the rows that are read, for connectors that support `PassedOver`.
+        wanted: condition of the rows that are read, for connectors that support `SkippedRecords`.
 
     Raises:
         PenstockError: P0208, the connector or an option is unknown.

@@ -153,7 +153,7 @@ class TokenGrammar(ExpressionParser):
         token = self._curr
         unit = Unit.parse(token.text) if token else None
         if unit is None:
-            meant = meant_unit(token.text if token else "")
+            meant = unit_hint(token.text if token else "")
             self._fail("a unit of time", code="P0102", hint=meant or "units are " + ", ".join(UNITS))
         self._advance()
         return unit
@@ -175,7 +175,7 @@ class TokenGrammar(ExpressionParser):
         return Duration(found, self._since(start))
 
 
-def meant_unit(text: str) -> str | None:
+def unit_hint(text: str) -> str | None:
     """Return the hint for a misspelled or abbreviated unit of time."""
     known = _SHORT.get(text.upper())
     hint = f"did you mean {known}?" if known else nearest(text, UNITS)

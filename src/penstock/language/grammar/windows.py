@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import nearest
 from penstock.language.dialect import Fault
-from penstock.language.grammar.tokens import UNITS, TokenGrammar, meant_unit
+from penstock.language.grammar.tokens import UNITS, TokenGrammar, unit_hint
 from penstock.language.queries import Align, Count, Duration, Extent, FrequencyClause, WindowClause
 from penstock.language.text import TextSpan
 from penstock.types import Unit
@@ -115,7 +115,7 @@ class WindowGrammar(TokenGrammar):
             self._advance()
             return Count(count, self._since(start))
         if self._curr and self._curr.token_type is TokenType.NUMBER and following and not Unit.parse(following.text):
-            hint = meant_unit(following.text) or "write TUPLES or a unit of time: " + ", ".join(UNITS)
+            hint = unit_hint(following.text) or "write TUPLES or a unit of time: " + ", ".join(UNITS)
             if following.text.upper().removesuffix("S") in ("MONTH", "QUARTER", "YEAR"):
                 hint = "these have no fixed length: use days, as in 30 DAYS"
             self._fail("TUPLES or a unit of time", following, "P0102", hint)

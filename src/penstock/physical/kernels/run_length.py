@@ -1,6 +1,7 @@
 """Smaller record batches for transport: ticks and counts with long runs are run-length encoded.
 
-Contract: `widened(squeezed(batch))` is equal to `batch`. Each column is encoded if its values make that worthwhile.
+Contract: `run_length_decoded(run_length_encoded(batch))` is equal to `batch`. Each column is
+encoded if its values make that worthwhile.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ _LONG = 4
 _MOST = np.iinfo(np.int32).max
 
 
-def squeezed(batch: pa.RecordBatch) -> pa.RecordBatch:
+def run_length_encoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return `batch` with 64-bit integers that have long runs as run ends and values."""
     columns = [encode_runs(column, _LONG) if column.type == pa.int64() else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def widened(batch: pa.RecordBatch) -> pa.RecordBatch:
+def run_length_decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return `batch` with every column decoded that is in runs; shares the memory of all other columns."""
-    columns = [_widened(column) if pa.types.is_run_end_encoded(column.type) else column for column in batch.columns]
+    columns = [_decoded(column) if pa.types.is_run_end_encoded(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
@@ -56,7 +57,7 @@ def encode_constant(column: pa.Array, least: int) -> pa.Array:
     return pa.RunEndEncodedArray.from_arrays(pa.array([len(column)], pa.int32()), column[:1])
 
 
-def _widened(column: pa.Array) -> pa.Array:
+def _decoded(column: pa.Array) -> pa.Array:
     if column.type.value_type != pa.int64():
         return pc.run_end_decode(column)
     ends: Int64s = column.run_ends.to_numpy().astype(np.int64)

@@ -34,7 +34,7 @@ from penstock.physical.operators.rowwise import (
     Together,
 )
 from penstock.physical.operators.sequence.count_time import CountTime
-from penstock.physical.operators.sequence.every_nth import make_pick
+from penstock.physical.operators.sequence.every_nth import make_every_nth
 from penstock.physical.operators.sequence.relations import make_sequence_model
 from penstock.physical.operators.sets.distinct import make_distinct
 from penstock.physical.operators.sets.first_rows import TopK
@@ -124,7 +124,7 @@ OPERATORS: dict[type, Callable[..., Operator]] = {
     RoundedSpec: lambda spec, context: Rounded(spec),
     ShortLivesSpec: lambda spec, context: ShortLives(spec),
     ShortChangesSpec: lambda spec, context: ShortChanges(spec),
-    FrequencySpec: lambda spec, context: make_pick(spec),
+    FrequencySpec: lambda spec, context: make_every_nth(spec),
     SequenceModelSpec: lambda spec, context: make_sequence_model(spec, context.tables, context.run_plan),
     CountTimeSpec: lambda spec, context: CountTime(spec, context.tables, context.run_plan),
     OutputSpec: lambda spec, context: Passing(),

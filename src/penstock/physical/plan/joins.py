@@ -15,7 +15,7 @@ from penstock.physical.plan.aggregates import grouped_state
 from penstock.physical.plan.spec import PassingSpec, Spec, queue_name
 from penstock.physical.plan.state import INDEX, SIGN, TIMES, StateInput, StatePart, all_rows, pending_ends, slots
 from penstock.physical.planning.aggregate_layout import AggregateLayout
-from penstock.physical.planning.ranges import Ranges, RangeSpan, told_ranges
+from penstock.physical.planning.ranges import Ranges, RangeSpan, range_properties
 from penstock.types import CALENDAR, TimeDomain
 
 
@@ -49,7 +49,7 @@ class JoinSpec(PassingSpec):
 
     def describe(self) -> dict[str, str]:
         state = "runs by (key, range)" if self.ranges else join_state("hash index by key", self.strict, self.listed)
-        return {"state": state, "chosen": self.note, **told_ranges(self.ranges)}
+        return {"state": state, "chosen": self.note, **range_properties(self.ranges)}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         for one, side, strict in zip(inputs, ("left", "right"), self.strict, strict=True):
@@ -119,7 +119,7 @@ class LookupSpec(PassingSpec):
     """of the elements and of the table, in this order"""
 
     def describe(self) -> dict[str, str]:
-        return {"table": self.table, **told_ranges(self.ranges)}
+        return {"table": self.table, **range_properties(self.ranges)}
 
     @property
     def static_tables(self) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ class StaticPartnerCountsSpec(PassingSpec):
     ranges: Ranges | None = None
 
     def describe(self) -> dict[str, str]:
-        return {"table": self.table, "keeps": self.keep.value, **told_ranges(self.ranges)}
+        return {"table": self.table, "keeps": self.keep.value, **range_properties(self.ranges)}
 
     @property
     def static_tables(self) -> tuple[str, ...]:

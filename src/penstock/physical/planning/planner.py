@@ -22,7 +22,7 @@ from penstock.physical.plan.plan import Edge, Plan
 from penstock.physical.planning.lowering import Builder, lower, lower_answer, lower_changes
 from penstock.physical.planning.lowering.builder import with_queries
 from penstock.physical.planning.lowering.panes import shared_grains
-from penstock.physical.planning.source_predicate import wanted_rows
+from penstock.physical.planning.source_predicate import source_predicates
 from penstock.physical.planning.strategies import Strategy
 
 
@@ -81,7 +81,7 @@ def _generations(generations: Sequence[Generation], strategy: Strategy) -> tuple
     sources = {n: s for q in prepared for n, s in timed_sources(q.root).items()}
     asked = {q.name: periods(q.root) for q in prepared}
     plan = Plan(
-        steps, {q.name: q for q in prepared}, sources, builder.statics, periods=asked, wanted=wanted_rows(steps)
+        steps, {q.name: q for q in prepared}, sources, builder.statics, periods=asked, wanted=source_predicates(steps)
     )
     return plan, builder.nodes
 
@@ -92,7 +92,7 @@ def plan_static(node: Algebra) -> Plan:
     query = Query("", node, SinkSpec("MEMORY"))
     _lower_query(builder, query)
     sources = {leaf.source.name: leaf.source for leaf in leaves(node) if isinstance(leaf, Scan)}
-    return Plan(with_queries(builder.steps), {"": query}, sources, wanted=wanted_rows(builder.steps))
+    return Plan(with_queries(builder.steps), {"": query}, sources, wanted=source_predicates(builder.steps))
 
 
 def _lower_query(builder: Builder, query: Query) -> None:
@@ -120,7 +120,7 @@ def part_of(plan: Plan, queries: Collection[str]) -> Plan:
     needed = {name for step in chosen for name in step.sources}
     sources = {name: source for name, source in plan.sources.items() if name in needed}
     asked = {n: found for n, found in plan.periods.items() if n in queries}
-    wanted = wanted_rows(steps) if plan.wanted else {}
+    wanted = source_predicates(steps) if plan.wanted else {}
     kept = {n: q for n, q in plan.queries.items() if n in queries}
     return Plan(steps, kept, sources, plan.statics, periods=asked, wanted=wanted)
 

@@ -88,8 +88,8 @@ def spans(ranges: Ranges | None) -> tuple[RangeSpan | None, RangeSpan | None]:
     return (None, None) if ranges is None else (ranges.left, ranges.right)
 
 
-def told_ranges(ranges: Ranges | None) -> dict[str, str]:
-    """What explain says of them."""
+def range_properties(ranges: Ranges | None) -> dict[str, str]:
+    """Return the properties that EXPLAIN shows of ranges."""
     return {} if ranges is None else {"sorted by": ranges.describe()}
 
 

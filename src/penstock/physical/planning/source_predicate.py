@@ -19,7 +19,7 @@ from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.plan.rowwise import FilterSpec
 
 
-def wanted_rows(steps: Sequence[Step]) -> dict[str, Expression]:
+def source_predicates(steps: Sequence[Step]) -> dict[str, Expression]:
     """By source the condition of the rows that some step behind its scans lets through, over the declared columns.
     Sources of which all rows are read are not named: those that something else than a selection reads; relations that
     lose rows, whose updates are told apart by all of them; relations with a primary key, which keeps rows out."""
@@ -28,7 +28,7 @@ def wanted_rows(steps: Sequence[Step]) -> dict[str, Expression]:
     return {name: condition for name, condition in found.items() if condition is not None}
 
 
-def wanted_of(plans: Iterable[Plan], source: str) -> Expression | None:
+def source_predicate_of(plans: Iterable[Plan], source: str) -> Expression | None:
     """Return the condition of the rows of `source` that some of several plans reads; None for all rows."""
     conditions = [plan.wanted.get(source) for plan in plans if source in plan.sources]
     return None if None in conditions else _either([c for c in conditions if c is not None])

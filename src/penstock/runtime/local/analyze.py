@@ -37,7 +37,7 @@ from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.local.statics import Counts, read_statics
-from penstock.runtime.skipped_records import as_read, passed_over
+from penstock.runtime.skipped_records import as_read, progress_after
 from penstock.storage.names import file_name
 from penstock.temporary import removed_after
 from penstock.tree import Node, transform_up, walk
@@ -168,10 +168,10 @@ class _Reader:
     def _unskipped(self, batches: Iterator[ParsedRecords]) -> Iterator[ParsedRecords]:
         """Yield the records to be processed, and count those that the connector skipped."""
         for parsed in batches:
-            if parsed.passed is None:
+            if parsed.skipped is None:
                 yield parsed
                 continue
-            accounted = passed_over(self._source, parsed.passed, self.progress, wall_clock())
+            accounted = progress_after(self._source, parsed.skipped, self.progress, wall_clock())
             if accounted is None:
                 yield from as_read(parsed, self._columns)
                 continue

@@ -18,7 +18,7 @@ from penstock.physical.elements import Elements
 from penstock.physical.execution.meter import Meter
 from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.source_predicate import wanted_of
+from penstock.physical.planning.source_predicate import source_predicate_of
 from penstock.runtime.local.runtime import compute_statics, static_sources
 from penstock.runtime.skipped_records import as_read, count_rows
 
@@ -48,7 +48,7 @@ def read_statics(
     tables: dict[str, pa.Table] = {}
     counts: Counts = {}
     for name, source in static_sources(plan).items():
-        rows, rejected, passed = read_relation(source, wanted_of(plan.statics.values(), name))
+        rows, rejected, passed = read_relation(source, source_predicate_of(plan.statics.values(), name))
         tables[name], reasons = keyed_rows(source, rows)
         for position, reason in reasons.items():
             record = shown_row(rows, position)[:1000]
@@ -77,7 +77,7 @@ def read_relation(source: Source, wanted: Expression | None = None) -> tuple[pa.
     for path in connector.discover(frozenset()):
         for split in connector.splits(path):
             for chunk in connector.read(split, columns):
-                count = 0 if chunk.passed is None else count_rows(chunk.passed)
+                count = 0 if chunk.skipped is None else count_rows(chunk.skipped)
                 passed += count or 0
                 for parsed in [chunk] if count is not None else as_read(chunk, columns):
                     batches.append(pa.RecordBatch.from_arrays(parsed.batch.columns, schema=schema))

@@ -37,8 +37,8 @@ from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.data_source import PenstockSource
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundLog
-from penstock.runtime.spark.output.answer_writer import PendingAnswer, told
-from penstock.runtime.spark.output.delivery import hand_over
+from penstock.runtime.spark.output.answer_writer import PendingAnswer, read_answers
+from penstock.runtime.spark.output.delivery import deliver_answers
 from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
@@ -121,7 +121,7 @@ def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, sc
                 if kind is Signal.REJECTED:
                     rejected += read_rejected(blob.as_py())
                 elif kind == AnswerOf(query):
-                    parts += told(blob.as_buffer())
+                    parts += read_answers(blob.as_buffer())
             for table in answer_tables(answered, parts) if parts else ():
                 yield from table.to_batches()
         letters = DeadLetters(Folder(root).dead_letters)
@@ -272,13 +272,13 @@ class SparkRun:
                 case Signal.ROUND:
                     round_ = int(blob.as_py())
                 case AnswerOf(query):
-                    answers.setdefault(query, []).append((shard, told(blob.as_buffer())))
+                    answers.setdefault(query, []).append((shard, read_answers(blob.as_buffer())))
         if round_ is not None and self._rounds is not None:
             self._rounds.check_due(round_, self._log)
         counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
         names = self._job.plan.queries if batch == self._job.base and batch else answers
-        delivered_answers = hand_over(self._job, self._sinks, names, answers, batch)
+        delivered_answers = deliver_answers(self._job, self._sinks, names, answers, batch)
         self._parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
         self._accounts.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
         return ended, round_, sum(answer.bytes for answer in delivered_answers.values())

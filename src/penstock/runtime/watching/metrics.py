@@ -166,7 +166,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("penstock_source_rows_per_second", False, _S, "sources.rows_per_second", "Records a second, last batch."),
     Metric("penstock_source_late_rows_total", True, _S, "sources.late", "Elements that came late."),
     Metric("penstock_source_malformed_rows_total", True, _S, "sources.malformed", "Records that are malformed."),
-    Metric("penstock_source_passed_rows_total", True, _S, "sources.passed", "Rows of them that readers passed over."),
+    Metric("penstock_source_passed_rows_total", True, _S, "sources.passed", "Rows of them that readers skipped."),
     Metric("penstock_source_heartbeat_seconds", False, _S, "sources.heartbeat", "How far the source's time is known."),
     Metric("penstock_source_lag_seconds", False, _S, "sources.lag", "Its heartbeat behind the wall clock."),
     Metric("penstock_source_backlog_splits", False, _S, "sources.backlog_splits", "Pieces found and not read yet."),

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.connectors.contract import PassedOver, Split
+from penstock.connectors.contract import SkippedRecords, Split
 from penstock.connectors.sources.formats.base import DAMAGE, BrokenOff, Chunk, FileFormat, one_line, whole_file
 from penstock.connectors.sources.formats.columnar import (
     Columns,
@@ -54,7 +54,7 @@ class ArrowFormat(FileFormat):
             Split(path, 0, 0, size, 0)
         ]
 
-    def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | PassedOver]:
+    def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | SkippedRecords]:
         """Select by folder names only: Arrow files have no statistics."""
         assert self.wanted is not None
         with pa.memory_map(split.path) as mapped:
@@ -62,7 +62,7 @@ class ArrowFormat(FileFormat):
         found = columns_of(self, split.path, schema)
         values = placed_values(self, split.path, found)
         passes = may_pass(self.wanted, lambda c: values.get(c, UNKNOWN))
-        yield split if passes or not sure(self, schema, found, columns) else self.passed(split)
+        yield split if passes or not sure(self, schema, found, columns) else self.skipped(split)
 
     def chunks(self, split: Split, wanted: frozenset[int]) -> Iterator[Chunk]:
         with pa.memory_map(split.path) as mapped:

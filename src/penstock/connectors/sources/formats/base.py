@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
-from penstock.connectors.contract import ParsedRecords, PassedOver, Rejected, Split
+from penstock.connectors.contract import ParsedRecords, Rejected, SkippedRecords, Split
 from penstock.connectors.options import Option, whole
 from penstock.connectors.sources.formats import cells
 from penstock.connectors.sources.formats.keys import folded, places
@@ -135,26 +135,26 @@ class FileFormat(ABC):
     def read(self, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
         """Yield records under the contract of `SourceConnector.read`."""
         for part in self._parts(split, columns):
-            if isinstance(part, PassedOver):
+            if isinstance(part, SkippedRecords):
                 empty = [pa.array([], self.source.columns[c].type) for c in columns]
-                yield ParsedRecords(self.batch(empty, columns, 0), passed=part)
+                yield ParsedRecords(self.batch(empty, columns, 0), skipped=part)
             else:
                 yield from self._read(part, columns)
 
-    def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | PassedOver]:
+    def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | SkippedRecords]:
         """Yield the parts of `split` in order, some of them skipped as `wanted` allows. May raise like `chunks`.
 
         Only a format that can tell that unread records are well formed can skip any.
         """
         yield split
 
-    def passed(
+    def skipped(
         self, part: Split, rows: int | None = None, low: int | None = None, high: int | None = None
-    ) -> PassedOver:
+    ) -> SkippedRecords:
         """Return `part`, which has no rows that a query reads, as skipped records."""
-        return PassedOver(rows, low, high, partial(replace(self, wanted=None).read, part))
+        return SkippedRecords(rows, low, high, partial(replace(self, wanted=None).read, part))
 
-    def _parts(self, split: Split, columns: tuple[int, ...]) -> list[Split | PassedOver]:
+    def _parts(self, split: Split, columns: tuple[int, ...]) -> list[Split | SkippedRecords]:
         """Return the parts of a split; a file that cannot be sifted is read, which reports the reason."""
         if self.wanted is None:
             return [split]

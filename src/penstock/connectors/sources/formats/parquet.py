@@ -14,7 +14,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.connectors.contract import PassedOver, Split
+from penstock.connectors.contract import SkippedRecords, Split
 from penstock.connectors.sources.formats.base import BATCH_ROWS, DAMAGE, Chunk, FileFormat, one_line, rejection
 from penstock.connectors.sources.formats.columnar import Columns, columns_of, fitted, placed_values, sure
 from penstock.connectors.sources.formats.footer import Footer
@@ -46,7 +46,7 @@ class ParquetFormat(FileFormat):
             pieces = [self._piece(path, groups, group) for group in range(file.metadata.num_row_groups)]
         return _merged(pieces) or [Split(path, 0, 0, Path(path).stat().st_size, 0)]
 
-    def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | PassedOver]:
+    def sifted(self, split: Split, columns: tuple[int, ...]) -> Iterator[Split | SkippedRecords]:
         """Select row groups by their statistics and by the folder names."""
         assert self.wanted is not None
         with _open(split.path) as file:
@@ -55,12 +55,12 @@ class ParquetFormat(FileFormat):
             values = RowGroups(file, footer, self.source, found, placed_values(self, split.path, found))
             stop = file.num_row_groups if split.stop < 0 else min(split.stop, file.num_row_groups)
             safe = sure(self, file.schema_arrow, found, columns)
-            parts: list[Split | PassedOver] = []
+            parts: list[Split | SkippedRecords] = []
             for group in range(split.start, stop):
                 here, last = replace(split, start=group, stop=group + 1), parts[-1] if parts else None
                 if safe and not may_pass(self.wanted, partial(values.of, group)):
                     rows = file.metadata.row_group(group).num_rows
-                    parts.append(self.passed(here, rows, *values.all_ticks(group)))
+                    parts.append(self.skipped(here, rows, *values.all_ticks(group)))
                 elif isinstance(last, Split):
                     parts[-1] = replace(last, stop=group + 1)
                 else:

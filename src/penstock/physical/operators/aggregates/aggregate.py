@@ -20,7 +20,7 @@ from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.aggregates.accumulators import Float64s, all_lanes
 from penstock.physical.operators.aggregates.events import GroupEvents, join, sweep
 from penstock.physical.operators.aggregates.finalize import finish
-from penstock.physical.operators.aggregates.group_rows import GroupHistory, told
+from penstock.physical.operators.aggregates.group_rows import GroupHistory, changed_rows
 from penstock.physical.operators.aggregates.values import GroupValues
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer
@@ -75,7 +75,7 @@ class Aggregation(Operator):
         if begun and not self._grouped and not self._started and moment.shard == 0:
             result += self._first_row(events)
         if events is not None and len(events.slots):
-            result += told(self._course(events), self._groups)
+            result += changed_rows(self._course(events), self._groups)
         self._shrink()
         return result
 

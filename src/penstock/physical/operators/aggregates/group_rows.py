@@ -28,7 +28,7 @@ class GroupHistory:
     before: list[pa.Array]
 
 
-def told(course: GroupHistory, groups: KeyedTable) -> list[Elements]:
+def changed_rows(course: GroupHistory, groups: KeyedTable) -> list[Elements]:
     """Return closed elements with both ends, an open element for the last row of each group, and a negative tuple for
     the row that was open before."""
     place = np.searchsorted(course.touched, course.slots)

@@ -34,7 +34,7 @@ _WAVE = 1 << 17
 _STRETCH = 64
 
 
-def told(plan: AggregateLayout, due: Sequence[Elements]) -> list[Elements]:
+def boundary_rows(plan: AggregateLayout, due: Sequence[Elements]) -> list[Elements]:
     """Return the rows of groups at the boundaries (the ts) of the accumulator rows `due`: by boundary, and within a
     boundary in an order that follows from the keys."""
     made = [_aggregate(plan, wave) for wave in _waves(due)]

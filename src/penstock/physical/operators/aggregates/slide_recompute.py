@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from penstock.physical.elements import Elements
 from penstock.physical.kernels.ticks import round_up
-from penstock.physical.operators.aggregates.recomputed import told
+from penstock.physical.operators.aggregates.recomputed import boundary_rows
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.operators.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.panes import RecomputedSlideSpec
@@ -39,7 +39,7 @@ class RecomputedSlideAggregation(Operator):
             # Rows valid from the beginning of time also belong to boundaries before the first instant: not evaluated.
             due = [part.filter(part.ts >= moment.start) for part in due] if moment.start is not None else []
         due = [part for part in due if len(part)]
-        return told(self._plan, due) if due else []
+        return boundary_rows(self._plan, due) if due else []
 
     def _at_boundaries(self, panes: Elements) -> Iterator[Elements]:
         """Yield every pane once for each boundary at which the window contains it; each batch is in the order of

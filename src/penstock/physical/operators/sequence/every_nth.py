@@ -93,5 +93,5 @@ class LastOfSlot(ReorderingOperator):
         return np.sort(last)
 
 
-def make_pick(spec: FrequencySpec) -> Operator:
+def make_every_nth(spec: FrequencySpec) -> Operator:
     return EveryNth(spec) if spec.slot is None else LastOfSlot(spec)

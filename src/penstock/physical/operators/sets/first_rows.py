@@ -204,7 +204,7 @@ class TopK(CountedOperator):
         most = 2 * int(np.minimum(np.abs(weights), high).sum())
         found = _sweep(rank, times, weights, argsort_time(times), copies[ordered], low, high, most)
         found = found[:, argsort_code_time(found[0], found[1])]
-        return self._counted.told(ordered[found[0]], found[1], found[2])
+        return self._counted.changes(ordered[found[0]], found[1], found[2])
 
     def _changes_of_parts(self, events: TupleEvents, touched: Int64s) -> list[Elements]:
         low, high = self._spec.offset, self._spec.offset + self._spec.limit
@@ -228,7 +228,7 @@ class TopK(CountedOperator):
             starts, bounds, rank[events.slots], events.times, events.weights, by_part, copies[ordered], low, high
         )
         found = found[:, argsort_code_time(found[0], found[1])]
-        return self._counted.told(ordered[found[0]], found[1], found[2])
+        return self._counted.changes(ordered[found[0]], found[1], found[2])
 
     def _candidates(self, copies: Int64s, coarse: Int64s, touched: Int64s, places: int) -> Int64s:
         """Return the tuples that can be at one of the first `places`, counted before any removal."""

@@ -96,7 +96,7 @@ class CountedTuples:
         weights = np.concatenate([signs, -signs[gone]])
         return np.concatenate([slots, slots[gone]]), times, weights, np.full(len(times), port, np.int64)
 
-    def told(self, slots: Int64s, times: Int64s, steps: Int64s) -> list[Elements]:
+    def changes(self, slots: Int64s, times: Int64s, steps: Int64s) -> list[Elements]:
         """Return elements for changes of copies by `steps`, which are sorted by (slot, time). Copies that are added and
         all removed again at the tuple's next change become one closed element; other additions are open elements,
         other removals negative tuples."""
@@ -137,7 +137,7 @@ class NettingOperator(CountedOperator, ABC):
         count = self._netted(found, order, event, step)
         tuples.touch(found.slots)
         chosen = event[:count]
-        result = self._counted.told(found.slots[chosen], found.times[chosen], step[:count])
+        result = self._counted.changes(found.slots[chosen], found.times[chosen], step[:count])
         tuples.shrink()
         return result
 

@@ -110,7 +110,7 @@ class AnswerWriter:
                 yield from answer_packets(shard, query, self._waiting[query])
 
 
-def told(blob: bytes | pa.Buffer) -> list[PendingAnswer]:
+def read_answers(blob: bytes | pa.Buffer) -> list[PendingAnswer]:
     """Return the chunks in a packet of answers, in order. Loading one raises PenstockError P0605 if its
     file is gone.
     """

@@ -32,7 +32,7 @@ class DeliveredAnswer:
     bytes: int = 0
 
 
-def hand_over(
+def deliver_answers(
     job: Job, sinks: Mapping[str, Sink], names: Iterable[str], answers: Answers, batch: int
 ) -> dict[str, DeliveredAnswer]:
     """Write the answers of the queries `names`; return the size of each. Raises PenstockError P0502."""

@@ -70,7 +70,7 @@ def _manage() -> None:
     manager()
 
 
-def hand_over(place: str) -> bool:
+def run_in_daemon(place: str) -> bool:
     """Pass this process's arguments and streams to the daemon that listens at `place`, and wait until it has ended.
     Return False where there is none.
     """
@@ -142,7 +142,7 @@ def main() -> None:
             _manage()
         return
     place = os.environ.pop(AHEAD, None)
-    if place is None or not hand_over(place):
+    if place is None or not run_in_daemon(place):
         warm()
         _manage()
 

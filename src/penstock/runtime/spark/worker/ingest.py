@@ -20,7 +20,7 @@ from penstock.physical.execution.exchange import ExchangeRouter
 from penstock.physical.execution.executor import IngestExecutor
 from penstock.physical.execution.ingest import StampedRows, read_columns, stamp
 from penstock.physical.execution.progress import NOTHING, SourceProgress
-from penstock.runtime.skipped_records import as_read, passed_over
+from penstock.runtime.skipped_records import as_read, progress_after
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.worker.packets import Packet, by_shard, port_packets, round_packet, timings_packet
@@ -61,9 +61,9 @@ class Ingest:
             self._take(parsed, place)
 
     def _take(self, parsed: ParsedRecords, place: str) -> None:
-        if parsed.passed is not None:
+        if parsed.skipped is not None:
             with self.watch.phase("read"):
-                passed = passed_over(self._source, parsed.passed, self.progress, self._now)
+                passed = progress_after(self._source, parsed.skipped, self.progress, self._now)
             if passed is None:
                 for part in self.watch.through("read", as_read(parsed, self.columns)):
                     self._take(part, place)

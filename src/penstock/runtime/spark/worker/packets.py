@@ -17,7 +17,7 @@ import pyarrow as pa
 from penstock.physical.elements import Elements, decode, encoded
 from penstock.physical.execution.exchange import Port
 from penstock.physical.execution.progress import Progress, SourceProgress
-from penstock.physical.kernels.run_length import squeezed, widened
+from penstock.physical.kernels.run_length import run_length_decoded, run_length_encoded
 from penstock.physical.operators import Rejection
 
 SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string()), pa.field("blob", pa.binary())])
@@ -132,7 +132,7 @@ def _element_blobs(batches: Sequence[Elements], ends: bool = True) -> Iterator[b
     for elements in batches:
         batch = elements.to_batch(ends)
         if ends:
-            batch = squeezed(batch)
+            batch = run_length_encoded(batch)
         # A stream has one schema; signs may be absent from batch to batch.
         if waiting and (size > _LARGEST or batch.schema != waiting[0].schema):
             yield encoded(waiting)
@@ -183,7 +183,7 @@ def read_elements(blob: bytes | pa.Buffer) -> list[Elements]:
 
 def as_elements(batches: Iterable[pa.RecordBatch]) -> list[Elements]:
     """Decode the elements sent as `batches`."""
-    return [Elements.from_batch(widened(batch)) for batch in batches]
+    return [Elements.from_batch(run_length_decoded(batch)) for batch in batches]
 
 
 def as_batches(packets: Iterable[Packet], keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
