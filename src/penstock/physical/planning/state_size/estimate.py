@@ -23,6 +23,7 @@ from penstock.algebra.optimizer.estimates import Estimate, estimate
 from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade, by_keys, content
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.nodes import Expression, columns_of
 from penstock.physical.plan import plan as specs
 from penstock.physical.plan.aggregate_lookup import AggregateLookupSpec
@@ -40,7 +41,7 @@ from penstock.physical.plan.results import IndividualResultsSpec, RoundedSpec, S
 from penstock.physical.plan.row_slides import StepWindowSpec
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec, WindowShape
 from penstock.physical.plan.user_aggregates import UserAggregateSpec, UserState
-from penstock.physical.planning.aggregate_layout import AggregateLayout, ArgumentState
+from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.planning.state_size.parts import StateInput, StatePart, StepState
 from penstock.tree import walk
 
