@@ -22,6 +22,12 @@ PACKAGES = {"src/penstock": "penstock", "benchmarks": "benchmarks"}
 OUTSIDE = re.compile(r"\b(?:LANGUAGE|DESIGN|STYLE|HOUSE)\b(?:\.md)?(?=[ ,.;:)\]`']|$)")
 AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST", "LAST", "STDDEV", "VARIANCE", "MEDIAN", "QUANTILE", "MODE",
               "TOP_K", "ARRAY_AGG")  # fmt: skip
+MORE_AGGREGATES = ("STRING_AGG", "MIN_BY", "MAX_BY", "COUNT_IF", "ANY_VALUE", "CORR", "COVAR_POP", "COVAR_SAMP", "MEAN",
+                   "STDDEV_SAMP", "STDDEV_POP", "VAR_SAMP", "VAR_POP", "BOOL_AND", "BOOL_OR")  # fmt: skip
+#: Where an aggregate is named by rights: its own file, the oracle and the random queries. FIRST and LAST are words of
+#: ORDER BY too, which two files read and write.
+NAMES_AGGREGATES = ("penstock.expressions.aggregates", "penstock.testing", "penstock.language.grammar.queries",
+                    "penstock.algebra.nodes.first_rows")  # fmt: skip
 
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
@@ -179,7 +185,7 @@ def measure() -> dict[str, object]:
     sizes = sorted((len(path.read_text(encoding="utf-8").splitlines()), module) for module, path in found.items()
                    if module.startswith("penstock"))  # fmt: skip
     long = functions({module: path for module, path in found.items() if module.startswith("penstock")})
-    quoted = "|".join(AGGREGATES)
+    quoted, more = "|".join(AGGREGATES), "|".join((*AGGREGATES, *MORE_AGGREGATES))
     return {
         "files": len(sizes),
         "files per folder, more than 15": {folder: n for folder, n in folders(found).items() if n > 15},
@@ -191,6 +197,11 @@ def measure() -> dict[str, object]:
         "files that name Window": len(files_with(found, r"\bWindow\b")),
         "files that name RowWindow": len(files_with(found, r"\bRowWindow\b")),
         "files that name an aggregate by a string": len(files_with(found, rf"""['"](?:{quoted})['"]""")),
+        "files that name an aggregate by a string, its own and the oracle left out": [
+            module
+            for module in files_with(found, rf"""['"](?:{more})['"]""")
+            if not module.startswith(NAMES_AGGREGATES)
+        ],
         "import circles": circles(import_graph(found)),
         "Any": count(found, r"\bAny\b"),
         "cast(": count(found, r"(?<![\w.])cast\("),

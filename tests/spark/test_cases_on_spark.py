@@ -26,8 +26,10 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 #: What differs in what it asks of Spark: second keyed stages, one shard, order of arrival, dead letters of keyed
 #: stages, static sides, negative tuples, several sources, state that comes and goes.
 CASES = (
-    "aggregates/count_distinct", "aggregates/filter", "aggregates/first_last", "aggregates/median",
-    "aggregates/min_max", "aggregates/mode_and_top", "aggregates/ungrouped_empty", "distinct/of_updates",
+    "aggregates/conditions", "aggregates/count_distinct", "aggregates/covariance", "aggregates/filter",
+    "aggregates/first_last", "aggregates/median",
+    "aggregates/min_max", "aggregates/mode_and_top", "aggregates/string_agg", "aggregates/ungrouped_empty",
+    "aggregates/value_by", "distinct/of_updates",
     "distinct/window", "frequency/animals", "frequency/relations", "joins/bands", "joins/computed_key_of_results",
     "joins/many_in_a_chain",
     "joins/many_updates", "joins/null_keys",

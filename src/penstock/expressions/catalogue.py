@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from penstock.expressions.aggregates import AGGREGATES
+from penstock.expressions.aggregates.contract import DistinctRule
 from penstock.expressions.library import NOTES, TOPICS
 
 _HEAD = """# Functions
@@ -34,10 +35,20 @@ def _lines() -> Iterator[str]:
         yield from (_row(row.operator or f"{row.name}({row.signature})", row.help, row.aliases) for row in rows)
         yield ""
     yield "## Aggregates\n"
-    yield "All take DISTINCT and FILTER (WHERE condition).\n"
+    yield f"{_distinct()}\n"
     yield "| aggregate | meaning |\n|---|---|"
     yield from (_row(f"{row.name}({row.signature})", row.help, row.aliases) for row in AGGREGATES)
     yield ""
+
+
+def _distinct() -> str:
+    """Return what DISTINCT and FILTER do."""
+    named = {rule: ", ".join(f.name for f in AGGREGATES if f.distinct is rule) for rule in DistinctRule}
+    return (
+        "All take FILTER (WHERE condition) and DISTINCT, which counts every value, or combination of values, once."
+        f" DISTINCT changes nothing in {named[DistinctRule.NO_EFFECT]}; {named[DistinctRule.REFUSED]} refuses it"
+        " (`P0204`)."
+    )
 
 
 def _row(call: str, text: str, aliases: tuple[str, ...]) -> str:

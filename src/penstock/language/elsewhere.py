@@ -13,10 +13,10 @@ _UTC = "all times are in UTC; + INTERVAL 5 HOURS shifts one"
 _MOVED = "at + INTERVAL 1 HOUR moves a time, at + INTERVAL 1 MONTH goes by the calendar"
 _APART = "UNIX_SECONDS(b) - UNIX_SECONDS(a) is the difference of two times in seconds, DATEDIFF(b, a) that in days"
 _GROUPS = "one query for each grouping, UNION ALL between them"
-_LISTED = "ARRAY_AGG(value) gives all values in order, ARRAY_AGG(DISTINCT value) each once"
-_LATEST = "LAST(value) is that of the latest row; or a query in FROM with ORDER BY .. LIMIT 1"
+_LISTED = "ARRAY_AGG(DISTINCT value) gives each value once, STRING_AGG(value, ', ') all of them as one text"
+_LATEST = "MAX_BY(value, by) is the value of the row with the greatest `by`, LAST(value) that of the latest row"
 _JSON = "GET_JSON_OBJECT(json, '$.a.b') gives the value at a path, json -> 'a' and json ->> 'a' a member; CAST it"
-_ANY = "COUNT(*) FILTER (WHERE condition) counts the rows that satisfy one"
+_ANY = "BOOL_OR(condition) is whether some row satisfies it, COUNT_IF(condition) how many rows do"
 _BOUNDARY = "RSTREAM over a window with SLIDE emits the whole answer at each boundary, whose time is ts"
 
 _PATTERN = (
@@ -50,9 +50,9 @@ FUNCTIONS: dict[str, str] = {
          "JSON_EXTRACT_PATH", "JSON_EXTRACT_PATH_TEXT", "JSON_EXISTS", "PARSE_JSON"), _JSON,
     ),
     "TIMESTAMPDIFF": _APART,
-    **dict.fromkeys(("STRING_AGG", "LISTAGG", "GROUP_CONCAT", "COLLECT_SET"), _LISTED),
-    **dict.fromkeys(("MAX_BY", "MIN_BY", "ARG_MAX", "ARG_MIN"), _LATEST),
-    **dict.fromkeys(("COUNT_IF", "BOOL_OR", "BOOL_AND", "EVERY"), _ANY),
+    **dict.fromkeys(("COLLECT_SET", "GROUP_CONCAT"), _LISTED),
+    **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _LATEST),
+    **dict.fromkeys(("ANY", "SOME"), _ANY),
     **dict.fromkeys(("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT"), "COUNT(DISTINCT value) is exact"),
     **dict.fromkeys(("PERCENTILE_APPROX", "APPROX_PERCENTILE", "PERCENTILE_CONT"), "QUANTILE(value, 0.5) is exact"),
     **dict.fromkeys(("WINDOW_START", "WINDOW_END", "WINDOW_TIME"), _BOUNDARY),

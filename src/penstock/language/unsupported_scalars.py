@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from penstock.errors import PenstockError
+from penstock.expressions.aggregates import aggregate_function
 from penstock.language.binder.scalars.calls import function_name
 from penstock.language.binder.scalars.expressions import BINDERS
 from penstock.language.dialect import span_of
@@ -121,7 +122,8 @@ def _misplaced(node: exp.Expr) -> PenstockError | None:
     if isinstance(node, exp.Star) and any(node.args.values()):
         return PenstockError("P0901", "* with EXCEPT is not supported", hint="name the columns")
     if isinstance(node, exp.Star):
-        fits = alone and name == "COUNT"
+        function = aggregate_function(name)
+        fits = alone and function is not None and function.of_rows
         return None if fits else PenstockError("P0304", "* is only allowed in a select list or in COUNT(*)")
     # The binder checks whether the call is one of an aggregate, possibly a user-defined one.
     return None if alone else PenstockError("P0304", "DISTINCT follows SELECT or is first in an aggregate")

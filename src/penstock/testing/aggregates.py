@@ -41,6 +41,9 @@ def aggregate(call: AggregateCall, rows: list[Row], evaluate: Evaluate) -> Any:
     tuples = list(zip(*(evaluate(argument, rows) for argument in call.arguments), strict=True))
     if call.function in IN_TIME:
         return IN_TIME[call.function](tuples) if tuples else None
+    if call.function in BY_ANOTHER:
+        tuples = [t for t in tuples if t[1] is not None]
+        return BY_ANOTHER[call.function](tuples) if tuples else None
     tuples = [t for t in tuples if None not in t]
     if call.distinct:
         tuples = list({key_of(t): t for t in tuples}.values())
@@ -48,6 +51,11 @@ def aggregate(call: AggregateCall, rows: list[Row], evaluate: Evaluate) -> Any:
         return len(tuples)
     if not tuples:
         return None
+    if call.function in TOGETHER:
+        return TOGETHER[call.function]([(t[0], t[1]) for t in tuples])
+    if call.function == "STRING_AGG":
+        # (text, separator), and the timestamp of its row where it has one
+        return tuples[0][1].join(t[0] for t in sorted(tuples, key=lambda t: (*map(order_key, t[2:]), order_key(t[0]))))
     values, constants = [t[0] for t in tuples], tuples[0][1:]
     if call.function in ORDERED:
         return ORDERED[call.function](sorted(values, key=order_key), *constants)
@@ -141,6 +149,8 @@ def _of_bits(joined: Callable[[int, int], int]) -> Callable[[Sequence[Any], pa.D
 DEFINITIONS: dict[str, Callable[[Sequence[Any], pa.DataType], Any]] = {
     "SUM": _sum,
     "AVG": _average,
+    "BOOL_AND": lambda values, _: all(values),
+    "BOOL_OR": lambda values, _: any(values),
     "BIT_AND": _of_bits(operator.and_),
     "BIT_OR": _of_bits(operator.or_),
     "BIT_XOR": _of_bits(operator.xor),
@@ -194,4 +204,46 @@ def _by_time(row: Row) -> tuple[Any, ...]:
 IN_TIME: dict[str, Callable[[Sequence[Row]], Any]] = {
     "FIRST": lambda rows: min(rows, key=_by_time)[0],
     "LAST": lambda rows: max(rows, key=_by_time)[0],
+}
+
+#: canonical name -> definition over (value, what it is ordered by), where the latter is not NULL
+BY_ANOTHER = {"MIN_BY": IN_TIME["FIRST"], "MAX_BY": IN_TIME["LAST"]}
+
+
+def _spread(ones: Sequence[Fraction], others: Sequence[Fraction]) -> Fraction:
+    """The sum of the products of what lies between values and their means."""
+    one, other = (sum(side, Fraction(0)) / len(side) for side in (ones, others))
+    return sum(((a - one) * (b - other) for a, b in zip(ones, others, strict=True)), Fraction(0))
+
+
+def _covariance(least: int) -> Callable[[Sequence[Row]], float | None]:
+    def define(pairs: Sequence[Row]) -> float | None:
+        if len(pairs) < least:
+            return None
+        if not all(math.isfinite(v) for pair in pairs for v in pair):
+            return math.nan
+        ones, others = ([Fraction(pair[side]) for pair in pairs] for side in (0, 1))
+        return _rounded(_spread(ones, others) / (len(pairs) - least + 1))
+
+    return define
+
+
+def _correlation(pairs: Sequence[Row]) -> float | None:
+    if len(pairs) < 2:
+        return None
+    if not all(math.isfinite(v) for pair in pairs for v in pair):
+        return math.nan
+    ones, others = ([Fraction(pair[side]) for pair in pairs] for side in (0, 1))
+    both, one, other = _spread(ones, others), _spread(ones, ones), _spread(others, others)
+    if one == 0 or other == 0:
+        return None
+    size = math.sqrt(both * both / (one * other))
+    return size if both >= 0 else -size
+
+
+#: canonical name -> definition over pairs of numbers that are not NULL (at least one)
+TOGETHER: dict[str, Callable[[Sequence[Row]], float | None]] = {
+    "COVAR_SAMP": _covariance(2),
+    "COVAR_POP": _covariance(1),
+    "CORR": _correlation,
 }

@@ -13,13 +13,14 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.expressions.aggregates.contract import Question
 from penstock.physical.kernels.key_order import bytes_less
 
 LEFT, RIGHT, PARENT, TOTAL, BEST, WEIGHT, KEY, PRIORITY = range(8)
 WIDTH = 8
 
 #: The queries that a tree answers.
-LEAST, GREATEST, QUANTILE, MODE, TOP, EVERY = range(6)
+LEAST, GREATEST, QUANTILE, MODE, TOP, EVERY = map(int, Question)
 
 
 @nb.njit(cache=True)

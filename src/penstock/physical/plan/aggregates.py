@@ -10,10 +10,11 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.algebra.properties.boundedness import Boundedness
+from penstock.expressions.aggregates.contract import ArgumentState
 from penstock.expressions.nodes import columns_of
 from penstock.physical.plan.spec import Spec, queue_name
 from penstock.physical.plan.state import SLOT, StateInput, StatePart, pending_ends, width, width_of_value
-from penstock.physical.planning.aggregate_layout import AggregateLayout, ArgumentState
+from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 #: Bytes of a node of a tree of values, and of the skyline of an extreme.
 TREE, SKYLINE = 64, 64

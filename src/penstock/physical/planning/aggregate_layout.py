@@ -2,58 +2,40 @@
 
 A call's *argument* is the values it looks at; calls on the same argument share its state. Three kinds:
 
-- sums (`lanes.py`): additive numbers, added when a row comes and taken away when it goes;
+- sums (`expressions/aggregates/accumulators/`): additive numbers, added when a row comes and taken away when it goes;
 - extremes: MIN and MAX of rows whose end is known when they come, kept as skylines;
-- bags: value -> count in the order of values, for what depends on the order or the frequency of values (QUANTILE,
-  MODE, TOP_K, ARRAY_AGG, FIRST, LAST), and for MIN and MAX where negative tuples may come.
+- bags: value -> count in the order of values, for what depends on the order or the frequency of values, and for
+  MIN and MAX where negative tuples may come.
 
 A DISTINCT argument of sums is a set of values beside its lanes, which move when a value comes or goes.
 """
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.expressions.nodes import AggregateCall, Expression, Literal
-
-
-class ArgumentState(enum.Enum):
-    """How the values of an argument are kept."""
-
-    SUMS = "sums"
-    DISTINCT = "distinct"
-    LEAST = "least"
-    GREATEST = "greatest"
-    BAG = "bag"
-
-
-_EXTREMES = {"MIN": ArgumentState.LEAST, "MAX": ArgumentState.GREATEST}
-_BITS = frozenset({"BIT_AND", "BIT_OR", "BIT_XOR"})
-_IN_TIME = frozenset({"FIRST", "LAST"})
-_ORDERED = frozenset({"QUANTILE", "MODE", "TOP_K", "ARRAY_AGG"}) | _IN_TIME
-#: Calls whose arguments behind the first are constants.
-_CONSTANTS = frozenset({"QUANTILE", "TOP_K"})
+from penstock.expressions.aggregates import function_of
+from penstock.expressions.aggregates.accumulators.contract import Accumulator
+from penstock.expressions.aggregates.contract import AccumulatedFunction, ArgumentState, NullRule
+from penstock.expressions.nodes import AggregateCall, Expression
 
 
 @dataclass(frozen=True)
 class Argument:
     """What an aggregate looks at: expressions over the input (several: a tuple of values), rows that its FILTER rejects
-    left out. integers, floats: the first positions of its lanes; integers = [count, then by kind], floats = (hi, lo)
-    pairs. bits: how many of the values' bits are counted, in lanes behind the sum. distinct: a bag counts every value
-    once. nulls: a tuple counts though values in it are NULL."""
+    left out. integers, floats: the first positions of its lanes; integers = [count, then by accumulator], floats = (hi,
+    lo) pairs, by accumulator. distinct: a bag counts every value once. nulls: which tuples count."""
 
     expressions: tuple[Expression, ...]
     filter: Expression | None
     kind: ArgumentState
     distinct: bool
-    nulls: bool
+    nulls: NullRule
     integers: int
     floats: int
-    squares: bool
-    bits: int = 0
+    accumulators: tuple[Accumulator, ...]
 
     @property
     def type(self) -> pa.DataType:
@@ -68,22 +50,11 @@ class Argument:
 
     @property
     def integer_lanes(self) -> int:
-        return 1 + _sum_integers(self.type) + self.bits if self.summed else 0
+        return 1 + sum(a.integers(self.type) for a in self.accumulators) if self.summed else 0
 
     @property
     def float_lanes(self) -> int:
-        if not self.summed:
-            return 0
-        return (6 if self.squares else 2) if pa.types.is_floating(self.type) else 0
-
-
-def _sum_integers(type_: pa.DataType) -> int:
-    """Integer lanes that a sum of `type_` takes beside the count."""
-    if pa.types.is_integer(type_) or pa.types.is_duration(type_):
-        return 1
-    if pa.types.is_decimal(type_):
-        return 4
-    return 3 if pa.types.is_floating(type_) else 0  # NaN and +inf, -inf, units of huge values
+        return sum(a.floats(self.type) for a in self.accumulators)
 
 
 @dataclass(frozen=True)
@@ -137,57 +108,41 @@ class AggregateLayout:
     @property
     def plain_sums(self) -> bool:
         """Whether the results are sums that cost little more to finish than to copy."""
-        dear = any(a.squares or a.bits or pa.types.is_decimal(a.type) for a in self.arguments)
-        return not dear and not self.valued
+        return not self.valued and all(a.is_plain(one.type) for one in self.arguments for a in one.accumulators)
 
     def _of(self, *kinds: ArgumentState) -> tuple[int, ...]:
         return tuple(i for i, a in enumerate(self.arguments) if a.kind in kinds)
 
 
-#: (expressions, filter, kind, distinct) of an argument.
-_Key = tuple[tuple[str, ...], str, ArgumentState, bool]
+#: (expressions, filter, kind, distinct, nulls) of an argument.
+_Key = tuple[tuple[str, ...], str, ArgumentState, bool, NullRule]
 
 
 def plan_lanes(group: tuple[int, ...], calls: tuple[AggregateCall, ...], strict: bool) -> AggregateLayout:
     """Return the state that `calls` need. strict: negative tuples may come."""
-    wanted: dict[_Key, tuple[AggregateCall, bool, int]] = {}
+    needed: dict[_Key, tuple[AggregateCall, set[Accumulator]]] = {}
     keys: list[_Key | None] = []
     for call in calls:
         if not call.arguments and call.filter is None:
             keys.append(None)
             continue
-        kind = _kind(call, strict)
+        function = function_of(call)
+        kind = function.state(call.distinct, strict)
         distinct = call.distinct and kind in (ArgumentState.DISTINCT, ArgumentState.BAG)
-        prints = tuple(e.fingerprint for e in _expressions(call))
-        key = (prints, call.filter.fingerprint if call.filter else "", kind, distinct)
-        squares = call.function.startswith(("STDDEV", "VAR")) or (key in wanted and wanted[key][1])
-        bits = call.type.bit_width if call.function in _BITS else wanted[key][2] if key in wanted else 0
-        wanted[key] = (call, squares, bits)
+        prints = tuple(e.fingerprint for e in function.values(call))
+        key = (prints, call.filter.fingerprint if call.filter else "", kind, distinct, function.nulls)
+        _, accumulators = needed.setdefault(key, (call, set()))
+        if isinstance(function, AccumulatedFunction):
+            accumulators.update(function.accumulators(call))
         keys.append(key)
     arguments: list[Argument] = []
     integers, floats = 1, 0
-    for key, (call, squares, bits) in wanted.items():
-        nulls = call.function in _IN_TIME
-        argument = Argument(_expressions(call), call.filter, key[2], key[3], nulls, integers, floats, squares, bits)
+    for key, (call, accumulators) in needed.items():
+        _, _, kind, distinct, nulls = key
+        ranked = tuple(sorted(accumulators, key=lambda a: a.rank))
+        expressions = function_of(call).values(call)
+        argument = Argument(expressions, call.filter, kind, distinct, nulls, integers, floats, ranked)
         integers, floats = integers + argument.integer_lanes, floats + argument.float_lanes
         arguments.append(argument)
-    places = {key: i for i, key in enumerate(wanted)}
+    places = {key: i for i, key in enumerate(needed)}
     return AggregateLayout(group, calls, tuple(arguments), tuple(None if k is None else places[k] for k in keys))
-
-
-def _kind(call: AggregateCall, strict: bool) -> ArgumentState:
-    if call.function in _EXTREMES:
-        return ArgumentState.BAG if strict else _EXTREMES[call.function]
-    if call.function in _ORDERED:
-        return ArgumentState.BAG
-    return ArgumentState.DISTINCT if call.distinct else ArgumentState.SUMS
-
-
-def _expressions(call: AggregateCall) -> tuple[Expression, ...]:
-    """Return the values that `call` looks at."""
-    if call.function in _CONSTANTS:
-        return call.arguments[:1]
-    if call.function in _IN_TIME:
-        return call.arguments[::-1]  # by timestamp, then by value
-    # COUNT(*) FILTER (WHERE p) counts a constant.
-    return call.arguments or (Literal(pa.bool_(), True),)

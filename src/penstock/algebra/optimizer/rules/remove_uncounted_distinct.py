@@ -11,15 +11,14 @@ from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.semi_and_outer_joins import SemiJoin
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
 from penstock.algebra.optimizer.rules.support import is_volatile, over_inputs, same_for_equal
+from penstock.expressions.aggregates import same_with_duplicates
 from penstock.expressions.nodes import AggregateCall, Column, Expression
-
-#: Aggregates of the values that occur, however often they do.
-_OF_VALUES = frozenset({"MIN", "MAX"})
 
 
 def remove_uncounted_distinct(node: Algebra) -> tuple[Algebra, ...]:
     """δ(.. δ(R) ..) = δ(.. R ..); likewise below EXCEPT and INTERSECT without ALL, on the side of a semi-join, a ▷ or a
-    mark that is asked for partners, and below MIN, MAX and aggregates with DISTINCT.
+    mark that is asked for partners, and below aggregates that are the same with duplicates (MIN, those
+    with DISTINCT).
 
     Law: none of these tells R from δ(R), and between them and the δ stand only operators for which a tuple occurs in
     the result where tuples occur in the inputs: σ, π, ⋈, ∪ ALL and the left side of semi-joins.
@@ -43,7 +42,7 @@ def remove_uncounted_distinct(node: Algebra) -> tuple[Algebra, ...]:
 def _of_values(call: AggregateCall) -> bool:
     """Whether it is the same however often each value occurs."""
     own = (*call.arguments, *(() if call.filter is None else (call.filter,)))
-    return (call.distinct or call.function in _OF_VALUES) and all(map(_is_blind, own))
+    return same_with_duplicates(call) and all(map(_is_blind, own))
 
 
 def _bare(node: Algebra) -> Algebra:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from penstock.errors import PenstockError
+from penstock.expressions.aggregates import aggregate_function
 from penstock.expressions.fold import fold as fold_constant
 from penstock.expressions.functions import build_aggregate, build_call, build_cast, function, is_aggregate
 from penstock.expressions.nodes import AggregateCall, Column, Expression
@@ -133,10 +134,12 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
     if distinct:
         arguments = list(arguments[0].expressions)
-    if len(arguments) == 1 and isinstance(arguments[0], exp.Star) and name == "COUNT":
-        arguments = []
-    elif not arguments and name == "COUNT":
-        context.fail("P0204", "COUNT takes an argument", name_span(node), "COUNT(*) counts rows")
+    known = aggregate_function(name)
+    if known is not None and known.of_rows:
+        if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+            arguments = []
+        elif not arguments:
+            context.fail("P0204", f"{name} takes an argument", name_span(node), f"{name}(*) counts rows")
     inner = replace(binder, aggregates=None, aliases={}, outputs=(), inside=True)
     where = None if condition is None else context.attempt(lambda: inner.predicate(condition, "FILTER"))
     bound = inner.bind_all(arguments)
@@ -149,7 +152,7 @@ def _aggregate(binder: ScalarBinder, node: exp.Expr, condition: exp.Expr | None)
     if isinstance(user, UserAggregate):
         return context.guard(name_span(node), lambda: build_user_aggregate(user, bound, distinct, where))
     bound = bound[:1] + [fold_constant(b) for b in bound[1:]]
-    order = time_of(binder.scope) if name in _IN_TIME else None
+    order = time_of(binder.scope) if known is not None and known.timed else None
     call: AggregateCall = context.guard(name_span(node), lambda: _call(name, bound, distinct, where, order))
     return call
 
@@ -162,9 +165,6 @@ def _call(
     except PenstockError as error:
         error.hint = error.hint or FUNCTIONS.get(name)
         raise
-
-
-_IN_TIME = frozenset({"FIRST", "FIRST_VALUE", "LAST", "LAST_VALUE"})
 
 
 def time_of(scope: Scope) -> Expression | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from penstock.algebra import Aggregate, Algebra, Distinct, Project
-from penstock.expressions.functions import build_aggregate
+from penstock.expressions.aggregates import count_rows
 from penstock.expressions.nodes import AggregateCall, Column, Expression
 from penstock.expressions.text import to_sql
 from penstock.language.binder.scalars.expressions import ExpressionBinder
@@ -47,7 +47,7 @@ class Grouping:
             fields = tuple(Field(_name(e), e.type) for e in self.group)
             return Distinct(Project(node, self.group, fields))
         # HAVING alone also makes one group. A relation needs at least one column, by which its rows are counted.
-        calls = self.calls if self.group else self.calls or [build_aggregate("COUNT", [])]
+        calls = self.calls if self.group else self.calls or [count_rows()]
         positions: list[int] = []
         computed: list[Expression] = []
         for key in self.group:

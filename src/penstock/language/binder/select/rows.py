@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.algebra import Algebra
+from penstock.expressions.aggregates import value_of_nothing
 from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import AggregateCall, Call, Column, Expression, Literal, OuterColumn
 from penstock.language.binder.subqueries.placeholders import SubqueryValue, outer_columns, reads_outer
@@ -44,13 +45,15 @@ def whole(node: Algebra) -> Inner:
 def without_rows(expression: Expression, calls: Sequence[AggregateCall], start: int) -> Expression:
     """Return `expression` over an outer join with a grouped aggregate, with the values for empty groups.
 
-    Its COUNTs, at the columns from `start` on, are 0 there.
+    The calls, at the columns from `start` on, have their values over no rows there.
     """
-    counts = {start + n for n, call in enumerate(calls) if call.function == "COUNT"}
+    values = {start + n: value for n, call in enumerate(calls) if (value := value_of_nothing(call)) is not None}
 
     def rewrite(node: Expression) -> Expression:
         if isinstance(node, Column):
-            return build_call("COALESCE", [node, Literal(node.type, 0)]) if node.index in counts else node
+            if node.index not in values:
+                return node
+            return build_call("COALESCE", [node, Literal(node.type, values[node.index])])
         return node.with_children(tuple(rewrite(c) for c in node.children if isinstance(c, Expression)))
 
     return rewrite(expression)

@@ -37,6 +37,7 @@ from penstock.algebra import (
     UnionAll,
 )
 from penstock.algebra.nodes.join import Pairs
+from penstock.expressions.aggregates import value_of_nothing
 from penstock.expressions.functions import build_call
 from penstock.expressions.nodes import (
     Call,
@@ -186,7 +187,7 @@ class Unnesting:
         """Return the groups `made` of an ungrouped aggregate by the domain, and a row for each domain row that has
         none.
 
-        `nothing`: the aggregate of no rows, where it is not 0 for COUNT and NULL for all others.
+        `nothing`: the aggregate of no rows, where a function of the user defines it.
         """
         width = self.width
         made = Project(made, (*columns(made, range(len(made.schema))), _TRUE), (*made.schema, _THERE))
@@ -194,8 +195,7 @@ class Unnesting:
         start = len(joined.schema)
         *values, mark = columns(joined, range(2 * width, start))
         none: Sequence[Expression] = [
-            Literal(v.type, 0 if call.function == "COUNT" else None)
-            for v, call in zip(values, node.aggregates, strict=True)
+            Literal(v.type, value_of_nothing(call)) for v, call in zip(values, node.aggregates, strict=True)
         ]
         if nothing is not None:
             joined = join_two(joined, nothing, [])

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.physical.elements import Elements, Int64s, int64s, unnamed
 from penstock.physical.kernels.compiled import argsort_code_time, distinct_slots, group_codes
 from penstock.physical.kernels.fingerprints import fingerprints
-from penstock.physical.operators.aggregates.accumulators import Float64s, all_lanes
+from penstock.physical.operators.aggregates.accumulators import all_lanes
 from penstock.physical.operators.aggregates.events import GroupEvents, join, sweep
 from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.operators.aggregates.group_rows import GroupHistory, changed_rows

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
 from penstock.physical.kernels.compiled import with_room
-from penstock.physical.operators.aggregates.accumulators import add_pair
 
 #: Maximum number of output rows allocated at first.
 _FIRST_ROOM = 2**20

@@ -8,8 +8,9 @@ import numba as nb
 import numpy as np
 import pyarrow as pa
 
+from penstock.expressions.aggregates.accumulators.contract import Float64s
+from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
 from penstock.physical.elements import Int64s
-from penstock.physical.operators.aggregates.accumulators import Float64s, add_pair
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.expressions.aggregates.accumulators.contract import Float64s
+from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
 from penstock.physical.elements import Int64s, int64s
 from penstock.physical.kernels.compiled import argsort_time, in_time
-from penstock.physical.operators.aggregates.accumulators import Float64s, add_pair
 
 
 @dataclass(frozen=True)

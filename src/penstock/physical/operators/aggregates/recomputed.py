@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.physical.elements import Elements, Int64s, concat, int64s
 from penstock.physical.kernels.compiled import (
     argsort_time,
@@ -23,7 +24,7 @@ from penstock.physical.kernels.compiled import (
     with_time,
 )
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
-from penstock.physical.operators.aggregates.accumulators import Float64s, added_up, sum_pairs, value_lanes
+from penstock.physical.operators.aggregates.accumulators import added_up, sum_pairs, value_lanes
 from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.planning.aggregate_layout import AggregateLayout, Argument
 from penstock.types import END

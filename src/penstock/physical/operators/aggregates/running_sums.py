@@ -10,8 +10,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
 from penstock.physical.kernels.compiled import with_room
-from penstock.physical.operators.aggregates.accumulators import add_pair
 
 #: New places are merged by scanning all places if at least one in this many is new.
 _MANY = 16

@@ -6,25 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock.expressions.aggregates import function_of
+from penstock.expressions.aggregates.contract import ArgumentState, Members, OrderedFunction
 from penstock.expressions.nodes import AggregateCall
 from penstock.physical.elements import Bools, Int64s
 from penstock.physical.kernels import trees
 from penstock.physical.kernels.extremes import comings, from_order_keys, order_keys
 from penstock.physical.kernels.key_order import is_wide
 from penstock.physical.operators.aggregates.events import GroupEvents
-from penstock.physical.planning.aggregate_layout import AggregateLayout, ArgumentState
+from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.tables.bags import Found, LinkedBag, Questions, ValueBag
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.physical.synopses.tables.ordered_bags import ExtremeBag, OrderedBag
 from penstock.physical.synopses.tables.skyline import Skyline
-
-_ASKED = {
-    "MIN": trees.LEAST, "MAX": trees.GREATEST, "FIRST": trees.LEAST, "LAST": trees.GREATEST,
-    "QUANTILE": trees.QUANTILE, "MODE": trees.MODE, "TOP_K": trees.TOP, "ARRAY_AGG": trees.EVERY,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,8 +60,9 @@ class GroupValues:
                 flip = 0 if kind is ArgumentState.LEAST else -1
                 self._extremes.append(_Extreme(column, Skyline(groups), calls, types[column], flip))
                 continue
-            asked = np.array([_ASKED[plan.calls[i].function] for i in calls], np.int64)
-            parameters = np.array([_parameter(plan.calls[i]) for i in calls], np.float64)
+            functions = [_ordered(plan.calls[i]) for i in calls]
+            asked = np.array([f.question() for f in functions], np.int64)
+            parameters = np.array([f.parameter(plan.calls[i]) for f, i in zip(functions, calls, strict=True)])
             distinct = plan.arguments[argument].distinct
             questions = Questions(asked, parameters)
             bag: LinkedBag
@@ -134,7 +131,11 @@ class GroupValues:
         return factors
 
     def _results(self, b: _Bag, found: Found) -> dict[int, pa.Array]:
-        return {call: _result(self._plan.calls[call], b.bag, found, q) for q, call in enumerate(b.calls)}
+        calls = ((place, self._plan.calls[place]) for place in b.calls)
+        return {
+            place: _ordered(call).finalize(call, _Answer(b.bag, found, question))
+            for question, (place, call) in enumerate(calls)
+        }
 
 
 def _extreme(e: _Extreme, keys: Int64s, there: Bools) -> dict[int, pa.Array]:
@@ -142,39 +143,33 @@ def _extreme(e: _Extreme, keys: Int64s, there: Bools) -> dict[int, pa.Array]:
     return dict.fromkeys(e.calls, values)
 
 
-def _parameter(call: AggregateCall) -> float:
-    last = call.arguments[-1] if call.arguments else None
-    return float(last.value) if call.function in ("QUANTILE", "TOP_K") else 0.0  # type: ignore[union-attr]
+def _ordered(call: AggregateCall) -> OrderedFunction:
+    function = function_of(call)
+    assert isinstance(function, OrderedFunction)
+    return function
 
 
-def _result(call: AggregateCall, bag: LinkedBag, found: Found, question: int) -> pa.Array:
-    """Return the values of a call, read from the slots found for it."""
-    one, other = found.found[question, :, 0], found.found[question, :, 1]
-    if call.function == "QUANTILE":
-        low, high = (bag.values(slots) for slots in (one, other))
-        return _between(low, high, found.between[question])
-    if call.function in ("ARRAY_AGG", "TOP_K"):
-        return _lists(call, bag, found, one, other)
-    values = bag.values(one)
-    return values.flatten()[1] if call.function in ("FIRST", "LAST") else values
+class _Answer:
+    """The answer of a bag to one question (`OrderedAnswer`)."""
 
+    def __init__(self, bag: LinkedBag, found: Found, question: int) -> None:
+        self._bag, self._found = bag, found
+        self._first, self._second = found.found[question, :, 0], found.found[question, :, 1]
+        self.share = found.between[question]
 
-def _between(low: pa.Array, high: pa.Array, share: np.ndarray[tuple[int], np.dtype[np.float64]]) -> pa.Array:
-    """Return low + share · (high - low), exactly low where both are equal."""
-    one, other = (np.asarray(c.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64) for c in (low, high))
-    with np.errstate(invalid="ignore"):
-        mixed = np.where((share == 0) | (one == other), one, (1.0 - share) * one + share * other)
-    return pa.array(mixed, pa.float64(), mask=pc.is_null(low).to_numpy(zero_copy_only=False))
+    def value(self) -> pa.Array:
+        return self._bag.values(self._first)
 
+    def other(self) -> pa.Array:
+        return self._bag.values(self._second)
 
-def _lists(call: AggregateCall, bag: LinkedBag, found: Found, starts: Int64s, stops: Int64s) -> pa.Array:
-    """Return an array for each row: the members between starts and stops, NULL where they are -1."""
-    lengths = np.where(starts < 0, 0, stops - starts)
-    ends = np.cumsum(lengths)
-    places = np.repeat(starts - (ends - lengths), lengths) + np.arange(int(ends[-1]) if len(ends) else 0)
-    members: pa.Array = bag.values(found.members[places])
-    if call.function == "TOP_K":
-        counts = pa.array(found.counts[places])
-        members = pa.StructArray.from_arrays([members, counts], fields=list(call.type.value_type))
-    offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, members, type=call.type, mask=pa.array(starts < 0))
+    def members(self) -> Members:
+        starts, stops = self._first, self._second
+        lengths = np.where(starts < 0, 0, stops - starts)
+        ends = np.cumsum(lengths)
+        places = np.repeat(starts - (ends - lengths), lengths) + np.arange(int(ends[-1]) if len(ends) else 0)
+        offsets = np.concatenate([[0], ends]).astype(np.int32)
+        values = self._bag.values(self._found.members[places])
+        # Counts are known where the most frequent values were searched.
+        counts = self._found.counts[places] if len(self._found.counts) else np.ones(len(places), np.int64)
+        return Members(offsets, values, counts, starts < 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.algebra import Aggregate, Pattern
-from penstock.expressions.functions import build_aggregate
+from penstock.expressions.aggregates import count_rows
 from penstock.expressions.nodes import Column, Expression
 from penstock.expressions.text import to_sql
 from penstock.expressions.user import UserAggregateCall
@@ -22,7 +22,7 @@ def has_user_aggregates(node: Aggregate) -> bool:
 def lower_user_aggregates(node: Aggregate, builder: Builder) -> Lowered:
     """Join the rows of the built-in aggregates (and COUNT(*), by which groups are known) with the user's arguments, by
     group."""
-    counted = build_aggregate("COUNT", ())
+    counted = count_rows()
     mine = [c for c in node.aggregates if isinstance(c, UserAggregateCall)]
     built_in = [
         (c, n) for c, n in zip(node.aggregates, node.names, strict=True) if not isinstance(c, UserAggregateCall)

@@ -1,0 +1,131 @@
+"""The registry of aggregates: one line each. `contract.py` says what an aggregate is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.errors import PenstockError, nearest
+from penstock.expressions.aggregates.any_value import ANY_VALUE
+from penstock.expressions.aggregates.arguments import condition
+from penstock.expressions.aggregates.array_agg import ARRAY_AGG
+from penstock.expressions.aggregates.bits import BIT_AND, BIT_OR, BIT_XOR
+from penstock.expressions.aggregates.bool_and_or import BOOL_AND, BOOL_OR
+from penstock.expressions.aggregates.contract import AggregateFunction, DistinctRule
+from penstock.expressions.aggregates.count import COUNT, count_rows
+from penstock.expressions.aggregates.count_if import COUNT_IF
+from penstock.expressions.aggregates.covariance import CORR, COVAR_POP, COVAR_SAMP
+from penstock.expressions.aggregates.extremes import MAX, MIN
+from penstock.expressions.aggregates.first_last import FIRST, LAST
+from penstock.expressions.aggregates.frequent import MODE, TOP_K
+from penstock.expressions.aggregates.quantile import MEDIAN, QUANTILE
+from penstock.expressions.aggregates.string_agg import STRING_AGG
+from penstock.expressions.aggregates.sum_and_average import AVG, SUM
+from penstock.expressions.aggregates.value_by import MAX_BY, MIN_BY
+from penstock.expressions.aggregates.variance import STDDEV_POP, STDDEV_SAMP, VAR_POP, VAR_SAMP
+from penstock.expressions.nodes import AggregateCall, Expression
+
+__all__ = [
+    "AGGREGATES",
+    "aggregate_function",
+    "build_aggregate",
+    "count_rows",
+    "function_of",
+    "is_aggregate",
+    "known_aggregates",
+    "same_with_duplicates",
+    "value_of_nothing",
+]
+
+#: In the order of the documentation.
+AGGREGATES: tuple[AggregateFunction, ...] = (
+    COUNT,
+    COUNT_IF,
+    SUM,
+    AVG,
+    MIN,
+    MAX,
+    ANY_VALUE,
+    MIN_BY,
+    MAX_BY,
+    FIRST,
+    LAST,
+    STDDEV_SAMP,
+    STDDEV_POP,
+    VAR_SAMP,
+    VAR_POP,
+    COVAR_SAMP,
+    COVAR_POP,
+    CORR,
+    MEDIAN,
+    QUANTILE,
+    MODE,
+    TOP_K,
+    ARRAY_AGG,
+    STRING_AGG,
+    BOOL_AND,
+    BOOL_OR,
+    BIT_AND,
+    BIT_OR,
+    BIT_XOR,
+)
+_BY_NAME = {name: row for row in AGGREGATES for name in (row.name, *row.aliases)}
+
+#: Aggregates of [semantics 4.2] and of Spark that are refused by name until they exist.
+_LATER = frozenset(
+    """
+    PERCENTILE_APPROX APPROX_PERCENTILE PERCENTILE_CONT PERCENTILE_DISC COLLECT_SET APPROX_COUNT_DISTINCT
+    APPROX_TOP_K
+    ANY SOME SKEWNESS
+    KURTOSIS REGR_COUNT REGR_SLOPE REGR_INTERCEPT REGR_R2 GROUPING GROUPING_ID HISTOGRAM_NUMERIC COUNT_MIN_SKETCH
+    TRY_SUM TRY_AVG
+    """.split()  # noqa: SIM905
+)
+
+
+def aggregate_function(name: str) -> AggregateFunction | None:
+    """Return the aggregate with that name or alias, None for a name that is none or not supported."""
+    return _BY_NAME.get(name.upper())
+
+
+def is_aggregate(name: str) -> bool:
+    """Return whether `name` is an aggregate, supported or not."""
+    return name.upper() in _BY_NAME or name.upper() in _LATER
+
+
+def known_aggregates() -> list[str]:
+    return sorted(_BY_NAME)
+
+
+def build_aggregate(
+    name: str,
+    arguments: Sequence[Expression],
+    distinct: bool = False,
+    filter: Expression | None = None,  # noqa: A002
+    order: Expression | None = None,
+) -> AggregateCall:
+    """Return a call of the aggregate `name`; no arguments for COUNT(*). order: the timestamp of a row, where it has
+    one, for functions that go by it. Raises PenstockError P0203, P0204, P0304, P0901."""
+    row = aggregate_function(name)
+    if row is None:
+        if name.upper() in _LATER:
+            raise PenstockError("P0901", f"the aggregate {name.upper()} is not supported yet")
+        raise PenstockError("P0204", f"unknown aggregate {name}", hint=nearest(name, known_aggregates()))
+    only = None if filter is None else condition("FILTER", filter)
+    return row.build(tuple(arguments), distinct, only, order)
+
+
+def function_of(call: AggregateCall) -> AggregateFunction:
+    """Return the function of a call that is not user-defined."""
+    return _BY_NAME[call.function]
+
+
+def value_of_nothing(call: AggregateCall) -> int | None:
+    """Return the value of a call over no rows; None, that is NULL, for one that is user-defined too."""
+    row = _BY_NAME.get(call.function)
+    return None if row is None else row.of_nothing
+
+
+def same_with_duplicates(call: AggregateCall) -> bool:
+    """Return whether a call has the same value however often each row occurs."""
+    row = _BY_NAME.get(call.function)
+    return call.distinct or (row is not None and row.distinct is DistinctRule.NO_EFFECT)

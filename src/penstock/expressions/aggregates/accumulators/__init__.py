@@ -1,0 +1,1 @@
+"""Accumulators: additive numbers that aggregates are computed from."""

@@ -1,0 +1,27 @@
+"""ANY_VALUE: some value of the group, the same however its rows come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.expressions.aggregates.extremes import MIN, Extreme
+from penstock.expressions.nodes import AggregateCall, Expression
+
+
+@dataclass(frozen=True)
+class AnyValue(Extreme):
+    """A call is MIN: of all values that it might return, the one that no order of the rows changes."""
+
+    def build(
+        self,
+        arguments: tuple[Expression, ...],
+        distinct: bool = False,
+        only: Expression | None = None,
+        order: Expression | None = None,
+    ) -> AggregateCall:
+        self.check_count(arguments)
+        self.bind(arguments)
+        return MIN.build(arguments, distinct, only, order)
+
+
+ANY_VALUE = AnyValue("ANY_VALUE", "value", "some value that is not NULL: the least")

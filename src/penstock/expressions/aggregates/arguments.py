@@ -1,0 +1,66 @@
+"""Which arguments aggregates take: rules that several of them share. Each raises PenstockError P0203."""
+
+from __future__ import annotations
+
+from penstock.errors import PenstockError
+from penstock.expressions.coercion import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    NULL,
+    STRING,
+    cast_to,
+    is_atomic,
+    is_integer,
+    is_numeric,
+    misfit,
+)
+from penstock.expressions.nodes import Expression, Literal
+from penstock.types import type_name
+
+
+def number(name: str, argument: Expression) -> Expression:
+    """Return the argument as a number: strings count as doubles, as in arithmetic."""
+    if argument.type in (STRING, NULL):
+        return cast_to(argument, DOUBLE)
+    if not is_numeric(argument.type):
+        raise misfit(name, [argument.type])
+    return argument
+
+
+def atomic(name: str, argument: Expression) -> Expression:
+    """Return the argument, which has an order: no array or struct."""
+    if not is_atomic(argument.type):
+        raise misfit(name, [argument.type])
+    return argument
+
+
+def condition(name: str, argument: Expression) -> Expression:
+    """Return the argument as BOOLEAN."""
+    if argument.type not in (BOOLEAN, NULL):
+        raise PenstockError("P0203", f"{name} needs BOOLEAN, not {type_name(argument.type)}")
+    return cast_to(argument, BOOLEAN)
+
+
+def fraction(name: str, argument: Expression) -> Literal:
+    """Return a constant from 0 to 1."""
+    value = argument.value if isinstance(argument, Literal) and is_numeric(argument.type) else None
+    if value is None or not 0 <= value <= 1:
+        raise PenstockError("P0203", f"{name} takes a constant from 0 to 1 there", hint=f"write {name}(x, 0.9)")
+    return Literal(DOUBLE, float(value))
+
+
+def length(name: str, argument: Expression) -> Literal:
+    """Return a constant number from 1."""
+    value = argument.value if isinstance(argument, Literal) and is_integer(argument.type) else None
+    if value is None or value < 1:
+        raise PenstockError("P0203", f"{name} takes a constant number from 1 there", hint=f"write {name}(x, 10)")
+    return Literal(BIGINT, value)
+
+
+def text(name: str, argument: Expression) -> Literal:
+    """Return a constant text."""
+    value = argument.value if isinstance(argument, Literal) and argument.type == STRING else None
+    if value is None:
+        raise PenstockError("P0203", f"{name} takes a constant text there", hint=f"write {name}(x, ', ')")
+    return Literal(STRING, value)

@@ -1,0 +1,212 @@
+"""What an aggregate function is: one object that says everything the other rooms need to know of it.
+
+The binder reads its arguments, result type and DISTINCT rule; the rewrite rules whether duplicates count; the planner
+which state it needs; the operators how the state becomes its value. Two kinds of state:
+
+- accumulators: additive numbers, added when a row comes and taken away when it goes (`AccumulatedFunction`);
+- ordered values: value -> count in the order of values, of which a question is answered (`OrderedFunction`).
+
+A function is one instance in one file and one line in the registry (`__init__.py`). What it means is written a second
+time, naively, in the oracle.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
+from penstock.expressions.coercion import NULL, STRING, cast_to
+from penstock.expressions.nodes import AggregateCall, Expression, Literal
+
+#: Lanes of an accumulator, by (lane, row): a matrix, or one array per lane.
+Integers = Sequence[Int64s] | npt.NDArray[np.int64]
+Floats = Sequence[Float64s] | npt.NDArray[np.float64]
+
+
+class ArgumentState(enum.Enum):
+    """How the values of an argument are kept."""
+
+    SUMS = "sums"
+    DISTINCT = "distinct"
+    LEAST = "least"
+    GREATEST = "greatest"
+    BAG = "bag"
+
+
+class DistinctRule(enum.Enum):
+    """What DISTINCT does: it counts every value once; it changes nothing; or it is refused."""
+
+    COUNTS_ONCE = "counts once"
+    NO_EFFECT = "no effect"
+    REFUSED = "refused"
+
+
+class NullRule(enum.Enum):
+    """Which rows count: those without a NULL among the values the function looks at; all; those whose first value, by
+    which they are ordered, is not NULL."""
+
+    SKIP = "skip"
+    KEEP = "keep"
+    SKIP_UNORDERED = "skip unordered"
+
+
+class Question(enum.IntEnum):
+    """What ordered values are asked: the least or greatest; a quantile (with its fraction); the most frequent; the k
+    most frequent (with k); all."""
+
+    LEAST = 0
+    GREATEST = 1
+    QUANTILE = 2
+    MODE = 3
+    TOP = 4
+    EVERY = 5
+
+
+@dataclass(frozen=True)
+class AggregateFunction(ABC):
+    """An aggregate by its name. signature: its arguments, as documentation shows them; help: what its value is."""
+
+    name: str
+    signature: str
+    help: str
+    aliases: tuple[str, ...] = ()
+
+    #: How many arguments a call has.
+    arguments: ClassVar[int] = 1
+    distinct: ClassVar[DistinctRule] = DistinctRule.COUNTS_ONCE
+    nulls: ClassVar[NullRule] = NullRule.SKIP
+    #: Whether a call receives the timestamp of a row, where it has one.
+    timed: ClassVar[bool] = False
+    #: Whether a call may be of *, that is of rows.
+    of_rows: ClassVar[bool] = False
+    #: The value over no rows.
+    of_nothing: ClassVar[int | None] = None
+
+    @abstractmethod
+    def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
+        """Return the arguments with implicit casts, and the type of the result. Raises PenstockError P0203."""
+
+    def build(
+        self,
+        arguments: tuple[Expression, ...],
+        distinct: bool = False,
+        only: Expression | None = None,
+        order: Expression | None = None,
+    ) -> AggregateCall:
+        """Return a call. only: FILTER's condition, BOOLEAN; order: the timestamp of a row, for a function that is
+        `timed`. Raises PenstockError P0203, P0204, P0304."""
+        self.check_count(arguments)
+        self.check_distinct(distinct)
+        # State and answers have a type; a bare NULL is a STRING, as in a select list.
+        bound, type_ = self.bind(arguments)
+        if bound[0].type == NULL:
+            bound, type_ = self.bind((cast_to(bound[0], STRING), *arguments[1:]))
+        counted = distinct and self.distinct is DistinctRule.COUNTS_ONCE
+        return AggregateCall(type_, self.name, bound, counted, only)
+
+    def check_count(self, arguments: Sequence[Expression]) -> None:
+        if len(arguments) != self.arguments:
+            shown = f"{self.arguments} argument{'s' if self.arguments > 1 else ''}"
+            message = f"{self.name} takes {shown}, not {len(arguments)}"
+            raise PenstockError("P0204", message, hint=f"{self.name}({self.signature})")
+
+    def check_distinct(self, distinct: bool) -> None:
+        if distinct and self.distinct is DistinctRule.REFUSED:
+            raise PenstockError("P0204", f"{self.name} does not take DISTINCT", hint="leave DISTINCT out")
+
+    def values(self, call: AggregateCall) -> tuple[Expression, ...]:
+        """Return what a call looks at in each row; calls that look at the same share its state."""
+        return call.arguments or (Literal(pa.bool_(), True),)  # COUNT(*) FILTER (WHERE p) counts a constant
+
+    @abstractmethod
+    def state(self, distinct: bool, negative: bool) -> ArgumentState:
+        """Return how the values are kept. negative: rows may also be taken back before their announced end."""
+
+
+class AccumulatedFunction(AggregateFunction):
+    """An aggregate that is computed from additive numbers."""
+
+    def state(self, distinct: bool, negative: bool) -> ArgumentState:
+        return ArgumentState.DISTINCT if distinct else ArgumentState.SUMS
+
+    @abstractmethod
+    def accumulators(self, call: AggregateCall) -> tuple[Accumulator, ...]:
+        """Return what must be kept beside the count of values."""
+
+    @abstractmethod
+    def finalize(self, call: AggregateCall, sums: ArgumentSums) -> pa.Array:
+        """Return the value of a call for each row of `sums`."""
+
+
+@dataclass(frozen=True)
+class ArgumentSums:
+    """The accumulators of one argument for any number of groups. type: of the values; count: how many values."""
+
+    type: pa.DataType
+    count: Int64s
+    parts: Mapping[Accumulator, tuple[Integers, Floats]]
+
+    @property
+    def absent(self) -> npt.NDArray[np.bool_] | None:
+        """Return where there are no values, or None if there are some everywhere: applying a mask costs more than this
+        check."""
+        none = self.count == 0
+        return none if none.any() else None
+
+
+class OrderedFunction(AggregateFunction):
+    """An aggregate that is computed from the values in their order."""
+
+    @abstractmethod
+    def question(self) -> Question:
+        """Return what the ordered values are asked."""
+
+    def parameter(self, call: AggregateCall) -> float:
+        """Return the constant of the question."""
+        return 0.0
+
+    def state(self, distinct: bool, negative: bool) -> ArgumentState:
+        return ArgumentState.BAG
+
+    def finalize(self, call: AggregateCall, answer: OrderedAnswer) -> pa.Array:
+        """Return the value of a call from the answer to its question: here the value that was found."""
+        return answer.value()
+
+
+class OrderedAnswer(Protocol):
+    """The answer to one question for any number of groups. share: how far a quantile lies from `value` to `other`."""
+
+    share: Float64s
+
+    def value(self) -> pa.Array:
+        """Return the value that was found, NULL where there is none."""
+
+    def other(self) -> pa.Array:
+        """Return the second of the two values around a quantile."""
+
+    def members(self) -> Members:
+        """Return the values for TOP and EVERY."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """Some values for each group. Those of row i are values[offsets[i] : offsets[i + 1]]; counts: how often each
+    occurs, for TOP; none: where there are no values at all."""
+
+    offsets: npt.NDArray[np.int32]
+    values: pa.Array
+    counts: Int64s
+    none: npt.NDArray[np.bool_]
+
+    def lists(self, type_: pa.DataType, values: Any) -> pa.Array:
+        """Return an array for each row, made of `values` in place of the members."""
+        return pa.ListArray.from_arrays(pa.array(self.offsets), values, type=type_, mask=pa.array(self.none))
