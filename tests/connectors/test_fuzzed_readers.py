@@ -90,7 +90,14 @@ Verdict = tuple[list[object], list[tuple[int | None, str, str]]]
 def verdict(place: Path, data: bytes, columns: str = COLUMNS, **options: str) -> Verdict:
     place.write_bytes(data)
     table, rejected = read(declare(place, columns, **options))
-    return str(table.combine_chunks().to_pydict()), [(r.line, r.record, r.reason) for r in rejected]
+    return as_text(table), [(r.line, r.record, r.reason) for r in rejected]
+
+
+def as_text(table: pa.Table) -> str:
+    """The columns of a table; times as numbers, since Python's end with the year 9999."""
+    number = {pa.date32(): pa.int32(), **{pa.timestamp("us", zone): pa.int64() for zone in (None, "UTC")}}
+    columns = [column.cast(number.get(column.type, column.type)) for column in table.combine_chunks().columns]
+    return str({name: column.to_pylist() for name, column in zip(table.schema.names, columns, strict=True)})
 
 
 def rows_and_reasons(found: Verdict) -> tuple[object, list[str]]:
@@ -99,7 +106,7 @@ def rows_and_reasons(found: Verdict) -> tuple[object, list[str]]:
 
 def joined(parts: list[tuple[pa.Table, list[str]]]) -> tuple[str, list[str]]:
     tables, reasons = zip(*parts, strict=True)
-    return str(pa.concat_tables(tables).combine_chunks().to_pydict()), [r for some in reasons for r in some]
+    return as_text(pa.concat_tables(tables)), [r for some in reasons for r in some]
 
 
 def alone(place: Path, head: bytes, record: bytes, **options: str) -> tuple[pa.Table, list[str]]:

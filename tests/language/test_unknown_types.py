@@ -23,7 +23,7 @@ SCRIPTS = [
     ("CREATE QUERY q AS SELECT a FROM t [ROWS 2] WHERE b IN (SELECT b FROM s [ROWS 2]) AND e;", ["unknown column e"]),
     ("CREATE QUERY q AS SELECT a, b FROM t UNION ALL SELECT a, b FROM s;", []),
     ("INSERT INTO s VALUES (1, 2, 3, 'x'), (1, 2, 3);", ["3 values for the 4 columns of s"]),
-    ("INSERT INTO s VALUES (1, 'two', 3, 'x');", ["'two' is no INT, as a needs"]),
+    ("INSERT INTO s VALUES (1, 'two', 3, 'x');", ["'two' is not INT, the type of a"]),
     ("EXPLAIN SELECT d FROM s; CREATE STREAM s (k INTT) FROM MEMORY () SYSTEM TIME;",
      ["unknown column d", "s is declared already", "unknown type INTT"]),
 ]  # fmt: skip

@@ -55,7 +55,7 @@ class Rounds:
         """Return by source the number of files read once the time `after` has passed."""
         self.clock.now += after
         self._offset = self._planner.next(self._offset, 0.2)
-        return dict(self._offset["done"])
+        return dict(self._offset.done)
 
 
 @pytest.mark.parametrize("second", ["A", "B"])

@@ -200,5 +200,5 @@ def test_a_seal_tells_the_place() -> None:
     for position in range(len(data) - 1):
         changed = bytearray(data)
         changed[position] ^= 1
-        with pytest.raises(ValueError, match="what was written"):
+        with pytest.raises(ValueError, match="checksum"):
             unsealed(bytes(changed), "run state/1/0/000000004.json")

@@ -29,7 +29,7 @@ def unsealed(data: bytes, place: str = "") -> str:
     text, _, last = data.removesuffix(b"\n").rpartition(b"\n")
     seal, _, where = last.partition(b" ")
     if len(seal) != 8 or b"%08x" % _seal(text, where) != seal:
-        raise ValueError("it is not the stored answer")
+        raise ValueError("its content does not match its checksum")
     if where != place.encode("utf-8", "surrogateescape"):
         raise ValueError(f"it holds what was written as {where.decode(errors='replace')}")
     return text.decode()
@@ -43,7 +43,7 @@ def unsealed_before(data: bytes) -> str:
     """Return the text of a file of earlier versions, whose seals hold no place. Raises ValueError."""
     text, _, seal = data.rstrip(b"\n").rpartition(b"\n")
     if len(seal) != 8 or b"%08x" % zlib.crc32(text) != seal:
-        raise ValueError("it is not the stored answer")
+        raise ValueError("its content does not match its checksum")
     return text.decode()
 
 

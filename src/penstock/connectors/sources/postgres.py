@@ -346,7 +346,7 @@ class PostgresSource(SourceConnector):
         noted = _noted(place.with_suffix(".json"))
         try:
             if checksum(place) != noted["checksum"]:
-                raise ValueError("it is not the stored answer")
+                raise ValueError("its content does not match its checksum")
         except (OSError, ValueError) as error:
             raise damaged(place, error) from error
 

@@ -374,7 +374,7 @@ def _is_spooled(folder: Folder, path: Path) -> bool:
         return False
     try:
         if int(folder.read_sealed(mark)) != checksum(path):
-            raise ValueError("it is not the stored answer")
+            raise ValueError("its content does not match its checksum")
     except (OSError, ValueError) as error:
         raise damaged(path, error) from error
     return True

@@ -123,7 +123,7 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
     try:
         content = json.loads(storage().read(path))
         if content["format"] == FORMAT and content["checksum"] != _checksum(content["epoch"], folder.place(path)):
-            raise ValueError("it is not the stored answer")
+            raise ValueError("its content does not match its checksum")
         version, data = content["format"], content["epoch"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error

@@ -260,7 +260,7 @@ class Folder:
             try:
                 data = storage().map(path)
                 if zlib.crc32(data) != int(self.read_sealed(path.with_suffix(".crc"))):
-                    raise ValueError("it is not the stored answer")
+                    raise ValueError("its content does not match its checksum")
                 (batch,) = decode(data)
             except (OSError, ValueError, pa.ArrowInvalid) as error:
                 raise damaged(path, error) from error
