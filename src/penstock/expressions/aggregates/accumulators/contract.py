@@ -20,7 +20,7 @@ Float64s = npt.NDArray[np.float64]
 class Accumulator(ABC):
     """Lanes that stand behind the count of an argument's values. Equal accumulators of one argument are kept once."""
 
-    #: The place among those of one argument.
+    #: The position among the accumulators of one argument, different from those of all others: it orders their lanes.
     rank: ClassVar[int]
 
     @abstractmethod
