@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import random
 from dataclasses import replace
 from decimal import Decimal
 
@@ -235,3 +237,76 @@ def test_a_relation_of_any_size_meets_what_it_should(query: str, size: int) -> N
     }
     (asked,) = bound.queries
     assert_same(asked, CaseRun(2).answer(bound.queries, inputs, False).tables["q"], run_oracle(asked, inputs))
+
+
+#: Values of each type: its ends, what a sum with a constant overflows from, fractions of both signs, NaN.
+BANDED = {
+    "TINYINT": (-128, -127, -3, -1, 0, 1, 2, 3, 126, 127, None),
+    "INT": (-(2**31), 5 - 2**31, -3, -1, 0, 1, 2, 7, 2**31 - 6, 2**31 - 1, None),
+    "BIGINT": (-(2**63), 2 - 2**63, -(2**53) - 1, -1, 0, 1, 2**53 + 1, 2**63 - 4, 2**63 - 1, None),
+    "DECIMAL(6,2)": ("-9999.99", "-1.50", "-0.01", "0.00", "0.49", "0.50", "1.00", "9999.99", None),
+    "DECIMAL(38,0)": (10**38 - 1, 1 - 10**38, 2**64 + 1, 2**64, -1, 0, 1, None),
+    "FLOAT": (float("nan"), float("inf"), float("-inf"), 3.4e38, -3.4e38, -0.5, -0.0, 0.0, 1.5, None),
+    "DOUBLE": (float("nan"), float("inf"), float("-inf"), 1.7e308, 2.0**53, -0.5, -0.0, 0.0, 0.5, 1.0, None),
+    "DATE": (*(dt.date(*d) for d in ((1, 1, 1), (1969, 12, 31), (1970, 1, 1), (1970, 1, 2), (9999, 12, 31))), None),
+    "TIMESTAMP": (*(dt.datetime(1970, 1, d, h, tzinfo=dt.UTC) for d in (1, 2) for h in (0, 1, 23)), None),
+}
+MOMENTS = ("DATE", "TIMESTAMP")
+BANDS = (
+    "b BETWEEN a AND a + 0.5", "b BETWEEN a - 0.25 AND a", "b > a - 1.5 AND b < a + 1.5",
+    "b BETWEEN a - 2 AND a + 0.5e0",
+    "b + 0.5 >= a AND b - 1 <= a", "b - 10 <= a - 5 AND a + 5 <= b + 10", "b BETWEEN a + 5 AND a + 7.5",
+    "b BETWEEN a - 7.5 AND a - 5", "b BETWEEN a - 5 AND a + 7.5", "b >= a + 5 AND b <= CAST(a AS BIGINT) + 7",
+    "b BETWEEN CAST(a AS TINYINT) AND a + 3", "b BETWEEN CAST(a AS INT) AND a + 0.5", "b >= a - 1e38 AND b <= a + 1e38",
+    "b >= a AND b < a + 1e308", "b >= a AND b - 1.5 <= a", "b >= a AND ABS(b - a) <= 2", "b < a + 0.5",
+)  # fmt: skip
+BANDS_OF_MOMENTS = (
+    "b BETWEEN a - INTERVAL 1 HOUR AND a", "b >= a AND b < a + INTERVAL 1 DAY", "b > a",
+    "b BETWEEN a - INTERVAL 90 MINUTES AND a + INTERVAL 1 DAY",
+)  # fmt: skip
+JOINED = (
+    "SELECT L.n, R.n AS m FROM L{w}, R{w} WHERE {c}",
+    "SELECT L.n, R.n AS m FROM L{w} LEFT JOIN R{w} ON {c}",
+    "SELECT n FROM L{w} WHERE NOT EXISTS (SELECT 1 FROM R{w} WHERE {c})",
+    "SELECT n FROM L{w} WHERE EXISTS (SELECT 1 FROM R{w} WHERE {c} AND L.n <> R.n)",
+)
+
+
+def column_of(kind: str) -> pa.Array:
+    arrow = {"TINYINT": pa.int8(), "INT": pa.int32(), "BIGINT": pa.int64(), "FLOAT": pa.float32(),
+             "DOUBLE": pa.float64(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+             "DECIMAL(6,2)": pa.decimal128(6, 2), "DECIMAL(38,0)": pa.decimal128(38, 0)}[kind]  # fmt: skip
+    values = BANDED[kind]
+    return pa.array([Decimal(v) if v is not None and "DEC" in kind else v for v in values], arrow)
+
+
+@pytest.mark.parametrize("other", BANDED)
+@pytest.mark.parametrize("kind", BANDED)
+def test_bounds_of_another_type_than_the_column(kind: str, other: str, case_count: int | None) -> None:
+    """Streams in windows and without, relations, two and three shards: what the oracle joins, and no more cells than
+    memory has room for. `--cases 17` tries all conditions of each pair of types."""
+    if (kind in MOMENTS) != (other in MOMENTS):
+        return
+    conditions = BANDS_OF_MOMENTS if kind in MOMENTS else BANDS
+    draw = random.Random(f"{kind} {other}")
+    declared = "".join(
+        f"CREATE STREAM {name} (ts INT, n INT, {column} {type_}) FROM MEMORY () TIMESTAMP BY ts;"
+        f"CREATE RELATION {name}_static (n INT, {column} {type_}) FROM MEMORY ();"
+        for name, column, type_ in (("L", "a", kind), ("R", "b", other))
+    )
+    inputs = {}
+    for name, column, values in (("L", "a", column_of(kind)), ("R", "b", column_of(other))):
+        numbers = pa.array(range(len(values)), pa.int32())
+        ts = pa.array(sorted(draw.randint(0, 5) for _ in values), pa.int32())
+        inputs[name] = pa.table({"ts": ts, "n": numbers, column: values})
+        inputs[f"{name}_static"] = pa.table({"n": numbers, column: values})
+    for condition in draw.sample(conditions, min(case_count or 3, len(conditions))):
+        shape, window = draw.choice(JOINED), draw.choice(("", " [RANGE 3 SECOND]", " [ROWS 3]"))
+        texts = [JOINED[0].format(w="", c=condition), shape.format(w=window, c=condition)]
+        texts.append(f"SELECT L.n, R.n AS m FROM L LEFT JOIN R_static AS R ON {condition}")
+        script = declared + "".join(f"CREATE QUERY q{n} AS {text};" for n, text in enumerate(texts))
+        bound = bind_script(script)
+        run = CaseRun(shards=draw.choice((2, 3)), guesses=draw.choice((None, draw.randrange(1000))))
+        found = run.answer(bound.queries, inputs, False, None)
+        for query in bound.queries:
+            assert_same(query, found.tables[query.name], run_oracle(query, inputs))

@@ -30,6 +30,8 @@ from penstock.tree import walk
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 #: Beyond this many cells from zero doubles do not tell neighbours apart.
 _LAST_CELL = 1 << 52
+#: A sum with more than this may be infinite where the value itself lies in a cell before the last one.
+_WIDEST_CELL = 1e18
 _ASCENDING = SortKey(0)
 
 
@@ -48,11 +50,16 @@ class RangeSpan:
 
     @property
     def width(self) -> float | None:
-        """By how much `high` lies above `low`, where that is the same for all rows, in units of the values' keys."""
+        """By how much `high` lies above `low`, where that is the same for all rows, in units of the values' keys. A sum
+        that overflows may cross the ends, but not lay them further apart: None where it could."""
         if self.low is None or self.high is None:
             return None
-        (low, less), (high, more) = _offset(self.low), _offset(self.high)
-        return more - less if low.fingerprint == high.fingerprint else None
+        low, high = _offset(self.low), _offset(self.high)
+        if low.base.fingerprint != high.base.fingerprint:
+            return None
+        if len(low.wrapping | high.wrapping) > 1 or low.wrapped > high.wrapped:
+            return None
+        return high.constant - low.constant
 
 
 @dataclass(frozen=True)
@@ -73,11 +80,11 @@ class Ranges:
     @property
     def cell(self) -> float | None:
         """A width of cells such that a span reaches into two or three of them; None where spans have no bound."""
-        widths = (self.left.width, self.right.width)
-        if None in widths or self.left.limit is not None:
+        left, right = self.left.width, self.right.width
+        if left is None or right is None or min(left, right) < 0 or self.left.limit is not None:
             return None
-        widest = max(0.0, *(w for w in widths if w is not None))
-        return widest if widest > 0 and math.isfinite(widest) else None
+        widest = max(left, right)
+        return widest if 0 < widest <= _WIDEST_CELL else None
 
     def describe(self) -> str:
         return " overlaps ".join(f"[{_told(span.low)}, {_told(span.high)}]" for span in (self.left, self.right))
@@ -142,9 +149,19 @@ def _sorts(kind: pa.DataType) -> bool:
     return bool(plain or timed or is_.is_string(kind) or is_.is_binary(kind))
 
 
-def _offset(end: Expression) -> tuple[Expression, float]:
-    """`end` as (an expression, a constant that is added to it)."""
-    if isinstance(end, Cast) and _numeric(end.type) and _numeric(end.argument.type):
+@dataclass(frozen=True)
+class _Offset:
+    """An end as `base` and a constant that is added to it. wrapped: the part of it that is added in types whose sums
+    overflow to the other end of the type, which those of decimals and doubles do not. wrapping: these types."""
+
+    base: Expression
+    constant: float = 0.0
+    wrapped: float = 0.0
+    wrapping: frozenset[str] = frozenset()
+
+
+def _offset(end: Expression) -> _Offset:
+    if isinstance(end, Cast) and _widens(end.argument.type, end.type):
         return _offset(end.argument)
     if isinstance(end, Call) and end.function in ("ADD", "SUB") and len(end.arguments) == 2:
         one, other = end.arguments
@@ -152,9 +169,23 @@ def _offset(end: Expression) -> tuple[Expression, float]:
             one, other = other, one
         constant = _constant(other, end.type)
         if constant is not None:
-            inner, before = _offset(one)
-            return inner, before + (constant if end.function == "ADD" else -constant)
-    return end, 0.0
+            inner, constant = _offset(one), constant if end.function == "ADD" else -constant
+            total = inner.constant + constant
+            if _fractional(end.type):
+                return _Offset(inner.base, total, inner.wrapped, inner.wrapping)
+            return _Offset(inner.base, total, inner.wrapped + constant, inner.wrapping | {str(end.type)})
+    return _Offset(end)
+
+
+def _widens(inner: pa.DataType, outer: pa.DataType) -> bool:
+    """Return whether a cast leaves numbers about where they are: it rounds them at most, or gives NULL."""
+    if pa.types.is_integer(inner) and pa.types.is_integer(outer):
+        return bool(inner.bit_width <= outer.bit_width)
+    return _numeric(inner) and _fractional(outer)
+
+
+def _fractional(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _numeric(kind: pa.DataType) -> bool:
@@ -175,7 +206,8 @@ def _constant(node: Expression, kind: pa.DataType) -> float | None:
 def _told(end: Expression | None) -> str:
     if end is None:
         return "..."
-    inner, constant = _offset(end)
+    offset = _offset(end)
+    inner, constant = offset.base, offset.constant
     name = next((n.name for n in walk(inner) if isinstance(n, Column)), "value")
     shown = name if isinstance(inner, Column | Cast) else f"f({name})"
     return shown + (f" {'-' if constant < 0 else '+'} {abs(constant):.15g}" if constant else "")
@@ -209,14 +241,21 @@ def comparable(span: RangeSpan, elements: Elements) -> Bools:
 
 def cells(span: RangeSpan, elements: Elements, width: float) -> tuple[Int64s, Int64s]:
     """Return the first and the last cell of `width` that each row's span, which has both ends and no NULL, reaches
-    into. A greater value never lies in an earlier cell, so that spans that overlap share one."""
-    first, last = (_cell(end, width) for end in evaluate_all(span.ends, elements.columns, len(elements)))
-    return first, last
+    into. A greater value never lies in an earlier cell, so that spans that overlap share one.
+
+    The ends may be of two types, the same two on both sides of the join: `y BETWEEN x AND x + 0.5` compares integers
+    and decimals. Both are then cut at the same places. Ends that cross, if only by rounding, are in the first cell."""
+    ends = evaluate_all(span.ends, elements.columns, len(elements))
+    rounded = any(_fractional(end.type) for end in ends)
+    first, last = (_cell(end, width, rounded) for end in ends)
+    return first, np.maximum(first, last)
 
 
-def _cell(column: pa.Array, width: float) -> Int64s:
-    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
-        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        found = np.floor(np.where(np.isnan(values), np.inf, values) / width)
+def _cell(column: pa.Array, width: float, rounded: bool) -> Int64s:
+    """Return the cells of values, cut at multiples of `width`, or without `rounded` of the next integer."""
+    if rounded:
+        values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        with np.errstate(over="ignore"):
+            found = np.floor(np.where(np.isnan(values), np.inf, values) / width)
         return np.clip(found, -_LAST_CELL, _LAST_CELL).astype(np.int64)
     return coarse_keys(column, _ASCENDING) // max(1, math.ceil(width))

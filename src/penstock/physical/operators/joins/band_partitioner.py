@@ -17,7 +17,8 @@ from penstock.physical.planning.ranges import cells, comparable
 
 
 class BandPartitioner(Operator):
-    """No state. Elements with a NULL end or with crossed ends, which match nothing, are dropped."""
+    """No state. Elements with a NULL end, which match nothing, are dropped. Those with crossed ends match what spans
+    both of these."""
 
     def __init__(self, spec: BandPartitionerSpec) -> None:
         self._spec = spec
@@ -28,7 +29,5 @@ class BandPartitioner(Operator):
             return []
         first, last = cells(self._spec.span, elements, self._spec.width)
         rows, places = repeat(last - first + 1)
-        if not len(rows):
-            return []
         made = elements.take(rows)
         return [made.with_columns([*made.columns, pa.array(first[rows] + places), pa.array(places == 0)])]
