@@ -58,6 +58,10 @@ ORDINARY = ((0, 1), (True, False, None), ("b", "a", "", "a\0", "aaaaaaaab", "aaa
             (0, 1, -1, 2**63 - 1, -(2**63), 2**62, None), (2**63 - 1, -(2**63), 5, 6, None))  # fmt: skip
 HUGE = (*ORDINARY[:3], (1e308, -1.7e308, 0.5, 1.0, None), (1e308, 0.25, -1e308, -2.0, None), *ORDINARY[5:])
 SPECIAL = (*ORDINARY[:3], (_NAN, _INF, -_INF, 0.5, 1.0, 1e308), (_INF, 1.0, 2.0, _NAN, -1e308, None), *ORDINARY[5:])
+#: Doubles of which products lie far apart, so that what expires would leave a residue in a pair of doubles.
+FAR = (*ORDINARY[:3], (1e9 + 0.1, 1e9, 0.1, 0.7, None), (1e9 + 0.1, 0.1, 1e-3, None), *ORDINARY[5:])
+FARTHER = (*ORDINARY[:3], (1e19, 1e-20, 0.7), (0.3, 0.1, 1e15, None), *ORDINARY[5:])
+OVERFLOW = (*ORDINARY[:3], (1e300, 0.1, 0.7, None), (-1e300, 0.1, 0.7), *ORDINARY[5:])
 
 
 def inputs(seed: int, values: tuple[tuple[object, ...], ...], size: int = 70) -> dict[str, pa.Table]:
@@ -85,8 +89,13 @@ def table(ts: list[int], ops: list[str] | None, rows: list[tuple[object, ...]]) 
     [
         *((items, 0, ORDINARY) for items in ITEMS),
         *((items, seed, values) for items in ("by", "doubles") for seed, values in ((1, HUGE), (2, SPECIAL))),
+        *(("doubles", seed, values) for seed, values in ((3, FAR), (4, FARTHER), (5, OVERFLOW))),
     ],
-    ids=[*ITEMS, "by-huge", "by-special", "doubles-huge", "doubles-special"],
+    ids=[
+        *ITEMS,
+        *("by-huge", "by-special", "doubles-huge", "doubles-special"),
+        *("doubles-far", "doubles-farther", "doubles-overflow"),
+    ],
 )
 def test_every_window_gives_what_its_rows_give(items: str, seed: int, values: tuple[tuple[object, ...], ...]) -> None:
     script = DECLARED + "".join(f"CREATE QUERY q{n} AS {q.format(ITEMS[items])};" for n, q in enumerate(WINDOWS))

@@ -7,7 +7,6 @@ s(x, y) / (n·(n - 1)), and the correlation s(x, y) / √(s(x, x)·s(y, y)).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s, Int64s
 from penstock.expressions.aggregates.accumulators.double_pairs import WIDE, add_pair, product
+from penstock.expressions.aggregates.accumulators.limbs import LIMBS, PRODUCT_LIMBS, add_limbs
 from penstock.expressions.aggregates.accumulators.products import (
     PAIR_SQUARES,
     PAIR_TOTALS,
@@ -142,41 +142,73 @@ def _with_nan(sums: ArgumentSums, values: Float64s) -> Float64s:
     return np.where(_finite(sums), values, np.nan)
 
 
-def _lanes_of(sums: ArgumentSums, which: int) -> tuple[list[Int64s], list[Float64s], list[Float64s]]:
-    """Return, for s(x, y), s(x, x) or s(y, y): the units of both factors, the lanes of their sums, those of the
+@dataclass(frozen=True)
+class _Total:
+    """Σx or Σy: its units, its limbs, and a pair."""
+
+    units: Int64s
+    limbs: list[Int64s]
+    pair: list[Float64s]
+
+    def near(self) -> tuple[Float64s, Float64s]:
+        return add_limbs(self.limbs, *self.pair)
+
+    def whole(self, row: int) -> int:
+        return whole_sum(int(self.units[row]), _integers(self.limbs, row), *_floats(self.pair, row))
+
+
+def _totals(sums: ArgumentSums) -> list[_Total]:
+    integers, floats = sums.parts[PAIR_TOTALS]
+    return [
+        _Total(
+            integers[1 + side],
+            [integers[k] for k in range(3 + LIMBS * side, 3 + LIMBS * (side + 1))],
+            [floats[2 * side], floats[2 * side + 1]],
+        )
+        for side in (0, 1)
+    ]
+
+
+def _lanes_of(sums: ArgumentSums, which: int) -> tuple[list[_Total], list[Int64s], list[Float64s]]:
+    """Return, for s(x, y), s(x, x) or s(y, y): the sums of both factors, and the limbs and float lanes of the sum of
     products."""
-    (_, *units), floats = sums.parts[PAIR_TOTALS]
-    totals = [floats[k] for k in range(4)]
+    totals = _totals(sums)
     if which == 0:
-        return units, totals, [floats[k] for k in range(4, 4 + PRODUCT)]
-    _, squares = sums.parts[PAIR_SQUARES]
-    own = which - 1
-    return (
-        [units[own]] * 2,
-        totals[2 * own : 2 * own + 2] * 2,
-        [squares[k] for k in range(PRODUCT * own, PRODUCT * own + PRODUCT)],
-    )
+        integers, floats = sums.parts[PAIR_TOTALS]
+        limbs_at, floats_at = 3 + 2 * LIMBS, 4
+    else:
+        integers, floats = sums.parts[PAIR_SQUARES]
+        limbs_at, floats_at = PRODUCT_LIMBS * (which - 1), PRODUCT * (which - 1)
+        totals = [totals[which - 1]] * 2
+    limbs = [integers[k] for k in range(limbs_at, limbs_at + PRODUCT_LIMBS)]
+    return totals, limbs, [floats[k] for k in range(floats_at, floats_at + PRODUCT)]
 
 
 def _near_spread(sums: ArgumentSums, which: int) -> tuple[Float64s, Any]:
     """Return s / n in doubles, and where that is right to the last bits."""
-    units, totals, products = _lanes_of(sums, which)
-    values, sure = _spread(sums.count, *totals, *products[:4])
-    plain = (units[0] == 0) & (units[1] == 0)
+    (one, other), limbs, products = _lanes_of(sums, which)
+    x, y = one.near(), other.near()
+    values, sure = _spread(sums.count, *x, *y, *add_limbs(limbs, *products[:2]), *products[2:4])
+    plain = (one.units == 0) & (other.units == 0)
     for lane in products[4::2]:
         plain = plain & (lane == 0)
-    small = (np.abs(totals[0]) < WIDE) & (np.abs(totals[2]) < WIDE)
+    small = (np.abs(x[0]) < WIDE) & (np.abs(y[0]) < WIDE)
     return values, sure & plain & small
 
 
 def _double_spread(sums: ArgumentSums, which: int, row: int) -> int:
     """Return s of one row as a multiple of 2**(-2·TINIEST), exactly."""
-    units, totals, products = _lanes_of(sums, which)
-    lanes: Sequence[float] = [float(lane[row]) for lane in totals]
-    one = whole_sum(int(units[0][row]), *lanes[:2])
-    other = whole_sum(int(units[1][row]), *lanes[2:])
-    both = whole_products([float(lane[row]) for lane in products])
-    return (int(sums.count[row]) * both << TINIEST) - one * other
+    (one, other), limbs, products = _lanes_of(sums, which)
+    both = whole_products(_integers(limbs, row), _floats(products, row))
+    return (int(sums.count[row]) * both << TINIEST) - one.whole(row) * other.whole(row)
+
+
+def _integers(lanes: list[Int64s], row: int) -> list[int]:
+    return [int(lane[row]) for lane in lanes]
+
+
+def _floats(lanes: list[Float64s], row: int) -> list[float]:
+    return [float(lane[row]) for lane in lanes]
 
 
 @nb.njit(cache=True)

@@ -8,6 +8,7 @@ from penstock.testing.random.choices import Choices
 from penstock.testing.random.contract import RandomColumn
 
 _NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)")
+_SEPARATORS = ("'-'", "''", "', '")
 
 
 def plain_aggregate(
@@ -74,3 +75,35 @@ def ordered_aggregate(
     if function in ("TOP_K", "QUANTILE"):
         constant = ", " + choices.pick(("1", "2", "3") if function == "TOP_K" else ("0.5", "0", "1", "0.3", "0.75"))
     return f"{function}({distinct}{column.name}{constant})", type_
+
+
+def combined_aggregate(
+    choices: Choices, scope: Sequence[RandomColumn], loose: str | None, predicate: Callable[[], str]
+) -> tuple[str, str]:
+    """Return (text, type) of an aggregate of conditions, of bits, of texts or of two values.
+
+    Args:
+        loose: type of a result that may be rounded in several ways, None where such a result may not be drawn.
+        predicate: draws a condition.
+    """
+    whole = [(c.name, c.type) for c in scope if c.type in ("INT", "BIGINT")]
+    texts = [c.name for c in scope if c.type == "STRING"] + [f"CAST({name} AS STRING)" for name, _ in whole[:1]]
+    numbers = [c.name for c in scope if c.type in _NUMERIC]
+    functions = ["MIN_BY", "MAX_BY", "ANY_VALUE", "COUNT_IF", "BOOL_AND", "BOOL_OR"]
+    functions += ["STRING_AGG"] if texts else []
+    functions += ["BIT_AND", "BIT_OR", "BIT_XOR"] if whole else []
+    functions += ["COVAR_POP", "COVAR_SAMP", "CORR"] if loose and numbers else []
+    function = choices.pick(functions)
+    distinct = "DISTINCT " if function != "COUNT_IF" and choices.chance(20) else ""
+    if function in ("COUNT_IF", "BOOL_AND", "BOOL_OR"):
+        return f"{function}({distinct}{predicate()})", "BIGINT" if function == "COUNT_IF" else "BOOLEAN"
+    if function == "STRING_AGG":
+        return f"STRING_AGG({distinct}{choices.pick(texts)}, {choices.pick(_SEPARATORS)})", "STRING"
+    if function.startswith("BIT_"):
+        name, type_ = choices.pick(whole)
+        return f"{function}({distinct}{name})", type_
+    if loose and function.startswith("CO"):
+        return f"{function}({distinct}{choices.pick(numbers)}, {choices.pick(numbers)})", loose
+    column = choices.pick(scope)
+    by = "" if function == "ANY_VALUE" else f", {choices.pick(scope).name}"
+    return f"{function}({distinct}{column.name}{by})", column.type

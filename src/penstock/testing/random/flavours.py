@@ -33,6 +33,8 @@ class Flavour:
     sample: int = 0
     window_where: int = 0
     ordered: int = 0
+    combined: int = 0
+    """Aggregates of conditions, of bits, of texts and of two values"""
     user: int = 0
     outer: int = 0
     subquery: int = 0
@@ -59,6 +61,9 @@ FLAVOURS = (
         "rows", join=20, group=25, nested=25, disorder=30, rows=60, internal=12, sample=10, window_where=15, kept=8
     ),
     Flavour("aggregates", join=15, group=100, nested=15, union=5, distinct=5, updates=30, rows=25, ordered=60),
+    Flavour(
+        "combined", join=15, group=100, nested=15, union=5, distinct=10, updates=30, rows=25, ordered=15, combined=80
+    ),
     Flavour("outer", join=80, outer=70, group=15, nested=15, updates=20, static=30, rows=10),
     Flavour(
         "bands", join=100, band=85, outer=30, group=10, nested=10, union=5, updates=25, static=30, rows=15, disorder=30

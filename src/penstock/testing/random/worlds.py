@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.testing.random.aggregate_lookups import Probing
-from penstock.testing.random.aggregates import ordered_aggregate, plain_aggregate
+from penstock.testing.random.aggregates import combined_aggregate, ordered_aggregate, plain_aggregate
 from penstock.testing.random.bands import range_condition
 from penstock.testing.random.cells import COMPARED, ROUGH, VALUES
 from penstock.testing.random.choices import Choices, seeded_choices
@@ -415,7 +415,10 @@ class _Maker(Relations):
 
     def aggregate(self, scope: tuple[RandomColumn, ...], rough: bool) -> tuple[str, str]:
         loose = ROUGH if rough else None
-        if self.choices.chance(self.flavour.ordered):
+        # Flavours without these aggregates make no choice here, so that their seeds give the cases that they gave.
+        if self.flavour.combined and self.choices.chance(self.flavour.combined):
+            call, type_ = combined_aggregate(self.choices, scope, loose, lambda: self.predicate(scope))
+        elif self.choices.chance(self.flavour.ordered):
             aliases = {c.name.partition(".")[0] for c in scope}
             timed = {self.stamped[alias] for alias in aliases if alias in self.stamped} == {True}
             call, type_ = ordered_aggregate(self.choices, scope, timed, loose)

@@ -1,15 +1,16 @@
 """Sums of pairs of numbers (x, y): Σx, Σy and Σxy, and Σx² and Σy² beside them.
 
-Of integers all are exact, in 32-bit limbs. Of doubles a product is cut without error into two doubles, its nearest and
-the rest, and each of these is summed as a pair: Σxy is as exact as Σx is. Ordinary, large and huge products have pairs
-of their own, each on its scale, so that a product of values near the largest double leaves nothing behind beside the
-others. Pairs (x, y) of which one is not finite are counted in a lane.
+Of integers all are exact, in 32-bit limbs. A product of doubles is cut without error into two doubles, its nearest and
+the rest. Of these and of the values, the bits of a fixed range are summed in 32-bit limbs too, so that what expires
+leaves nothing behind (`limbs.py`). Values and products that are too large for the limbs, and the bits below them, are
+summed as pairs of doubles. Ordinary, large and huge products have pairs of their own, each on its scale. Pairs (x, y)
+of which one is not finite are counted in a lane.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,6 +27,7 @@ from penstock.expressions.aggregates.accumulators.double_pairs import (
     times,
     within,
 )
+from penstock.expressions.aggregates.accumulators.limbs import LIMBS, PRODUCT_LIMBS, cut_limbs, limbs_of, lowest_bit
 
 #: Products of 2**LARGE and more are multiplied by 2**-LARGE_SHIFT, those of 2**HUGE_PRODUCT and more by
 #: 2**-HUGE_SHIFT. A product of one value near the largest double is large, one of two is huge.
@@ -44,12 +46,13 @@ _MASK32 = np.int64(0xFFFFFFFF)
 
 @dataclass(frozen=True)
 class PairTotals(Accumulator):
-    """Σx, Σy and Σxy. Integer lanes of doubles: pairs that are not finite, units of x, units of y."""
+    """Σx, Σy and Σxy. Integer lanes of doubles: pairs that are not finite, units of x, units of y, limbs of x, of y and
+    of xy."""
 
     rank: ClassVar[int] = 3
 
     def integers(self, type_: pa.DataType) -> int:
-        return 3 if _of_doubles(type_) else 2 * _SINGLE + _DOUBLE
+        return 3 + 2 * LIMBS + PRODUCT_LIMBS if _of_doubles(type_) else 2 * _SINGLE + _DOUBLE
 
     def floats(self, type_: pa.DataType) -> int:
         return 4 + PRODUCT if _of_doubles(type_) else 0
@@ -61,11 +64,15 @@ class PairTotals(Accumulator):
         x, y, bad = _doubles(column)
         weights = counts.astype(np.float64)
         units = [np.zeros(len(counts), np.int64)] * 2
-        products = _products(x, y, weights)
+        limbs, products = _products(x, y, counts)
         if not (within(x, HUGE) and within(y, HUGE)):
             (x_units, x), (y_units, y) = cut_units(x), cut_units(y)
             units = [x_units * counts, y_units * counts]
-        return [np.where(bad, counts, 0), *units], [*times(x, weights), *times(y, weights), *products]
+        (x_limbs, x), (y_limbs, y) = limbs_of(x, counts), limbs_of(y, counts)
+        return (
+            [np.where(bad, counts, 0), *units, *x_limbs, *y_limbs, *limbs],
+            [*times(x, weights), *times(y, weights), *products],
+        )
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class PairSquares(Accumulator):
     rank: ClassVar[int] = 4
 
     def integers(self, type_: pa.DataType) -> int:
-        return 0 if _of_doubles(type_) else 2 * _DOUBLE
+        return 2 * (PRODUCT_LIMBS if _of_doubles(type_) else _DOUBLE)
 
     def floats(self, type_: pa.DataType) -> int:
         return 2 * PRODUCT if _of_doubles(type_) else 0
@@ -84,8 +91,8 @@ class PairSquares(Accumulator):
         if not _of_doubles(column.type):
             return [limb * counts for v in _integers(column) for limb in _product_limbs(v, v)], []
         x, y, _ = _doubles(column)
-        weights = counts.astype(np.float64)
-        return [], [*_products(x, x, weights), *_products(y, y, weights)]
+        (x_limbs, x_products), (y_limbs, y_products) = _products(x, x, counts), _products(y, y, counts)
+        return [*x_limbs, *y_limbs], [*x_products, *y_products]
 
 
 PAIR_TOTALS = PairTotals()
@@ -141,10 +148,13 @@ def joined(limbs: Iterable[Int64s]) -> np.ndarray:
 
 
 @nb.njit(cache=True)
-def _products(x, y, weights):  # type: ignore[no-untyped-def]
-    """Return x * y * weights as `PRODUCT` float lanes."""
+def _products(x, y, counts):  # type: ignore[no-untyped-def]
+    """Return x * y * counts as `PRODUCT_LIMBS` integer lanes and `PRODUCT` float lanes."""
     size = x.shape[0]
+    limbs = np.zeros((PRODUCT_LIMBS, size), np.int64)
     made = np.zeros((PRODUCT, size))
+    lowest = lowest_bit(PRODUCT_LIMBS)
+    limit = 2.0 ** (lowest + 32 * PRODUCT_LIMBS)
     for i in range(size):
         at = 0
         if abs(x[i]) < _SMALL and abs(y[i]) < _SMALL:
@@ -161,9 +171,13 @@ def _products(x, y, weights):  # type: ignore[no-untyped-def]
                 at = 4
                 exponent -= LARGE_SHIFT
             near, rest = math.ldexp(near, exponent), math.ldexp(rest, exponent)
-        made[at, i], made[at + 1, i] = product(near, weights[i])
-        made[at + 2, i], made[at + 3, i] = product(rest, weights[i])
-    return made
+        if at == 0 and abs(near) < limit:
+            near = cut_limbs(near, counts[i], lowest, limbs, i)
+            rest = cut_limbs(rest, counts[i], lowest, limbs, i)
+        weight = float(counts[i])
+        made[at, i], made[at + 1, i] = product(near, weight)
+        made[at + 2, i], made[at + 3, i] = product(rest, weight)
+    return limbs, made
 
 
 def whole_units(*doubles: float) -> int:
@@ -175,12 +189,18 @@ def whole_units(*doubles: float) -> int:
     return total
 
 
-def whole_sum(units: int, high: float, low: float) -> int:
+def whole_sum(units: int, limbs: Sequence[int], high: float, low: float) -> int:
     """Return a sum of doubles as a multiple of 2**-TINIEST, exactly."""
-    return (units << (UNIT_EXPONENT + TINIEST)) + whole_units(high, low)
+    return (units << (UNIT_EXPONENT + TINIEST)) + _whole_limbs(limbs) + whole_units(high, low)
 
 
-def whole_products(lanes: list[float]) -> int:
+def whole_products(limbs: Sequence[int], lanes: list[float]) -> int:
     """Return a sum of products as a multiple of 2**-TINIEST, exactly."""
     ordinary, large, huge = (whole_units(*lanes[k : k + 4]) for k in (0, 4, 8))
-    return ordinary + (large << LARGE_SHIFT) + (huge << HUGE_SHIFT)
+    return _whole_limbs(limbs) + ordinary + (large << LARGE_SHIFT) + (huge << HUGE_SHIFT)
+
+
+def _whole_limbs(limbs: Sequence[int]) -> int:
+    whole = sum(limb << 32 * k for k, limb in enumerate(limbs))
+    lowest: int = lowest_bit(len(limbs))
+    return whole << (TINIEST + lowest)
