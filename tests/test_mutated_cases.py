@@ -27,6 +27,7 @@ from penstock.testing import thresholds
 from penstock.testing.cases import Case, CaseRun, case_arrivals, case_inputs, parse_case
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import Answer, run_oracle
+from tests.clause_mutants import recombined
 from tests.mutated_scripts import changed_inputs, changed_query, changed_script, statements
 from tests.plain_sql import FOLDER, Suite, Way, read
 from tests.test_property import Inputs
@@ -94,7 +95,10 @@ def suites() -> tuple[Suite, ...]:
 
 def attempt(case: Case, draw: random.Random, tally: Tally) -> None:
     """Change `case` in some way and hold the runtime against the oracle."""
-    script = changed_script(case.script, draw) if draw.random() < 0.9 else case.script
+    script = case.script
+    if draw.random() < 0.9:
+        by_grammar = recombined(case.script, draw) if draw.random() < 0.5 else None
+        script = by_grammar or changed_script(case.script, draw)
     run, drain, told = random_run(draw), draw.random() < 0.5, f"{case.name}\n{script}"
     try:
         bound = bind_script(script)

@@ -1,4 +1,5 @@
-"""Scripts of the tests and the docs, damaged: words lost, doubled, exchanged, from other scripts; characters too."""
+"""Change scripts of the tests and the docs: right ones by grammar (`clause_mutants.py`), which leaves most of them
+right; the others by damage: words lost, doubled, exchanged or taken from other scripts, and single characters."""
 
 from __future__ import annotations
 
@@ -8,6 +9,10 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from penstock.errors import PenstockError
+from penstock.language import bind_script
+from tests.clause_mutants import recombined
+
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^```(?:cql|sql)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _STATEMENTS = re.compile(r"^statement\n(.*?)(?=^\s*$|^error|\Z)", re.DOTALL | re.MULTILINE)
@@ -15,6 +20,8 @@ _WORD = re.compile(r"\s+|\w+|'[^']*'|\"[^\"]*\"|`[^`]*`|.", re.DOTALL)
 #: Bodies of functions name modules, and a damaged name would load whatever is called so.
 _LOADS = re.compile(r"\bCREATE\s+(FUNCTION|AGGREGATE)\b", re.IGNORECASE)
 _DECLARES = re.compile(r"\bCREATE\s+(STREAM|RELATION)\b", re.IGNORECASE)
+#: The part of the changed scripts that is changed by grammar.
+BY_GRAMMAR = 0.6
 NASTY = (
     "''", '""', "``", "'", '"', "`", "(", ")", "((", "[", "]", ";", ",", ".", "..", "--", "/*", "*/", "\\",
     '\x00', '\ufeff', '\u2028', "é", "😀", "''''", "1e999999999", "9" * 50, "-9223372036854775808",
@@ -39,9 +46,28 @@ def corpus() -> tuple[str, ...]:
     return tuple(text for text in dict.fromkeys(found) if text.strip() and not _LOADS.search(text))
 
 
+@cache
+def right(declarations: str) -> tuple[str, ...]:
+    """Return the scripts of the corpus that bind and define a query, behind `declarations` where they have none."""
+    scripts: list[str] = []
+    for text in corpus():
+        whole = text if _DECLARES.search(text) else declarations + text
+        try:
+            if bind_script(whole).queries:
+                scripts.append(whole)
+        except PenstockError:
+            continue
+    return tuple(scripts)
+
+
 def mutant(seed: int, declarations: str) -> str:
-    """A damaged script, the same for the same seed; one that declares nothing stands behind `declarations`."""
+    """Return a changed script, the same for the same seed; one that declares nothing stands behind `declarations`."""
     draw = random.Random(seed)
+    if draw.random() < BY_GRAMMAR:
+        scripts = right(declarations)
+        changed = recombined(draw.choice(scripts), draw, draw.choices(scripts, k=5))
+        if changed is not None:
+            return changed
     text = draw.choice(corpus())
     words = _WORD.findall(text)
     for _ in range(draw.choice((1, 1, 1, 1, 1, 2, 3))):
