@@ -154,3 +154,20 @@ def test_before_the_first_rows_it_is_said_once_what_is_going_on(monkeypatch: pyt
     for batches in (0, 0, 0, 1):
         watcher.show(replace(PROGRESS, batches=batches))
     assert out.getvalue().splitlines() == ["starting Spark", "first batch", progress_line(PROGRESS)]
+
+
+def test_rows_that_a_sink_refuses_are_told_loudly() -> None:
+    queries = {
+        "new": QueryCounts(
+            1_006, place="table t", backfilled=5, refused={"text too long in column a": 2, "[x]": 1_000}
+        ),
+        "old": QueryCounts(7, place="table u", refused={"NULL in its key, column k": 1}),
+    }
+    code, text = shown(InventedRun(RunProgress(queries=queries)))
+    assert code == 0
+    assert (
+        "WARNING: 1,002 rows of new cannot be written to table t: 2 x text too long in column a; 1,000 x [x]\n" in text
+    )
+    assert "WARNING: 1 row of old cannot be written to table u: 1 x NULL in its key, column k\n" in text
+    assert text.count("dead letters: checkpoint/dead-letters") == 1
+    assert "dead letters" not in shown(InventedRun(PROGRESS))[1]

@@ -20,7 +20,7 @@ from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sinks.memory import MemorySink
 from penstock.connectors.sinks.output import OutputFormat, output
 from penstock.connectors.sources.formats import cells
-from penstock.expressions.shown import shown_row
+from penstock.expressions.shown import shown_row, shown_value
 from penstock.expressions.values.calendar import day_of, far_day, far_moment, moment_of
 from penstock.expressions.values.casts import convert
 from penstock.handles import Result
@@ -129,7 +129,26 @@ def test_handles_give_them(capsys: pytest.CaptureFixture[str]) -> None:
     frame = result.to_pandas()
     assert frame["d"].to_numpy().astype("M8[D]").astype(np.int64).tolist() == DAYS
     assert frame["at"].dt.tz_localize(None).to_numpy().astype("M8[us]").astype(np.int64).tolist()[1:] == MOMENTS[1:]
-    assert "11248738" in shown_row(result.to_arrow().select(["d"]), 9)
+
+
+def test_dead_letters_show_them() -> None:
+    table = rows(query("CONSOLE ()").output_schema)
+    for position in (0, 9, 10):
+        day, at = far_day(DAYS[position]), far_moment(MOMENTS[position])
+        assert shown_row(table, position) == (
+            f"{{'ts': {position}, 'op': '+', 'd': {day}, 'at': {at}, 'ds': [{day}], 'ats': [{at}]}}"
+        )
+    nested = pa.array([{"a": DAYS[9], "b": None, "c": [0]}], pa.struct(
+        [("a", pa.date32()), ("b", pa.date32()), ("c", pa.list_(pa.date32()))]))  # fmt: skip
+    text = "{'a': " + far_day(DAYS[9]) + ", 'b': None, 'c': [datetime.date(1970, 1, 1)]}"
+    assert shown_row(pa.table({"s": nested}), 0) == "{'s': " + text + "}"
+
+
+@pytest.mark.parametrize("type_", [pa.timestamp("s"), pa.timestamp("ms", "UTC"), pa.date64()])
+def test_messages_show_them_in_every_unit(type_: pa.DataType) -> None:
+    start = {"s": 1, "ms": 1_000}[getattr(type_, "unit", "ms")] * 86_400 * 11_248_738
+    text = far_day(11_248_738) + {"s": "T00:00:00", "ms": "T00:00:00Z"}.get(getattr(type_, "unit", ""), "")
+    assert shown_value(pa.scalar(start, pa.int64()).cast(type_)) == text
 
 
 def test_casts_to_text_say_them() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import re
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from kafka_kit import received, topic
 
+from penstock.connectors.contract import Rejected
 from penstock.connectors.sinks import open_sink
 from penstock.errors import PenstockError
 from penstock.language import Catalog, bind_script
@@ -123,3 +125,62 @@ def test_refusals(broker: Any) -> None:
         out.write(0, rows(("x" * 3_000_000, 1)))
     assert huge.value.code == "P0502" and "max.message.bytes" in (huge.value.hint or "")
     assert received(broker, name) == []
+
+
+@pytest.mark.parametrize("format_", ["json", "raw"])
+def test_a_row_larger_than_the_client_sends_is_refused_alone(broker: Any, format_: str) -> None:
+    name = topic(broker)
+    out, refused = refusing(broker, name, f"format '{format_}', kafka.message.max.bytes '2000'")
+    table = rows(("a", 1), ("x" * 3000, 2), ("b", 3)).drop_columns(["n"])
+    out.write(0, table)
+    out.write(0, table)
+    assert len(received(broker, name)) == 2
+    assert [(batch, len(found)) for batch, found in refused] == [(0, 1)]
+    (row,) = refused[0][1]
+    assert re.fullmatch(r"record '30\d\d bytes' is larger than kafka.message.max.bytes", row.reason)
+    assert "xxx" in row.record and len(row.record) == 1000 and name in row.path
+    out.refuse = out.fail_of
+    with pytest.raises(PenstockError, match="a row cannot be written to topic") as failed:
+        out.write(1, table)
+    assert failed.value.code == "P0502"
+    out.close()
+    assert len(received(broker, name)) == 2
+
+
+def test_rows_larger_than_the_topic_takes_are_refused_alone(broker: Any) -> None:
+    """Rows that fit are written once, also where many of them together exceed the limit."""
+    name = topic(broker, **{"max.message.bytes": "2000"})
+    out, refused = refusing(broker, name, "format 'raw'")
+    table = rows(*((f"{i:04}" * (700 if i % 100 == 7 else 100), i) for i in range(400))).drop_columns(["n"])
+    out.write(0, table)
+    fitting = [text for text in table["k"].to_pylist() if len(text) == 400]
+    assert [m.value().decode() for m in received(broker, name)] == fitting
+    assert [batch for batch, _ in refused] == [0]
+    assert [row.reason for row in refused[0][1]] == [
+        "record '2800 bytes' is larger than the topic's max.message.bytes"
+    ] * 4  # fmt: skip
+    assert [f"{i:04}" in row.record for i, row in zip((7, 107, 207, 307), refused[0][1], strict=True)] == [True] * 4
+    out.write(1, table.slice(0, 8))
+    out.close()
+    assert [m.value().decode() for m in received(broker, name)] == fitting + fitting[:7]
+    assert [(batch, len(found)) for batch, found in refused] == [(0, 4), (1, 1)]
+
+
+def test_a_row_larger_than_the_topic_takes_ends_a_run_that_keeps_none(broker: Any) -> None:
+    name = topic(broker, **{"max.message.bytes": "2000"})
+    for number, (format_, said) in enumerate((("raw", "a row cannot be written"), ("arrow", "cannot be written"))):
+        out = sink(broker, name, f"format '{format_}'", "SELECT k FROM s", run=str(number))
+        out.open(False, False)
+        with pytest.raises(PenstockError, match=said) as failed:
+            out.write(0, rows(("a", 1), ("x" * 3000, 2)).drop_columns(["n"]))
+        assert failed.value.code == "P0502" and "max.message.bytes" in (failed.value.hint or "")
+    assert received(broker, name) == []
+
+
+def refusing(broker: Any, name: str, more: str) -> tuple[Any, list[tuple[int, list[Rejected]]]]:
+    """An open sink of one column, and the rows that it refuses by batch."""
+    out = sink(broker, name, more, "SELECT k FROM s")
+    refused: list[tuple[int, list[Rejected]]] = []
+    out.refuse = lambda batch, found: refused.append((batch, list(found)))
+    out.open(False, False)
+    return out, refused

@@ -242,6 +242,8 @@ class Sink(ABC):
     beside: bool = False
     #: Whether every batch with rows leaves a part of its own, whose presence `missing` checks.
     leaves_parts: bool = False
+    #: What to do about a row that cannot be written.
+    REFUSED_HINT: ClassVar[str] = _REFUSED
 
     def __init__(self, query: Query) -> None:
         self.query = query
@@ -253,7 +255,7 @@ class Sink(ABC):
     def fail_of(self, batch: int, rows: Sequence[Rejected]) -> None:
         """Raise PenstockError P0502 for the first of some rows that cannot be written."""
         message = f"query {self.query.name}: a row cannot be written to {self.place}: {rows[0].reason}"
-        raise PenstockError("P0502", f"{message}; the row: {rows[0].record[:200]}", hint=_REFUSED)
+        raise PenstockError("P0502", f"{message}; the row: {rows[0].record[:200]}", hint=self.REFUSED_HINT)
 
     @classmethod
     def target(cls, query: Query) -> Target | None:

@@ -1,14 +1,20 @@
 """Values and rows as text, for dead letters and messages: any value, also one that no Python object can represent.
 
-Arrow's dates and timestamps exceed Python's range (the years 1 to 9999); such a value is shown as its number of units
-since 1970.
+Arrow's dates and timestamps exceed Python's range (the years 1 to 9999); such a value is shown as its ISO-8601 text, as
+the formats of results write it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
+from penstock.expressions.values.calendar import far_day, far_moment
+
 _RAW = {32: pa.int32(), 64: pa.int64()}
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_DAY_MS = 86_400_000
 
 
 def shown_value(value: object) -> str:
@@ -17,7 +23,7 @@ def shown_value(value: object) -> str:
         return str(value)
     except (OverflowError, ValueError):
         assert isinstance(value, pa.Scalar)
-        return _raw(value)
+        return shown_cell(value)
 
 
 def shown_row(rows: pa.RecordBatch | pa.Table, position: int) -> str:
@@ -26,8 +32,7 @@ def shown_row(rows: pa.RecordBatch | pa.Table, position: int) -> str:
     try:
         return str(row.to_pylist()[0])
     except (OverflowError, ValueError):
-        parts = (f"{name!r}: {shown_cell(row.column(i)[0])}" for i, name in enumerate(row.schema.names))
-        return "{" + ", ".join(parts) + "}"
+        return _members((name, row.column(i)[0]) for i, name in enumerate(row.schema.names))
 
 
 def shown_cell(value: pa.Scalar) -> str:
@@ -35,12 +40,23 @@ def shown_cell(value: pa.Scalar) -> str:
     try:
         return repr(value.as_py())
     except (OverflowError, ValueError):
-        return _raw(value)
+        return _beyond_python(value)
 
 
-def _raw(value: pa.Scalar) -> str:
+def _beyond_python(value: pa.Scalar) -> str:
     type_ = value.type
-    if not (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
-        return f"a value of {type_} that cannot be shown"
-    unit = type_.unit if pa.types.is_timestamp(type_) else {32: "days", 64: "ms"}[type_.bit_width]
-    return f"{value.cast(_RAW[type_.bit_width]).as_py()} {unit} since 1970"
+    if isinstance(value, pa.StructScalar):
+        return _members(value.items())
+    if isinstance(value, pa.ListScalar):
+        return f"[{', '.join(map(shown_cell, value.values))}]"
+    if pa.types.is_date(type_):
+        count = value.cast(_RAW[type_.bit_width]).as_py()
+        return far_day(count // _DAY_MS if type_.bit_width == 64 else count)
+    if pa.types.is_timestamp(type_) and type_.unit in _MICROSECONDS:
+        text = far_moment(value.cast(pa.int64()).as_py() * _MICROSECONDS[type_.unit])
+        return text if type_.tz else text.removesuffix("Z")
+    return f"a value of {type_} that cannot be shown"
+
+
+def _members(items: Iterable[tuple[str, pa.Scalar]]) -> str:
+    return "{" + ", ".join(f"{name!r}: {shown_cell(value)}" for name, value in items) + "}"

@@ -49,6 +49,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError, ScriptErrors
+from penstock.expressions.values.calendar import day_of, moment_of
 from penstock.expressions.values.intervals import from_text
 from penstock.language import BoundScript, bind_script
 from penstock.physical.planning.strategies import Strategy
@@ -57,7 +58,7 @@ from penstock.runtime.local.schedule import Arrivals
 from penstock.testing.compare import assert_same, first_difference, show_events
 from penstock.testing.oracle import run_oracle
 from penstock.testing.thresholds import lowered, small
-from penstock.testing.values import Event
+from penstock.testing.values import Event, FarDate, FarTimestamp
 from penstock.types import CALENDAR, TimeDomain
 
 _HEADER = re.compile(
@@ -247,9 +248,9 @@ def parse_value(text: str, type_: pa.DataType) -> Any:
     if pa.types.is_decimal(type_):
         return Decimal(text)
     if pa.types.is_date(type_):
-        return dt.date.fromisoformat(text)
+        return _date(text)
     if pa.types.is_timestamp(type_):
-        return _instant(text)
+        return _timestamp(text)
     if pa.types.is_duration(type_):
         return from_text(pa.array([text], pa.string()))[0].as_py()
     if pa.types.is_binary(type_):
@@ -276,15 +277,34 @@ def _nested(value: Any, type_: pa.DataType) -> Any:
     )
 
 
-def _instant(text: str) -> dt.datetime:
-    when = dt.datetime.fromisoformat(text)
+def _date(text: str) -> dt.date | FarDate:
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        days = day_of(text)
+        if days is None:
+            raise
+        return FarDate(days)
+
+
+def _timestamp(text: str) -> dt.datetime | FarTimestamp:
+    try:
+        when = dt.datetime.fromisoformat(text)
+    except ValueError:
+        ticks = moment_of(text)
+        if ticks is None:
+            raise
+        return FarTimestamp(ticks)
     return when if when.tzinfo else when.replace(tzinfo=dt.UTC)
 
 
 def parse_tick(text: str, domain: TimeDomain) -> int:
     if domain != CALENDAR:
         return int(text)
-    return (_instant(text) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    when = _timestamp(text)
+    if isinstance(when, FarTimestamp):
+        return int(when)
+    return (when - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 
 
 def _arrival(text: str) -> int:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
 from penstock.testing.oracle import Answer
-from penstock.testing.values import Event, Row, close, event_order, key_of
+from penstock.testing.values import Event, FarDate, FarTimestamp, Row, close, event_order, key_of, python_values
 from penstock.types import TimeDomain
 
 
@@ -33,7 +33,7 @@ def events_of(query: Query, table: pa.Table) -> list[Event]:
     assert table.column(0).type == query.domain.type(), f"ts is {table.column(0).type}, not {query.domain.type()}"
     ticks = table.column(0).cast(pa.int64()).to_pylist()
     ops: list[Any] = [None] * len(ticks) if query.root.is_stream else table.column(1).to_pylist()
-    rows: Iterable[Row] = zip(*(c.to_pylist() for c in items), strict=True) if items else [()] * len(ticks)
+    rows: Iterable[Row] = zip(*map(python_values, items), strict=True) if items else [()] * len(ticks)
     return list(zip(ticks, ops, rows, strict=True))
 
 
@@ -117,7 +117,7 @@ def show_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | dict):
-        value = json.dumps(value, default=_show_plain)
+        value = json.dumps(_without_far(value), default=_show_plain)
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, bytes):
@@ -125,6 +125,15 @@ def show_value(value: Any) -> str:
     if hasattr(value, "isoformat"):
         return str(value.isoformat()).replace("+00:00", "Z")
     return str(value)
+
+
+def _without_far(value: Any) -> Any:
+    """Return a nested value with the text of each date that JSON would take for a number."""
+    if isinstance(value, list):
+        return [_without_far(member) for member in value]
+    if isinstance(value, dict):
+        return {name: _without_far(member) for name, member in value.items()}
+    return value.isoformat() if isinstance(value, FarDate | FarTimestamp) else value
 
 
 def _show_plain(value: Any) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.expressions.nodes import Expression
 from penstock.expressions.user import UserAggregateCall
-from penstock.testing.values import Row, key_of
+from penstock.testing.values import Row, key_of, python_values
 
 
 def user_value(call: UserAggregateCall, rows: list[Row], evaluate: Callable[[Expression, list[Row]], list[Any]]) -> Any:
@@ -26,7 +26,7 @@ def user_value(call: UserAggregateCall, rows: list[Row], evaluate: Callable[[Exp
         state = code.update(
             state, *(pa.array(map(_plain, v), a.type) for v, a in zip(values, call.arguments, strict=True))
         )
-    return pa.array([code.final(state)], call.type)[0].as_py()
+    return python_values(pa.array([code.final(state)], call.type))[0]
 
 
 def _order(value: Any) -> tuple[int, Any]:

@@ -1,19 +1,97 @@
 """Values under the law: when two rows are the same row, and the canonical order of rows.
 
 Contract: `key_of` maps rows that are equal for GROUP BY, DISTINCT, bag differences and netting to equal, hashable
-tuples: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0 (as in Spark, [semantics 4]).
+tuples: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0 (as in Spark, [semantics 4]). Dates and timestamps outside the
+years of Python's are `FarDate` and `FarTimestamp`, which compare with Python's own, and which Arrow takes for them.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
+
+import pyarrow as pa
+
+from penstock.expressions.values.calendar import far_day, far_moment
 
 Row = tuple[Any, ...]
 Event = tuple[int, "str | None", Row]
 """(timestamp, `+` or `-` or None for a stream, tuple)"""
 
 _NAN = ("NaN",)
+
+
+class _Far(int, ABC):
+    """A date or timestamp before the year 1 or after 9999, as its number of units since 1970.
+
+    Its sign alone says whether it precedes a value of Python's range.
+    """
+
+    def __lt__(self, other: Any) -> bool:
+        return int(self) < _sign_or_units(other)
+
+    def __gt__(self, other: Any) -> bool:
+        return int(self) > _sign_or_units(other)
+
+    def __le__(self, other: Any) -> bool:
+        return not self > other
+
+    def __ge__(self, other: Any) -> bool:
+        return not self < other
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.isoformat()})"
+
+    @abstractmethod
+    def isoformat(self) -> str:
+        """Return the text of the value, in as many digits of the year as it needs."""
+
+
+def _sign_or_units(other: Any) -> int:
+    return 0 if isinstance(other, dt.date) else int(other)
+
+
+class FarDate(_Far):
+    """In days since 1970."""
+
+    def isoformat(self) -> str:
+        return far_day(int(self))
+
+
+class FarTimestamp(_Far):
+    """In microseconds since 1970."""
+
+    def isoformat(self) -> str:
+        return far_moment(int(self))
+
+
+def python_values(values: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column as Python objects, of any year."""
+    try:
+        result: list[Any] = values.to_pylist()
+    except (OverflowError, ValueError):
+        return _each(values)
+    return result
+
+
+def _each(values: Iterable[pa.Scalar]) -> list[Any]:
+    return [_python_value(value) for value in values]
+
+
+def _python_value(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        if isinstance(value, pa.StructScalar):
+            return {name: _python_value(member) for name, member in value.items()}
+        if isinstance(value, pa.ListScalar):
+            return _each(value.values)
+        if pa.types.is_date32(value.type):
+            return FarDate(value.cast(pa.int32()).as_py())
+        return FarTimestamp(value.cast(pa.int64()).as_py())
 
 
 def key_of(row: Row) -> Row:

@@ -4,7 +4,8 @@ Contract: a batch is one transaction, which also commits, as the offset of a con
 number of the next batch. After a restart the run, identified by its checkpoint, finds there what is committed and skips
 it; a transaction that a crash left open is aborted first. This holds as long as the broker keeps offsets of idle groups
 (`offsets.retention.minutes`); after that, the current batch may be written a second time. No record of a topic is ever
-removed: a new run appends its result.
+removed: a new run appends its result. A row whose record is larger than the client sends or the topic takes is refused
+alone; in the format arrow, where a record holds many rows, it ends the run.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import queue
 import threading
 import time
 import uuid
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.query import Query
-from penstock.connectors.contract import Sink
+from penstock.connectors.contract import Rejected, Sink
 from penstock.connectors.kafka.client import (
     PATIENCE,
     PATIENCE_OPTION,
@@ -34,17 +36,21 @@ from penstock.connectors.kafka.offsets import Topic, Unanswered
 from penstock.connectors.options import Options
 from penstock.connectors.sinks.tables import stored_schema
 from penstock.errors import PenstockError
+from penstock.expressions.shown import shown_row
 
 #: Seconds between two checks whether the queue of the client has room again.
 _ROOM_SECONDS = 0.5
+_TOO_LARGE = "MSG_SIZE_TOO_LARGE"
+_LIMITS = "raise kafka.message.max.bytes and the topic's max.message.bytes, or make rows smaller"
 #: Errors that a retry cannot cure.
-_HOPELESS = ("MSG_SIZE_TOO_LARGE", "TOPIC_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+_HOPELESS = (_TOO_LARGE, "TOPIC_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
              "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_UNSUPPORTED_FEATURE", "UNKNOWN_TOPIC_OR_PART",
              "_UNKNOWN_TOPIC", "INVALID_RECORD")  # fmt: skip
 
 
 class KafkaSink(Sink):
     OPTIONS = OPTIONS
+    REFUSED_HINT: ClassVar[str] = f"{_LIMITS}; sources declared ON ERROR DEAD LETTER let a run go on"
 
     def __init__(self, query: Query) -> None:
         super().__init__(query)
@@ -61,6 +67,11 @@ class KafkaSink(Sink):
         self._group: Any = None
         self._next = 0
         self._refusals: list[Any] = []
+        #: Reasons of the rows of the present batch that are refused, by position.
+        self._refused: dict[int, str] = {}
+        #: Whether every record is sent alone. The broker refuses whole requests; so it names the records that are too
+        #: large, and none fails because of the others in its request.
+        self._alone = False
 
     @property
     def place(self) -> str:
@@ -81,6 +92,7 @@ class KafkaSink(Sink):
         if not table.num_rows:
             return
         until = time.monotonic() + self._patience
+        self._refused = {}
         while batch >= self._next:
             try:
                 self._transaction(batch, table)
@@ -90,7 +102,10 @@ class KafkaSink(Sink):
                 found = error.__cause__ if isinstance(error, SystemError) else error
                 if not isinstance(found, library().KafkaException):
                     raise
-                self._again(found, until)
+                if self._found_too_large():
+                    until = time.monotonic() + self._patience
+                else:
+                    self._again(found, until)
                 while not self._connected(until):
                     pass
 
@@ -104,9 +119,13 @@ class KafkaSink(Sink):
         self._refusals.clear()
         self._producer.begin_transaction()
         columns = [pa.field(name, type_) for name, type_ in self._types.items()]
-        for key, value, headers in self._encoder.messages(table.cast(pa.schema(columns))):
-            self._produce(key, value, headers)
+        for row, message in enumerate(self._encoder.messages(table.cast(pa.schema(columns)))):
+            if row not in self._refused:
+                self._send(row, *message)
         self._flush()
+        if self._refused and not self._refusals:
+            reasons = sorted(self._refused.items())
+            self.refuse(batch, [Rejected(self.place, None, shown_row(table, p)[:1000], why) for p, why in reasons])
         after = [library().TopicPartition(self._topic, 0, batch + 1)]
         self._call("send_offsets_to_transaction", after, self._group, PATIENCE)
         self._call("commit_transaction", PATIENCE)
@@ -153,10 +172,23 @@ class KafkaSink(Sink):
             elif time.monotonic() - heard > PATIENCE:
                 raise _timed_out()
 
-    def _produce(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]) -> None:
+    def _send(self, row: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]) -> None:
+        """Queue the record of a row, or refuse it when the client does not send records of its size."""
+        size = len(key or b"") + len(value or b"") + sum(len(name) + len(held or b"") for name, held in headers)
+        heard = partial(self._delivered_alone, row, size) if self._alone else self._delivered
+        try:
+            self._produce(key, value, headers, heard)
+        except library().KafkaException as error:
+            if as_kafka_error(error).name() != _TOO_LARGE or self._encoder.format == "arrow":
+                raise
+            self._refused[row] = f"record '{size} bytes' is larger than kafka.message.max.bytes"
+
+    def _produce(
+        self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], heard: Any
+    ) -> None:
         while True:
             try:
-                self._producer.produce(self._topic, value, key, headers=headers, on_delivery=self._delivered)
+                self._producer.produce(self._topic, value, key, headers=headers, on_delivery=heard)
                 return
             except BufferError:
                 self._producer.poll(_ROOM_SECONDS)
@@ -164,6 +196,20 @@ class KafkaSink(Sink):
     def _delivered(self, error: Any, _message: object) -> None:
         if error is not None:
             self._refusals.append(error)
+
+    def _delivered_alone(self, row: int, size: int, error: Any, message: object) -> None:
+        if error is not None and error.name() == _TOO_LARGE:
+            self._refused[row] = f"record '{size} bytes' is larger than the topic's max.message.bytes"
+        self._delivered(error, message)
+
+    def _found_too_large(self) -> bool:
+        """Return whether the broker refused records for their size, so that a further attempt makes progress: with
+        each record sent alone, or without those that were refused alone.
+        """
+        if self._encoder.format == "arrow" or not any(error.name() == _TOO_LARGE for error in self._refusals):
+            return False
+        self._alone = True
+        return True
 
     def _connected(self, until: float) -> bool:
         """Create a producer that owns the transactional id, and read what is committed. Return whether that
@@ -173,9 +219,10 @@ class KafkaSink(Sink):
         name = f"penstock-{self.run}-{self.query.name}"
         given = resolved(self._written, self._owner)
         defaults = {"partitioner": "murmur2_random", "linger.ms": "5"}
+        fixed = {"transactional.id": name, **({"batch.num.messages": "1"} if self._alone else {})}
         shared = ("bootstrap.servers", "log_level", "client", "security", "sasl", "ssl", "socket", "broker")
         try:
-            self._producer = make("Producer", {**defaults, **given, "transactional.id": name}, self._owner)
+            self._producer = make("Producer", {**defaults, **given, **fixed}, self._owner)
             self._call("init_transactions", PATIENCE)
             config = {k: v for k, v in given.items() if k.startswith(shared)}
             marker = make("Consumer", {**config, "group.id": name, "enable.auto.commit": False}, self._owner)
@@ -201,8 +248,8 @@ class KafkaSink(Sink):
         found = own[0] if own else as_kafka_error(error)
         if found.name() in _HOPELESS or time.monotonic() > until:
             hint = "check the broker; nothing of this batch is visible, and a run with --checkpoint can be resumed"
-            if found.name() == "MSG_SIZE_TOO_LARGE":
-                hint = "raise kafka.message.max.bytes and the topic's max.message.bytes, or make rows smaller"
+            if found.name() == _TOO_LARGE:
+                hint = _LIMITS
             message = f"query {self.query.name}: {self.place} cannot be written: {found.str()}"
             raise PenstockError("P0502", message, hint=hint)
         time.sleep(_ROOM_SECONDS)

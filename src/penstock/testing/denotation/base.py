@@ -18,7 +18,7 @@ from penstock.algebra import (
 )
 from penstock.expressions.evaluate import evaluate
 from penstock.expressions.nodes import Column, Expression
-from penstock.testing.values import Row, key_of
+from penstock.testing.values import Row, key_of, python_values
 from penstock.tree import walk
 from penstock.types import END
 
@@ -157,5 +157,4 @@ def values_of(expression: Expression, rows: Bag) -> list[Any]:
     columns = [
         pa.array([row[i] for row in rows], types[i]) if i in types else pa.nulls(len(rows)) for i in range(len(rows[0]))
     ]
-    result: list[Any] = evaluate(expression, columns, len(rows)).to_pylist()
-    return result
+    return python_values(evaluate(expression, columns, len(rows)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from penstock.algebra import Source
-from penstock.testing.values import Row
+from penstock.testing.values import Row, python_values
 from penstock.types import BEGIN, MOST_TICKS
 
 #: (timestamp, row, arrival by the wall clock)
@@ -24,13 +24,12 @@ def stamped_rows(source: Source, table: pa.Table | None, arrivals: Sequence[int]
         return []
     came = [0] * table.num_rows if arrivals is None or source.is_static else list(arrivals)
     if source.timestamp is not None and not source.is_static:
-        # Python's calendar ends long before the ends of time.
         known = [ts is not None and abs(ts) < MOST_TICKS for ts in _ticks(source, table)]
         table, came = (
             table.filter(pa.array(known, pa.bool_())),
             [at for at, keep in zip(came, known, strict=True) if keep],
         )
-    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    rows = list(zip(*map(python_values, table.columns), strict=True))
     ticks = came if source.system_time else [BEGIN] * len(rows)
     if source.timestamp is not None:
         ticks = _ticks(source, table)
