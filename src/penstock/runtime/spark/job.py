@@ -25,7 +25,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
-from penstock.events import tell
+from penstock.events import log_event
 from penstock.physical.execution.answers import answer_tables
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
@@ -438,7 +438,7 @@ class SparkRun:
             # The caller that waits for the run gets the whole error: the log does not repeat it.
             fields["reason"] = self._failure.message
         level = logging.ERROR if failed else logging.INFO
-        tell(LOG, level, event, message, batches=self._accounts.batches, **fields)
+        log_event(LOG, level, event, message, batches=self._accounts.batches, **fields)
 
     def progress(self) -> RunProgress:
         progress = self._accounts.progress(self._job.plan, _all_sources(self._job), self._sinks, *self._ahead())

@@ -29,7 +29,7 @@ from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
-from penstock.events import tell
+from penstock.events import log_event
 from penstock.physical.execution.wall_clock import peers_of
 from penstock.physical.planning.planner import planned
 from penstock.physical.planning.state_size.summary import JobState, job_state
@@ -241,7 +241,7 @@ def _report_state_bounds(folder: Folder, state: JobState) -> None:
     for query, bound in state.unbounded.items():
         hint = f"; {bound.hint}" if bound.hint else ""
         message = f"the state of {query} is unbounded: it keeps {bound.by}{hint}"
-        tell(LOG, logging.WARNING, "unbounded", message, query=query, by=bound.by)
+        log_event(LOG, logging.WARNING, "unbounded", message, query=query, by=bound.by)
     folder.write_mark("horizons", dict(state.horizons))
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, SourceConnector, Split, Stretch
 from penstock.connectors.sources import open_source
-from penstock.events import logger_of, tell
+from penstock.events import log_event, logger_of
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, uses_wall_clock, wall_clock
 from penstock.runtime.spark.checkpoint.epochs import source_file
@@ -319,7 +319,7 @@ class InputPlanner:
             self._looked.add(name)
             ignored = known.connector.ignored(frozenset(s.path for s in known.splits))
             if ignored is not None:
-                tell(LOG, logging.WARNING, "ignored", ignored, source=name)
+                log_event(LOG, logging.WARNING, "ignored", ignored, source=name)
 
     @staticmethod
     def _splits(known: _Known, paths: Sequence[str], waiting: int) -> list[Split]:
