@@ -26,7 +26,7 @@ _PREFIX = "penstock-"
 _LOCK = ".temporary"
 #: By folder, the open file whose lock says that it is used.
 _HELD: dict[Path, int] = {}
-#: Whether this process has looked for what others left.
+#: Whether this process has removed the folders of ended ones.
 _SWEPT = threading.Event()
 
 
@@ -37,7 +37,8 @@ def temporary_folder(kind: str = "") -> Path:
         threading.Thread(target=sweep_temporary, name="penstock-sweep", daemon=True).start()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX + kind))
     if fcntl is not None:
-        # The file gets its name once it is locked: a sweep in between would take the folder for one of the dead.
+        # The file gets its name once it is locked: otherwise a sweep could remove the folder as one of an ended
+        # process.
         unnamed = folder / f"{_LOCK}-new"
         handle = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         with suppress(OSError):

@@ -69,7 +69,7 @@ def lower_probe(node: Join | OuterJoin, probe: AggregateLookup, builder: Builder
 
 
 def _sides(probe: AggregateLookup, builder: Builder) -> tuple[Lowered, AccumulatorInput]:
-    """Return the partitions of the probing rows, and the lane rows of the aggregate."""
+    """Return the steps of the probing rows, and of the lane rows of the aggregate."""
     aggregate = probe.aggregate
     shared = _one_scan(probe, builder)
     if shared is not None:
@@ -125,7 +125,7 @@ def _chain(node: Algebra) -> list[Algebra]:
 
 
 def _scanned(chain: Sequence[Algebra], key: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the declared columns of the scan below `chain` that its columns `key` are, None where one is computed."""
+    """Return the declared columns of the scan below `chain` that equal its columns `key`, None where one is computed."""
     for step in chain:
         if isinstance(step, Project):
             computed = [step.expressions[c] for c in key]
