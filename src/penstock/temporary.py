@@ -31,7 +31,7 @@ _SWEPT = threading.Event()
 
 
 def temporary_folder(kind: str = "") -> Path:
-    """Create a private folder, locked until this process ends or `let_go`."""
+    """Create a private folder, locked until this process ends or `release`."""
     if not _SWEPT.is_set():
         _SWEPT.set()
         threading.Thread(target=sweep_temporary, name="penstock-sweep", daemon=True).start()
@@ -61,10 +61,10 @@ def removed_after(kind: str = "") -> Iterator[Path]:
 def discard(folder: Path) -> None:
     """Remove a folder of this process with all that it holds."""
     shutil.rmtree(folder, ignore_errors=True)
-    let_go(folder)
+    release(folder)
 
 
-def let_go(folder: Path) -> None:
+def release(folder: Path) -> None:
     """Release the lock of a folder that is no longer used."""
     handle = _HELD.pop(folder, None)
     if handle is not None:
@@ -73,7 +73,7 @@ def let_go(folder: Path) -> None:
 
 def leave(folder: Path) -> None:
     """Keep a folder after this process ends: a message has named it to the user."""
-    let_go(folder)
+    release(folder)
     (folder / _LOCK).unlink(missing_ok=True)
 
 

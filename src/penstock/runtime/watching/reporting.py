@@ -66,30 +66,30 @@ class Reporter:
     """
 
     def __init__(
-        self, recorder: Recorder, wanted: ReportOptions, now: Callable[[], RunMetrics],
+        self, recorder: Recorder, report_options: ReportOptions, now: Callable[[], RunMetrics],
         clock: Callable[[], float] = time.time, before: RunMetrics | None = None,
     ) -> None:  # fmt: skip
         self.recorder = recorder
-        self._options = wanted
+        self._options = report_options
         self._clock = clock
-        self._growth = GrowthDetector(wanted.horizons)
+        self._growth = GrowthDetector(report_options.horizons)
         self._over = False
         self._before = before
         self._lines: TextIO | None = None
         self._endpoint: Endpoint | None = None
-        if wanted.metrics_file is not None:
-            self._lines = _opened(wanted.metrics_file)
-        if wanted.metrics_port is not None:
+        if report_options.metrics_file is not None:
+            self._lines = _opened(report_options.metrics_file)
+        if report_options.metrics_port is not None:
             # Imported here, so that a run without an endpoint starts without an HTTP server.
             from penstock.runtime.watching.prometheus import Endpoint
 
-            self._endpoint = Endpoint(now, wanted.metrics_port, wanted.metrics_address)
-            address = f"http://{wanted.metrics_address}:{self._endpoint.port}/metrics"
+            self._endpoint = Endpoint(now, report_options.metrics_port, report_options.metrics_address)
+            address = f"http://{report_options.metrics_address}:{self._endpoint.port}/metrics"
             log_event(LOG, logging.INFO, "endpoint", f"metrics at {address}", address=address)
 
     @property
     def port(self) -> int | None:
-        """The port on which the endpoint listens."""
+        """Return the port on which the endpoint listens."""
         return None if self._endpoint is None else self._endpoint.port
 
     def batch(self, number: int, duration: float, sink: float, cores: int, totals: Totals) -> None:

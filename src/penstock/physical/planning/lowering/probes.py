@@ -125,7 +125,8 @@ def _chain(node: Algebra) -> list[Algebra]:
 
 
 def _scanned(chain: Sequence[Algebra], key: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the declared columns of the scan below `chain` that equal its columns `key`, None where one is computed."""
+    """Return the declared columns of the scan below `chain` that equal its columns `key`, None where one is
+    computed."""
     for step in chain:
         if isinstance(step, Project):
             computed = [step.expressions[c] for c in key]

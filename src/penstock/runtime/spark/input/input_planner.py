@@ -74,7 +74,7 @@ class _Known:
 
     @property
     def statistics(self) -> bool:
-        """Whether every split has timestamp statistics, so that tasks can read splits in parallel."""
+        """Return whether every split has timestamp statistics, so that tasks can read splits in parallel."""
         return not self.source.loses_rows and all(s.high is not None or s.rows == 0 for s in self.splits)
 
     @property
@@ -387,10 +387,10 @@ class InputPlanner:
 
 
 def _in_range(splits: Sequence[Split]) -> bool:
-    """Whether no row can have a timestamp that is out of range: it is a dead letter, and what the largest of the others
-    is, their split does not tell."""
-    told = (tick for split in splits for tick in (split.low, split.high) if tick is not None)
-    return all(-MOST_TICKS < tick < MOST_TICKS for tick in told)
+    """Return whether no row can have a timestamp out of range: such a row is a dead letter, and its split does not
+    contain the largest timestamp of the others."""
+    ticks = (tick for split in splits for tick in (split.low, split.high) if tick is not None)
+    return all(-MOST_TICKS < tick < MOST_TICKS for tick in ticks)
 
 
 def _keep_up(splits: Sequence[Split], high: int | None, ahead: int | None) -> bool:
