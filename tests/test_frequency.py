@@ -229,10 +229,13 @@ def test_explain_shows_how_often_a_query_is_to_be_answered() -> None:
         "SELECT k, COUNT(*) [FREQUENCY 7 SECOND PARTITIONED BY k] FROM S [NOW, FREQUENCY 2 TUPLES] GROUP BY k"
     )
     tree = render_plan(plan, "q")
-    asked = "answer: 7 SECOND PARTITIONED BY k; window: 2 TUPLES"
+    asked = "answers, 7 SECOND PARTITIONED BY k; window boundaries, 2 TUPLES"
     (output,) = (node for node in json.loads(to_json(tree))["nodes"] if node["label"] == "Output")
-    assert output["parameters"]["asked for"] == asked
-    assert f"asked for: {asked}" in to_text(tree).replace("\n", "")
+    assert output["parameters"]["evaluated at"] == asked
+    # The line is full here: its last word stands on the next one.
+    text = to_text(tree)
+    assert f"evaluated at: {asked.removesuffix(' TUPLES')} " in text
+    assert "│    TUPLES\n" in text
 
 
 def test_a_frequency_that_is_the_answer_is_cut_over_shards() -> None:

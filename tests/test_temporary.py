@@ -62,7 +62,7 @@ def test_a_folder_in_the_making_is_not_swept_by_another_process(monkeypatch: pyt
     folder = temporary.temporary_folder("jvm-")
     assert folder.exists()
     assert fcntl.flock is locked
-    temporary.let_go(folder)
+    temporary.release(folder)
 
 
 def test_what_is_somebodys_is_left_alone(tmp_path: Path) -> None:
@@ -77,6 +77,6 @@ def test_what_is_somebodys_is_left_alone(tmp_path: Path) -> None:
     temporary.sweep_temporary()
     assert sorted(tmp_path.iterdir()) == before
     assert held.stat().st_mode & 0o777 == 0o700
-    temporary.let_go(held)
+    temporary.release(held)
     temporary.sweep_temporary()
     assert not held.exists()

@@ -21,7 +21,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when asked for: what looks for a Java imports this package before anything else is installed.
+    # Imported on first use: the search for a Java imports this package before anything else is installed.
     if name in _PLACES:
         return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
-"""Work over deep trees, on a stack that holds them however much of its own stack the caller has used.
+"""Work over deep trees, on a stack that is large enough however much of its own stack the caller has used.
 
-Scripts, plans and expressions are trees, and what reads them is recursive. How deep they may be is limited
-(`language/limits.py`), but a caller who is himself deep in calls has less stack left than such a tree needs.
+Scripts, plans and expressions are trees, and the code that reads them is recursive. Their depth is limited
+(`language/limits.py`), but a caller deep in calls has less stack left than such a tree needs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from penstock.errors import PenstockError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Calls within each other on a deep stack, and its bytes: a call that goes through the interpreter's C code takes
-#: about 1 KB, so that the limit is reached long before the end of the stack.
+#: The depth of calls on a deep stack, and its bytes: a call that goes through the interpreter's C code takes about 1
+#: KB, so that the limit is reached long before the end of the stack.
 CALLS, STACK_BYTES = 60_000, 256 * 2**20
 
 _local = threading.local()
@@ -30,8 +30,8 @@ _usual = sys.getrecursionlimit()
 
 
 def deep(function: Callable[P, T]) -> Callable[P, T]:
-    """`function`, done again on a deep stack where the caller's own does not hold it. It must change nothing but
-    what it returns. Raises PenstockError P0105 where not even the deep stack holds it."""
+    """Decorate `function` to be repeated on a deep stack where the caller's own is too small. It must have no effect
+    but its result. Raises PenstockError P0105 where even the deep stack is too small."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -49,7 +49,7 @@ def deep(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def on_deep_stack(work: Callable[[], T]) -> T:
-    """What `work` returns, done on a deep stack. Raises PenstockError P0105 where not even that one holds it."""
+    """Return the result of `work` on a deep stack. Raises PenstockError P0105 where even that one is too small."""
     if getattr(_local, "deep", False):
         return work()
     results: list[T] = []
@@ -76,8 +76,8 @@ def on_deep_stack(work: Callable[[], T]) -> T:
 
 
 def _has_room() -> bool:
-    """Whether the caller has most of an ordinary stack left. Some libraries make another error of a RecursionError, or
-    take it for one of the text they read: so work is not begun close to the end."""
+    """Return whether the caller has most of an ordinary stack left. Some libraries turn a RecursionError into another
+    error, or attribute it to the text they read: so work does not begin close to the end."""
     try:
         sys._getframe(sys.getrecursionlimit() * 2 // 5)
     except ValueError:
@@ -86,7 +86,7 @@ def _has_room() -> bool:
 
 
 def _of_recursion(error: BaseException) -> bool:
-    """Whether a RecursionError is `error`, or what it was raised for."""
+    """Return whether `error` is a RecursionError, or was raised for one."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -98,7 +98,7 @@ def _of_recursion(error: BaseException) -> bool:
 
 
 def _started(body: Callable[[], None]) -> threading.Thread:
-    """A thread with a deep stack. A daemon: a caller who is interrupted does not wait for it."""
+    """Return a thread with a deep stack. It is a daemon: an interrupted caller does not wait for it."""
     with _lock:
         before = threading.stack_size(STACK_BYTES)
         try:
@@ -110,7 +110,7 @@ def _started(body: Callable[[], None]) -> threading.Thread:
 
 
 def _raise_limit() -> None:
-    """The limit is one for all threads: it is raised while any deep stack is in use."""
+    """Raise the recursion limit, which is one for all threads, while any deep stack is in use."""
     global _users, _usual
     with _lock:
         if _users == 0:

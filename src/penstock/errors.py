@@ -80,20 +80,20 @@ CODES: dict[str, str] = {
 
 
 def counted(count: float, noun: str) -> str:
-    """`1 row`, `1,200 rows`: a whole number of what `noun` names; `countless rows` where it is infinite."""
+    """Return `1 row`, `1,200 rows`: an integer with its noun; `countless rows` where it is infinite."""
     if not math.isfinite(count):
         return f"countless {noun}s"
     return f"{count:,.0f} {noun}" + ("" if round(count) == 1 else "s")
 
 
 def malformed_rows(count: int, source: str) -> str:
-    """`1 row of S is malformed`"""
+    """Return such as `1 row of S is malformed`."""
     return f"{counted(count, 'row')} of {source} {'is' if count == 1 else 'are'} malformed"
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a script: 1-based line and column, the text of that line, and how long the marked word is."""
+    """A position in a script: 1-based line and column, the text of that line, and the length of the marked word."""
 
     line: int
     column: int
@@ -103,7 +103,7 @@ class Position:
 
     @staticmethod
     def at(source: str, offset: int, length: int = 1, file: str | None = None) -> Position:
-        """The position of the character at `offset` (0-based) of `source`."""
+        """Return the position of the character at `offset` (0-based) of `source`."""
         offset = max(0, min(offset, len(source)))
         start = source.rfind("\n", 0, offset) + 1
         end = source.find("\n", offset)
@@ -111,7 +111,7 @@ class Position:
         return Position(source.count("\n", 0, offset) + 1, offset - start + 1, text, max(1, length), file)
 
     def render(self) -> str:
-        """Two lines: the source line, its secrets blotted out, and a caret under the place."""
+        """Return two lines: the source line, its secrets removed, and a caret under the position."""
         text, column, length = redacted_line(self.text, self.column, self.length)
         width = max(1, min(length, len(text) - column + 1))
         pad = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
@@ -151,13 +151,13 @@ class PenstockError(Exception):
         return (type(self), (self.code, self.message, self.position, self.hint))
 
     def at(self, position: Position | None) -> PenstockError:
-        """The same error at `position`, unless it has one already."""
+        """Return the same error at `position`, unless it has one already."""
         if self.position is None:
             self.position = position
         return self
 
     def render(self) -> str:
-        """What a user reads: place, code, message, the line with a caret, the hint. Secrets are blotted out."""
+        """Return the text for users: position, code, message, the line with a caret, the hint. Secrets are removed."""
         place = ""
         if self.position is not None:
             name = f"{self.position.file}:" if self.position.file else "line "
@@ -175,14 +175,15 @@ class PenstockError(Exception):
 
 @dataclass(frozen=True)
 class ScriptWarning:
-    """What a script may say, and probably does not mean. Shown before it runs; nothing is stopped by it."""
+    """A construct of a script that is allowed and probably a mistake. Shown before the script runs, which it does not
+    stop."""
 
     message: str
     position: Position
     hint: str | None = None
 
     def render(self) -> str:
-        """As `PenstockError.render`."""
+        """Return the text for users, as `PenstockError.render`."""
         place = f"{self.position.file or 'line '}{':' if self.position.file else ''}"
         lines = [f"{place}{self.position.line}:{self.position.column}: warning: {redacted_text(self.message)}"]
         if self.position.text:
@@ -193,7 +194,8 @@ class ScriptWarning:
 
 
 class ScriptErrors(PenstockError):
-    """All errors of one script, in the order of their places. `errors` is never empty; the first one lends its code."""
+    """All errors of one script, in the order of their positions. `errors` is never empty; the code is that of the
+    first."""
 
     def __init__(self, errors: Sequence[PenstockError]) -> None:
         self.errors = tuple(
@@ -210,7 +212,7 @@ class ScriptErrors(PenstockError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """A hint that names the known names closest to `name` (case-insensitive), or lists a few when none is close."""
+    """Return a hint with the known names closest to `name` (case-insensitive), or a few names when none is close."""
     names = sorted(set(known))
     if not names:
         return None

@@ -1,8 +1,8 @@
-"""Plans as people and programs read them: a neutral render tree, drawn as text, JSON and Mermaid.
+"""Plans for people and programs: a neutral render tree, drawn as text, JSON and Mermaid.
 
-Contract: whoever has a plan (the algebra, the physical planner) turns it into `RenderNode`s, which know nothing of
-plans; the three functions here draw any such tree. `id` says which nodes are one and the same: JSON and Mermaid hold
-such a node once, text names it and refers back to it.
+Contract: the owner of a plan (the algebra, the physical planner) turns it into `RenderNode`s, which are independent of
+plans; the three functions here draw any such tree. Nodes with the same `id` are one node: JSON and Mermaid contain it
+once, text labels it and refers back to it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Figures = tuple[tuple[str, int | float], ...]
 class RenderNode:
     """A node of a plan, drawn with its inputs below it.
 
-    label: what it is; parameters: name -> text, what it does; edge: name -> text, properties of what it hands to its
-    parent (pattern, key, stage, ...); children: its inputs; id: equal for nodes that are one and the same;
-    measured: name -> figure, what it did when it ran.
+    label: its kind; parameters: name -> text, its work; edge: name -> text, properties of its output to its parent
+    (pattern, key, stage, ...); children: its inputs; id: equal for nodes that are one node; measured: name -> figure,
+    measurements of its run.
     """
 
     label: str
@@ -41,7 +41,8 @@ class RenderNode:
 
 
 def to_text(tree: RenderNode) -> str:
-    """A box-drawing tree; the edges' properties stand in columns at the right, `-` for none. Ends with a newline."""
+    """Return a box-drawing tree; the edges' properties are in columns at the right, `-` for none. Ends with a
+    newline."""
     headings = list(dict.fromkeys(name for node in _once(tree) for name, _ in node.edge))
     rows = list(_rows(tree, "", "", _marks(tree), set()))
     cells = [[dict(node.edge).get(name, "-") for name in headings] for node, _, _ in rows]
@@ -85,12 +86,12 @@ def to_json(tree: RenderNode) -> str:
 
 
 def to_mermaid(tree: RenderNode) -> str:
-    """The plan as a Mermaid flowchart, data flowing upward to the result. Ends with a newline."""
+    """Return the plan as a Mermaid flowchart, data flowing upward to the result. Ends with a newline."""
     return "\n".join(["flowchart BT", *_chart(tree, "")]) + "\n"
 
 
 def to_mermaid_side_by_side(plans: Sequence[tuple[str, RenderNode]]) -> str:
-    """Several titled plans in one flowchart, each in a box of its own."""
+    """Return several titled plans as one flowchart, each in a box of its own."""
     lines = ["flowchart BT"]
     for number, (title, tree) in enumerate(plans):
         lines += [f'  subgraph plan{number}["{_escaped(title)}"]', *_chart(tree, f"p{number}"), "  end"]
@@ -114,7 +115,7 @@ def _chart(tree: RenderNode, prefix: str) -> list[str]:
 
 
 def _reached(tree: RenderNode, seen: set[str]) -> Iterator[RenderNode]:
-    """Every node as often as it is drawn in text: what stands below a node that was drawn before is left out."""
+    """Yield every node as often as it is drawn in text: the inputs of a node that was drawn before are left out."""
     yield tree
     if tree.id not in seen:
         seen.add(tree.id)
@@ -123,12 +124,12 @@ def _reached(tree: RenderNode, seen: set[str]) -> Iterator[RenderNode]:
 
 
 def _once(tree: RenderNode) -> Iterator[RenderNode]:
-    """Every node once, parents first."""
+    """Yield every node once, parents first."""
     yield from {node.id: node for node in _reached(tree, set())}.values()
 
 
 def _marks(tree: RenderNode) -> dict[str, str]:
-    """id -> mark of the nodes that several parents share."""
+    """Return id -> label of the nodes that several parents share."""
     counts = Counter(node.id for node in _reached(tree, set()))
     return {id_: f"#{number}" for number, id_ in enumerate((i for i, n in counts.items() if n > 1), 1)}
 
@@ -136,8 +137,8 @@ def _marks(tree: RenderNode) -> dict[str, str]:
 def _rows(
     node: RenderNode, first: str, rest: str, marks: dict[str, str], drawn: set[str]
 ) -> Iterator[tuple[RenderNode, str, str]]:
-    """Every line's node with the guides before its first line and before its further lines. A shared node's inputs are
-    drawn where it stands first."""
+    """Yield every line's node with the guides before its first line and before its further lines. A shared node's
+    inputs are drawn at its first occurrence."""
     mark = marks.get(node.id)
     again = node.id in drawn
     drawn.add(node.id)

@@ -1,7 +1,8 @@
-"""What a session hands out in Python: queries, runs of them, their results, and sources.
+"""The Python handles of a session: queries, runs of them, their results, and sources.
 
 Contract: a handle describes itself (`repr`, and HTML in a notebook) without starting anything; `to_arrow()`,
-`to_pandas()` and `show()` give its rows. What has no end has no rows to give: PenstockError P0622.
+`to_pandas()` and `show()` return or print its rows. An unbounded source or result has no rows to return: PenstockError
+P0622.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.runtime.spark.job import SparkRun
     from penstock.runtime.watching.metrics import RunMetrics
 
-#: Rows that `show()` prints, and a notebook shows, unless told otherwise.
+#: Default number of rows that `show()` prints, and a notebook shows.
 ROWS = 20
 
 
@@ -38,10 +39,10 @@ class Rows(ABC):
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:
-        """All rows, as an Arrow table."""
+        """Return all rows, as an Arrow table."""
 
     def to_pandas(self) -> Any:
-        """All rows, as a pandas DataFrame."""
+        """Return all rows, as a pandas DataFrame."""
         return as_pandas(self.to_arrow())
 
     def show(self, rows: int | None = ROWS) -> None:
@@ -62,7 +63,7 @@ class Rows(ABC):
 
 
 class Result(Rows):
-    """What a query INTO MEMORY has answered so far in one run."""
+    """The answers of a query INTO MEMORY so far in one run."""
 
     def __init__(self, sink: MemorySink) -> None:
         self._sink = sink
@@ -76,7 +77,7 @@ class Result(Rows):
         return self.name
 
     def to_arrow(self) -> pa.Table:
-        """All rows that the run has answered so far, in the order of time."""
+        """Return all rows that the run has answered so far, in the order of time."""
         return self._sink.result()
 
     def __repr__(self) -> str:
@@ -88,7 +89,7 @@ class Result(Rows):
 
 
 class SourceHandle(Rows):
-    """A declared stream or relation. read: gives its rows, and how many others are malformed."""
+    """A declared stream or relation. read: returns its rows, and the number of its malformed records."""
 
     def __init__(self, source: Source, read: Callable[[], tuple[pa.Table, int]]) -> None:
         self._source = source
@@ -100,7 +101,7 @@ class SourceHandle(Rows):
 
     @property
     def schema(self) -> pa.Schema:
-        """The declared columns."""
+        """Return the declared columns."""
         return pa.schema([pa.field(f.name, f.type) for f in self._source.columns])
 
     @property
@@ -108,8 +109,8 @@ class SourceHandle(Rows):
         return self.name
 
     def to_arrow(self) -> pa.Table:
-        """The rows that are there now, in order of arrival; a warning tells of malformed ones. Raises PenstockError
-        P0622 for a source without an end, P0401 to P0404 for one that cannot be read."""
+        """Return the rows that are present now, in order of arrival; malformed records cause a warning. Raises
+        PenstockError P0622 for a source without an end, P0401 to P0404 for one that cannot be read."""
         table, malformed = self._read()
         if malformed:
             warnings.warn(f"{malformed_rows(malformed, self.name)} and left out", stacklevel=2)
@@ -139,11 +140,12 @@ class Run:
 
     @property
     def results(self) -> Mapping[str, Result]:
-        """By name, the results that are kept INTO MEMORY."""
+        """Return the results INTO MEMORY, by name."""
         return dict(self._results)
 
     def __getitem__(self, query: str) -> Result:
-        """Raises PenstockError P0201 for a query that is not in the run, or whose result lies elsewhere."""
+        """Return the result of a query. Raises PenstockError P0201 for a query that is not in the run, or has another
+        sink."""
         for name, result in self._results.items():
             if name.lower() == query.lower():
                 return result
@@ -158,11 +160,11 @@ class Run:
         raise PenstockError("P0201", f"the run has no query {query}", hint=nearest(query, names))
 
     def to_arrow(self, query: str | None = None) -> pa.Table:
-        """All rows so far of a query INTO MEMORY, which need not be named where there is one alone."""
+        """Return all rows so far of a query INTO MEMORY, whose name may be left out if it is the only one."""
         return self._one(query).to_arrow()
 
     def to_pandas(self, query: str | None = None) -> Any:
-        """As `to_arrow`, as a pandas DataFrame."""
+        """Return the rows of `to_arrow` as a pandas DataFrame."""
         return self._one(query).to_pandas()
 
     def show(self, query: str | None = None, rows: int | None = ROWS) -> None:
@@ -181,11 +183,11 @@ class Run:
     # -- the run -----------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether the run has ended, after at most `timeout` seconds. Raises what it failed of."""
+        """Wait at most `timeout` seconds; return whether the run has ended. Raises the error that ended it."""
         return self._job.wait(timeout)
 
     def stop(self) -> None:
-        """Stop after the work at hand; with a checkpoint the run can be resumed."""
+        """Stop after the work in progress; with a checkpoint the run can be resumed."""
         self._job.stop()
 
     def __enter__(self) -> Run:
@@ -198,30 +200,30 @@ class Run:
 
     @property
     def active(self) -> bool:
-        """Whether the run goes on."""
+        """Return whether the run is active."""
         return self._job.active
 
     @property
     def error(self) -> PenstockError | None:
-        """Why the run failed, None while it has not."""
+        """Return the error that ended the run, None without one."""
         return self._job.error
 
     def progress(self) -> RunProgress:
-        """Rows, late and malformed ones, heartbeats and places, as of now."""
+        """Return the present counts of rows, late and malformed ones, the heartbeats and the targets."""
         return self._job.progress()
 
     def metrics(self) -> RunMetrics:
-        """What the run has done and holds, as of now (docs/metrics.md)."""
+        """Return the present metrics of the run (docs/metrics.md)."""
         return self._job.metrics()
 
     @property
     def metrics_port(self) -> int | None:
-        """Where the Prometheus endpoint listens, None where there is none."""
+        """Return the port of the Prometheus endpoint, None without one."""
         return self._job.metrics_port
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What is to be known of a script that is another one than the checkpoint's."""
+        """Return the messages about a script that differs from the checkpoint's."""
         return self._job.notices
 
     @property
@@ -230,7 +232,7 @@ class Run:
 
     @property
     def dead_letters(self) -> str:
-        """Where records kept out lie."""
+        """Return the folder of the dead letters."""
         return self._job.dead_letters
 
     def _state(self) -> str:
@@ -267,8 +269,8 @@ class Run:
 
 
 def as_pandas(table: pa.Table) -> Any:
-    """A table as a pandas DataFrame. Dates are Python's, as pandas has no type of dates; a column with some beyond the
-    years 1 to 9999, which Python's are not, is one of moments, to the second."""
+    """Return a table as a pandas DataFrame. Dates are Python's, as pandas has no type of dates; a column with dates
+    outside of the years 1 to 9999, which Python lacks, becomes one of timestamps, to the second."""
     try:
         return table.to_pandas()
     except (ValueError, OverflowError):
@@ -282,7 +284,7 @@ def as_pandas(table: pa.Table) -> Any:
 
 
 def _with_moments(type_: pa.DataType) -> pa.DataType:
-    """A type with timestamps in the place of dates."""
+    """Return a type with timestamps in the place of dates."""
     if pa.types.is_list(type_):
         return pa.list_(_with_moments(type_.value_type))
     if pa.types.is_struct(type_):
@@ -291,13 +293,13 @@ def _with_moments(type_: pa.DataType) -> pa.DataType:
 
 
 def query_text(query: Query) -> str:
-    """`Query(late: a stream of (ts TIMESTAMP, dest STRING))`, what `repr` shows of a query."""
+    """Return `Query(late: a stream of (ts TIMESTAMP, dest STRING))`, the `repr` of a query."""
     kind = "a stream of" if query.root.is_stream else "a relation, told as changes of"
     return f"Query({query.name}: {kind} {_columns(query.output_schema)})"
 
 
 def query_html(query: Query) -> str:
-    """A query, its text and its columns."""
+    """Return the HTML of a query: its text and its columns."""
     text = f"<pre>{html.escape(query.text)}</pre>" if query.text else ""
     return f"<p>Query <b>{html.escape(query.name)}</b></p>{text}{_columns_in_html(query.output_schema)}"
 

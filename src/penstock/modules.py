@@ -1,7 +1,7 @@
-"""Where the modules of a user's functions are looked for: beside the script first, then where Python looks.
+"""The search path of the modules of a user's functions: beside the script first, then Python's own path.
 
-Contract: needs the standard library alone. A file beside the script that is called like a module of Python's own
-disturbs nothing but the import of the user's modules.
+Contract: needs the standard library alone. A file beside the script with the name of a module of Python's own affects
+nothing but the import of the user's modules.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ BESIDE: list[str] = []
 
 
 def look_beside(folder: str) -> None:
-    """Have modules looked for in `folder` first."""
+    """Search modules in `folder` first."""
     BESIDE[:] = [folder]
     reachable(folder)
 
 
 def reachable(folder: str) -> None:
-    """Have what is imported at any time found in `folder` too, behind all that this process has itself."""
+    """Append `folder` to the search path of all imports, behind all folders of this process."""
     if folder not in sys.path:
         sys.path.append(folder)
 
 
 @contextmanager
 def first(folders: Sequence[str]) -> Iterator[None]:
-    """While inside, modules are looked for in `folders` first. Folders of installed packages stay where they are: they
-    may hold what Python has a newer version of."""
+    """Search modules in `folders` first inside the block. Folders of installed packages keep their place: they may
+    contain newer versions of modules of Python."""
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     chosen = [folder for folder in folders if folder not in installed]
     sys.path[:0] = chosen
@@ -44,7 +44,8 @@ def first(folders: Sequence[str]) -> Iterator[None]:
 
 
 def advice(module: str, error: BaseException) -> str | None:
-    """What to do where importing `module` failed for want of a module."""
+    """Return the hint for an import of `module` that failed because a module is missing; None for another
+    failure."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     top = error.name.partition(".")[0]
@@ -54,7 +55,8 @@ def advice(module: str, error: BaseException) -> str | None:
 
 
 def hidden(module: str, file: str | None, folders: Sequence[str]) -> str | None:
-    """What to do where a file beside the script was meant and another module of its name, from `file`, is taken."""
+    """Return the hint for a file beside the script that another module of its name, from `file`, hides; None
+    for none."""
     for folder in folders:
         beside = Path(folder) / f"{module}.py"
         if beside.is_file() and (file is None or not beside.samefile(file)):

@@ -1,9 +1,9 @@
-"""Keeping secrets out of what people read: options, addresses and scripts with passwords and tokens blotted out.
+"""Removal of secrets from text for people: options, addresses and scripts with passwords and tokens.
 
 Contract: a *secret* is an option whose key says so (`is_secret`), the password in an address such as
-`kafka://user:password@host`, and a parameter of an address or of a connection string whose name says so. What only
-says where a secret lies (`password_env 'NAME'`, `password_file 'path'`) is none. Everything that prints, logs or
-writes down options or a part of a script goes through here; the secret itself reaches its connector unchanged.
+`kafka://user:password@host`, and a parameter of an address or of a connection string whose name says so. The place of a
+secret (`password_env 'NAME'`, `password_file 'path'`) is none. All code that prints, logs or writes options or a part
+of a script uses this module; the secret itself reaches its connector unchanged.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-#: Stands in a secret's place.
+#: Replaces a secret.
 BLOT = "***"
 
 _WORDS = (
     r"[\w.\-]*(?:passw(?:or)?d|passphrase|passcode|pwd|secret|token|credential|jaas|"
     r"(?:api|access|private|account|signing|encryption|secret)[_.\-]?key)[\w.\-]*"
 )
-#: The last word of a key that only tells where a secret lies.
+#: The last word of a key that only names the place of a secret.
 _ELSEWHERE = ("_env", "_file", ".location", "_location", ".type", "_type")
 _KEY = re.compile(_WORDS, re.IGNORECASE)
 #: `password 'text'` of a script, `"password": "text"` and `'password': 'text'` of a mapping, in one group the secret.
@@ -35,29 +35,29 @@ _BEARER = re.compile(r"\b(?:bearer|basic)\s+(?P<one>[A-Za-z0-9+/._~\-]{8,}=*)", 
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of an option called `key` must not be shown."""
+    """Return whether the value of an option called `key` must not be shown."""
     return _KEY.fullmatch(key) is not None and not key.lower().endswith(_ELSEWHERE)
 
 
 def redacted(options: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Options as they may be shown."""
+    """Return options without their secrets."""
     return tuple((key, BLOT if is_secret(key) and value else redacted_text(value)) for key, value in options)
 
 
 def redacted_text(text: str) -> str:
-    """Any text (a message, a line of a script, an address, a connection string) without the secrets in it."""
+    """Return a text (a message, a line of a script, an address, a connection string) without the secrets in it."""
     return _blotted(text, _secrets(text))
 
 
 def redacted_line(text: str, column: int, length: int) -> tuple[str, int, int]:
-    """A line of a script with a mark under it (1-based column, length), as it may be shown."""
+    """Return a line of a script with a mark under it (1-based column, length), without secrets."""
     spans = _secrets(text)
     start, end = (_moved(place, spans) for place in (column - 1, column - 1 + length))
     return _blotted(text, spans), start + 1, max(1, end - start)
 
 
 def _secrets(text: str) -> list[tuple[int, int]]:
-    """The secrets in `text` from left to right, none within another."""
+    """Return the secrets in `text` from left to right, none within another."""
     found = sorted(_found(text))
     kept: list[tuple[int, int]] = []
     for start, end in found:
@@ -86,7 +86,8 @@ def _blotted(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 def _moved(place: int, spans: list[tuple[int, int]]) -> int:
-    """Where a place of the text is after blotting; places within a secret are at its end or at its begin."""
+    """Return where a position of the text is after redaction; positions within a secret move to its end or its
+    beginning."""
     moved = place
     for start, end in spans:
         if place >= end:

@@ -1,7 +1,7 @@
-"""The facade: scripts in, running queries out.
+"""The facade: runs scripts as continuous queries.
 
-A `Session` keeps what has been declared (sources, views, queries), starts the queries as one job on Spark, and answers
-single queries over bounded inputs. It works inside a SparkSession that exists already, or starts one when it must.
+A `Session` stores the declarations (sources, views, queries), starts the queries as one job on Spark, and answers
+single queries over bounded inputs. It uses an existing SparkSession, or starts one when needed.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ FORMATS = ("text", "json", "mermaid")
 
 @dataclass(frozen=True)
 class Execution:
-    """What a script did. queries: the names it created; texts: the answers to its EXPLAIN and SHOW, in order."""
+    """The result of a script. queries: the names it created; texts: the answers to its EXPLAIN and SHOW, in order."""
 
     queries: tuple[str, ...]
     texts: tuple[str, ...]
 
 
 class Session:
-    """Declared streams, relations, views and queries, and the runs of them. warnings: of the script read last.
+    """Declared streams, relations, views and queries, and the runs of them. warnings: of the last script.
 
-    spark: a SparkSession to live in; without one, the first run starts its own. master: for a session of our own.
+    spark: a SparkSession to use; without one, the first run starts its own. master: for a session of our own.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Session:
         self.catalog = Catalog()
         self.settings = settings or Settings()
         self._spark = spark
-        #: A Spark session of someone else's, whose workers nobody has looked at yet.
+        #: A Spark session of the caller, whose workers have not been checked yet.
         self._unseen = spark
         self._master = master
         self._frames: dict[str, Any] = {}
@@ -87,32 +87,34 @@ class Session:
 
     @property
     def sources(self) -> dict[str, SourceHandle]:
-        """The declared streams and relations, by name."""
+        """Return the declared streams and relations, by name."""
         return {source.name: self._source(source) for source in self.catalog.sources.values()}
 
     @property
     def queries(self) -> dict[str, QueryHandle]:
-        """The declared queries, by name."""
+        """Return the declared queries, by name."""
         return {query.name: QueryHandle(self, query) for query in self.catalog.queries.values()}
 
     # -- declaring ---------------------------------------------------------------------------------------------
 
     def execute(self, script: str, file: str | None = None) -> Execution:
-        """Read and bind a whole script and declare what it says; nothing runs yet. Raises ScriptErrors, and then
-        nothing has been declared."""
+        """Bind a whole script and register its declarations; nothing runs yet. Raises ScriptErrors, and then nothing
+        has been declared."""
         bound = self._bound(script, file)
         texts = [self._answer(action, bound) for action in bound.actions]
         self.catalog, self.settings = bound.catalog, bound.settings
         return Execution(tuple(q.name for q in bound.queries), tuple(texts))
 
     def declare(self, script: str, file: str | None = None) -> tuple[str, ...]:
-        """As `execute`, but its EXPLAIN and SHOW are not answered; returns the names of the queries."""
+        """Register a script as `execute` does, without answering its EXPLAIN and SHOW; return the names of the
+        queries."""
         bound = self._bound(script, file)
         self.catalog, self.settings = bound.catalog, bound.settings
         return tuple(q.name for q in bound.queries)
 
     def _bound(self, script: str, file: str | None) -> BoundScript:
-        """The bound script, with its results in places of their own; `warnings` are those of this script then."""
+        """Return the bound script, with its results in places of their own; `warnings` are those of this script
+        then."""
         bound = bind_script(script, self.catalog, self.settings, file)
         found = list(collisions(bound.catalog.queries.values(), bound.catalog.sources.values(), bound.places))
         errors = [one for one in found if isinstance(one, PenstockError)]
@@ -126,8 +128,8 @@ class Session:
         advance_at_most: str | None = None,
     ) -> SourceHandle:  # fmt: skip
         """Declare a DataFrame (streaming or static) or an Arrow table as a stream. timestamp: its timestamp column;
-        unit: what an integer timestamp counts; order_within: its slack, such as '5 SECONDS'; advance_at_most: how far
-        an element may lie beyond the largest timestamp before it."""
+        unit: the unit of an integer timestamp; order_within: its slack, such as '5 SECONDS'; advance_at_most: how far
+        an element may be beyond the largest timestamp before it."""
         columns = self._columns(name, df)
         position, domain = _timestamp(name, columns, timestamp, unit)
         slack = _ticks(order_within, domain) or 0
@@ -159,8 +161,8 @@ class Session:
         self, returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None,
         name: str | None = None, volatile: bool = False,
     ) -> Callable[[Callable[..., Any]], UserFunction]:  # fmt: skip
-        """Decorator: makes a Python function of Arrow arrays a function of this session's scripts; as
-        `penstock.function`, which is for all sessions."""
+        """Decorate a Python function of Arrow arrays as a function of this session's scripts, as `penstock.function`
+        does for all sessions."""
 
         def register(body: Callable[..., Any]) -> UserFunction:
             made: UserFunction = make(UserFunction, body, returns, name, parameters, volatile)
@@ -172,8 +174,8 @@ class Session:
     def aggregate(
         self, returns: str | pa.DataType, parameters: Sequence[str | pa.DataType] | None = None, name: str | None = None
     ) -> Callable[[Any], UserAggregate]:
-        """Decorator: makes a class with init, update, final, and optionally merge and expire, an aggregate of this
-        session's scripts; as `penstock.aggregate`, which is for all sessions."""
+        """Decorate a class with init, update, final, and optionally merge and expire, as an aggregate of this session's
+        scripts, as `penstock.aggregate` does for all sessions."""
 
         def register(body: Any) -> UserAggregate:
             made: UserAggregate = make(UserAggregate, body, returns, name, parameters)
@@ -202,7 +204,8 @@ class Session:
         return SourceHandle(source, lambda: self._rows_of(source))
 
     def _rows_of(self, source: Source) -> tuple[pa.Table, int]:
-        """The rows that a source has now, and how many are malformed. Raises PenstockError P0622, P0401 to P0404."""
+        """Return the present rows of a source, and the number of malformed ones. Raises PenstockError P0622, P0401 to
+        P0404."""
         from penstock.runtime.local.statics import read_relation
 
         frame = self._frames.get(source.name)
@@ -241,8 +244,8 @@ class Session:
     # -- explaining --------------------------------------------------------------------------------------------
 
     def explain(self, query: str, format: str = "text", analyze: bool = False) -> str:  # noqa: A002 - the door's word
-        """The plans of a declared query by name. format: text, json or mermaid. analyze: run it in this process over
-        its inputs, which must be bounded, and show what every operator of the physical plan did."""
+        """Return the plans of a declared query by name. format: text, json or mermaid. analyze: run it in this process
+        over its inputs, which must be bounded, and show the measurements of every operator of the physical plan."""
         found = self._declared(query)
         known = self.statistics(found, self.catalog, self.settings)
         ran = self._analyzed(found, self.catalog.memory, self.settings, known) if analyze else None
@@ -255,7 +258,7 @@ class Session:
         return analyze([query], rows, self._frames, shards, known, Strategy.of(settings))
 
     def state(self, query: str) -> QueryState:
-        """What state a declared query will keep: whether it is bounded, by what, and about how large."""
+        """Return the state that a declared query will store: whether it is bounded, by what, and about how large."""
         found = self._declared(query)
         known = self.statistics(found, self.catalog, self.settings)
         return query_state(found, known, Strategy.of(self.settings))
@@ -268,11 +271,11 @@ class Session:
         return found
 
     def query(self, text: str) -> QueryHandle:
-        """A query of its own, not declared."""
+        """Return a handle of a query that is not declared."""
         return QueryHandle(self, bind_query(text, self.catalog, self.settings))
 
     def statistics(self, query: Query, catalog: Catalog, settings: Settings) -> Statistics:
-        """What is known of the sources of `query` before it runs."""
+        """Return the statistics of the sources of `query` before it runs."""
         sources = {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
         return known_statistics(sources, catalog.memory, self._frames, settings["statistics"])
 
@@ -287,7 +290,7 @@ class Session:
 
     @property
     def spark(self) -> SparkSession:
-        """The SparkSession; started now if there is none."""
+        """Return the SparkSession; it is started now if there is none."""
         if self._spark is None:
             from penstock.runtime.spark.startup.session import start_spark
 
@@ -298,12 +301,14 @@ class Session:
         self, checkpoint: str | None = None, drain: bool = False, overwrite: bool = False,
         queries: Sequence[str] | None = None, backfill: bool = False, accept_missing_results: bool = False,
     ) -> Run:  # fmt: skip
-        """Start the declared queries (or those named) as one job. checkpoint: a folder to resume from; without one the
-        run is ephemeral and refuses to write into a result that exists, unless `overwrite`. backfill: queries that the
-        checkpoint does not know, or not like this, read the past of their sources before they join the others; without
-        it they begin here, and the run's `notices` say so. accept_missing_results: go on though parts of results that
-        were delivered are gone.
-        The run has the results of queries INTO MEMORY, by name."""
+        """Start the declared queries (or those named) as one job; return the run, with the results of queries INTO
+        MEMORY by name.
+
+        checkpoint: a folder to resume from; without one the run is ephemeral and refuses to write into a result that
+        exists, unless `overwrite`. backfill: queries that are new to the checkpoint, or have changed, read the past of
+        their sources before they join the others; without it they begin here, and the run's `notices` report it.
+        accept_missing_results: continue although parts of delivered results are missing.
+        """
         known = self.catalog.queries
         chosen = [known[n.lower()] for n in queries] if queries is not None else list(known.values())
         if not chosen:
@@ -338,7 +343,7 @@ class QueryHandle(Rows):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the answer."""
+        """Return the columns of the answer."""
         return self._query.output_schema
 
     @property
@@ -352,17 +357,18 @@ class QueryHandle(Rows):
         return query_html(self._query)
 
     def to_arrow(self) -> pa.Table:
-        """The whole answer over bounded inputs: as `collect`, computed anew at every call."""
+        """Return the whole answer over bounded inputs, as `collect`, recomputed at every call."""
         return self.collect()
 
     def explain(self, format: str = "text") -> str:  # noqa: A002 - the door's word
-        """The logical and the physical plan. format: text, json or mermaid."""
+        """Return the logical and the physical plan. format: text, json or mermaid."""
         session = self._session
         statistics = session.statistics(self._query, session.catalog, session.settings)
         return explain(self._query, format, statistics, None, Strategy.of(session.settings))
 
     def collect(self, drain: bool = False) -> pa.Table:
-        """The whole answer over bounded inputs, as an Arrow table; DataFrame streams are read as far as they go."""
+        """Return the whole answer over bounded inputs, as an Arrow table; DataFrame streams are read as far as they are
+        available."""
         from penstock.runtime.spark.launch import launch
 
         run = launch(self._session._work([self._query], drain), None, False)
@@ -398,8 +404,8 @@ def explain(
     query: Query, format: str = "text", statistics: Statistics | None = None,  # noqa: A002 - the door's word
     ran: Analysis | None = None, strategy: Strategy = Strategy.PATTERN,
 ) -> str:  # fmt: skip
-    """The optimised logical plan and the physical plan of a query, ordered by what is known of its sources. ran: a run
-    of it, whose figures are shown."""
+    """Return the optimized logical plan and the physical plan of a query, ordered by the statistics of its sources.
+    ran: a run of it, whose measurements are shown."""
     if format not in FORMATS:
         raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
     trace: list[TraceStep] = []
@@ -420,7 +426,7 @@ def explain(
     if format == "mermaid":
         return to_mermaid_side_by_side([(f"{query.name}: {title}", tree) for title, tree in parts])
     texts = [(title, to_text(tree)) for title, tree in parts]
-    # The same move may have been thought of again once columns were pruned.
+    # The same choice may have been tried again once columns were pruned.
     told = dict.fromkeys(_choice_text(step, costs) for step in trace if (costs := step.costs))
     if told:
         texts.insert(1, ("choices by cost", "".join(f"{line}\n" for line in told)))
@@ -433,7 +439,7 @@ def _choice(step: TraceStep, costs: tuple[float, float]) -> dict[str, Any]:
 
 
 def _choice_text(step: TraceStep, costs: tuple[float, float]) -> str:
-    """A plan that was thought of: what it costs, and the plan that it would replace."""
+    """A plan that was considered: its cost, and the plan that it would replace."""
     verdict = "taken" if step.taken else "left"
     return f"{step.rule}: {verdict}, {costs[1]:.4g} elements/s handled instead of {costs[0]:.4g}"
 
@@ -468,7 +474,7 @@ def _timestamp(name: str, columns: Schema, column: str, unit: str) -> tuple[int,
 
 
 def _ticks(text: str | None, domain: TimeDomain) -> int | None:
-    """A length of time in ticks. Raises PenstockError P0102 or P0303."""
+    """Return a length of time in ticks. Raises PenstockError P0102 or P0303."""
     if text is None:
         return None
     found = domain.ticks(_interval(text))

@@ -25,11 +25,11 @@ def _boolean(text: str) -> bool:
     raise ValueError("true or false")
 
 
-#: Each shard costs every round a task and files of its own: far more than any cluster has cores for one job.
+#: Each shard costs every round a task and its own files: this is far more than any cluster has cores for one job.
 MOST_SHARDS = 10_000
-#: What an int64 holds: limits on counts and bytes are compared with these.
+#: The maximum of an int64, for limits on counts and bytes.
 _MOST = 2**63 - 1
-#: Seconds: about 30 years.
+#: The maximum of a duration in seconds: about 30 years.
 _LONGEST = 10**9
 
 
@@ -99,7 +99,7 @@ _LENGTH = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 
 def _length(text: str) -> float:
-    """Seconds of wall clock; 0 for none."""
+    """Return the seconds of wall clock; 0 for none."""
     if text.strip() == "0":
         return 0.0
     match = _LENGTH.fullmatch(text.lower())
@@ -111,7 +111,7 @@ def _length(text: str) -> float:
     return seconds
 
 
-#: What a hint says of a source: its name, tuples per second (None: nothing said), and (column, distinct values).
+#: The statistics of a source in a hint: its name, tuples per second (None: unknown), and (column, distinct values).
 SourceHint = tuple[str, float | None, tuple[tuple[str, float], ...]]
 
 _HINT = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*(?:,|$)")
@@ -244,7 +244,7 @@ _SPARK = "spark."
 
 
 class Settings:
-    """The values in force. Immutable: `with_value` gives changed settings."""
+    """The values in force. Immutable: `with_value` returns changed settings."""
 
     def __init__(self, values: Mapping[str, Any] | None = None) -> None:
         self._values = dict(values or {})
@@ -256,7 +256,7 @@ class Settings:
         return ((s.name, self[s.name]) for s in TABLE)
 
     def with_value(self, name: str, text: str) -> Settings:
-        """These settings with `name` set from `text`. Raises PenstockError P0104."""
+        """Return these settings with `name` set from `text`. Raises PenstockError P0104."""
         setting = _BY_NAME.get(name.lower())
         if setting is None and name.startswith(_SPARK):
             return Settings({**self._values, name: text})
@@ -270,7 +270,7 @@ class Settings:
 
     @property
     def spark(self) -> dict[str, str]:
-        """Spark's own settings, for a session that Penstock starts."""
+        """Return Spark's own settings, for a session that Penstock starts."""
         return {name: str(value) for name, value in self._values.items() if name.startswith(_SPARK)}
 
     def get_int(self, name: str) -> int:

@@ -26,18 +26,19 @@ _PREFIX = "penstock-"
 _LOCK = ".temporary"
 #: By folder, the open file whose lock says that it is used.
 _HELD: dict[Path, int] = {}
-#: Whether this process has looked for what others left.
+#: Whether this process has removed the folders of ended ones.
 _SWEPT = threading.Event()
 
 
 def temporary_folder(kind: str = "") -> Path:
-    """Create a private folder, locked until this process ends or `let_go`."""
+    """Create a private folder, locked until this process ends or `release`."""
     if not _SWEPT.is_set():
         _SWEPT.set()
         threading.Thread(target=sweep_temporary, name="penstock-sweep", daemon=True).start()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX + kind))
     if fcntl is not None:
-        # The file gets its name once it is locked: a sweep in between would take the folder for one of the dead.
+        # The file gets its name once it is locked: otherwise a sweep could remove the folder as one of an ended
+        # process.
         unnamed = folder / f"{_LOCK}-new"
         handle = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         with suppress(OSError):
@@ -60,10 +61,10 @@ def removed_after(kind: str = "") -> Iterator[Path]:
 def discard(folder: Path) -> None:
     """Remove a folder of this process with all that it holds."""
     shutil.rmtree(folder, ignore_errors=True)
-    let_go(folder)
+    release(folder)
 
 
-def let_go(folder: Path) -> None:
+def release(folder: Path) -> None:
     """Release the lock of a folder that is no longer used."""
     handle = _HELD.pop(folder, None)
     if handle is not None:
@@ -72,7 +73,7 @@ def let_go(folder: Path) -> None:
 
 def leave(folder: Path) -> None:
     """Keep a folder after this process ends: a message has named it to the user."""
-    let_go(folder)
+    release(folder)
     (folder / _LOCK).unlink(missing_ok=True)
 
 

@@ -19,8 +19,8 @@ N = TypeVar("N", bound="Node")
 class Node:
     """Base of every tree in Penstock. Subclasses are `@dataclass(frozen=True, eq=False)`: equality is by fingerprint.
 
-    A field declared with `metadata={"transparent": True}` does not count for the fingerprint (a position, a name
-    for display only).
+    A field declared with `metadata={"transparent": True}` is not part of the fingerprint (a position, a name for
+    display only).
     """
 
     @property
@@ -36,7 +36,7 @@ class Node:
 
     @property
     def height(self) -> int:
-        """The levels of the tree, 1 for a node without children."""
+        """Return the levels of the tree, 1 for a node without children."""
         known = self.__dict__.get("_height")
         if known is None:
             known = 1 + max((child.height for child in self.children), default=0)
@@ -45,7 +45,7 @@ class Node:
 
     @property
     def size(self) -> int:
-        """The nodes of the tree, one that stands in several places as often as it does."""
+        """Return the number of nodes of the tree, one with several parents as often as it occurs."""
         known = self.__dict__.get("_size")
         if known is None:
             known = 1 + sum(child.size for child in self.children)
@@ -53,7 +53,8 @@ class Node:
         return cast(int, known)
 
     def with_children(self: N, children: tuple[Node, ...]) -> N:
-        """The same node over other children, in the order of `children`; itself when they are the same objects."""
+        """Return the same node over other children, in the order of `children`; itself when they are the same
+        objects."""
         if all(a is b for a, b in zip(self.children, children, strict=True)):
             return self
         rest = iter(children)
@@ -62,7 +63,7 @@ class Node:
 
     @property
     def fingerprint(self) -> str:
-        """A hex digest of the whole tree's content; equal for equal trees in every process."""
+        """Return a hex digest of the whole tree's content; equal for equal trees in every process."""
         known: str | None = self.__dict__.get("_fingerprint")
         if known is None:
             digest = hashlib.blake2b(type(self).__name__.encode(), digest_size=16)
@@ -85,7 +86,7 @@ class Node:
 
 
 def _fields(kind: type[Node]) -> tuple[tuple[str, bool], ...]:
-    """The fields of a class of nodes, and whether each counts for the fingerprint."""
+    """Return the fields of a class of nodes, and whether each is part of the fingerprint."""
     known = _FIELDS.get(kind)
     if known is None:
         known = tuple((f.name, not f.metadata.get("transparent")) for f in dataclasses.fields(kind))
@@ -93,12 +94,12 @@ def _fields(kind: type[Node]) -> tuple[tuple[str, bool], ...]:
     return known
 
 
-#: By class: `dataclasses.fields` would make them anew for every node.
+#: By class: `dataclasses.fields` would compute them again for every node.
 _FIELDS: dict[type[Node], tuple[tuple[str, bool], ...]] = {}
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Every node of the tree, parents first, shared nodes as often as they occur."""
+    """Yield every node of the tree, parents first, shared nodes as often as they occur."""
     stack = [node]
     while stack:
         top = stack.pop()
@@ -108,14 +109,15 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def transform_up(node: N, rule: Callable[[Node], Node], within: type[Node] | None = None) -> N:
-    """The tree with `rule` applied to every node, children before parents; for no change, it returns the node itself.
-    A node that stands in several places is visited once, and its result stands in all of them.
-    within: visit only nodes of that class, and leave others with all that stands below them as they are."""
+    """Return the tree with `rule` applied to every node, children before parents; the node itself for no change. A node
+    with several parents is visited once, and its result takes all of its places. within: visit only nodes of that
+    class, and leave others with their inputs as they are."""
     return cast(N, _transformed(node, rule, within or Node, {}))
 
 
 def transform_up_all(nodes: tuple[N, ...], rule: Callable[[Node], Node]) -> tuple[N, ...]:
-    """Each of `nodes` transformed as by `transform_up`; what they share is visited once, and shared by the results."""
+    """Return each of `nodes` transformed as by `transform_up`; shared nodes are visited once, and shared by the
+    results."""
     known: dict[int, Node] = {}
     return tuple(cast(N, _transformed(node, rule, Node, known)) for node in nodes)
 
@@ -131,8 +133,8 @@ def _transformed(node: Node, rule: Callable[[Node], Node], visit: type[Node], kn
 
 
 def transform_down(node: N, rule: Callable[[Node], Node], within: type[Node] | None = None) -> N:
-    """The tree with `rule` applied to every node, parents before children; the children of the result are visited.
-    within: as for `transform_up`."""
+    """Return the tree with `rule` applied to every node, parents before children; the children of the result are
+    visited. within: as for `transform_up`."""
     visit = within or Node
     changed = rule(node)
     children = tuple(transform_down(c, rule, within) if isinstance(c, visit) else c for c in changed.children)
@@ -161,5 +163,5 @@ def _token(value: object) -> str:
         return value.fingerprint
     if isinstance(value, tuple):
         return "(" + ",".join(_token(item) for item in value) + ")"
-    # The type keeps 1, 1.0, True and '1' apart.
+    # The type distinguishes 1, 1.0, True and '1'.
     return f"{type(value).__name__}:{value!r}"

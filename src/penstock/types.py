@@ -21,8 +21,9 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 #: The type of a declared column whose type does not exist. No plan has such a column: its script has an error.
 UNKNOWN_TYPE = pa.opaque(pa.null(), "unknown", "penstock")
 
-#: The beginning and the end of time, in ticks. BEGIN is the `ts` of what holds from the start (a static relation);
-#: END (∞) is the `exp` of what never expires or whose end is not known yet. Sums with window lengths must not overflow.
+#: The beginning and the end of time, in ticks. BEGIN is the `ts` of rows that are valid from the start (a static
+#: relation); END (∞) is the `exp` of rows that never expire or whose expiration is not known yet. Sums with window
+#: lengths must not overflow.
 BEGIN = -(2**62)
 END = 2**62
 #: A timestamp lies between this many ticks before and after zero: so far from BEGIN and END that a window has room.
@@ -44,7 +45,7 @@ class Unit(enum.Enum):
 
     @staticmethod
     def parse(word: str) -> Unit | None:
-        """The unit that a word names: singular, plural or usual short form, in any case; None when it names none."""
+        """Return the unit of a word: singular, plural or usual short form, in any case; None when it names none."""
         return _UNIT_WORDS.get(word.lower())
 
 
@@ -62,8 +63,8 @@ _EXPONENT = re.compile(r"e([+-]?[0-9_]+)$", re.IGNORECASE)
 
 
 def exact(text: str) -> Fraction:
-    """The number that a text writes, as it is. Raises ValueError for what is none, and for one with so many digits that
-    to write them all would take for ever, as `1e999999999`."""
+    """Return the number in a text, exactly. Raises ValueError for a text without one, and for one with too many digits
+    to write them all, as `1e999999999`."""
     exponent = _EXPONENT.search(text)
     if len(text) > _MOST_DIGITS or (exponent is not None and abs(int(exponent[1])) > _MOST_EXPONENT):
         raise ValueError("a number of too many digits")
@@ -82,7 +83,7 @@ class Interval:
 
     @staticmethod
     def parse(text: str) -> Interval | None:
-        """What a text such as `10 seconds` says; None where it is no length of time."""
+        """Return the length of time in a text such as `10 seconds`; None where it is none."""
         words = text.split()
         unit = Unit.parse(words[1]) if len(words) == 2 else None
         try:
@@ -97,14 +98,14 @@ class Interval:
 
 @dataclass(frozen=True)
 class TimeDomain:
-    """What one tick is. `unit` is the tick; `calendar` is true for TIMESTAMP columns (ticks are microseconds since
+    """The meaning of a tick. `unit` is the tick; `calendar` is true for TIMESTAMP columns (ticks are microseconds since
     1970-01-01 UTC, shown as ISO-8601) and false for integer columns (shown as the integer)."""
 
     unit: Unit
     calendar: bool
 
     def ticks(self, interval: Interval) -> int:
-        """`interval` in ticks. Raises PenstockError P0303 when it is no whole number of ticks."""
+        """Return `interval` in ticks. Raises PenstockError P0303 when it is not an integer number of ticks."""
         ticks = interval.amount * interval.unit.value / self.unit.value
         if ticks.denominator != 1:
             raise PenstockError(
@@ -115,18 +116,18 @@ class TimeDomain:
         return int(ticks)
 
     def type(self) -> pa.DataType:
-        """The Arrow type of a result's `ts` column."""
+        """Return the Arrow type of a result's `ts` column."""
         return TIMESTAMP if self.calendar else pa.int64()
 
     def show(self, tick: int) -> str:
-        """`tick` as people read it: ISO-8601 UTC for a calendar domain, else the integer."""
+        """Return `tick` as text: ISO-8601 UTC for a calendar domain, else the integer."""
         if not self.calendar or not -(2**55) < tick < 2**57:
             return str(tick)
         when = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=tick)
         return when.strftime("%Y-%m-%dT%H:%M:%S") + (f".{when.microsecond:06d}" if when.microsecond else "") + "Z"
 
     def show_length(self, ticks: int) -> str:
-        """A length of `ticks` as people write it: the largest unit that divides it, or plain ticks."""
+        """Return a length of `ticks` as written in a query: in the largest unit that divides it, or in plain ticks."""
         size = ticks * self.unit.value
         for unit in sorted(Unit, key=lambda u: -u.value):
             if size % unit.value == 0 and size:
@@ -170,7 +171,7 @@ class Schema:
         return tuple(f.type for f in self.fields)
 
     def index(self, name: str) -> int | None:
-        """The position of the only column called `name` (case-insensitive), or None."""
+        """Return the position of the only column called `name` (case-insensitive), or None."""
         found = [i for i, f in enumerate(self.fields) if f.name.lower() == name.lower()]
         return found[0] if len(found) == 1 else None
 
@@ -187,14 +188,15 @@ _TYPE_NAMES: dict[str, pa.DataType] = {
     "DATE": pa.date32(), "TIMESTAMP": TIMESTAMP, "BINARY": pa.binary(),
     "DECIMAL": pa.decimal128(10, 0), "NUMERIC": pa.decimal128(10, 0), "DEC": pa.decimal128(10, 0),
 }  # fmt: skip
-#: The type of a length of time, which expressions and results have and columns of sources have not.
+#: The type of a length of time: expressions and results may have it, columns of sources may not.
 INTERVAL_NAME = "INTERVAL DAY TO SECOND"
 _DECIMAL = re.compile(r"^(?:DECIMAL|NUMERIC|DEC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)$")
 _SIZED = re.compile(r"^(VARCHAR|CHAR|STRING)\s*\(\s*\d+\s*\)$")
 
 
 def parse_type(text: str) -> pa.DataType:
-    """The Arrow type of an SQL type name such as `DECIMAL(10,2)`. Raises PenstockError P0207 for an unknown one."""
+    """Return the Arrow type of an SQL type name such as `DECIMAL(10,2)`. Raises PenstockError P0207 for an unknown
+    one."""
     name = text.strip().upper()
     if name in _TYPE_NAMES:
         return _TYPE_NAMES[name]
@@ -219,7 +221,8 @@ def unknown_type_hint(text: str) -> str | None:
 
 
 def parse_result_type(text: str) -> pa.DataType:
-    """As `parse_type`, and the types that only results have: intervals, ARRAY<type> and STRUCT<name: type, ...>."""
+    """Return the type as `parse_type` does, and the types of results only: intervals, ARRAY<type> and STRUCT<name:
+    type, ...>."""
     name = text.strip()
     if name == INTERVAL_NAME:
         return pa.duration("us")
@@ -236,12 +239,12 @@ _TOP_COMMA = re.compile(r", ")
 
 
 def is_type(type_: pa.DataType) -> bool:
-    """Whether a column of the language can be of an Arrow type."""
+    """Return whether a column of the language can be of an Arrow type."""
     return type_ in _TYPE_NAMES.values() or pa.types.is_decimal128(type_)
 
 
 def type_name(type_: pa.DataType) -> str:
-    """The SQL name of an Arrow type: the inverse of `parse_result_type`."""
+    """Return the SQL name of an Arrow type: the inverse of `parse_result_type`."""
     if pa.types.is_list(type_):
         return f"ARRAY<{type_name(type_.value_type)}>"
     if pa.types.is_struct(type_):

@@ -55,7 +55,7 @@ def test_negation_gives_the_lone_tuples_and_takes_back_those_that_find_partners(
     turns = 100 * 4 / 50 * lone  # each of 100 tuples of S meets 4/50 of N a second
     assert found.size == pytest.approx(100 * lone)
     assert found.taken == pytest.approx(turns)
-    assert found.told == pytest.approx(10 * lone + 2 * turns)
+    assert found.emitted == pytest.approx(10 * lone + 2 * turns)
 
 
 def test_a_negative_tuple_costs_what_a_tuple_does() -> None:

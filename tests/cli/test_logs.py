@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.cli.logs import LogFormat, LogLevel, configure
-from penstock.events import logger_of, tell
+from penstock.events import log_event, logger_of
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +23,8 @@ def as_before() -> Iterator[None]:
 
 def test_text(capsys: pytest.CaptureFixture[str]) -> None:
     configure(LogFormat.TEXT, LogLevel.INFO)
-    tell(logger_of("runtime"), logging.INFO, "batch", "batch 3 took 0.5 s", batch=3)
-    tell(logger_of("runtime"), logging.DEBUG, "detail", "too fine")
+    log_event(logger_of("runtime"), logging.INFO, "batch", "batch 3 took 0.5 s", batch=3)
+    log_event(logger_of("runtime"), logging.DEBUG, "detail", "too fine")
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z INFO penstock.runtime batch: batch 3 took 0.5 s\n", err)
@@ -33,8 +33,8 @@ def test_text(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     configure(LogFormat.JSON, LogLevel.WARNING)
     configure(LogFormat.JSON, LogLevel.WARNING)
-    tell(logger_of("runtime"), logging.INFO, "batch", "not told")
-    tell(logger_of("runtime"), logging.WARNING, "late", "5 of 10 rows of S came late", source="S", late=5)
+    log_event(logger_of("runtime"), logging.INFO, "batch", "not told")
+    log_event(logger_of("runtime"), logging.WARNING, "late", "5 of 10 rows of S came late", source="S", late=5)
     try:
         raise ValueError("with 'quotes'")
     except ValueError:
@@ -53,7 +53,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_secret_gets_into_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     for form in LogFormat:
         configure(form, LogLevel.INFO)
-        tell(
+        log_event(
             logger_of("connectors"), logging.INFO, "connected", "to postgresql://u:hunter2@h/db",
             password="hunter2", options={"token": "hunter2", "places": ["http://a:hunter2@b"]}, text="token 'hunter2'",
         )  # fmt: skip

@@ -97,7 +97,7 @@ def test_files_that_hold_no_wanted_row_are_passed_over(
     query = f"CREATE QUERY q AS SELECT k FROM r WHERE {condition};"
     (bound,) = bind_script(RELATION.format(path=table, options="") + query).queries
     (static,) = plan_queries([replace(bound, root=optimize(bound.root))]).statics.values()
-    connector = open_source(static.sources["r"], static.wanted["r"])
+    connector = open_source(static.sources["r"], static.source_predicates["r"])
     found: list[tuple[Any, ...]] = []
     counted: list[int] = []
     for path in connector.discover(frozenset()):

@@ -177,10 +177,10 @@ def test_the_server_leaves_out_what_no_query_reads(db: Server) -> None:
         (query,) = bind_script(f"{declared} CREATE QUERY q AS SELECT k, w FROM r WHERE {condition};").queries
         (plan,) = plan_queries([replace(query, root=optimize(query.root))]).statics.values()
         whole, bad, _ = read_relation(plan.sources["r"])
-        part, bad_too, passed = read_relation(plan.sources["r"], plan.wanted["r"])
+        part, bad_too, passed = read_relation(plan.sources["r"], plan.source_predicates["r"])
         assert (part.num_rows + len(bad_too), passed) == (sent, 0), condition
         assert [r.reason for r in bad_too] == [r.reason for r in bad] and len(bad) == 3
-        assert chosen(plan.wanted["r"], part) == chosen(plan.wanted["r"], whole), condition
+        assert chosen(plan.source_predicates["r"], part) == chosen(plan.source_predicates["r"], whole), condition
 
 
 def chosen(condition: Expression, table: pa.Table) -> list[str]:
@@ -194,7 +194,7 @@ def test_a_relation_with_a_key_is_read_whole(db: Server) -> None:
     declared = f"CREATE RELATION r (k INT, w STRING, PRIMARY KEY (k)) FROM {options(db, TABLE)};"
     (query,) = bind_script(f"{declared} CREATE QUERY q AS SELECT k FROM r WHERE w = 'b';").queries
     (plan,) = plan_queries([replace(query, root=optimize(query.root))]).statics.values()
-    assert plan.wanted == {}
+    assert plan.source_predicates == {}
 
 
 # --- polls

@@ -38,7 +38,7 @@ def planned(*queries: str) -> Plan:
 def shown(plan: Plan) -> dict[str, str]:
     known = {**plan.sources, **{n: s for static in plan.statics.values() for n, s in static.sources.items()}}
     conditions = {
-        **plan.wanted,
+        **plan.source_predicates,
         **{n: c for n in known if (c := source_predicate_of(plan.statics.values(), n)) is not None},
     }
     return {name: to_sql(condition, known[name].columns.names) for name, condition in conditions.items()}
@@ -104,7 +104,7 @@ def test_another_condition_is_another_query_and_what_others_want_is_not() -> Non
 def test_explain_tells_it_at_the_source() -> None:
     script = f"{DECLARED} CREATE QUERY q AS SELECT x FROM S [NOW] WHERE k = 1;"
     (query,) = bind_script(script).queries
-    (line,) = (line for line in explain(query).splitlines() if "Scan" in line and "wanted" in line)
-    assert "wanted: k = 1" in line
+    (line,) = (line for line in explain(query).splitlines() if "Scan" in line and "source predicate" in line)
+    assert "source predicate: k = 1" in line
     nodes = json.loads(explain(query, "json"))["physical"]["nodes"]
-    assert [n["parameters"]["wanted"] for n in nodes if n["label"] == "Scan"] == ["k = 1"]
+    assert [n["parameters"]["source predicate"] for n in nodes if n["label"] == "Scan"] == ["k = 1"]

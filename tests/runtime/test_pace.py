@@ -71,7 +71,7 @@ def test_limits_of_the_controller() -> None:
 
 
 def test_batches_come_to_tell_what_they_may() -> None:
-    pace = RateControl(max_bytes=64 * MB, max_told=100 * MB)
+    pace = RateControl(max_bytes=64 * MB, max_answer_bytes=100 * MB)
     limit, told = pace.first, []
     for _ in range(6):
         told.append(limit * 50)
@@ -85,7 +85,7 @@ def test_batches_come_to_tell_what_they_may() -> None:
     assert pace.next_limit(MB, MB // 4, None, 1) == MB, "a batch that read little says nothing of a large one"
     assert pace.next_limit(MB, MB, None, 10**15) == LEAST
     assert pace.next_limit(3 * MB, 3 * MB, None, None) == 64 * MB
-    both = RateControl(target=1.0, max_bytes=64 * MB, max_told=100 * MB)
+    both = RateControl(target=1.0, max_bytes=64 * MB, max_answer_bytes=100 * MB)
     assert both.next_limit(MB, MB, 0.1, 200 * MB) == MB // 2, "what is told bounds what time would allow"
     assert both.next_limit(MB, MB, 2.0, 1) == MB // 2
 
@@ -200,7 +200,7 @@ def test_what_a_round_told_bounds_the_next_one_also_after_a_crash(
         write(tmp_path / "data", number)
     (split,) = open_source(source_of(tmp_path / "data")).splits(str(tmp_path / "data" / "000.parquet"))
     monkeypatch.setattr("penstock.runtime.spark.input.rate_control.LEAST", 1)
-    pace = RateControl(max_bytes=4 * split.bytes + 8, max_told=1000)
+    pace = RateControl(max_bytes=4 * split.bytes + 8, max_answer_bytes=1000)
     for place, crashed in (("calm", False), ("rough", True)):
         (tmp_path / place).mkdir()
         (tmp_path / place / "data").symlink_to(tmp_path / "data")

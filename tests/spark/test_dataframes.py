@@ -73,7 +73,7 @@ def test_the_folder_of_a_streaming_frame_is_swept_like_that_of_a_run(
     temporary.sweep_temporary()
     assert folder.exists()
     # The lock is gone with the process.
-    temporary.let_go(folder)
+    temporary.release(folder)
     temporary.sweep_temporary()
     assert [path.name for path in place.iterdir()] == [f"{folder.name}-dead-letters"]
 

@@ -1,4 +1,4 @@
-"""What a query means: immutable typed operators, one file per family, with derived properties."""
+"""The logical algebra: immutable typed operators, one file per family, with derived properties."""
 
 from penstock.algebra.nodes.aggregate import Aggregate, Distinct
 from penstock.algebra.nodes.base import Algebra, StreamToRelation, TimeModelWindow, is_static, leaves

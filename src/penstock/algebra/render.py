@@ -21,7 +21,7 @@ def _render(node: Algebra, ids: dict[str, str], drawn: dict[str, RenderNode]) ->
 
 
 def _edge(node: Algebra) -> tuple[tuple[str, str], ...]:
-    """What flows from `node` to its parent."""
+    """Return the properties of the edge from `node` to its parent."""
     domain = node.domain
     return (
         ("pattern", node.pattern.short),

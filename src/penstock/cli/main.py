@@ -77,8 +77,8 @@ app = typer.Typer(
 FAILED, WRONG = 1, 2
 
 #: Patterns of a script that will run on Spark, and of one with settings of its own for Spark.
-_WANTS_SPARK = re.compile(r"\bcreate\s+query\b", re.IGNORECASE)
-_TELLS_SPARK = re.compile(r"\bspark\b", re.IGNORECASE)
+_NEEDS_SPARK = re.compile(r"\bcreate\s+query\b", re.IGNORECASE)
+_SETS_SPARK = re.compile(r"\bspark\b", re.IGNORECASE)
 
 #: Errors of the machine or the run, not of what the user wrote.
 _RUN_CODES = frozenset({"P0411", "P0601", "P0603", "P0604", "P0621", "P0631", "P0632"})
@@ -257,7 +257,7 @@ def run(
 
 def _foresee_spark(text: str, settings: Settings, master: str | None) -> None:
     """Start Spark while the script is read, if the script seems to need it and has no settings for it."""
-    if _WANTS_SPARK.search(text) and not _TELLS_SPARK.search(text):
+    if _NEEDS_SPARK.search(text) and not _SETS_SPARK.search(text):
         from penstock.runtime.spark.startup.ahead import start_session_ahead
 
         start_session_ahead(master, settings.spark)

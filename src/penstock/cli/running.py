@@ -135,7 +135,7 @@ def watch(run: Watched, watcher: Watcher, out: Output | None = None) -> int:
 
 
 def _leave_now(number: int, _frame: FrameType | None) -> None:
-    """As killed, whatever waits for whom, but with the code of the signal: results and checkpoint outlive that."""
+    """End the process at once, with the code of the signal; results and checkpoint survive it."""
     os._exit(128 + number)
 
 

@@ -63,7 +63,7 @@ class Aggregate(Algebra):
         return True
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
-        """One tuple a group, replaced whenever an element comes or goes."""
+        """Return the estimate: one tuple per group, replaced whenever an element enters or leaves."""
         (below,) = inputs
         groups = below.combinations(self.group)
         own = tuple(below.distinct[i] for i in self.group)

@@ -1,10 +1,10 @@
-"""Joins that only ask: rows that live for one instant, each of which looks up one group of an aggregate.
+"""Joins that are look-ups: rows that live for one instant, each of which reads one group of an aggregate.
 
-`find_probe` says of a join whether it is one. An aggregate tells its row anew at every change, also where a row of its
-window goes, and a join then finds out which of these changes anybody met. Where the other side lives for single
-instants and its key names the group, what the groups are at those instants is all that is read of the aggregate: the
-result follows from the groups alone (`physical/operators/joins/aggregate_lookup.py`). Nothing is ever taken back of
-it, as an instant that is final stays as it is.
+`find_probe` recognizes such a join. An aggregate emits its row again at every change, also when a row of its window
+expires, and a join then filters out the changes without a partner. Where the other side lives for single instants and
+its key names the group, only the groups at those instants are read of the aggregate: the result follows from the groups
+alone (`physical/operators/joins/aggregate_lookup.py`). No result is retracted, since an instant that is final does not
+change.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from penstock.tree import walk
 
 @dataclass(frozen=True)
 class AggregateLookup:
-    """A join read as a look-up. asking: the side that lives for instants; left: whether it is the left one; key: its
-    columns, in the order of the group columns of `aggregate`; between: what lies between the aggregate and the join,
-    the lowest first."""
+    """A join read as a look-up. asking: the probing side, which lives for instants; left: whether it is the left one;
+    key: its columns, in the order of the group columns of `aggregate`; between: the operators between the aggregate and
+    the join, the lowest first."""
 
     asking: Algebra
     left: bool
@@ -36,12 +36,12 @@ class AggregateLookup:
 
     @property
     def inputs(self) -> tuple[Algebra, Algebra]:
-        """What asks, and what the aggregate is made of."""
+        """Return the probing side and the input of the aggregate."""
         return self.asking, self.aggregate.input
 
 
 def find_probe(node: Join | OuterJoin) -> AggregateLookup | None:
-    """`node` as a look-up, None where it is more than that."""
+    """Return `node` as a look-up, None if it is not one."""
     if isinstance(node, OuterJoin):
         return _asked(node, True) if node.kind is OuterKind.LEFT else None
     return _asked(node, True) or _asked(node, False)
@@ -66,7 +66,7 @@ def _asked(node: Join | OuterJoin, left: bool) -> AggregateLookup | None:
 
 
 def _group_column(column: int, between: list[Select | Project]) -> int | None:
-    """Return which output column of the aggregate the column `column` above `between` is; None where it is computed."""
+    """Return the output column of the aggregate that the column `column` above `between` is; None if it is computed."""
     for one in reversed(between):
         if isinstance(one, Project):
             computed = one.expressions[column]
@@ -81,7 +81,7 @@ def _expressions(one: Select | Project) -> tuple[Expression, ...]:
 
 
 def _must_stay(expression: Expression) -> bool:
-    """Return whether it counts how often `expression` is computed: once a change, or once a row that asks."""
+    """Return whether the number of evaluations of `expression` matters: once per change, or once per probing row."""
     return is_volatile(expression) or any(isinstance(node, UserCall) for node in walk(expression))
 
 
@@ -93,6 +93,6 @@ def lives_an_instant(node: Algebra) -> bool:
     instants stay two elements. False is always a safe answer, and the one of an operator that does not say otherwise.
     """
     if isinstance(node, OuterJoin):
-        # An operator that waits for partners may emit a tuple without one in any pieces; a look-up does not.
+        # An operator with a reorder buffer may emit a tuple without a partner in several pieces; a look-up does not.
         return find_probe(node) is not None
     return node.lives_an_instant(lives_an_instant)

@@ -1,19 +1,19 @@
-"""The logical algebra's base: what every operator of a query is and which properties it derives.
+"""The base class of the logical algebra: the operators of a query and the properties that they derive.
 
 A node is a stream (an append-only bag of (tuple, ts)) or a relation (a bag that varies over time), [semantics 2]. Each
 operator family has its own file in this folder; each derives its properties from its inputs:
 
 - `schema`: the columns;
 - `is_stream`: stream or relation;
-- `domain`: the time domain, None where no timed input stands below (static relations fit every domain);
+- `domain`: the time domain, None without a timed input below (static relations fit every domain);
 - `pattern`: the update pattern [semantics 5];
 - `keys`: sets of column positions that are unique in R(τ) at every τ;
-- `boundedness`: what bounds the rows that count at one time;
-- when its rows come and go: order of arrival, timestamps, instants, evaluations;
-- `estimate_from`, `cost_from`: rows expected of it, and elements that it handles.
+- `boundedness`: what bounds the rows that are valid at one time;
+- changes over time: order of arrival, timestamps, instants, evaluations;
+- `estimate_from`, `cost_from`: the expected rows, and the expected number of elements processed.
 
-An operator says of itself what holds of it beyond the defaults here. A default is safe: an operator that says nothing
-is never moved, merged or read in another way.
+An operator overrides the defaults here. A default is safe: an operator without an override is never moved, merged or
+read in another way.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ NO_KEYS: Keys = frozenset()
 
 
 class Evaluation(NamedTuple):
-    """How often an operator is evaluated: every so many `tuples`, of each substream by the columns `by`; or at the
-    ticks align + k·`ticks`. One of the two is None."""
+    """The frequency at which an operator is evaluated: every `tuples`-th tuple of each substream by the columns `by`,
+    or the ticks align + k·`ticks`. One of the two is None."""
 
     tuples: int | None
     ticks: int | None
@@ -48,8 +48,8 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Algebra(Node):
-    """A logical operator. Immutable; equal plans have equal fingerprints. What is derived of its inputs is computed
-    once, since a plan asks for it again and again, at every level of all that stands above."""
+    """A logical operator. Immutable; equal plans have equal fingerprints. Derived properties are computed once per
+    node, since every operator above reads them again."""
 
     def __init_subclass__(cls) -> None:
         for name in _DERIVED:
@@ -75,7 +75,7 @@ class Algebra(Node):
 
     @property
     def inputs(self) -> tuple[Algebra, ...]:
-        """The algebra nodes directly below (children that are expressions left out)."""
+        """Return the algebra nodes directly below (children that are expressions left out)."""
         known = self.__dict__.get("_inputs")
         if known is None:
             known = tuple(child for child in self.children if isinstance(child, Algebra))
@@ -91,19 +91,19 @@ class Algebra(Node):
         return cast("TimeDomain | None", known)
 
     def describe(self) -> Mapping[str, str]:
-        """What explain shows of this node beside its name, pattern and keys: parameter -> text."""
+        """Return the parameters that EXPLAIN shows beside the name, pattern and keys: parameter -> text."""
         return {}
 
-    # What is held
+    # Boundedness
 
     @property
     def boundedness(self) -> Boundedness:
-        """What bounds the relation. Of a stream: what bounds its elements if all of them were kept."""
+        """Return what bounds the relation. Of a stream: what bounds its elements if all of them were stored."""
         return together(child.boundedness for child in self.inputs)
 
     def bounded_by_keys(self, columns: tuple[int, ...], below: Boundedness, what: str) -> Boundedness:
-        """Return what bounds one row, or a few, for every value of `columns`: what bounds the rows below, else the
-        number of these values. what: the plural of what is kept of each, such as `groups`."""
+        """Return the boundedness of one row, or a few, for every value of `columns`: that of the rows below, else the
+        number of these values. what: the plural of what is stored for each, such as `groups`."""
         if not columns:
             return Boundedness(Grade.FIXED, f"one {what.removesuffix('s')}")
         if below.grade <= Grade.KEYS:
@@ -115,35 +115,35 @@ class Algebra(Node):
 
     @property
     def source_names(self) -> tuple[str, ...]:
-        """The names of the declared streams and relations below, left to right, each once."""
+        """Return the names of the declared streams and relations below, left to right, each once."""
         return tuple(dict.fromkeys(name for child in self.inputs for name in child.source_names))
 
     @property
     def carries_ends(self) -> bool:
-        """Whether elements know when they end; else negative tuples end them, or nothing does."""
+        """Return whether elements carry their expiration; else negative tuples end them, or nothing does."""
         return any(child.carries_ends for child in self.inputs if not child.is_stream)
 
-    # How its rows come and go
+    # Changes over time
 
     @property
     def arrives_in_order(self) -> bool:
-        """Whether the elements of the stream have an order of arrival [semantics 1, 4.1]."""
+        """Return whether the elements of the stream have an order of arrival [semantics 1, 4.1]."""
         return False
 
     def as_read(self) -> Algebra:
-        """Return the stream without the ISTREAMs, and results of WSTREAM, over what only selects and projects another
-        stream; itself where there are none."""
+        """Return the stream without ISTREAMs, and results of WSTREAM, over operators that only select and project
+        another stream; the node itself where there are none."""
         return self
 
     def without_window(self, ended: bool = False) -> Algebra | None:
         """Return the stream that this relation only selects and projects, with these operators over it; None for
-        anything else. ended: its elements may end, as long as each comes when it arrives."""
+        anything else. ended: its elements may expire, as long as each enters when it arrives."""
         return None
 
     @property
     def timestamp_column(self) -> int | None:
-        """The column that holds, in every row, the timestamp of the stream element that the row is: what FIRST and
-        LAST order rows by [semantics 4.2]. None when no column surely does."""
+        """Return the column that holds, in every row, the timestamp of the row's stream element: FIRST and LAST order
+        rows by it [semantics 4.2]. None when no column certainly does."""
         return None
 
     def evaluations(self) -> Iterable[Evaluation]:
@@ -151,60 +151,60 @@ class Algebra(Node):
         return ()
 
     def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
-        """Return whether every row lives only while a row of an input for which `holds` does."""
+        """Return whether every row lives only while a row of an input for which `holds` is true lives."""
         return False
 
     @property
     def is_instantaneous(self) -> bool:
-        """Whether every element of the relation lives only at ticks at which an element of one of its own windows
-        arrives, whatever selections are later pushed below these windows. An RSTREAM over it need not know of arrivals
-        that the WHERE drops [semantics 4.3]: R is empty at these instants, and nothing would be emitted."""
+        """Return whether every element of the relation lives only at ticks at which an element of one of its own
+        windows arrives, whatever selections are later pushed below these windows. An RSTREAM over it need not know of
+        arrivals that the WHERE drops [semantics 4.3]: R is empty at these instants, and nothing would be emitted."""
         return self.lives_within(lambda child: child.is_instantaneous)
 
     @property
     def is_windowed(self) -> bool:
-        """Whether every element of the relation lives only while an element of one of its own windows does, not for
-        ever, whatever selections are later pushed below these windows. An RSTREAM over it need not know when the
-        elements that the WHERE drops expire, which is how long time runs with `--drain`."""
+        """Return whether every element of the relation lives only while an element of one of its own windows does, not
+        for ever, whatever selections are later pushed below these windows. An RSTREAM over it need not know when the
+        elements that the WHERE drops expire, which decides how long time advances with `--drain`."""
         return self.lives_within(lambda child: child.is_windowed)
 
     def lives_an_instant(self, holds: Callable[[Algebra], bool]) -> bool:
-        """Return whether every element, however it is computed, ends one tick after its beginning. holds: the same of
-        an input."""
+        """Return whether every element, however it is computed, ends one tick after its beginning. holds: the same
+        property of an input."""
         return False
 
     @property
     def results_have_lives(self) -> bool:
-        """Whether every result has a life that follows from those of the rows it was made of
+        """Return whether every result has a validity interval that follows from those of its input rows
         (`algebra/nodes/results.py`)."""
         return False
 
     @property
     def may_be_kept(self) -> bool:
-        """Whether its results still answer the query when WSTREAM keeps them beyond their time."""
+        """Return whether the results still answer the query when WSTREAM keeps them beyond their expiration."""
         return False
 
     @property
     def may_stand_over_internal(self) -> bool:
-        """Whether its results stay right when those of INTERNAL windows below never expire."""
+        """Return whether the results stay right when those of INTERNAL windows below never expire."""
         return False
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether every tuple of the relation comes with one element of each of its streams, so that it has a
-        timestamp: that of the element, or of the latest."""
+        """Return whether every tuple of the relation enters with one element of each of its streams, and so has a
+        timestamp: that of the element, or of the latest one."""
         return False
 
     @property
     def over_one_window(self) -> bool:
-        """Whether its tuples are elements of one window that judges each of them alone."""
+        """Return whether the tuples are elements of one window that decides about each of them alone."""
         return False
 
-    # What it is expected to cost
+    # Estimate and cost
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
-        """Return what is expected of this operator over inputs of which `inputs` is expected. By default: what the
-        first input says of its columns."""
+        """Return the estimate of this operator from those of its `inputs`. By default: the distinct values of the first
+        input's columns."""
         known = inputs[0].distinct if inputs else ()
         distinct = tuple(known[i] if i < len(known) else math.inf for i in range(len(self.schema)))
         rate = sum(i.rate for i in inputs) or 1.0
@@ -213,18 +213,19 @@ class Algebra(Node):
         return found if self.is_stream else found.decided()
 
     def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
-        """Return the elements per second that this operator alone handles. inputs, own: what is expected of its inputs
-        and of itself. By default it has no state, and looks at each element once."""
+        """Return the elements per second that this operator alone processes. inputs, own: the estimates of its inputs
+        and of itself. By default it has no state, and reads each element once."""
         return self.received(inputs)
 
     def received(self, inputs: Sequence[Estimate]) -> float:
-        """Return the elements per second that come from `inputs`; a static one is a table, of which none come."""
+        """Return the elements per second that arrive from `inputs`; a static input is a table, from which none
+        arrive."""
         pairs = zip(self.inputs, inputs, strict=True)
-        return sum(expected.told for child, expected in pairs if not is_static(child))
+        return sum(expected.emitted for child, expected in pairs if not is_static(child))
 
     def cost_with_state(self, inputs: Sequence[Estimate], own: Estimate) -> float:
         """Return the cost of an operator that stores what it receives."""
-        return STORED_AND_LOOKED_UP * self.received(inputs) + own.told
+        return STORED_AND_LOOKED_UP * self.received(inputs) + own.emitted
 
 
 _UNKNOWN = object()
@@ -232,7 +233,7 @@ _DERIVED = ("schema", "pattern", "keys", "domain", "is_stream", "boundedness")
 
 
 def _computed_once(place: str, given: property) -> property:
-    """The property `given`, kept in the node under the name `place`."""
+    """Return the property `given`, cached in the node under the name `place`."""
 
     def read(node: Algebra) -> Any:
         if place not in node.__dict__:
@@ -244,7 +245,7 @@ def _computed_once(place: str, given: property) -> property:
 
 @dataclass(frozen=True, eq=False)
 class Unary(Algebra):
-    """An operator over one input, whose columns it hands on where it does not say otherwise."""
+    """An operator over one input, whose columns it passes on unless it overrides `schema`."""
 
     input: Algebra
 
@@ -255,7 +256,7 @@ class Unary(Algebra):
 
 @dataclass(frozen=True, eq=False)
 class RowWise(Unary):
-    """What looks at each row alone."""
+    """An operator that processes each row alone."""
 
     @property
     def is_stream(self) -> bool:
@@ -306,22 +307,23 @@ class RowWise(Unary):
 
 @dataclass(frozen=True, eq=False)
 class StreamToRelation(Unary):
-    """A window: it makes a relation of a stream. Base of every kind of window; a kind that has the fields `slide`,
-    `align` or `partition` puts them in the place of these properties."""
+    """A window: it turns a stream into a relation. Base of every kind of window; a kind with the fields `slide`,
+    `align` or `partition` overrides these properties by them."""
 
     @property
     def slide(self) -> int | None:
-        """Ticks between two boundaries at which the content changes; None where it may change at every tick."""
+        """Return the ticks between two boundaries at which the content changes; None where it may change at every
+        tick."""
         return None
 
     @property
     def align(self) -> int:
-        """The tick that boundaries are counted from."""
+        """Return the tick that boundaries are counted from."""
         return 0
 
     @property
     def partition(self) -> tuple[int, ...]:
-        """The columns whose values make partitions, each of which is a window of its own."""
+        """Return the columns whose values define partitions, each of which is a window of its own."""
         return ()
 
     @property
@@ -335,23 +337,24 @@ class StreamToRelation(Unary):
 
 @dataclass(frozen=True, eq=False)
 class TimeModelWindow(StreamToRelation):
-    """A window over the time line of timestamps: base of every kind but that of the sequence model."""
+    """A window over the time line of timestamps: base of every kind except that of the sequence model."""
 
     @property
     def lifetime(self) -> int | None:
-        """How many ticks an element counts at the most, before SLIDE rounds; None where time alone does not end it."""
+        """Return the maximal number of ticks for which an element is valid, before SLIDE rounds; None where time alone
+        does not end it."""
         return None
 
     @property
     def judges_alone(self) -> bool:
-        """Whether the validity of an element follows from its own timestamp alone, and SLIDE rounds both ends up to a
-        boundary."""
+        """Return whether the validity of an element follows from its own timestamp alone, and SLIDE rounds both ends up
+        to a boundary."""
         return False
 
     @property
     def order_of_ends(self) -> tuple[object, ...] | None:
-        """What decides in which order elements end that came in order: elements of two windows for which it is equal
-        end in the order in which they came. None where elements of this window alone may not."""
+        """Return what decides the order of expiration of elements that arrived in order: elements of two windows for
+        which it is equal expire in order of arrival. None where elements of this window alone may not."""
         return None
 
     @property
@@ -381,25 +384,25 @@ class TimeModelWindow(StreamToRelation):
         return self
 
     def on_the_line(self) -> StreamToRelation | None:
-        """Return this window as one of the sequence model (`algebra/nodes/frequency.py`), None where it has no such
+        """Return this window as one of the sequence model (`algebra/nodes/frequency.py`), None if it has no such
         form."""
         return None
 
     def bounded(self, ticks: int) -> Boundedness:
-        """Return what bounds a window whose elements have all gone after so many ticks."""
+        """Return the boundedness of a window whose elements have all expired after `ticks`."""
         length = 0.0 if self.domain is None else seconds(ticks, self.domain)
         return Boundedness(Grade.BOUNDED, self.described, length=length)
 
     @property
     def described(self) -> str:
-        """`RANGE 10 SECOND of S`."""
+        """Return the window as SQL, such as `RANGE 10 SECOND of S`."""
         return f"{self.describe()['window']} of {', '.join(self.source_names)}"
 
 
 @dataclass(frozen=True, eq=False)
 class Compared(Algebra):
-    """What compares the copies of a tuple on two sides. every: by multiplicities; else as sets, and an answer is there
-    once. Column types agree; names are the left's."""
+    """A comparison of the copies of a tuple on two sides. every: by multiplicities; else as sets, with one copy in the
+    result. Column types agree; names are the left's."""
 
     left: Algebra
     right: Algebra
@@ -411,7 +414,7 @@ class Compared(Algebra):
 
     @property
     def whole(self) -> Keys:
-        """The key that every set has: all columns together."""
+        """Return the key that every set has: all columns together."""
         return frozenset({frozenset(range(len(self.schema)))})
 
     @property
@@ -427,7 +430,7 @@ class Compared(Algebra):
 
 @dataclass(frozen=True, eq=False)
 class Emitted(Algebra):
-    """A stream of what is told: nothing in it is ever taken back."""
+    """A stream of results: it is append-only, so nothing in it is ever retracted."""
 
     @property
     def is_stream(self) -> bool:
@@ -455,8 +458,8 @@ def leaves(node: Algebra) -> Iterator[Algebra]:
 
 
 def column_labels(schema: Schema) -> tuple[str, ...]:
-    """What to call the columns in text, by position: their names; where two are alike, with their source's name before
-    them, or their position behind."""
+    """Return the labels of the columns, by position: their names; where two are alike, with their source's name as a
+    prefix, or their position as a suffix."""
     qualified = [f"{f.qualifier}.{f.name}" if f.qualifier else f.name for f in schema]
     return tuple(
         name if schema.names.count(name) == 1 else q if qualified.count(q) == 1 else f"{name}#{i}"
@@ -465,16 +468,16 @@ def column_labels(schema: Schema) -> tuple[str, ...]:
 
 
 def named(text: str, name: str) -> str:
-    """Return an item of a list of columns: `text AS name`, or the text alone where it says the name already."""
+    """Return an item of a list of columns: `text AS name`, or the text alone where it is the name already."""
     return text if text == name else f"{text} AS {name}"
 
 
 def has_lives(node: Algebra) -> bool:
-    """Return whether every result of `node` has a life that follows from those of the rows it was made of."""
+    """Return whether every result of `node` has a validity interval that follows from those of its input rows."""
     return is_static(node) or node.results_have_lives
 
 
 def is_static(node: Algebra) -> bool:
-    """Return whether the relation is the same at every instant: only static relations stand below. A stream made of
-    them does not count: its elements come at the first instant, and a window over them ends."""
+    """Return whether the relation is the same at every instant: it reads static relations only. A stream made of them
+    does not count: its elements arrive at the first instant, and a window over them ends."""
     return node.domain is None and not any(isinstance(n, Algebra) and n.is_stream for n in walk(node))

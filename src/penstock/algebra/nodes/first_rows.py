@@ -22,8 +22,8 @@ class SortKey(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TopK(Unary):
-    """At every instant, the rows at places offset+1 ... offset+limit of R(τ); of each part of it whose rows agree in
-    the columns `partition`, NULL being like NULL.
+    """The rows at places offset+1 ... offset+limit of R(τ), at every instant; of each part of it whose rows agree in
+    the columns `partition`, where NULL equals NULL.
 
     The order is total up to equal tuples: by `order`, then by all other columns, left to right, ascending with NULL
     first and NaN last. So the answer depends on R(τ) alone.
@@ -36,7 +36,7 @@ class TopK(Unary):
 
     @property
     def pattern(self) -> Pattern:
-        # A row that comes pushes another out, also where nothing expires.
+        # A row that enters may displace another, also where nothing expires.
         return Pattern.MONOTONIC if is_static(self) else Pattern.STRICT
 
     @property
@@ -59,7 +59,7 @@ class TopK(Unary):
 
     @property
     def total_order(self) -> tuple[SortKey, ...]:
-        """`order`, and behind it the columns that break its ties."""
+        """Return `order`, followed by the columns that break its ties."""
         named = {key.column for key in self.order}
         return self.order + tuple(SortKey(i) for i in range(len(self.schema)) if i not in named)
 

@@ -5,8 +5,8 @@ it has a time line of its own, whose *instants* are numbered 1, 2, 3, ... An ins
 boundary of a frequency in time behind all elements up to it; several streams interleave by (timestamp, place, arrival).
 `Sequenced` is the whole query: its `body` is a relation-to-stream operator over relations on that line, whose windows
 (`FrequencyWindow`) stand on the streams' elements as they arrive there (`Arrivals`). A relation with updates is at an
-instant what it is at the instant's timestamp; its updates are no instants. What the body tells at an instant leaves
-with the instant's timestamp.
+instant what it is at the instant's timestamp; its updates are no instants. What the body emits at an instant has
+the instant's timestamp.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Frequency(Emitted, Unary):
 
 @dataclass(frozen=True, eq=False)
 class Arrivals(Emitted):
-    """The elements of stream number `place` of the `Sequenced` around, each at its instant. A window stands on all, or,
-    where other windows see more, on those that its WHERE chooses."""
+    """The elements of stream number `place` of the enclosing `Sequenced`, each at its instant. A window is over all of
+    them, or, if other windows read more, over those that its WHERE selects."""
 
     place: int
     columns: Schema
@@ -86,14 +86,15 @@ class AtInstants(Emitted, Unary):
 
     @property
     def tells_changes(self) -> bool:
-        """Whether R is told where it changes between evaluations: a window that slides is evaluated all the time."""
+        """Return whether R is emitted where it changes between evaluations: a window that slides is evaluated at all
+        times."""
         return not all(window.jumps for window in own_frequency_windows(self))
 
 
 @dataclass(frozen=True, eq=False)
 class Sequenced(Emitted):
-    """A query in the sequence model: what `body` tells on the line of instants of `streams`, with the timestamps of the
-    instants. Elements come in the order of the instants, those of one instant in that of their values."""
+    """A query in the sequence model: the output of `body` on the line of instants of `streams`, with the timestamps of
+    the instants. Elements are in the order of the instants, those of one instant in that of their values."""
 
     body: Algebra
     streams: tuple[Algebra, ...]
@@ -112,28 +113,28 @@ class Sequenced(Emitted):
 
     @property
     def windows(self) -> tuple[FrequencyWindow, ...]:
-        """The windows of the body."""
+        """Return the windows of the body."""
         return tuple(dict.fromkeys(w for w in own_frequency_windows(self.body)))
 
     @property
     def relations(self) -> tuple[RelationScan, ...]:
-        """The relations with updates that the body reads."""
+        """Return the relations with updates that the body reads."""
         return tuple(dict.fromkeys(own_updated_relations(self.body)))
 
     @property
     def periods(self) -> tuple[tuple[int, int], ...]:
-        """The (slide, align) of its frequencies in time: whose boundaries are instants."""
+        """Return the (slide, align) of its frequencies in time, whose boundaries are instants."""
         found = {(w.slide, w.align) for w in self.windows if w.slide is not None}
         return tuple(sorted(found))
 
     @property
     def in_time(self) -> bool:
-        """Whether all its windows are evaluated at the boundaries of one frequency in time, and nowhere else."""
+        """Return whether all its windows are evaluated at the boundaries of one frequency in time, and nowhere else."""
         return len(self.periods) == 1 and all(w.slide is not None for w in self.windows)
 
     @property
     def reports_all(self) -> bool:
-        """Whether the body answers at instants at which nothing changes too."""
+        """Return whether the body also emits results at instants at which nothing changes."""
         return isinstance(self.body, AtInstants)
 
     def describe(self) -> Mapping[str, str]:
@@ -159,8 +160,8 @@ def own_updated_relations(node: Algebra) -> Iterator[RelationScan]:
 
 
 def in_sequence(node: Algebra) -> bool:
-    """Return whether the relation `node` belongs to a query that is evaluated in the sequence model: a frequency stands
-    in one of its windows, or where one would stand. Those of streams below count for these alone."""
+    """Return whether the relation `node` belongs to a query that is evaluated in the sequence model: one of its windows
+    has a frequency, or could have one. Those of streams below count for these alone."""
     return next(own_frequency_windows(node), None) is not None
 
 
@@ -190,7 +191,7 @@ def answers(relation: Algebra) -> Algebra:
 
 
 def each_result(relation: Algebra) -> Algebra:
-    """Each result of a relation on the line, once, at the instant it comes."""
+    """Return the stream of each result of a relation on the line, once, at the instant at which it enters."""
     changing = any(not is_nrr(scan) for scan in own_updated_relations(relation))
     told_by_bag = changing or not has_lives(relation)
     return RelationToStream(relation, StreamKind.ISTREAM) if told_by_bag else IndividualResults(relation)
@@ -205,7 +206,7 @@ def _rows_of_their_own(node: Algebra) -> bool:
 
 
 def on_the_line(relation: Algebra) -> Algebra:
-    """`relation` with each of its own windows as a window of the sequence model."""
+    """Return `relation` with each of its own windows as a window of the sequence model."""
     if relation.is_stream or isinstance(relation, FrequencyWindow):
         return relation
     if isinstance(relation, TimeModelWindow):

@@ -1,4 +1,4 @@
-"""Windows of the sequence model: when they are evaluated is one thing, what they then hold another [semantics 6]."""
+"""Windows of the sequence model, whose evaluation instants are independent of their content [semantics 6]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.types import TimeDomain
 
 
 def slide_text(slide: int | None, align: int, domain: TimeDomain | None) -> str:
-    """Return a SLIDE in time as people write it; empty for none."""
+    """Return a SLIDE in time as written in a query; empty for none."""
     text = ""
     if slide is not None:
         text += f" SLIDE {domain.show_length(slide) if domain else slide}"
@@ -21,7 +21,7 @@ def slide_text(slide: int | None, align: int, domain: TimeDomain | None) -> str:
 
 
 def frequency_text(rows: int | None, slot: int | None, align: int, partition: tuple[int, ...], node: Algebra) -> str:
-    """Return a frequency as people write it; empty for none."""
+    """Return a frequency as written in a query; empty for none."""
     if rows is None and slot is None:
         return ""
     domain = node.domain
@@ -50,7 +50,7 @@ class FrequencyWindow(StreamToRelation):
 
     @property
     def jumps(self) -> bool:
-        """Whether it passes instants by; FREQUENCY 1 TUPLE slides."""
+        """Return whether it skips instants; FREQUENCY 1 TUPLE slides."""
         return self.slide is not None or (self.every or 1) > 1
 
     @property

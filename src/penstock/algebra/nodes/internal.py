@@ -1,7 +1,7 @@
 """INTERNAL windows: used to bound state only, while the results of the query never expire `[golab 3.3.2]`.
 
-A SELECT over INTERNAL windows computes what it would over ordinary ones, and all its results are collected: each comes
-at the instant at which it would, and stays. These are the results that WSTREAM windows (`results.py`), and the state
+A SELECT over INTERNAL windows computes the same results as over ordinary ones, and all its results are collected: each
+enters at the same instant, and stays. These are the results that WSTREAM windows (`results.py`), and the state
 below is that of ordinary windows.
 
 Not for duplicate elimination and negation, whose results would be wrong if they stayed, nor beside anything else that
@@ -21,7 +21,8 @@ from penstock.algebra.properties.update_pattern import Pattern
 class Internal(Unary):
     """The relation of all results so far of its input, which never loses a tuple.
 
-    by_life: the input has lives, and each counts; else its ISTREAM is collected, R(τ) − R(τ−1) at every τ.
+    by_life: the input's results have validity intervals, and each result counts; else its ISTREAM is collected, R(τ) −
+    R(τ−1) at every τ.
     """
 
     by_life: bool

@@ -55,7 +55,7 @@ class Join(Algebra):
 
     @property
     def results_have_lives(self) -> bool:
-        # Where rows of both sides end early, a pair may have been taken back before it was ever one.
+        # Where rows of both sides end early, a pair may have been retracted before it was emitted.
         ends_known = self.pattern is not Pattern.STRICT or any(map(is_static, self.inputs))
         return ends_known and has_lives(self.left) and has_lives(self.right)
 
@@ -75,16 +75,16 @@ class Join(Algebra):
         return estimated_pairs(self.left, self.right, self.equal, self.residual, inputs)
 
     def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
-        """Nothing of a side is stored that meets a table."""
+        """Return the cost; a side that is joined with a table is not stored."""
         times = 1 if is_static(self.left) or is_static(self.right) else STORED_AND_LOOKED_UP
-        return times * self.received(inputs) + own.told
+        return times * self.received(inputs) + own.emitted
 
     def describe(self) -> Mapping[str, str]:
         return {"on": condition_text(self.left, self.right, self.equal, self.residual)}
 
 
 def joins_elements(node: Algebra) -> bool:
-    """Return whether all inputs of the join `node` that change come with elements of streams (`is_elementwise`)."""
+    """Return whether all inputs of the join `node` that change enter with elements of streams (`is_elementwise`)."""
     moving = [child for child in node.inputs if not is_static(child)]
     return bool(moving) and all(child.is_elementwise for child in moving)
 
@@ -112,11 +112,12 @@ def condition_text(left: Algebra, right: Algebra, equal: Pairs, residual: Expres
 
 
 def joined_pattern(left: Algebra, right: Algebra) -> Pattern:
-    """The pattern of what lives as long as a tuple of either side does [semantics 5]: MON of MON and MON, else WK."""
+    """Return the pattern of rows that live as long as a tuple of either side [semantics 5]: MON of MON and MON, else
+    WK."""
     inputs = (left.pattern, right.pattern)
     if Pattern.STRICT in inputs:
         return Pattern.STRICT
-    # What never changes does not add to the other's pattern.
+    # A static side does not add to the other's pattern.
     for side, other in ((left, right), (right, left)):
         if is_static(side):
             return other.pattern

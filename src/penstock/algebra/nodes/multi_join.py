@@ -35,12 +35,12 @@ class MultiJoin(Algebra):
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Where each member's columns begin in the joined row."""
+        """Return where each member's columns begin in the joined row."""
         return offsets(self.members)
 
     @property
     def common(self) -> tuple[int, ...]:
-        """The classes that every member has a part in."""
+        """Return the classes in which every member takes part."""
         return tuple(n for n, places in enumerate(self.classes) if None not in places)
 
     @property

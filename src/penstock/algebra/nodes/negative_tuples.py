@@ -1,4 +1,4 @@
-"""Expirations told by negative tuples: the negative tuple approach to windows `[golab 2.3.3, 3.5.2]`."""
+"""Expirations as negative tuples: the negative tuple approach to windows `[golab 2.3.3, 3.5.2]`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from penstock.algebra.properties.update_pattern import Pattern
 
 @dataclass(frozen=True, eq=False)
 class NegativeTuples(Unary):
-    """The relation `input` itself. Its tuples carry no end: each is taken back by a negative tuple when it comes, so
-    that all operators above are planned as for a strict input."""
+    """The relation `input` itself. Its tuples carry no expiration: each is retracted by a negative tuple when it
+    expires, so that all operators above are planned as for a strict input."""
 
     @property
     def pattern(self) -> Pattern:
@@ -30,8 +30,8 @@ class NegativeTuples(Unary):
 
 
 def announced(node: Algebra) -> Algebra:
-    """Return the plan `node` with every window that loses tuples announced, except where lives are what is counted: a
-    stream of all results, or of those that RESTORE gives back, is told from the ends that its windows give."""
+    """Return the plan `node` with negative tuples for every window that loses tuples, except below a stream of all
+    results, or of those that RESTORE returns: these are computed from the expirations that the windows set."""
     if isinstance(node, IndividualResults | Internal) and has_lives(node.input):
         return replace(node, input=_below_windows(node.input))
     if isinstance(node, Restored) and node.by_life:
@@ -39,7 +39,7 @@ def announced(node: Algebra) -> Algebra:
         return node.with_children((reported, _below_windows(node.continual)))
     if isinstance(node, NRRJoin):
         # Its elements meet the relation before their window ends them, so the join is announced in its window's place;
-        # what is strict tells its ends by itself.
+        # A strict relation retracts its own tuples.
         joined = replace(node, left=_below_windows(node.left))
         return joined if joined.pattern in (Pattern.MONOTONIC, Pattern.STRICT) else NegativeTuples(joined)
     changed = node.with_children(tuple(announced(c) if isinstance(c, Algebra) else c for c in node.children))
@@ -49,7 +49,7 @@ def announced(node: Algebra) -> Algebra:
 
 
 def _below_windows(node: Algebra) -> Algebra:
-    """`node` with the streams that its windows stand on announced, and the windows as they are."""
+    """Return `node` with the streams below its windows transformed, and the windows as they are."""
     if node.is_stream:
         return announced(node)
     return node.with_children(tuple(_below_windows(c) if isinstance(c, Algebra) else c for c in node.children))

@@ -1,10 +1,10 @@
 """The join with a NON RETROACTIVE relation `[golab 3.3.1]` [semantics 3].
 
 An update of such a relation (an NRR) changes only results of stream elements that arrive after it. So every element of
-the stream meets the NRR as it is at the element's own timestamp, once; the result lives as long as the element does in
-its window, whatever becomes of the NRR. Nothing is taken back and nothing of the stream is stored. What several streams
-give by a join comes with the latest of its elements. Over a row window, which ends elements by later ones, results are
-kept until they end.
+the stream is joined with the NRR as of the element's own timestamp, once; the result is valid as long as the element
+is in its window, whatever becomes of the NRR. Nothing is retracted and nothing of the stream is stored. What several
+streams give by a join comes with the latest of its elements. Over a row window, which ends elements by later ones,
+results are kept until they end.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from penstock.types import Schema
 
 @dataclass(frozen=True, eq=False)
 class NRRJoin(Algebra):
-    """Columns: the left ones, then the right ones. left: what comes with elements of streams (`is_elementwise`); right:
-    an NRR; equal, residual: as in `Join`. came: the column of left that tells when its tuple came, where a plan has
-    one (`arrivals.py`)."""
+    """A join with an NRR. Columns: the left ones, then the right ones. left: tuples that enter with elements of streams
+    (`is_elementwise`); right: an NRR; equal, residual: as in `Join`. came: the column of left that holds the arrival
+    time of its tuple, where a plan has one (`properties/arrival_time.py`)."""
 
     left: Algebra
     right: Algebra
@@ -56,7 +56,7 @@ class NRRJoin(Algebra):
 
     @property
     def results_have_lives(self) -> bool:
-        # What an element met stays its own, whatever becomes of the relation.
+        # The partners of an element stay, whatever becomes of the relation.
         return has_lives(self.left)
 
     @property

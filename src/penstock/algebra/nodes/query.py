@@ -1,4 +1,4 @@
-"""A named query as the language hands it over: the root of its algebra and where its answer goes."""
+"""A named query as the binder returns it: the root of its algebra and its sink."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class SinkSpec:
 
 @dataclass(frozen=True)
 class Query:
-    """A continuous query. A stream root is emitted as (ts, items); a relation root as changes (ts, op, items).
-    text: the statement as it was written."""
+    """A continuous query. A stream root is emitted as (ts, items); a relation root as changes (ts, op, items). text:
+    the statement as written."""
 
     name: str
     root: Algebra
@@ -33,13 +33,13 @@ class Query:
 
     @property
     def domain(self) -> TimeDomain:
-        """The query's time domain; a query over static relations alone is told in calendar time."""
+        """Return the query's time domain; a query over static relations alone is emitted in calendar time."""
         return self.root.domain or CALENDAR
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Column names of the result: `ts`, then `op` for a relation, then the items; an item whose name is taken
-        already gets a number behind it (`ts_1`)."""
+        """Return the column names of the result: `ts`, then `op` for a relation, then the items; an item whose name is
+        taken gets a number as a suffix (`ts_1`)."""
         names = ["ts"] if self.root.is_stream else ["ts", "op"]
         for item in self.root.schema.names:
             name, number = item, 0
@@ -51,7 +51,7 @@ class Query:
 
     @property
     def output_schema(self) -> pa.Schema:
-        """The columns of the result, by `output_names`."""
+        """Return the columns of the result, by `output_names`."""
         op = [] if self.root.is_stream else [pa.string()]
         types = [self.domain.type(), *op, *self.root.schema.types]
         return pa.schema(list(zip(self.output_names, types, strict=True)))

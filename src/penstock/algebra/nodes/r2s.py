@@ -18,7 +18,7 @@ class StreamKind(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class RelationToStream(Emitted, Unary):
-    """The stream that `kind` makes of a relation; the elements' ts is the instant they are emitted at."""
+    """The stream that `kind` makes of a relation; the ts of an element is the instant at which it is emitted."""
 
     kind: StreamKind
 
@@ -28,7 +28,7 @@ class RelationToStream(Emitted, Unary):
 
     @property
     def timestamp_column(self) -> int | None:
-        # What comes, comes at its own timestamp; tuples that hold theirs are equal at one instant only.
+        # Each tuple enters at its own timestamp; tuples that hold theirs are equal at one instant only.
         return self.input.timestamp_column if self.kind is StreamKind.ISTREAM else None
 
     def describe(self) -> Mapping[str, str]:
@@ -51,8 +51,8 @@ def own_windows(node: Algebra) -> Iterator[TimeModelWindow]:
 
 
 def evaluation_period(node: RelationToStream) -> tuple[int, int] | None:
-    """(slide, align) when all the query's windows have the same SLIDE, else None: RSTREAM is then evaluated at every
-    instant at which an element of one of its streams arrives or the relation changes [semantics 4.3]. A SLIDE in
+    """Return (slide, align) when all the query's windows have the same SLIDE, else None: RSTREAM is then evaluated at
+    every instant at which an element of one of its streams arrives or the relation changes [semantics 4.3]. A SLIDE in
     rows has no boundaries in time."""
     slides = {(w.slide, w.align) for w in own_windows(node)}
     if len(slides) != 1:
@@ -62,7 +62,7 @@ def evaluation_period(node: RelationToStream) -> tuple[int, int] | None:
 
 
 def updated_relations(node: Algebra) -> Iterator[RelationScan]:
-    """Relations with updates of the query itself."""
+    """Return the relations with updates of the query itself."""
     for child in node.inputs:
         if isinstance(child, RelationScan) and not child.source.is_static:
             yield child

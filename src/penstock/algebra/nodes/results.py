@@ -1,9 +1,9 @@
-"""Results that count one by one: those that WSTREAM windows, and those that RESTORE gives back [semantics 4.3].
+"""Individual results: those that WSTREAM windows, and those that RESTORE returns [semantics 4.3].
 
-A relation may be told as lives: each result comes at one instant and goes at another, and equal results are still so
-many lives. `has_lives` (`base.py`) says for which relations an operator tree decides them: windows, and what is row by
-row or pair by pair over windows. Of any other relation (groups, updates) only its bag counts: results come and go where
-R changes.
+A relation may be represented by validity intervals: each result begins at one instant and ends at another, and equal
+results have one interval each. `has_lives` (`base.py`) returns for which relations the operator tree determines them:
+windows, and operators over windows that work row by row or pair by pair. Any other relation (groups, updates) is only a
+bag: results begin and end where R changes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from penstock.types import Schema
 
 @dataclass(frozen=True, eq=False)
 class IndividualResults(Emitted, Unary):
-    """The stream of all results of a relation seen as monotonic `[golab 3.3.3]`: each at the instant it comes, whatever
-    goes. `input` has lives; of other relations this stream is their ISTREAM."""
+    """The stream of all results of a relation seen as monotonic `[golab 3.3.3]`: each at the instant at which it
+    begins, whatever expires. `input` has validity intervals; of other relations this stream is their ISTREAM."""
 
     def as_read(self) -> Algebra:
         given = self.input.without_window(ended=True)
@@ -28,12 +28,12 @@ class IndividualResults(Emitted, Unary):
 
 @dataclass(frozen=True, eq=False)
 class Restored(Emitted):
-    """What `reported` tells at the boundaries align + k·slide, and with each boundary also the results that began and
-    ended since the one before `[golab 3.3.4]`.
+    """The output of `reported` at the boundaries align + k·slide, and with each boundary also the results that began
+    and ended since the previous one `[golab 3.3.4]`.
 
-    continual: the same relation, its windows without SLIDE, so that R is that of `reported` at every boundary.
-    by_life: whether its lives decide what was short-lived; else its bag does, the oldest of equal tuples going
-    first.
+    continual: the same relation, its windows without SLIDE, so that R is that of `reported` at every boundary. by_life:
+    whether validity intervals decide which results were short-lived; else its bag does, the oldest of equal tuples
+    leaving first.
     """
 
     reported: RelationToStream
@@ -62,7 +62,7 @@ def not_to_be_kept(node: Algebra) -> Algebra | None:
 
 
 def without_slide(node: Algebra) -> Algebra:
-    """Return the query with its own windows re-evaluated all the time."""
+    """Return the query with its own windows re-evaluated at every tick."""
     if isinstance(node, TimeModelWindow):
         return node.without_slide()
     if node.is_stream:

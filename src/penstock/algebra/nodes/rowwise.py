@@ -84,7 +84,7 @@ class Project(RowWise):
 
 
 def _computed(expression: Expression, distinct: tuple[float, ...]) -> float:
-    """Return the number of values of `expression`: as many as the columns that it reads have together, at the most."""
+    """Return the number of values of `expression`: at most as many as the columns that it reads have together."""
     result = 1.0
     for i in columns_of(expression):
         result *= distinct[i]

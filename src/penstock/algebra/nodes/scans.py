@@ -60,7 +60,7 @@ class Source:
 
     @property
     def loses_rows(self) -> bool:
-        """Whether its updates take rows away: a `-` does, and a row that replaces another."""
+        """Return whether its updates remove rows: a `-` does, and a row that replaces another."""
         return self.operation is not None or bool(self.primary_key and not self.is_static)
 
     def option(self, key: str, default: str = "") -> str:
@@ -128,12 +128,12 @@ class RelationScan(Scan):
 
     @property
     def pattern(self) -> Pattern:
-        # A relation that only ever gains rows is monotonic; static ones do not add to the pattern.
+        # A relation that only gains rows is monotonic; static ones do not add to the pattern.
         return Pattern.STRICT if self.source.loses_rows else Pattern.MONOTONIC
 
     @property
     def keys(self) -> Keys:
-        """The primary key, where all its columns are read."""
+        """Return the primary key, where all its columns are read."""
         declared = self.source.primary_key
         if not declared or not set(declared) <= set(self.columns):
             return NO_KEYS

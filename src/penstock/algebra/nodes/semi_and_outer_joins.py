@@ -1,8 +1,8 @@
-"""Joins that ask whether a tuple has a partner: semi-joins and outer joins [semantics 4.2].
+"""Joins that test whether a tuple has a partner: semi-joins and outer joins [semantics 4.2].
 
-EXISTS and IN keep the tuples with a partner, NOT EXISTS those without, and both elsewhere than in a condition become a
-column that says which; an outer join keeps those without a partner beside the pairs. The patterns are those of
-[semantics 5]: where a tuple may have to go because a partner came, STR; a semi-join is as its join is `[golab 3.3]`.
+EXISTS and IN keep the tuples with a partner, NOT EXISTS those without, and both outside of a condition become a column
+with the result; an outer join keeps those without a partner beside the pairs. The patterns are those of [semantics 5]:
+STR where the arrival of a partner may retract a tuple; a semi-join has the pattern of its join `[golab 3.3]`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.algebra.nodes.join import Pairs, condition_text, estimated_pairs, 
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import (
-    ASKED_FOR_PARTNERS,
+    PROBED_FOR_PARTNERS,
     STORED_AND_LOOKED_UP,
     Estimate,
     Partners,
@@ -83,23 +83,23 @@ class SemiJoin(Algebra):
         if self.kind is SemiKind.ANTI:
             return found.lone
         if self.kind is SemiKind.SEMI:
-            # As that of a join, its end is known: that of the tuple or of its partner.
+            # As that of a join, its expiration is known: that of the tuple or of its partner.
             return found.matched if self.pattern is Pattern.STRICT else replace(found.matched, taken=0.0)
         rate, size = found.lone.rate + found.matched.rate, inputs[0].size
         taken = found.lone.taken + found.matched.taken
         return Estimate(rate, size / rate, (*inputs[0].distinct, 2.0), taken)
 
     def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
-        """A join with the distinct partners; where tuples without one are looked for, they are also set against the
-        pairs, which hold the tuples anew."""
+        """Return the cost of a join with the distinct partners; where tuples without one are computed, these are also
+        compared with the pairs, which contain the tuples again."""
         left = _received(self.left, inputs[0])
         if is_static(self.right):
-            return left + own.told
-        stored = STORED_AND_LOOKED_UP * self.received(inputs) + own.told
+            return left + own.emitted
+        stored = STORED_AND_LOOKED_UP * self.received(inputs) + own.emitted
         if self.kind is SemiKind.SEMI:
             return stored
-        pairs = self._partners(inputs).matched.told
-        return stored + (ASKED_FOR_PARTNERS - STORED_AND_LOOKED_UP) * left + pairs
+        pairs = self._partners(inputs).matched.emitted
+        return stored + (PROBED_FOR_PARTNERS - STORED_AND_LOOKED_UP) * left + pairs
 
     def _partners(self, inputs: Sequence[Estimate]) -> Partners:
         return partners(inputs[0], inputs[1], self.equal, self.residual, is_static(self.right))
@@ -170,11 +170,11 @@ class OuterJoin(Algebra):
     def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
         left = _received(self.left, inputs[0])
         if is_static(self.right) and self.kind is OuterKind.LEFT:
-            return left + own.told
-        asked = self.received(inputs) if self.kind is OuterKind.FULL else left
+            return left + own.emitted
+        probes = self.received(inputs) if self.kind is OuterKind.FULL else left
         sides = 2 if self.kind is OuterKind.FULL else 1
-        more = (ASKED_FOR_PARTNERS - STORED_AND_LOOKED_UP) * asked + self._pairs(inputs).told * sides
-        return STORED_AND_LOOKED_UP * self.received(inputs) + more + own.told
+        more = (PROBED_FOR_PARTNERS - STORED_AND_LOOKED_UP) * probes + self._pairs(inputs).emitted * sides
+        return STORED_AND_LOOKED_UP * self.received(inputs) + more + own.emitted
 
     def _pairs(self, inputs: Sequence[Estimate]) -> Estimate:
         return estimated_pairs(self.left, self.right, self.equal, self.residual, inputs)
@@ -190,5 +190,5 @@ class OuterJoin(Algebra):
 
 
 def _received(side: Algebra, expected: Estimate) -> float:
-    """Return the elements per second that come from `side`; a static one is a table, of which none come."""
-    return 0.0 if is_static(side) else expected.told
+    """Return the elements per second that arrive from `side`; a static one is a table, from which none arrive."""
+    return 0.0 if is_static(side) else expected.emitted

@@ -1,8 +1,8 @@
-"""The line of instants of a query in the sequence model: which streams' elements they are [semantics 6].
+"""The line of instants of a query in the sequence model [semantics 6].
 
-Contract: `sequenced` makes the query of an answer whose windows are all `on_the_line`. An element that arrives is one
-instant, however many windows it comes into: windows that choose by WHERE of one stream stand on one stream of the line,
-which has what any of them chooses.
+Contract: `sequenced` builds the query of an answer whose windows are all `on_the_line`. An element that arrives is one
+instant, however many windows it enters: windows that select by WHERE from one stream share one stream of the line,
+which has the elements that any of them selects.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def sequenced(answer: Algebra, rank: Callable[[Algebra], int]) -> Sequenced:
 
 
 def _streams(below: Sequence[Algebra]) -> dict[Algebra, Algebra]:
-    """For each stream that a window stands on, the stream of the line that has its elements."""
+    """Return, for each stream below a window, the stream of the line that has its elements."""
     related: dict[Algebra, list[Algebra]] = {}
     for stream in dict.fromkeys(below):
         related.setdefault(_chosen_of(stream), []).append(stream)
@@ -56,7 +56,7 @@ def _streams(below: Sequence[Algebra]) -> dict[Algebra, Algebra]:
 
 
 def _chosen_of(stream: Algebra) -> Algebra:
-    """Return the stream that a WHERE chooses of; one that draws lots is a stream of its own."""
+    """Return the stream from which a WHERE selects; one with a volatile condition is a stream of its own."""
     return stream.input if isinstance(stream, Select) and not is_volatile(stream.predicate) else stream
 
 

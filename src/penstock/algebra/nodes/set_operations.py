@@ -30,7 +30,7 @@ class UnionAll(Algebra):
         if found is Pattern.WEAKEST:
             windows = (node for m in self.members for node in walk(m) if isinstance(node, TimeModelWindow))
             orders = {window.order_of_ends for window in windows if window.order_of_ends is not None}
-            # Elements of windows of different length or boundaries do not leave in the order they came.
+            # Elements of windows of different length or boundaries do not expire in order of arrival.
             return Pattern.WEAKEST if len(orders) == 1 else Pattern.WEAK
         return found
 
@@ -56,11 +56,11 @@ class UnionAll(Algebra):
 
 @dataclass(frozen=True, eq=False)
 class Except(Compared):
-    """The tuples of `left` that `right` does not take away: max(l - r, 0) copies; as sets, where l > 0 and r = 0."""
+    """The tuples of `left` that `right` does not cancel: max(l - r, 0) copies; as sets, where l > 0 and r = 0."""
 
     @property
     def pattern(self) -> Pattern:
-        # A tuple of `right` ends one of `left` when it comes, which nobody knew before.
+        # A tuple of `right` ends one of `left` when it enters, which is not known before.
         return Pattern.MONOTONIC if is_static(self) else Pattern.STRICT
 
     @property
@@ -88,7 +88,7 @@ class Intersect(Compared):
     def pattern(self) -> Pattern:
         """MON of monotonic inputs: min(l, r) and (l > 0 and r > 0) grow with l and r. Else STR: a tuple is in the
         answer as long as both sides hold a copy. When it enters that end is not known, since either side may still get
-        more copies; they are counted, and the end is told by a negative tuple."""
+        more copies; they are counted, and a negative tuple ends it."""
         both = worst((self.left.pattern, self.right.pattern))
         return Pattern.MONOTONIC if both is Pattern.MONOTONIC else Pattern.STRICT
 

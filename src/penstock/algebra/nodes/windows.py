@@ -38,7 +38,7 @@ class Window(TimeModelWindow):
 
     @property
     def lifetime(self) -> int | None:
-        """How many ticks an element counts, before SLIDE rounds: one for NOW, None for ever."""
+        """Return for how many ticks an element is valid, before SLIDE rounds: one for NOW, None for ever."""
         return 1 if self.kind is WindowKind.NOW else self.length
 
     @property
@@ -62,12 +62,12 @@ class Window(TimeModelWindow):
 
     @property
     def timestamp_column(self) -> int | None:
-        # With SLIDE an element is seen at a boundary only, which is not what it carries.
+        # With SLIDE an element becomes visible at a boundary, not at the timestamp that it carries.
         return self.input.timestamp_column if self.slide is None else None
 
     @property
     def is_instantaneous(self) -> bool:
-        # RANGE of one tick is NOW. A SLIDE moves validity to a boundary, where nothing need arrive.
+        # RANGE of one tick is NOW. A SLIDE moves validity to a boundary, where no element need arrive.
         return self.lifetime == 1 and self.slide is None
 
     @property
@@ -121,12 +121,13 @@ class RowWindow(TimeModelWindow):
 
     @property
     def lifetime(self) -> int | None:
-        """How many ticks an element counts at the most, before SLIDE rounds; None where only other elements end it."""
+        """Return for at most how many ticks an element is valid, before SLIDE rounds; None where only other elements
+        end it."""
         return None if self.rows is None else self.length
 
     @property
     def pattern(self) -> Pattern:
-        return Pattern.STRICT  # when an element ends, is decided by later ones
+        return Pattern.STRICT  # later elements decide when an element ends
 
     @property
     def boundedness(self) -> Boundedness:
@@ -158,7 +159,7 @@ class RowWindow(TimeModelWindow):
 
     @property
     def is_elementwise(self) -> bool:
-        # With a SLIDE in rows an element comes with a later one.
+        # With a SLIDE in rows an element enters with a later one.
         return self.step is None
 
     def evaluations(self) -> Iterable[Evaluation]:
@@ -176,7 +177,8 @@ class RowWindow(TimeModelWindow):
         )  # fmt: skip
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
-        """As long as it takes until `rows` later tuples have come, in every partition. All are taken back by them."""
+        """Return the estimate: a tuple is valid until `rows` later ones have arrived in its partition, and each is
+        retracted by a negative tuple."""
         below = inputs[0].decided()
         partitions = 1.0
         for i in self.partition:

@@ -52,7 +52,7 @@ class JoinGraph:
 
 @dataclass(frozen=True)
 class _Partial:
-    """What the pipeline holds after some inputs: which, how many tuples, by class the distinct values among them."""
+    """The state of the pipeline after some inputs: which, how many tuples, by class the distinct values among them."""
 
     inputs: frozenset[int]
     tuples: float
@@ -60,17 +60,17 @@ class _Partial:
 
 
 def cost(graph: JoinGraph, order: Order) -> float:
-    """What the global order costs per unit of time: X1 + X2 + ... `[golab 5.3.1]`."""
+    """Return the cost of the global order per unit of time: X1 + X2 + ... `[golab 5.3.1]`."""
     return sum(arrivals_cost(graph, i, tuple(j for j in order if j != i)) for i in order)
 
 
 def probing_cost(graph: JoinGraph, orders: Sequence[Order]) -> float:
-    """As `cost`, where the arrivals of input i probe the others in `orders[i]`."""
+    """Return the cost as `cost` does, where the arrivals of input i probe the others in `orders[i]`."""
     return sum(arrivals_cost(graph, i, order) for i, order in enumerate(orders))
 
 
 def arrivals_cost(graph: JoinGraph, i: int, order: Order) -> float:
-    """X_i: tuples looked at per unit of time because elements arrive at input i and probe the rest in `order`."""
+    """Return X_i: tuples read per unit of time because elements arrive at input i and probe the rest in `order`."""
     partial = _start(graph, i, 1.0)
     looked_at = 0.0
     for j in order:
@@ -80,7 +80,7 @@ def arrivals_cost(graph: JoinGraph, i: int, order: Order) -> float:
 
 
 def result_size(graph: JoinGraph, inputs: Iterable[int]) -> float:
-    """φ: the expected size of the join of the windows of `inputs`."""
+    """Return φ: the expected size of the join of the windows of `inputs`."""
     first, *rest = inputs
     partial = _start(graph, first, graph.members[first].size)
     for j in rest:
@@ -107,15 +107,15 @@ def by_selectivity(graph: JoinGraph) -> Order:
 
 
 def _affordable(graph: JoinGraph) -> int:
-    """How many orders may be tried and their costs compared."""
+    """Return how many orders may be tried and their costs compared."""
     inputs = len(graph.members)
     once = inputs * inputs * (1 + (len(graph.members[0].distinct) + len(graph.conditions)) // 8)
     return max(1, _STEPS // once)
 
 
 def probing_order(graph: JoinGraph, order: Order, i: int) -> Order:
-    """In which order an element of input i probes the others: the global order; but an input that shares no class with
-    those before it (every pair would be formed) waits until one does."""
+    """Return the order in which an element of input i probes the others: the global order; but an input that shares no
+    class with those before it (every pair would be formed) is moved behind the first one that links it."""
     waiting = [j for j in order if j != i]
     classes = [_classes_of(member) for member in graph.members]
     bound = set(classes[i])
@@ -129,7 +129,7 @@ def probing_order(graph: JoinGraph, order: Order, i: int) -> Order:
 
 
 def _classes_of(member: JoinInput) -> frozenset[int]:
-    """The classes that an input has a part in."""
+    """Return the classes in which an input takes part."""
     return frozenset(number for number, distinct in enumerate(member.distinct) if distinct is not None)
 
 
@@ -197,7 +197,7 @@ def _kept(graph: JoinGraph, inputs: frozenset[int], j: int) -> float:
 
 
 def _per_probe(graph: JoinGraph, partial: _Partial, j: int) -> float:
-    """Tuples looked at by one probe of input j."""
+    """Return the tuples read by one probe of input j."""
     member = graph.members[j]
     if member.buckets is not None:
         return member.size / member.buckets
@@ -214,8 +214,8 @@ def _linked(graph: JoinGraph, j: int, k: int) -> bool:
 
 
 def tree_cost(graph: JoinGraph, order: Order, shards: int) -> float:
-    """What a left-deep tree of binary joins in this order costs per unit of time, where every join with a class is
-    divided among `shards`: each looks up its other side, and keeps what it makes for the next."""
+    """Return the cost of a left-deep tree of binary joins in this order per unit of time, where every join with a class
+    is divided among `shards`: each looks up its other side, and stores its results for the next."""
     total = 0.0
     left = _start(graph, order[0], graph.members[order[0]].size)
     rate = graph.members[order[0]].rate
@@ -226,7 +226,7 @@ def tree_cost(graph: JoinGraph, order: Order, shards: int) -> float:
         per_time = sum(1 / graph.members[k].length for k in joined.inputs)
         made = joined.tuples * per_time
         met = made / _kept(graph, left.inputs, j)
-        # Every pair is looked at when it is found, and its result once more when it is kept.
+        # Every pair is read when it is found, and its result once more when it is stored.
         total += (rate + member.rate + met + made) / (shards if keyed else 1)
         left, rate = joined, made
     return total

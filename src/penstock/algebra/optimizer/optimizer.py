@@ -45,8 +45,8 @@ WORTH = 1e-6
 
 @dataclass(frozen=True)
 class Planning:
-    """What a plan is made for. statistics: what is known of the sources; by_pattern: whether rules may choose by cost
-    where operators of which update pattern stand, else they stay where they were written."""
+    """The basis of choices by cost. statistics: those of the sources; by_pattern: whether rules may choose by cost the
+    place of operators by update pattern, else these keep the place where they were written."""
 
     statistics: Statistics = field(default_factory=Statistics)
     by_pattern: bool = True
@@ -54,9 +54,9 @@ class Planning:
 
 @dataclass(frozen=True)
 class TraceStep:
-    """One rule that changed the plan. before: the fingerprint of the plan it was given; plan: the one it made; costs:
-    of a choice by cost, what the plan before and the one after cost; taken: whether the plan was taken: a choice that
-    was not is told too."""
+    """One application of a rule. before: the fingerprint of the plan before it; plan: the plan after it; costs: of a
+    choice by cost, the costs of both plans; taken: whether the plan was taken: a choice that was declined is recorded
+    too."""
 
     rule: str
     before: str
@@ -66,7 +66,7 @@ class TraceStep:
 
     @property
     def after(self) -> str:
-        """`plan` as explain draws it."""
+        """Return `plan` as EXPLAIN draws it."""
         return to_text(render(self.plan))
 
 
@@ -83,12 +83,12 @@ def optimize(
     planning: Planning | None = None,
     choices_only: bool = False,
 ) -> Algebra:
-    """Return an equivalent plan that does less.
+    """Return an equivalent plan that does less work.
 
     Args:
-        trace: gets a step for every rule that fired and every choice by cost.
+        trace: receives a step for every rule that fired and every choice by cost.
         check: verify after each rule what no rule may change.
-        planning: what choices by cost are made by, defaults for None.
+        planning: the basis of choices by cost, defaults for None.
         choices_only: record only choices by cost; a step of any other rule needs a copy of the whole plan.
 
     Raises:
@@ -111,7 +111,7 @@ def _optimized(
         before = root
         for phases in PHASES:
             root = _settle(root, tuple(r for r in rules if r.phase in phases), run)
-        # What was declined may be worth its cost once the rest of the plan has taken its final shape.
+        # A declined choice may be worth its cost once the rest of the plan has its final shape.
         if root == before or not (run.planning.by_pattern and _has_choices(root, rules)):
             return root, steps
     return _unsettled(root, rules, check), steps
@@ -135,7 +135,9 @@ class _Run:
     declined: set[tuple[str, str]] = field(default_factory=set)
     idle: dict[str, Algebra] = field(default_factory=dict)
 
-    def told(self, rule: Rule, before: Algebra, after: Algebra, costs: tuple[float, float] | None, taken: bool) -> None:
+    def record(
+        self, rule: Rule, before: Algebra, after: Algebra, costs: tuple[float, float] | None, taken: bool
+    ) -> None:
         if taken and self.check:
             _verify(rule, before, after)
         if costs is not None or self.all_steps:
@@ -143,8 +145,8 @@ class _Run:
 
 
 def apply(rule: Rule, root: Algebra) -> Algebra:
-    """`root` with `rule` applied once everywhere, a choice whatever it costs (the last of several); `root` itself when
-    it has nothing to do."""
+    """Return `root` with `rule` applied once everywhere, a choice whatever it costs (the last of several); `root`
+    itself when it does not apply."""
     if rule.kind is RuleKind.PLAN:
         changed = rule.rewrite(root)
     elif rule.kind is RuleKind.CHOICE:
@@ -175,7 +177,8 @@ def _groups(rules: tuple[Rule, ...]) -> list[tuple[Rule, ...]]:
 
 
 def _unsettled(root: Algebra, rules: tuple[Rule, ...], check: bool) -> Algebra:
-    """Every plan on the way is equivalent; an unsettled one is only slower."""
+    """Return the plan, or raise UnsoundRule if `check`: every plan on the way is equivalent, an unsettled one only
+    slower."""
     if check:
         raise UnsoundRule(f"no fixpoint after {MAX_ROUNDS} rounds of {', '.join(r.name for r in rules)}")
     return root
@@ -192,7 +195,7 @@ def _step(group: tuple[Rule, ...], root: Algebra, run: _Run) -> Algebra:
     else:
         changed = apply(group[0], root)
         if changed is not root:
-            run.told(group[0], root, changed, None, True)
+            run.record(group[0], root, changed, None, True)
     if changed is root:
         run.idle[name] = root
     return changed
@@ -200,7 +203,7 @@ def _step(group: tuple[Rule, ...], root: Algebra, run: _Run) -> Algebra:
 
 def _swept(group: tuple[Rule, ...], root: Algebra, run: _Run) -> Algebra:
     def note(rule: Rule, before: Algebra, after: Algebra) -> None:
-        run.told(rule, before, after, None, True)
+        run.record(rule, before, after, None, True)
 
     sweep = Sweep(group, note if run.all_steps or run.check else None)
     settled = sweep.settled(root)
@@ -220,7 +223,7 @@ def _choose(rule: Rule, root: Algebra, run: _Run) -> Algebra:
             costs = (before, plan_cost(changed, known))
             taken = costs[1] < costs[0] * (1 - WORTH)
             if taken or (rule.name, other.fingerprint) not in run.declined:
-                run.told(rule, root, changed, costs, taken)
+                run.record(rule, root, changed, costs, taken)
             if taken:
                 return changed
             run.declined.add((rule.name, other.fingerprint))
@@ -233,14 +236,14 @@ def _has_choices(root: Algebra, rules: tuple[Rule, ...]) -> bool:
 
 
 def _replaced(root: Algebra, node: Algebra, other: Algebra) -> Algebra:
-    """`root` with `other` wherever `node` stands."""
+    """Return `root` with `other` in every place of `node`."""
     if root == node:
         return other
     return root.with_children(tuple(_replaced(c, node, other) if isinstance(c, Algebra) else c for c in root.children))
 
 
 def _verify(rule: Rule, before: Algebra, after: Algebra) -> None:
-    """Properties that every equivalent plan shares, and the pattern, which may only get simpler."""
+    """Check the properties that every equivalent plan shares, and the pattern, which may only get simpler."""
     for name, read in _INVARIANTS.items():
         if read(before) != read(after):
             raise UnsoundRule(f"{rule.name} changed the {name} from {read(before)} to {read(after)}")
@@ -249,7 +252,7 @@ def _verify(rule: Rule, before: Algebra, after: Algebra) -> None:
 
 
 def _clocks(root: Algebra, slot: int | None = None) -> list[tuple[int, int] | None]:
-    """Return the instants of every RSTREAM; the others tell changes when they are. A query in the sequence model that
+    """Return the instants of every RSTREAM; the others emit changes when they occur. A query in the sequence model that
     is evaluated at the boundaries of one frequency alone has those of a SLIDE. slot: what is picked of the answers just
     below: those at other boundaries are not seen."""
     found: list[tuple[int, int] | None] = []

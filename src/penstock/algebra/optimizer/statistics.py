@@ -1,7 +1,7 @@
-"""What is known of the inputs when a plan is chosen: arrival rates and numbers of distinct values.
+"""Statistics of the inputs by which a plan is chosen: arrival rates and numbers of distinct values.
 
-Statistics decide what a plan costs, never what it answers. They are told by `SET statistics = '...'` or observed of
-inputs that lie in memory; what is unknown is taken to be the defaults below. `estimates.py` carries them up a plan.
+Statistics decide the cost of a plan, never its answers. They are set by `SET statistics = '...'` or observed in inputs
+in memory; unknown ones have the defaults below. `estimates.py` propagates them up a plan.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 from penstock.settings import SourceHint
 from penstock.types import Schema, TimeDomain, Unit
 
-#: Rows of an input that are looked at.
+#: Number of rows of an input that are sampled.
 SAMPLE = 10_000
-#: Seconds that an element of an unbounded window, or a row of a relation, is taken to count.
+#: Seconds for which an element of an unbounded window, or a row of a relation, is assumed to be valid.
 HORIZON = 3600.0
 
 
 class DeclaredSource(Protocol):
-    """What statistics read of a declared stream or relation (`algebra/nodes/scans.py`). Operators estimate themselves
-    by statistics, so these cannot import operators."""
+    """The part of a declared stream or relation that statistics read (`algebra/nodes/scans.py`). Operators estimate
+    themselves by statistics, so these cannot import operators."""
 
     @property
     def name(self) -> str: ...
@@ -41,8 +41,8 @@ class DeclaredSource(Protocol):
 
 @dataclass(frozen=True)
 class SourceStatistics:
-    """rate: tuples per second; of a static relation, as if its rows came within the `HORIZON`; distinct: column in
-    lower case -> values seen in it."""
+    """The statistics of a source. rate: tuples per second; of a static relation, as if its rows arrived within the
+    `HORIZON`; distinct: column in lower case -> values observed in it."""
 
     rate: float = 1.0
     distinct: Mapping[str, float] = field(default_factory=dict)
@@ -50,19 +50,19 @@ class SourceStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """By source, in lower case. A source that is not here has one tuple a second; a column that is not, one value for
-    every ten tuples of its window, and ten at the least. shards: among how many a keyed stage is divided."""
+    """The statistics by source, in lower case. The default of a source is one tuple a second; that of a column, one
+    value for every ten tuples of its window, and at least ten. shards: among how many a keyed stage is divided."""
 
     sources: Mapping[str, SourceStatistics] = field(default_factory=dict)
     shards: int = 4
-    #: What was estimated of plans already, by fingerprint.
+    #: The estimates of plans so far, by fingerprint.
     estimates: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def of(self, source: DeclaredSource) -> SourceStatistics:
         return self.sources.get(source.name.lower(), SourceStatistics())
 
     def updated(self, hints: tuple[SourceHint, ...]) -> Statistics:
-        """These, with what the hints say in their place."""
+        """Return these statistics, overridden by the hints."""
         found = dict(self.sources)
         for name, rate, distinct in hints:
             known = found.get(name.lower(), SourceStatistics())
@@ -72,7 +72,7 @@ class Statistics:
 
 
 def observe(sources: Mapping[str, DeclaredSource], tables: Mapping[str, pa.Table]) -> Statistics:
-    """What the first rows of bounded inputs show. tables: source -> its declared columns."""
+    """Return the statistics of the first rows of bounded inputs. tables: source -> its declared columns."""
     return Statistics(
         {n.lower(): _observed(s, tables[n]) for n, s in sources.items() if n in tables and len(tables[n])}
     )
@@ -84,8 +84,8 @@ def known_statistics(
     frames: Mapping[str, Any],
     hints: tuple[SourceHint, ...],
 ) -> Statistics:
-    """What a job knows before it starts: of rows INSERTed (by name in lower case), of Arrow tables, and the hints.
-    Other inputs are not looked into."""
+    """Return the statistics that a job has before it starts: of rows INSERTed (by name in lower case), of Arrow tables,
+    and the hints. Other inputs are not read."""
     tables = {name: frame for name, frame in frames.items() if isinstance(frame, pa.Table)}
     for name, source in sources.items():
         if found := rows.get(name.lower(), ())[:SAMPLE]:

@@ -19,9 +19,9 @@ Note = Callable[[Rule, Algebra, Algebra], None]
 class Sweep:
     """One walk that applies rules of kind LOCAL, inputs first, to each node until none of them changes it.
 
-    What a rule makes of a node depends on the node and what stands below it. So a node that no rule changes over inputs
-    that no rule changes stays as it is, and is not visited again; a node that stands in several places is visited once.
-    In a chain of views each selection meets one projection, merged from all below it, and passes that in one step.
+    The result of a rule depends on the node and its inputs. So a node that no rule changes over inputs that no rule
+    changes stays as it is, and is not visited again; a node with several parents is visited once. In a chain of views
+    each selection meets one projection, merged from all below it, and passes that in one step.
     """
 
     def __init__(self, rules: tuple[Rule, ...], note: Note | None = None) -> None:
@@ -29,13 +29,13 @@ class Sweep:
         self._rules = rules
         self._note = note
         self._left = 0
-        #: By identity, a visited node and what became of it; the node is kept, so that its identity stays its own.
+        #: By identity, a visited node and its result; the node is kept, so that its identity is not reused.
         self._known: dict[int, tuple[Algebra, Algebra]] = {}
-        #: What the whole plan is with another node in the place of the one that is visited.
+        #: Functions that return the whole plan with another node in the place of the visited one.
         self._places: list[Callable[[Algebra], Algebra]] = []
 
     def settled(self, root: Algebra) -> Algebra:
-        """Return the plan with all rules applied; `exhausted` tells whether the walk ended before they were."""
+        """Return the plan with all rules applied; `exhausted` is true if the walk ended before they were."""
         self._left = MORE_CHANGES + CHANGES_PER_OPERATOR * sum(1 for _ in operators(root))
         return self._visit(root)
 
@@ -64,7 +64,7 @@ class Sweep:
         return node
 
     def _changed(self, node: Algebra) -> Algebra | None:
-        """Return what the first rule that changes `node` makes of it; None if none does."""
+        """Return the result of the first rule that changes `node`; None if none does."""
         if self._left <= 0:
             self.exhausted = True
             return None
@@ -92,7 +92,7 @@ class Sweep:
 
 
 def operators(root: Algebra) -> Iterator[Algebra]:
-    """Each operator of a plan, parents first, one that stands in several places once."""
+    """Yield each operator of a plan, parents first, one with several parents once."""
     seen: set[int] = set()
     stack = [root]
     while stack:

@@ -1,7 +1,8 @@
-"""When the tuples of a relation came, as a column: what a NON RETROACTIVE relation is asked by.
+"""The arrival time of the tuples of a relation, as a column: the instant at which a NON RETROACTIVE relation is read.
 
-An element of a window came at its own timestamp, whatever boundary it is seen from; a pair of a join came with the
-later of both. `with_arrivals` writes that down as plain algebra over windows that tell it (`ArrivalTime`).
+An element of a window arrives at its own timestamp, whatever the boundary at which it becomes visible; a pair of a join
+arrives with the later of both. `with_arrivals` expresses this in plain algebra over windows that emit it
+(`ArrivalTime`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ArrivalTime(Algebra):
 
 
 def with_arrivals(node: Algebra) -> Algebra:
-    """`node`, which is `is_elementwise`, with a last column that tells when each tuple came."""
+    """Return `node`, which is `is_elementwise`, with the arrival time of each tuple as a last column."""
     if isinstance(node, StreamToRelation):
         return ArrivalTime(node)
     if isinstance(node, Select):
@@ -66,7 +67,7 @@ def with_arrivals(node: Algebra) -> Algebra:
 
 
 def _of_join(node: Join) -> Algebra:
-    """A static relation came before everything, so it adds nothing."""
+    """Return the join with arrival times. A static relation precedes everything, so it adds nothing."""
     width, right = len(node.left.schema), len(node.right.schema)
     shift = 0 if is_static(node.left) else 1
     one = node.left if is_static(node.left) else with_arrivals(node.left)
@@ -78,8 +79,7 @@ def _of_join(node: Join) -> Algebra:
 
 
 def _behind(node: Algebra, kept: list[int], ends: list[int], schema: Schema) -> Project:
-    """Return the columns `kept` of `node`, called as in `schema`, and the greatest of its columns `ends` behind
-    them."""
+    """Return the columns `kept` of `node`, named as in `schema`, followed by the greatest of its columns `ends`."""
     stamps = tuple(Column(_CAME.type, i, _CAME.name) for i in ends)
     latest = stamps[0] if len(stamps) == 1 else Call(_CAME.type, "GREATEST", stamps)
     columns = tuple(Column(f.type, i, f.name) for f, i in zip(schema, kept, strict=True))
@@ -95,5 +95,5 @@ def _moved(residual: Expression | None, place: Callable[[int], int]) -> Expressi
 
 
 def longest_slide(node: Algebra) -> int:
-    """By how many ticks a tuple of `node` may be seen after it came, at the most."""
+    """Return for at most how many ticks after its arrival a tuple of `node` may become visible."""
     return max((w.slide or 0 for w in walk(node) if isinstance(w, TimeModelWindow)), default=0)

@@ -1,9 +1,9 @@
-"""Whether what a relation holds at one time stays within bounds, however long its streams go on, and what bounds it.
+"""Whether the content of a relation stays within bounds, however long its streams run, and what bounds it.
 
 Contract: `Algebra.boundedness` is derived from the plan alone, as the update pattern is. A relation is *bounded* when
-time windows, counts of rows or a LIMIT bound it (given streams of a steady rate); bounded by *keys* when it has one
-row, or so many, for every value of some columns: then it is as bounded as these values are; else *unbounded*, and the
-source to blame is named. An operator that does not say otherwise holds what its inputs hold together.
+time windows, counts of rows or a LIMIT bound it (for streams of a steady rate); bounded by *keys* when it has one row,
+or a fixed number, for every value of some columns: then it is as bounded as these values are; else *unbounded*, and the
+source responsible is named. By default an operator is as bounded as its inputs together.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 
 class Grade(enum.IntEnum):
-    """How far something is bounded; the larger, the less."""
+    """The degree of boundedness; the larger, the less bounded."""
 
     FIXED = 0
     BOUNDED = 1
@@ -24,9 +24,9 @@ class Grade(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Boundedness:
-    """by: what bounds it, or why nothing does, as people read it; hint: what would bound it; source: the source to look
-    for in the script where it is not bounded; length: seconds after which everything in it has gone, if that is
-    known."""
+    """The boundedness of a relation. by: what bounds it, or why nothing does, as text for users; hint: what would bound
+    it; source: the source to look for in the script where it is not bounded; length: seconds after which all its
+    content has expired, if known."""
 
     grade: Grade
     by: str
@@ -36,7 +36,7 @@ class Boundedness:
 
 
 def together(found: Iterable[Boundedness]) -> Boundedness:
-    """Return what bounds several relations that are held at once."""
+    """Return the boundedness of several relations that are stored at once."""
     each = list(found)
     if not each:
         return Boundedness(Grade.FIXED, "one row")

@@ -15,17 +15,17 @@ from penstock.expressions.nodes import Call, Expression, Literal, columns_of, co
 
 #: The part of the tuples that a condition keeps: an equality, an inequality of columns, any other `[System R]`.
 EQUALITY, INEQUALITY, OTHERWISE = 0.1, 1 / 3, 0.5
-#: The least part of the tuples that is expected to have, or to lack, a partner.
+#: The smallest part of the tuples that is expected to have, or to lack, a partner.
 SELDOM = 0.01
-#: Times that an element is handled by an operator with state, and where tuples are matched with their partners.
-STORED_AND_LOOKED_UP, ASKED_FOR_PARTNERS = 2, 4
+#: How often an element is processed by an operator with state, and where tuples are matched with their partners.
+STORED_AND_LOOKED_UP, PROBED_FOR_PARTNERS = 2, 4
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is expected of a relation. rate: new tuples per second; length: seconds that one counts; distinct: by column
-    the values that occur; taken: tuples per second that are taken back before their end, each
-    with a negative tuple (of strict patterns only)."""
+    """The estimate of a relation. rate: new tuples per second; length: seconds for which one is valid; distinct: by
+    column the values that occur; taken: tuples per second that are retracted before their expiration, each by a
+    negative tuple (of strict patterns only)."""
 
     rate: float
     length: float
@@ -37,25 +37,25 @@ class Estimate:
         return self.rate * self.length
 
     @property
-    def told(self) -> float:
-        """Elements per second, positive and negative ones, that an operator above receives."""
+    def emitted(self) -> float:
+        """Return the elements per second, positive and negative ones, that an operator above receives."""
         return self.rate + self.taken
 
     def decided(self) -> Estimate:
-        """Return this estimate with a number of values for the columns that nothing is known of."""
+        """Return this estimate with a number of values for the columns without statistics."""
         unknown = max(10.0, self.size / 10)
         return replace(self, distinct=tuple(unknown if math.isinf(v) else max(1.0, v) for v in self.distinct))
 
     def combinations(self, columns: Iterable[int]) -> float:
-        """Return how many different values of `columns` count at one time."""
+        """Return how many different values of `columns` are valid at one time."""
         combinations = 1.0
         for i in columns:
             combinations *= self.distinct[i]
         return max(1.0, min(self.size, combinations))
 
     def distinct_rows(self) -> Estimate:
-        """Return what is expected of the relation without duplicates: every tuple once while one like it counts, and
-        anew when the one that stood for it ends."""
+        """Return the estimate of the relation without duplicates: every tuple once while one like it is valid, and
+        again when the one that represented it expires."""
         rate = self.combinations(range(len(self.distinct))) / self.length
         return Estimate(rate, self.length, self.distinct, min(self.taken, rate))
 
@@ -81,8 +81,8 @@ def agreeing(left: Estimate, right: Estimate, equal: Iterable[tuple[int, int]]) 
 
 
 def joined(sides: Sequence[Estimate], moving: Sequence[Estimate], part: float, residual: Expression | None) -> Estimate:
-    """Return what is expected of a join: a new tuple of any side meets those of the others, and so does one that is
-    taken back. moving: the sides that are not static; part: that of the combinations that agree in their columns."""
+    """Return the estimate of a join: a new tuple of any side is joined with those of the others, and so is one that is
+    retracted. moving: the sides that are not static; part: that of the combinations that agree in their columns."""
     distinct = tuple(v for side in sides for v in side.distinct)
     for condition in () if residual is None else conjuncts(residual):
         part *= kept(condition, distinct)
@@ -97,9 +97,9 @@ def joined(sides: Sequence[Estimate], moving: Sequence[Estimate], part: float, r
 
 @dataclass(frozen=True)
 class Partners:
-    """What is expected of the left tuples of a join that asks for partners. lone, matched: those without and with one;
-    a tuple passes from one to the other, with a negative tuple there and a positive one here, whenever its first
-    partner comes or its last one goes."""
+    """The estimates of the left tuples of a join by whether they have a partner. lone, matched: those without and with
+    one; a tuple passes from one to the other, with a negative tuple there and a positive one here, whenever its first
+    partner enters or its last one leaves."""
 
     lone: Estimate
     matched: Estimate
@@ -108,7 +108,7 @@ class Partners:
 def partners(
     one: Estimate, other: Estimate, equal: Iterable[tuple[int, int]], residual: Expression | None, static: bool
 ) -> Partners:
-    """Return what is expected of the tuples of `one`. Partners come as they like: among those that a tuple has m of in
+    """Return the estimates of the tuples of `one`. Partners arrive independently: among those that a tuple has m of in
     the mean, none is there for e^-m of the time `[Poisson]`. static: `other` never changes."""
     part = agreeing(one, other, equal)
     distinct = one.distinct + other.distinct
@@ -116,7 +116,7 @@ def partners(
         part *= kept(condition, distinct)
     mean = other.size * part
     lone = min(max(math.exp(-mean), SELDOM), 1 - SELDOM)
-    # The first partner comes to a lone tuple, and the last one goes, so often.
+    # The rate at which a first partner enters for a lone tuple, and a last one leaves.
     turns = 0.0 if static else one.size * other.rate * part * lone
     return Partners(_part(one, lone, turns), _part(one, 1 - lone, turns))
 

@@ -27,7 +27,7 @@ Origin = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class Computation:
-    """How a column of a node follows from its inputs. columns: (input, column); copied: it is that one column."""
+    """How a column of a node follows from its inputs. columns: (input, column); copied: it equals that one column."""
 
     columns: tuple[tuple[int, int], ...]
     copied: bool
@@ -77,7 +77,7 @@ def origins(node: Algebra, column: int, known: dict[Origin, Origins], path: tupl
     """Return the origins of a column of `node`.
 
     Args:
-        known: those found so far below one node; each column is looked at once, however many others read it.
+        known: those found so far below one node; each column is computed once, however many others read it.
         path: the inputs that lead from that node to `node`.
     """
     found = known.get((path, column))
@@ -95,9 +95,9 @@ def origins(node: Algebra, column: int, known: dict[Origin, Origins], path: tupl
 
 
 def deciding(node: Project, columns: Sequence[int]) -> tuple[int, ...] | None:
-    """Return columns of `node` that decide the values of `columns` of its input; None where there are none.
+    """Return columns of `node` that determine the values of `columns` of its input; None where there are none.
 
-    Only columns of types whose equal values cannot be told apart count: 0.0 equals -0.0, but their texts differ.
+    Only columns of types whose equal values are identical count: 0.0 equals -0.0, but their texts differ.
     """
     known: dict[Origin, Origins] = {}
     places: dict[Origin, int] = {}

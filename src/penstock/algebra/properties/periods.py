@@ -1,7 +1,7 @@
-"""How often a query asks to be answered, as data: what a scheduler of several queries goes by.
+"""How often a query is evaluated, as data: the input of a scheduler of several queries.
 
-Contract: `periods(root)` tells every frequency and SLIDE that stands in a plan, in the words it was asked in and as
-numbers. Of an optimised plan these are the ones that count: frequencies that compose have become one by then.
+Contract: `periods(root)` returns every frequency and SLIDE of a plan, in the words of the query and as numbers. Those
+of an optimised plan are the effective ones: frequencies that compose have been merged by then.
 """
 
 from __future__ import annotations
@@ -18,17 +18,22 @@ from penstock.tree import walk
 
 
 class FrequencyPlace(enum.Enum):
-    """Where it is asked: on a stream that is read, in a window, of the answers."""
+    """The place of the frequency: on a stream that is read, in a window, or on the answers."""
 
     STREAM = "stream"
     WINDOW = "window"
     ANSWER = "answer"
 
+    @property
+    def text(self) -> str:
+        """Return what is evaluated, for EXPLAIN."""
+        return {"stream": "stream elements", "window": "window boundaries", "answer": "answers"}[self.value]
+
 
 @dataclass(frozen=True)
 class Period:
-    """Every so many `tuples`, of each substream by the columns `by`; or at the ticks align + k·`ticks`. One of the two
-    is None. text: as people write it."""
+    """A frequency: every `tuples`-th tuple of each substream by the columns `by`, or the ticks align + k·`ticks`. One
+    of the two is None. text: as written in a query."""
 
     place: FrequencyPlace
     tuples: int | None
@@ -38,11 +43,11 @@ class Period:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.place.value}: {self.text}"
+        return f"{self.place.text}, {self.text}"
 
 
 def periods(root: Algebra) -> tuple[Period, ...]:
-    """What the query `root` asks for, each once, the answer's first."""
+    """Return the frequencies of the query `root`, each once, that of the answer first."""
     answer = root
     while isinstance(answer, Project):
         answer = answer.input

@@ -1,8 +1,8 @@
-"""Values of options that must not leave this process: passwords that stand in a script.
+"""Values of options that must not leave this process: passwords in a script.
 
-Contract: a `SecretText` is a text that says what may be shown, so wherever it is printed, compared, hashed or written
-it is that. `reveal` gives what it stands for. Pickling loses it on purpose: a checkpoint holds no password, and a run
-that goes on from one has it from its script again.
+Contract: a `SecretText` is a text whose content is what may be shown, so it is printed, compared, hashed and written as
+that. `reveal` returns the secret itself. Pickling drops it on purpose: a checkpoint holds no password, and a run that
+continues from one reads it from its script again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class SecretText(str):
 
 
 def reveal(text: str) -> str | None:
-    """What `text` stands for; None where that was lost on the way through a file."""
+    """Return the secret of `text`; None where it was dropped by pickling."""
     return text._value if isinstance(text, SecretText) else text
 
 
 def hidden(owner: Source | SinkSpec) -> bool:
-    """Return whether an option of a source or sink is a Hidden one."""
+    """Return whether an option of a source or sink is a `SecretText`."""
     return any(isinstance(value, SecretText) for _, value in owner.options)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class Pattern(enum.IntEnum):
-    """Ordered from the simplest to the most general; state structures are chosen by it."""
+    """Update patterns, from the simplest to the most general; they determine the state structures."""
 
     MONOTONIC = 0
     """never loses a tuple"""

@@ -34,7 +34,7 @@ from penstock.connectors.sources.folders import Listing
 from penstock.connectors.sources.formats import FORMATS, FileFormat, format_of
 from penstock.connectors.sources.formats.base import DAMAGE, TextOptions, one_line, record_bytes_option, rejection
 from penstock.errors import PenstockError, counted
-from penstock.events import logger_of, tell
+from penstock.events import log_event, logger_of
 
 _CSV = ("csv",)
 _PATH = Option("path", TEXT, "a file, a folder with all below it, or a glob", required=True)
@@ -170,7 +170,7 @@ class FilesSource(SourceConnector):
         if path not in self._dangling:
             self._dangling.add(path)
             message = f"source {self.source.name}: {path} is a link to a file that does not exist, and is not read"
-            tell(_LOG, logging.WARNING, "dangling_link", message, source=self.source.name, path=path)
+            log_event(_LOG, logging.WARNING, "dangling_link", message, source=self.source.name, path=path)
 
     def _readable(self, path: str) -> None:
         if not Path(path).exists():

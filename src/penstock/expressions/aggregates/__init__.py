@@ -1,4 +1,4 @@
-"""The registry of aggregates: one line each. `contract.py` says what an aggregate is."""
+"""The registry of aggregates, with one line each. `contract.py` defines the interface of an aggregate."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _LATER = frozenset(
 
 
 def aggregate_function(name: str) -> AggregateFunction | None:
-    """Return the aggregate with that name or alias, None for a name that is none or not supported."""
+    """Return the aggregate with that name or alias, None for an unknown or unsupported name."""
     return _BY_NAME.get(name.upper())
 
 
@@ -104,7 +104,7 @@ def build_aggregate(
     order: Expression | None = None,
 ) -> AggregateCall:
     """Return a call of the aggregate `name`; no arguments for COUNT(*). order: the timestamp of a row, where it has
-    one, for functions that go by it. Raises PenstockError P0203, P0204, P0304, P0901."""
+    one, for functions that use it. Raises PenstockError P0203, P0204, P0304, P0901."""
     row = aggregate_function(name)
     if row is None:
         if name.upper() in _LATER:

@@ -1,4 +1,4 @@
-"""ANY_VALUE: some value of the group, the same however its rows come."""
+"""ANY_VALUE: some value of the group, independent of the order of its rows."""
 
 from __future__ import annotations
 

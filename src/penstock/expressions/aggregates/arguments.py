@@ -1,4 +1,4 @@
-"""Which arguments aggregates take: rules that several of them share. Each raises PenstockError P0203."""
+"""Rules on the arguments of aggregates that several of them share. Each raises PenstockError P0203."""
 
 from __future__ import annotations
 

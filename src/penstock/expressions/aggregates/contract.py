@@ -1,13 +1,13 @@
-"""What an aggregate function is: one object that says everything the other rooms need to know of it.
+"""The interface of an aggregate function: one object with all its properties.
 
 The binder reads its arguments, result type and DISTINCT rule; the rewrite rules whether duplicates count; the planner
-which state it needs; the operators how the state becomes its value. Two kinds of state:
+which state it needs; the operators how its value is computed from the state. Two kinds of state:
 
-- accumulators: additive numbers, added when a row comes and taken away when it goes (`AccumulatedFunction`);
-- ordered values: value -> count in the order of values, of which a question is answered (`OrderedFunction`).
+- accumulators: additive numbers, added when a row enters and subtracted when it leaves (`AccumulatedFunction`);
+- ordered values: value -> count in the order of values, on which a question is answered (`OrderedFunction`).
 
-A function is one instance in one file and one line in the registry (`__init__.py`). What it means is written a second
-time, naively, in the oracle.
+A function is one instance in one file and one line in the registry (`__init__.py`). Its semantics are implemented a
+second time, naively, in the oracle.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ArgumentState(enum.Enum):
 
 
 class DistinctRule(enum.Enum):
-    """What DISTINCT does: it counts every value once; it changes nothing; or it is refused."""
+    """The effect of DISTINCT: it counts every value once; it changes nothing; or it is refused."""
 
     COUNTS_ONCE = "counts once"
     NO_EFFECT = "no effect"
@@ -51,7 +51,7 @@ class DistinctRule(enum.Enum):
 
 
 class NullRule(enum.Enum):
-    """Which rows count: those without a NULL among the values the function looks at; all; those whose first value, by
+    """Which rows count: those without a NULL among the values that the function reads; all; those whose first value, by
     which they are ordered, is not NULL."""
 
     SKIP = "skip"
@@ -60,7 +60,7 @@ class NullRule(enum.Enum):
 
 
 class Question(enum.IntEnum):
-    """What ordered values are asked: the least or greatest; a quantile (with its fraction); the most frequent; the k
+    """The question to ordered values: the least or greatest; a quantile (with its fraction); the most frequent; the k
     most frequent (with k); all."""
 
     LEAST = 0
@@ -73,14 +73,14 @@ class Question(enum.IntEnum):
 
 @dataclass(frozen=True)
 class AggregateFunction(ABC):
-    """An aggregate by its name. signature: its arguments, as documentation shows them; help: what its value is."""
+    """An aggregate by its name. signature: its arguments, as in the documentation; help: a description of its value."""
 
     name: str
     signature: str
     help: str
     aliases: tuple[str, ...] = ()
 
-    #: How many arguments a call has.
+    #: The number of arguments of a call.
     arguments: ClassVar[int] = 1
     distinct: ClassVar[DistinctRule] = DistinctRule.COUNTS_ONCE
     nulls: ClassVar[NullRule] = NullRule.SKIP
@@ -124,12 +124,12 @@ class AggregateFunction(ABC):
             raise PenstockError("P0204", f"{self.name} does not take DISTINCT", hint="leave DISTINCT out")
 
     def values(self, call: AggregateCall) -> tuple[Expression, ...]:
-        """Return what a call looks at in each row; calls that look at the same share its state."""
+        """Return the input of a call in each row; calls with the same input share its state."""
         return call.arguments or (Literal(pa.bool_(), True),)  # COUNT(*) FILTER (WHERE p) counts a constant
 
     @abstractmethod
     def state(self, distinct: bool, negative: bool) -> ArgumentState:
-        """Return how the values are kept. negative: rows may also be taken back before their announced end."""
+        """Return how the values are stored. negative: rows may also be retracted before their expiration."""
 
 
 class AccumulatedFunction(AggregateFunction):
@@ -140,7 +140,7 @@ class AccumulatedFunction(AggregateFunction):
 
     @abstractmethod
     def accumulators(self, call: AggregateCall) -> tuple[Accumulator, ...]:
-        """Return what must be kept beside the count of values."""
+        """Return the accumulators beside the count of values."""
 
     @abstractmethod
     def finalize(self, call: AggregateCall, sums: ArgumentSums) -> pa.Array:
@@ -168,7 +168,7 @@ class OrderedFunction(AggregateFunction):
 
     @abstractmethod
     def question(self) -> Question:
-        """Return what the ordered values are asked."""
+        """Return the question to the ordered values."""
 
     def parameter(self, call: AggregateCall) -> float:
         """Return the constant of the question."""

@@ -14,7 +14,7 @@ from penstock.expressions.nodes import Expression
 
 @dataclass(frozen=True)
 class Extreme(OrderedFunction):
-    """Kept as a skyline where the end of a row is known when it comes, else as all values in order."""
+    """Stored as a skyline where the expiration of a row is known on arrival, else as all values in order."""
 
     side: Question = Question.LEAST
     distinct: ClassVar[DistinctRule] = DistinctRule.NO_EFFECT

@@ -16,7 +16,7 @@ from penstock.expressions.nodes import AggregateCall, Expression
 
 @dataclass(frozen=True)
 class InTime(ValueBy):
-    """MIN_BY and MAX_BY of the timestamp, which a call gets from the binder as its second argument."""
+    """MIN_BY and MAX_BY of the timestamp, which the binder passes to a call as its second argument."""
 
     arguments: ClassVar[int] = 1
     nulls: ClassVar[NullRule] = NullRule.KEEP

@@ -15,8 +15,8 @@ from penstock.expressions.nodes import AggregateCall, Expression, Literal
 
 
 class StringAgg(OrderedFunction):
-    """By the timestamps of their rows, then by value; by value alone where rows have no timestamp, and with DISTINCT,
-    since a text that several rows have has no one timestamp."""
+    """Ordered by the timestamps of their rows, then by value; by value alone where rows have no timestamp, and with
+    DISTINCT, since a text in several rows has no single timestamp."""
 
     arguments: ClassVar[int] = 2
     timed: ClassVar[bool] = True

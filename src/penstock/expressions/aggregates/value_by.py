@@ -15,8 +15,8 @@ from penstock.expressions.nodes import AggregateCall, Expression
 
 @dataclass(frozen=True)
 class ValueBy(OrderedFunction):
-    """Rows are kept by the value that orders them, then by the value that is returned, which so decides between rows
-    that are equal in the first: MIN_BY returns the least of theirs, MAX_BY the greatest. A NULL is the least."""
+    """Rows are stored by the value that orders them, then by the value that is returned, which decides between rows
+    that are equal in the first: MIN_BY returns their least, MAX_BY their greatest value. A NULL is the least."""
 
     side: Question = Question.LEAST
     arguments: ClassVar[int] = 2

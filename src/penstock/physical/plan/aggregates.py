@@ -1,4 +1,4 @@
-"""The specs of grouping: the rows of accumulators, and what is made of them."""
+"""The specs of grouping: the rows of accumulators, and the groups computed from them."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class AggregateSpec(Spec):
 def grouped_state(
     plan: AggregateLayout, rows: StateInput, input_types: Sequence[pa.DataType], bound: Boundedness
 ) -> Iterable[StatePart]:
-    """Return what grouping keeps of its input `rows`: groups with their accumulators, and the values of aggregates that
-    are not sums. input_types: of the accumulator rows; bound: what bounds the number of groups."""
+    """Return the state that grouping stores of its input `rows`: groups with their accumulators, and the values of
+    aggregates that are not sums. input_types: of the accumulator rows; bound: what bounds the number of groups."""
     groups = rows.values(plan.group)
     keys = width(input_types[: len(plan.group)])
     yield StatePart("groups", groups, groups * (SLOT + 8 * (plan.integers + plan.floats) + keys), bound)
@@ -70,7 +70,7 @@ def grouped_state(
             continue
         nbytes = width_of_value(argument.type)
         if argument.kind in (ArgumentState.LEAST, ArgumentState.GREATEST):
-            # Of n rows in any order about log n are greater than all behind them.
+            # Of n rows in random order about log n are greater than all that follow.
             count = groups * math.log(rows.size / groups + math.e)
             yield StatePart("rows that may become an extreme", count, count * (SKYLINE + nbytes), bound)
             continue

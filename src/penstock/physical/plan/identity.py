@@ -1,9 +1,10 @@
-"""What a step's state belongs to: a key of the step's whole physical subtree.
+"""The identity of a step's state: a key of the step's whole physical subtree.
 
-Two plans that do the same below a step give it the same key, whatever else the job does, in which order its queries
-stand and what things are called. State is kept under these keys, so a changed script finds the state of what it left as
-it was (`runtime/spark/checkpoint/restart_decision.py`). Steps of one plan that do exactly the same are numbered: what
-they keep is the same."""
+Two plans that compute the same below a step give it the same key, whatever else the job does, and whatever the order
+and the names of its queries. State is stored under these keys, so a changed script finds the state of its unchanged
+parts (`runtime/spark/checkpoint/restart_decision.py`). Equal steps of one plan are numbered: their state is the
+same.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from penstock.tree import Node
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-#: Options of a source that say where the runtime has put its rows, not what they are.
+#: Options of a source that name where the runtime has put its rows, not what they are.
 _PLACES = frozenset({"spool"})
 
 
@@ -46,7 +47,8 @@ def step_keys(plan: Plan, births: bool = True) -> dict[int, str]:
 
 
 def query_fingerprint(plan: Plan, query: str) -> str:
-    """Of what a query computes, its name and its birth left out; the same whatever else the plan does."""
+    """Return the fingerprint of a query, without its name and its birth; it is the same whatever else the plan
+    computes."""
     keys = step_keys(plan, births=False)
     below = {step.id: step.inputs for step in plan.steps}
     (output,) = (s for s in plan.steps if isinstance(s.spec, OutputSpec) and s.spec.query == query)
@@ -54,12 +56,12 @@ def query_fingerprint(plan: Plan, query: str) -> str:
 
 
 def source_fingerprint(source: Source, rows: str = "") -> str:
-    """Of a declaration and, where they are written in the script, of its rows."""
+    """Return the fingerprint of a declaration and of its rows, where the script contains them."""
     return _digest(f"{_token(source)}|{rows}")
 
 
 def _whole(plan: Plan) -> str:
-    """Of a plan with one answer."""
+    """Return the fingerprint of a plan with one answer."""
     return query_fingerprint(plan, "")
 
 
@@ -68,7 +70,7 @@ def _spec(spec: Spec, tables: Mapping[str, str]) -> str:
     for field in dataclasses.fields(spec):
         if not _shown_only(field) and not (isinstance(spec, OutputSpec) and field.name == "query"):
             value = getattr(spec, field.name)
-            # A table is named by the declaration it came from; what counts is what it holds.
+            # A table is named by its declaration; what counts is its content.
             parts.append(f"{field.name}={tables.get(value, value) if field.name == 'table' else _token(value)}")
     return f"{type(spec).__name__}({', '.join(parts)})"
 
@@ -78,7 +80,7 @@ def _token(value: object) -> str:
     if isinstance(value, Node):
         return value.fingerprint
     if isinstance(value, Source):
-        # Another password is no other source.
+        # A source with another password is the same source.
         kept = redacted(option for option in value.options if option[0] not in _PLACES)
         return _fields(dataclasses.replace(value, options=kept))
     if isinstance(value, enum.Enum):
@@ -103,7 +105,7 @@ def _fields(value: DataclassInstance) -> str:
 
 
 def _shown_only(field: dataclasses.Field[Any]) -> bool:
-    """Return whether a field is there for explain alone."""
+    """Return whether a field is for EXPLAIN alone."""
     return not field.compare or bool(field.metadata.get("transparent"))
 
 

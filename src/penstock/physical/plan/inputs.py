@@ -27,8 +27,8 @@ class ScanSpec(PassingSpec):
 
 @dataclass(frozen=True)
 class StaticSpec(PassingSpec):
-    """A relation that never changes, computed once before the start. `table` names it among the job's tables;
-    hash: the columns its rows are cut over shards by."""
+    """A relation that never changes, computed once before the start. `table` is its name among the job's tables; hash:
+    the columns by which its rows are partitioned over shards."""
 
     table: str
     key: tuple[int, ...]
@@ -42,7 +42,7 @@ class StaticSpec(PassingSpec):
 
 
 class UpdateRule(enum.Enum):
-    """What names a row of an updated relation, and what a row does whose name is there already."""
+    """The identity of a row of an updated relation, and the effect of a row whose identity exists already."""
 
     BAG = "all columns"
     REPLACE = "primary key, replaced"
@@ -51,7 +51,7 @@ class UpdateRule(enum.Enum):
 
 @dataclass(frozen=True)
 class UpdatesSpec(Spec):
-    """Updates of the relation `source`, `+` and `-` by sign. key: the columns that tell rows apart (the primary key, or
+    """Updates of the relation `source`, `+` and `-` by sign. key: the columns that identify rows (the primary key, or
     all but timestamp and operation); names: of all columns; once: a key may not be used again once deleted."""
 
     source: str
@@ -75,7 +75,7 @@ class UpdatesSpec(Spec):
 
 @dataclass(frozen=True)
 class OutputSpec(PassingSpec):
-    """The answer of a query: elements whose ts is the instant and whose sign says `+` or `-`."""
+    """The answer of a query: elements whose ts is the instant and whose sign is `+` or `-`."""
 
     query: str
 

@@ -20,20 +20,20 @@ from penstock.types import CALENDAR, TimeDomain
 
 
 def join_state(index: str, strict: tuple[bool, ...], listed: bool) -> str:
-    """What explain calls the state of a join's inputs. index: what finds their elements."""
+    """Return the name in EXPLAIN of the state of a join's inputs. index: what finds their elements."""
     ends = ", looked through for ends" if listed else ""
     return " / ".join(index + (", with negative tuples" if s else ends) for s in strict)
 
 
 def residual_text(residual: Expression | None, names: Sequence[str]) -> dict[str, str]:
-    """Return for explain a condition over the joined row, whose columns are called `names`."""
+    """Return for EXPLAIN a condition over the joined row, whose columns are called `names`."""
     return {} if residual is None else {"where": to_sql(residual, names)}
 
 
 @dataclass(frozen=True)
 class JoinSpec(PassingSpec):
-    """left_key, right_key: positions of the equi-join columns; strict: (left, right) may bring negative tuples;
-    null_safe: a NULL key joins a NULL key."""
+    """An equi-join. left_key, right_key: positions of the equi-join columns; strict: whether (left, right) may have
+    negative tuples; null_safe: a NULL key joins a NULL key."""
 
     left_key: tuple[int, ...]
     right_key: tuple[int, ...]
@@ -63,9 +63,9 @@ class JoinSpec(PassingSpec):
 
 @dataclass(frozen=True)
 class MultiJoinSpec(PassingSpec):
-    """Pipelined join. By input: the types of its columns; names, what explain calls it; strict, whether it may bring
-    negative tuples; orders, in which order its elements probe the others. classes: as in `algebra.MultiJoin`; order
-    and cost: what was chosen, and the tuples looked at per second that this is expected to cost."""
+    """A pipelined join. By input: the types of its columns; names, its name in EXPLAIN; strict, whether it may have
+    negative tuples; orders, in which order its elements probe the others. classes: as in `algebra.MultiJoin`; order and
+    cost: the chosen order, and its expected cost in tuples read per second."""
 
     types: tuple[tuple[pa.DataType, ...], ...]
     names: tuple[str, ...] = field(metadata={"transparent": True})
@@ -96,7 +96,7 @@ class MultiJoinSpec(PassingSpec):
             yield all_rows(one, f"rows of {name}", TIMES + INDEX + (SIGN if strict else 0))
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
-        """The conditions, with the inputs' names before the columns'."""
+        """Return the conditions, with the inputs' names before the columns'."""
         labels = [f"{name}.{column}" for name, own in zip(self.names, inputs, strict=True) for column in own]
         starts = [sum(map(len, inputs[:i])) for i in range(len(inputs))]
         classes = (
@@ -108,7 +108,7 @@ class MultiJoinSpec(PassingSpec):
 
 @dataclass(frozen=True)
 class LookupSpec(PassingSpec):
-    """Join with a static relation that every task holds whole. `static_left`: the table's columns come first."""
+    """Join with a static relation of which every task holds a copy. `static_left`: the table's columns come first."""
 
     table: str
     key: tuple[int, ...]
@@ -130,7 +130,7 @@ class LookupSpec(PassingSpec):
 
 
 class Keep(enum.Enum):
-    """What becomes of a tuple that has a partner, and of one that has none."""
+    """The result for a tuple with a partner, and for one without."""
 
     MATCHED = "with a partner"
     LONE = "without a partner"
@@ -140,9 +140,9 @@ class Keep(enum.Enum):
 
 @dataclass(frozen=True)
 class PartnerCountsSpec(Spec):
-    """Port 0: tuples; port 1: the same tuples once per partner they have. LONE passes on those without a partner,
-    MARKED all, with a last column that says which. types: of a tuple; single: the scalar subquery that must not have
-    two partners for one tuple, or empty; domain: what its error tells the instant in."""
+    """The counts of partners. Port 0: tuples; port 1: the same tuples once per partner they have. LONE passes on those
+    without a partner, MARKED all, with whether they have one as a last column. types: of a tuple; single: the scalar
+    subquery that must not have two partners for one tuple, or empty; domain: the time domain of its error message."""
 
     types: tuple[pa.DataType, ...]
     keep: Keep
@@ -161,8 +161,8 @@ class PartnerCountsSpec(Spec):
 
 @dataclass(frozen=True)
 class StaticPartnerCountsSpec(PassingSpec):
-    """The partners of a tuple in a static relation that every task holds whole; nothing is stored of the tuples.
-    table_types: of the static relation, whose columns PADDED appends."""
+    """The partners of a tuple in a static relation of which every task holds a copy; no tuple is stored. table_types:
+    of the static relation, whose columns PADDED appends."""
 
     table: str
     table_types: tuple[pa.DataType, ...]
@@ -196,11 +196,12 @@ class BandPartitionerSpec(PassingSpec):
 
 @dataclass(frozen=True)
 class NRRJoinSpec(Spec):
-    """Join of elements (port 0) with a NON RETROACTIVE relation (port 1) as of when they came.
+    """Join of elements (port 0) with a NON RETROACTIVE relation (port 1) as of their arrival.
 
-    came: the column of port 0 that says when, by at most `behind` ticks before an element's ts; None for the ts itself.
-    strict: port 0 may bring negative tuples; width: how many columns it has. announced: port 2 tells up to when nothing
-    asks any more, in place of `behind`."""
+    came: the column of port 0 with the arrival time, at most `behind` ticks before an element's ts; None for the ts
+    itself. strict: port 0 may have negative tuples; width: its number of columns. announced: port 2 emits up to when no
+    element can arrive any more, in place of `behind`.
+    """
 
     left_key: tuple[int, ...]
     right_key: tuple[int, ...]
@@ -233,10 +234,10 @@ class StampSpec(Spec):
 
 @dataclass(frozen=True)
 class AggregateLookupSpec(Spec):
-    """Port 0 brings rows that live for one instant each, port 1 the lane rows of an aggregate. plan, fifo, input_types:
-    as in `AggregateSpec`; key: the columns of port 0 that name the group, in the order of its columns; between: what is
-    made of the aggregate's rows before they are joined, predicates and lists of expressions; found_types: of what that
-    gives; left: port 0 is the left side; outer: its rows stay without a partner."""
+    """A join that is a look-up. Port 0: rows that live for one instant each, port 1: the lane rows of an aggregate.
+    plan, fifo, input_types: as in `AggregateSpec`; key: the columns of port 0 that name the group, in the order of its
+    columns; between: the predicates and lists of expressions that are applied to the aggregate's rows before the join;
+    found_types: of their results; left: port 0 is the left side; outer: its rows stay without a partner."""
 
     plan: AggregateLayout
     fifo: bool

@@ -18,7 +18,7 @@ from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 @dataclass(frozen=True)
 class PanesSpec(Spec):
-    """Lane rows of one group and one validity become one: panes of a finer window fall together in a coarser one."""
+    """Lane rows of one group and one validity become one: panes of a finer window are merged in a coarser one."""
 
     holds_early: ClassVar[bool] = False
     forwards_early: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class PanesSpec(Spec):
 
 @dataclass(frozen=True)
 class IncrementalSlideSpec(Spec):
-    """RSTREAM of a grouped aggregate at the boundaries align + k·slide: its rows there, told without its changes."""
+    """RSTREAM of a grouped aggregate at the boundaries align + k·slide: its rows there, emitted without its changes."""
 
     plan: AggregateLayout
     fifo: bool
@@ -52,7 +52,7 @@ class IncrementalSlideSpec(Spec):
 
 @dataclass(frozen=True)
 class PaneStoreSpec(Spec):
-    """The panes of all windows that differ in length and slide alone, kept once. types: of lane rows."""
+    """The panes of all windows that differ in length and slide alone, stored once. types: of lane rows."""
 
     holds_early: ClassVar[bool] = False
 
@@ -63,13 +63,13 @@ class PaneStoreSpec(Spec):
         return {"state": "panes, read by every window over them"}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        # What the store keeps is what its windows read: each of them says how much.
+        # The size of the store depends on its windows: each of them declares its part.
         return ()
 
 
 @dataclass(frozen=True)
 class WindowSumsSpec(Spec):
-    """As `IncrementalSlideSpec`, of sums alone over a window of `length` ticks; the panes lie in a `PaneStoreSpec`."""
+    """As `IncrementalSlideSpec`, of sums alone over a window of `length` ticks; the panes are in a `PaneStoreSpec`."""
 
     reads: ClassVar[bool] = True
     holds_early: ClassVar[bool] = False
@@ -86,7 +86,7 @@ class WindowSumsSpec(Spec):
         (panes,) = inputs
         assert isinstance(made.node, RelationToStream) and made.node.domain is not None
         window = made.node.input.inputs[0]
-        # Sums are begun anew every so often: panes are kept until no such beginning needs them.
+        # Sums are restarted regularly: panes are stored until no such restart needs them.
         kept = seconds(self.length + -(-self.length // self.slide) * self.slide, made.node.domain)
         rows = panes.expected.rate * kept
         lanes = self.plan.integers + self.plan.floats
@@ -98,8 +98,8 @@ class WindowSumsSpec(Spec):
 
 @dataclass(frozen=True)
 class RecomputedSlideSpec(Spec):
-    """As `IncrementalSlideSpec`, over windows of which few overlap: each boundary is computed anew. timed: of windows
-    in time; else the numbers of elements are time, so there is none before the first."""
+    """As `IncrementalSlideSpec`, over windows with few overlaps: each boundary is recomputed. timed: of windows in
+    time; else the numbers of elements are time, so there is none before the first."""
 
     holds_early: ClassVar[bool] = False
 

@@ -1,9 +1,9 @@
-"""The physical plan: plain serialisable data that says which operator runs where.
+"""The physical plan: plain serializable data that describes which operator runs where.
 
-A plan is a list of `Step`s in topological order, shared by all queries of a job. Stage 0 is the ingest: it runs next
-to the readers, holds no state and sees one source's batch at a time. Stages 1, 2, ... are keyed: rows are cut over
-shards by an `Exchange` on the way in. What a step does is told by its spec, one small class per operator; the operator
-registry (`operators/__init__.py`) turns specs into operators.
+A plan is a list of `Step`s in topological order, shared by all queries of a job. Stage 0 is the ingest: it runs next to
+the readers, holds no state and reads one source's batch at a time. Stages 1, 2, ... are keyed: an `Exchange` partitions
+rows over shards on the way in. A step is described by its spec, one small class per operator; the operator registry
+(`operators/__init__.py`) turns specs into operators.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from penstock.physical.plan.spec import Spec
 
 @dataclass(frozen=True)
 class Exchange:
-    """How the rows of an edge are cut over the shards of the receiving stage.
+    """How the rows of an edge are partitioned over the shards of the receiving stage.
 
-    key: columns hashed; () sends all to shard 0; None leaves rows where the sender's task number puts them.
-    everywhere: a copy goes to every shard, which only a join with a relation of one row asks for.
+    key: columns hashed; () sends all to shard 0; None leaves rows where the sender's task number puts them. everywhere:
+    a copy goes to every shard, which only a join with a relation of one row needs.
     """
 
     key: tuple[int, ...] | None
@@ -41,8 +41,8 @@ class Edge:
 
 @dataclass(frozen=True)
 class Step:
-    """One operator of the plan. types: of its output columns; sources: the timed sources below, by name;
-    queries: those that it works for, all born in the same epoch of a run; pattern and names: for explain."""
+    """One operator of the plan. types: of its output columns; sources: the timed sources below, by name; queries: those
+    that use it, all begun in the same epoch of a run; pattern and names: for EXPLAIN."""
 
     id: int
     spec: Spec
@@ -59,23 +59,23 @@ class Step:
 @dataclass(frozen=True)
 class Plan:
     """Steps of a whole job, inputs before consumers. statics: the static relations to compute first, as plans of their
-    own (name -> plan); sources: the timed ones by name; queries by name; periods: how often each asks for answers;
-    wanted: by source the condition of the rows that some query reads, over the declared columns (`wanted.py`); of a
-    source that is not named all rows are read."""
+    own (name -> plan); sources: the timed ones by name; queries by name; periods: how often each is evaluated;
+    source_predicates: by source the condition of the rows that some query reads, over the declared columns
+    (`planning/source_predicate.py`); of a source without one all rows are read."""
 
     steps: tuple[Step, ...]
     queries: dict[str, Query]
     sources: dict[str, Source]
     statics: dict[str, Plan] = field(default_factory=dict)
     periods: dict[str, tuple[Period, ...]] = field(default_factory=dict)
-    wanted: dict[str, Expression] = field(default_factory=dict)
+    source_predicates: dict[str, Expression] = field(default_factory=dict)
 
     def waits(self, query: str) -> bool:
-        """Return whether some step of `query` emits results of an instant only when all elements of it have come; else
-        each result is emitted with the newest element that it is made of."""
+        """Return whether some step of `query` emits results of an instant only when all elements of it have arrived;
+        else each result is emitted with its latest element."""
         return any(step.spec.waits for step in self.steps if query in step.queries)
 
     @property
     def stages(self) -> int:
-        """Number of keyed stages (at least 1: answers are put in order there)."""
+        """Return the number of keyed stages (at least 1: answers are put in order there)."""
         return max([1, *(s.stage for s in self.steps)])

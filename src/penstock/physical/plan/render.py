@@ -1,4 +1,4 @@
-"""A physical plan as a render tree: steps, what crosses an exchange, and in which stage."""
+"""A physical plan as a render tree: steps, their exchanges and their stages."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from penstock.physical.plan.plan import Edge, Exchange, Plan, Step
 def render_plan(
     plan: Plan, query: str, meter: Meter | None = None, statics: Mapping[str, Meter] | None = None
 ) -> RenderNode:
-    """Return the steps that answer `query`, its output at the root. meter: what they did when they ran; statics: what
-    those of the static relations did, which are then drawn below the steps that hold them."""
+    """Return the steps that answer `query`, its output at the root. meter: the measurements of their run; statics:
+    those of the static relations, which are then drawn below the steps that read them."""
     root = next(s for s in plan.steps if isinstance(s.spec, OutputSpec) and s.spec.query == query)
     return _render(_Drawn(plan, meter, statics or {}), root, None)
 
 
 @dataclass(frozen=True)
 class _Drawn:
-    """A plan and what is known of its run. prefix: before the numbers of its steps; nodes: steps that are drawn, by id:
-    one that several others read is drawn once."""
+    """A plan with measurements of its run. prefix: of the numbers of its steps; nodes: steps that are drawn, by id: one
+    with several readers is drawn once."""
 
     plan: Plan
     meter: Meter | None
@@ -49,7 +49,7 @@ def _node(drawn: _Drawn, step: Step) -> RenderNode:
 
 
 def _static(drawn: _Drawn, table: str) -> RenderNode:
-    """How a static relation was computed: the plan below its output."""
+    """Return how a static relation was computed: the plan below its output."""
     inner = replace(
         drawn, plan=drawn.plan.statics[table], meter=drawn.statics[table], statics={}, prefix=f"{table[:8]}.", nodes={}
     )
@@ -60,17 +60,18 @@ def _static(drawn: _Drawn, table: str) -> RenderNode:
 def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:
     spec = step.spec
     found = {key: text for key, text in spec.describe().items() if text}
-    if isinstance(spec, ScanSpec) and (wanted := plan.wanted.get(spec.source.name)) is not None:
-        found["wanted"] = to_sql(wanted, spec.source.columns.names)
+    if isinstance(spec, ScanSpec) and (condition := plan.source_predicates.get(spec.source.name)) is not None:
+        found["source predicate"] = to_sql(condition, spec.source.columns.names)
     if isinstance(spec, OutputSpec):
-        found["asked for"] = "; ".join(map(str, plan.periods.get(spec.query, ())))
+        found["evaluated at"] = "; ".join(map(str, plan.periods.get(spec.query, ())))
         found["emitted"] = "" if plan.waits(spec.query) else "on arrival"
     found |= spec.expressions_text([plan.steps[edge.step].names for edge in step.inputs], step.names)
     return tuple((key, text) for key, text in found.items() if text)
 
 
 def _edge(step: Step, edge: Edge | None) -> tuple[tuple[str, str], ...]:
-    """What flows from `step` to its parent: update pattern, the key rows are cut by, and the stage it leaves."""
+    """Return the properties of the edge from `step` to its parent: update pattern, the key of the exchange, and the
+    stage."""
     return (
         ("pattern", step.pattern),
         ("key", "" if edge is None or edge.exchange is None else _key(step, edge.exchange)),

@@ -1,4 +1,4 @@
-"""The specs of operators that look at each element alone, and of their union."""
+"""The specs of operators that process each element alone, and of their union."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ProjectSpec(PassingSpec):
 
 @dataclass(frozen=True)
 class UnionSpec(PassingSpec):
-    """All ports are one. together: what comes in a round becomes one batch."""
+    """The union of all ports. together: the elements of a round become one batch."""
 
     forwards_early: ClassVar[bool] = True
 

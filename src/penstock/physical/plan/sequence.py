@@ -48,8 +48,8 @@ class FrequencySpec(Spec):
 
 @dataclass(frozen=True)
 class WindowShape:
-    """What a window of the sequence model holds and when it is evaluated. rows, length, every, slide, align: as in
-    `algebra.FrequencyWindow`; key: the columns that elements are counted by; alone: each substream is evaluated by
+    """The content and the evaluation instants of a window of the sequence model. rows, length, every, slide, align: as
+    in `algebra.FrequencyWindow`; key: the columns by which elements are counted; alone: each substream is evaluated by
     itself."""
 
     rows: int | None
@@ -72,11 +72,11 @@ class WindowShape:
 
     @property
     def immediate(self) -> bool:
-        """Whether every instant is one of evaluation."""
+        """Return whether every instant is an evaluation instant."""
         return self.every is None and self.slide is None
 
     def elements(self, one: StateInput) -> tuple[float, Boundedness]:
-        """Return the elements that the window holds of a stream, and what bounds them."""
+        """Return the elements of a stream that the window contains, and what bounds them."""
         if self.length is not None and one.node.domain is not None:
             length = seconds(self.length + self.slide if self.slide else self.length, one.node.domain)
             return one.expected.rate * length, Boundedness(Grade.BOUNDED, "the window's RANGE", length=length)
@@ -89,8 +89,8 @@ class WindowShape:
 
 @dataclass(frozen=True)
 class SequenceWindow:
-    """A window of the body: over which stream, and the source of the inner plan that its elements are given to.
-    where: which of the stream's elements come into it; stamped: they carry the instant at which they arrived as a last
+    """A window of the body: its stream, and the source of the inner plan that receives its elements. where: the
+    condition of the stream's elements that enter it; stamped: they carry the instant of their arrival as a last
     column."""
 
     source: str
@@ -102,12 +102,12 @@ class SequenceWindow:
 
 @dataclass(frozen=True)
 class SequenceModelSpec(Spec):
-    """A query in the sequence model. Port i brings stream i, whose columns are `types`[i]; arrival: whether each comes
-    in order of arrival. inner: the plan of its body, on the line of instants; periods: the (slide, align) of
-    frequencies in time; all_instants: every boundary is an instant, else those at which something may change; ordered:
-    the answer is told in order. asked: how often the query asks to be evaluated, for who schedules it, as (tuples,
-    ticks, align), 0 for none. relations: of each port behind the streams', which brings the updates of a relation, the
-    source of the inner plan that they are given to."""
+    """A query in the sequence model. Port i brings stream i, whose columns are `types`[i]; arrival: whether each is in
+    order of arrival. inner: the plan of its body, on the line of instants; periods: the (slide, align) of frequencies
+    in time; all_instants: every boundary is an instant, else those at which something may change; ordered: the answer
+    is emitted in order. asked: the frequencies of the query for a scheduler, as (tuples, ticks, align), 0 for none.
+    relations: of each port behind the streams', which brings the updates of a relation, the source of the inner plan
+    that receives them."""
 
     types: tuple[tuple[pa.DataType, ...], ...]
     arrival: tuple[bool, ...]
@@ -126,8 +126,8 @@ class SequenceModelSpec(Spec):
         return {"model": "sequence", "evaluated": ", ".join(shown) or "every arrival", "state": stored, "inside": steps}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        """Of every window its elements, and about as much again in the operators of the body that are over it, which
-        keep relations with updates too."""
+        """Return, for every window, its elements, and about the same size again in the operators of the body over it,
+        which store relations with updates too."""
         for number, window in enumerate(self.windows, 1):
             one = inputs[window.stream]
             rows, bound = window.shape.elements(one)
@@ -140,10 +140,10 @@ class SequenceModelSpec(Spec):
 
 @dataclass(frozen=True)
 class CountTimeSpec(Spec):
-    """A query in the sequence model over one stream, evaluated at every `every`-th element: to its windows the numbers
-    of the elements are time. columns: those of the stream that are read; arrival, inner, ordered, asked: as in
-    `SequenceModelSpec`; source: the source of the inner plan that is given the elements; rows: no window holds more,
-    None for no limit."""
+    """A query in the sequence model over one stream, evaluated at every `every`-th element: the numbers of the elements
+    are time for its windows. columns: those of the stream that are read; arrival, inner, ordered, asked: as in
+    `SequenceModelSpec`; source: the source of the inner plan that receives the elements; rows: the maximal number of
+    rows of a window, None for no limit."""
 
     columns: tuple[int, ...]
     arrival: bool
@@ -159,15 +159,15 @@ class CountTimeSpec(Spec):
         return {"model": "sequence", "evaluated": f"{self.every} tuples", "state": "by number", "inside": steps}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        """What the operators of the body keep of what the windows see."""
+        """Return the state of the operators of the body for the content of the windows."""
         rows, bound = WindowShape(self.rows, None, (), self.every, False, None, 0).elements(inputs[0])
         nbytes = rows * (width(inputs[0].types) + TIMES)
         yield StatePart("what the body keeps of its windows", rows, nbytes, bound)
 
 
-#: The source of the inner plan that tells at which instants a window is evaluated.
+#: The source of the inner plan with the evaluation instants of a window.
 INSTANTS = "instants"
-#: That which tells up to which instant all that arrived has come into its windows, or never will.
+#: The source with the instants up to which every element has entered its windows, or never will.
 WAITING = "waiting"
-#: That of a numbered query: its elements.
+#: The source with the elements of a query in count time.
 ARRIVALS = "arrivals"

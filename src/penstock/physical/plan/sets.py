@@ -15,7 +15,8 @@ from penstock.physical.plan.state import DUE, StateInput, StatePart, all_rows, p
 
 @dataclass(frozen=True)
 class DistinctSpec(Spec):
-    """strict: negative tuples may come, so copies are counted; else δ* keeps one expiration per tuple."""
+    """Duplicate elimination. strict: negative tuples may arrive, so copies are counted; else δ* stores one expiration
+    per tuple."""
 
     types: tuple[pa.DataType, ...]
     strict: bool
@@ -37,7 +38,7 @@ class DistinctSpec(Spec):
 
 
 class CopyRule(enum.Enum):
-    """What a set operation makes of the copies of a tuple on either side."""
+    """How a set operation computes the copies of a tuple from those on either side."""
 
     EXCEPT_ALL = "EXCEPT ALL"
     INTERSECT_ALL = "INTERSECT ALL"

@@ -1,4 +1,4 @@
-"""What every spec of a physical operator says of it; the specs themselves are in the files beside this one."""
+"""The base classes of the specs of physical operators; the specs themselves are in the files beside this one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 @dataclass(frozen=True)
 class Spec:
-    """What one operator does. Specs of operators with expirations in their state have a field `listed`: whether it lies
-    in a list that is looked through (`strategies.py`) instead of the structure that fits the update pattern."""
+    """The description of one operator. Specs of operators with expirations in their state have a field `listed`:
+    whether it is a list that is scanned (`strategies.py`) instead of the structure that fits the update pattern."""
 
-    #: Whether the operator reads the state of its inputs where it lies, and not what they tell; they share its stage.
+    #: Whether the operator reads the state of its inputs in place, not their output; they share its stage.
     reads: ClassVar[bool] = False
     #: Whether elements ahead of the heartbeat wait in the operator until it has passed them.
     holds_early: ClassVar[bool] = True
@@ -24,8 +24,9 @@ class Spec:
 
     @property
     def waits(self) -> bool:
-        """Whether the operator emits results of an instant only when all elements of it have come. False where what it
-        emits for some of them holds whatever else comes at the instant: it then passes on elements at the frontier."""
+        """Return whether the operator emits results of an instant only when all elements of it have arrived. False
+        where the results for some of them are valid whatever else arrives at the instant: it then passes on elements at
+        the frontier."""
         return True
 
     @property
@@ -34,32 +35,32 @@ class Spec:
 
     @property
     def static_tables(self) -> tuple[str, ...]:
-        """The names of the static relations that the operator reads."""
+        """Return the names of the static relations that the operator reads."""
         return ()
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
-        """Return the parts of state that the operator keeps of its inputs, and what bounds each. made: its result. By
+        """Return the parts of state that the operator stores of its inputs, and what bounds each. made: its result. By
         default all rows of the inputs."""
         return [all_rows(one, "rows of the input") for one in inputs]
 
     def panes(self, inputs: Sequence[StateInput]) -> AggregateLayout | None:
-        """Return the layout of the accumulators where the result are panes: rows of one group and interval are one."""
+        """Return the layout of the accumulators where the results are panes: rows of one group and interval are one."""
         return None
 
     def describe(self) -> dict[str, str]:
-        """Parameters for explain."""
+        """Return the parameters for EXPLAIN."""
         return {}
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
-        """Return further parameters for explain, which name columns. inputs, made: the names of the columns of the
+        """Return further parameters for EXPLAIN, which name columns. inputs, made: the names of the columns of the
         inputs and of the result."""
         return {}
 
 
 @dataclass(frozen=True)
 class PassingSpec(Spec):
-    """An operator that looks at every element, or every pair of elements, by itself and emits results as they come. It
-    keeps nothing, unless it says otherwise."""
+    """An operator that processes every element, or every pair of elements, by itself and emits results at once. It is
+    stateless, unless it overrides `state`."""
 
     holds_early: ClassVar[bool] = False
 
@@ -72,5 +73,5 @@ class PassingSpec(Spec):
 
 
 def queue_name(fifo: bool, listed: bool) -> str:
-    """Return what explain calls the queue of expirations that `synopses.queues.make_queue` makes."""
+    """Return the name in EXPLAIN of the queue of expirations that `synopses.queues.make_queue` makes."""
     return "list" if listed else "FIFO" if fifo else "calendar queue"

@@ -1,7 +1,7 @@
-"""State as a spec describes it before a run: the inputs of its operator, the parts it keeps, and their sizes.
+"""Descriptions of state before a run: the inputs of an operator, the parts that it stores, and their sizes.
 
-Every spec says itself what its operator keeps (`Spec.state`), mirroring the synopses of the operator. The formulas here
-are those that several specs share. Sizes follow from what is expected of the inputs; they are good for an order of
+Every spec describes what its operator stores (`Spec.state`), mirroring the synopses of the operator. The formulas here
+are those that several specs share. Sizes follow from the estimates of the inputs; they are good for an order of
 magnitude.
 """
 
@@ -21,8 +21,8 @@ from penstock.physical.planning.aggregate_layout import AggregateLayout
 TEXT, TIMES, SIGN = 16, 16, 8
 #: Bytes of a slot beside its accumulators and columns (the key's fingerprint).
 SLOT = 16
-#: Bytes of a row of a join in the index from its key (chains, and runs by a range about as much); of a row whose end is
-#: found by an index.
+#: Bytes of a row of a join in the index from its key (a hash join index; sorted runs take about as much); of a row
+#: whose expiration is found by an index.
 INDEX, DUE = 40, 16
 
 
@@ -38,11 +38,11 @@ class StateInput:
 
     @property
     def size(self) -> float:
-        """Rows that hold at one time."""
+        """Return the number of rows that are valid at one time."""
         return self.expected.size
 
     def values(self, columns: Sequence[int]) -> float:
-        """Different values of some columns among them."""
+        """Return the number of different values of some columns among them."""
         found = 1.0
         for column in columns:
             found *= self.expected.distinct[column] if column < len(self.expected.distinct) else self.size
@@ -55,7 +55,7 @@ class StateInput:
 
 @dataclass(frozen=True)
 class StatePart:
-    """State of one kind that an operator keeps. what: its description for users."""
+    """State of one kind that an operator stores. what: its description for users."""
 
     what: str
     rows: float
@@ -79,12 +79,12 @@ def width_of_value(type_: pa.DataType) -> int:
 
 
 def all_rows(one: StateInput, what: str, beside: int = TIMES) -> StatePart:
-    """Return all rows that hold at one time. beside: bytes of a row beside its columns."""
+    """Return all rows that are valid at one time. beside: bytes of a row beside its columns."""
     return StatePart(what, one.size, one.size * (width(one.types) + beside), one.content)
 
 
 def pending_ends(one: StateInput, what: str = "rows that will end") -> Iterable[StatePart]:
-    """Return what is kept of rows until they end: nothing where they do not, or negative tuples end them."""
+    """Return the state of rows until they expire: none where they do not, or negative tuples end them."""
     return [all_rows(one, what)] if one.node.carries_ends else ()
 
 

@@ -27,7 +27,7 @@ class StreamMode(enum.Enum):
 @dataclass(frozen=True)
 class ChangesSpec(Spec):
     """ISTREAM, DSTREAM or (kind None) all changes. netted: equal tuples never come and go at one instant; grows: the
-    relation brings no negative tuples, which follows from what lies below."""
+    relation emits no negative tuples, as derived from the plan below."""
 
     kind: StreamKind | None
     types: tuple[pa.DataType, ...]
@@ -41,12 +41,13 @@ class ChangesSpec(Spec):
         return not (self.kind is StreamKind.ISTREAM and self.grows)
 
     def describe(self) -> dict[str, str]:
-        found = {"kind": self.kind.value if self.kind else "changes", "netting": "no need" if self.netted else "yes"}
+        netting = "skipped (equal tuples never come and go at one instant)" if self.netted else "yes"
+        found = {"kind": self.kind.value if self.kind else "changes", "netting": netting}
         return found | ({"state": "list"} if self.listed else {})
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         emits_ends = not (self.netted and self.kind is StreamKind.ISTREAM)
-        return pending_ends(inputs[0], "rows whose end is to be told") if emits_ends else ()
+        return pending_ends(inputs[0], "rows with a pending expiration") if emits_ends else ()
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,9 @@ class DistinctChangesSpec(Spec):
 
 @dataclass(frozen=True)
 class RStreamSpec(Spec):
-    """RSTREAM. Port 0 is the relation; in mode `instants`, further ports bring the elements whose arrival is an
-    evaluation instant; changes: so are changes of the relation, and, where it begins with them, its beginning."""
+    """RSTREAM. Port 0 is the relation; in mode `instants`, further ports have the elements whose arrival is an
+    evaluation instant; changes: changes of the relation are evaluation instants too, and, where it begins with them,
+    its beginning."""
 
     types: tuple[pa.DataType, ...]
     mode: StreamMode
@@ -93,7 +95,7 @@ class RStreamSpec(Spec):
 
 @dataclass(frozen=True)
 class IndividualResultsSpec(PassingSpec):
-    """The stream of all comings of a relation."""
+    """The stream of all results of a relation as they begin."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The spec of user-defined aggregates: which state each call keeps, and where its values stand."""
+"""The spec of user-defined aggregates: the state of each call, and the positions of its values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.expressions.user import UserAggregate
 from penstock.physical.plan.spec import Spec
 from penstock.physical.plan.state import StateInput, StatePart, all_rows, pending_ends
 
-#: Bytes that a pickled Python object takes at the least.
+#: The least number of bytes of a pickled Python object.
 OBJECT = 200
 
 
 class UserState(enum.Enum):
-    """What is kept of a group for one call: see `physical/operators/aggregates/user_defined/user_aggregate.py`."""
+    """The state of a group for one call: see `physical/operators/aggregates/user_defined/user_aggregate.py`."""
 
     EXPIRING = "one, with expire"
     PARTIAL = "one per end"
@@ -46,8 +46,9 @@ class UserCallSpec:
 
 @dataclass(frozen=True)
 class UserAggregateSpec(Spec):
-    """keys: number of group columns; types: of the whole row; order: where each of its columns comes from, (whether it
-    is a user's, its position there); fifo: rows expire in order of arrival; strict: rows may be taken back."""
+    """User-defined aggregates by group. keys: number of group columns; types: of the whole row; order: the origin of
+    each of its columns, (whether it is a user's, its position there); fifo: rows expire in order of arrival; strict:
+    rows may be retracted."""
 
     keys: int
     calls: tuple[UserCallSpec, ...]
@@ -70,7 +71,7 @@ class UserAggregateSpec(Spec):
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """`values` with -0.0 as 0.0, so that equal values are alike for user code."""
+    """Return `values` with -0.0 as 0.0, so that equal values are identical for user code."""
     if not pa.types.is_floating(values.type):
         return values
     return pc.add(values, pa.scalar(0.0, values.type))

@@ -17,7 +17,7 @@ from penstock.physical.planning.aggregate_layout import AggregateLayout
 
 @dataclass(frozen=True)
 class SampleSpec(PassingSpec):
-    """The elements that a draw of `percent` keeps; seed and name (of the stream) decide the draws."""
+    """The elements that a draw of `percent` keeps; seed and name (of the stream) determine the draws."""
 
     percent: Fraction
     seed: int
@@ -44,14 +44,14 @@ class TimeWindowSpec(PassingSpec):
         return found
 
     def panes(self, inputs: Sequence[StateInput]) -> AggregateLayout | None:
-        # Panes of a finer window that several share, on their way to one of them.
+        # Panes of a finer window that several windows share, on their way to one of them.
         return inputs[0].lanes
 
 
 @dataclass(frozen=True)
 class RowWindowSpec(Spec):
-    """The last `rows` elements of every partition, as the algebra's `RowWindow` says; step is 1 without SLIDE in rows.
-    arrival: elements are given in order of arrival; else those of one instant count in the order of their values."""
+    """The last `rows` elements of every partition, as in the algebra's `RowWindow`; step is 1 without SLIDE in rows.
+    arrival: elements are in order of arrival; else those of one instant count in the order of their values."""
 
     types: tuple[pa.DataType, ...]
     rows: int
@@ -100,7 +100,8 @@ class StepWindowSpec(Spec):
 
 @dataclass(frozen=True)
 class NegativeTuplesSpec(Spec):
-    """Elements without an end, and a negative tuple at the end of each. fifo: they expire in order of arrival."""
+    """Elements without an expiration, and a negative tuple at the end of each. fifo: they expire in order of
+    arrival."""
 
     fifo: bool
 

@@ -1,13 +1,14 @@
-"""Which state the aggregates of one GROUP BY need: what is summed, what is counted by value, what is kept in order.
+"""The state that the aggregates of one GROUP BY need: sums, counts by value, ordered values.
 
-A call's *argument* is the values it looks at; calls on the same argument share its state. Three kinds:
+A call's *argument* is the values that it reads; calls on the same argument share its state. Three kinds:
 
-- sums (`expressions/aggregates/accumulators/`): additive numbers, added when a row comes and taken away when it goes;
-- extremes: MIN and MAX of rows whose end is known when they come, kept as skylines;
-- bags: value -> count in the order of values, for what depends on the order or the frequency of values, and for
-  MIN and MAX where negative tuples may come.
+- sums (`expressions/aggregates/accumulators/`): additive numbers, added when a row enters and subtracted when it
+  leaves;
+- extremes: MIN and MAX of rows whose expiration is known on arrival, stored as skylines;
+- bags: value -> count in the order of values, for functions of the order or the frequency of values, and for MIN and
+  MAX where negative tuples may arrive.
 
-A DISTINCT argument of sums is a set of values beside its lanes, which move when a value comes or goes.
+A DISTINCT argument of sums is a set of values beside its lanes, which change when a value enters or leaves.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from penstock.expressions.nodes import AggregateCall, Expression
 
 @dataclass(frozen=True)
 class Argument:
-    """What an aggregate looks at: expressions over the input (several: a tuple of values), rows that its FILTER rejects
-    left out. integers, floats: the first positions of its lanes; integers = [count, then by accumulator], floats = (hi,
-    lo) pairs, by accumulator. distinct: a bag counts every value once. nulls: which tuples count."""
+    """The input of an aggregate: expressions over the input (several: a tuple of values), without the rows that its
+    FILTER rejects. integers, floats: the first positions of its lanes; integers = [count, then by accumulator], floats
+    = (hi, lo) pairs, by accumulator. distinct: a bag counts every value once. nulls: which tuples count."""
 
     expressions: tuple[Expression, ...]
     filter: Expression | None
@@ -39,7 +40,7 @@ class Argument:
 
     @property
     def type(self) -> pa.DataType:
-        """Of the values: a struct for several expressions."""
+        """Return the type of the values: a struct for several expressions."""
         if len(self.expressions) == 1:
             return self.expressions[0].type
         return pa.struct([(f"f{i}", e.type) for i, e in enumerate(self.expressions)])
@@ -76,24 +77,24 @@ class AggregateLayout:
 
     @property
     def carried(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The integer and float lanes that travel in lane rows. Those of DISTINCT arguments follow from values."""
+        """Return the integer and float lanes of lane rows. Those of DISTINCT arguments follow from values."""
         kept = [a for a in self.arguments if a.kind is ArgumentState.SUMS]
         integers = [lane for a in kept for lane in range(a.integers, a.integers + a.integer_lanes)]
         return (0, *integers), tuple(lane for a in kept for lane in range(a.floats, a.floats + a.float_lanes))
 
     @property
     def values_at(self) -> int:
-        """The column of lane rows with which their values begin."""
+        """Return the column of lane rows with which their values begin."""
         return len(self.group) + sum(map(len, self.carried))
 
     @property
     def extremes(self) -> tuple[int, ...]:
-        """Positions of the arguments of MIN and MAX that are kept as such."""
+        """Return the positions of the arguments of MIN and MAX that are stored as extremes."""
         return self._of(ArgumentState.LEAST, ArgumentState.GREATEST)
 
     @property
     def distincts(self) -> tuple[int, ...]:
-        """Positions of the arguments whose lanes count every value once."""
+        """Return the positions of the arguments whose lanes count every value once."""
         return self._of(ArgumentState.DISTINCT)
 
     @property
@@ -102,12 +103,12 @@ class AggregateLayout:
 
     @property
     def valued(self) -> tuple[int, ...]:
-        """Positions of the arguments whose values travel beside the lanes, in the order of their columns."""
+        """Return the positions of the arguments whose values travel beside the lanes, in the order of their columns."""
         return self.extremes + self.distincts + self.bags
 
     @property
     def plain_sums(self) -> bool:
-        """Whether the results are sums that cost little more to finish than to copy."""
+        """Return whether the results are sums that cost little more to finalize than to copy."""
         return not self.valued and all(a.is_plain(one.type) for one in self.arguments for a in one.accumulators)
 
     def _of(self, *kinds: ArgumentState) -> tuple[int, ...]:
@@ -119,7 +120,7 @@ _Key = tuple[tuple[str, ...], str, ArgumentState, bool, NullRule]
 
 
 def plan_lanes(group: tuple[int, ...], calls: tuple[AggregateCall, ...], strict: bool) -> AggregateLayout:
-    """Return the state that `calls` need. strict: negative tuples may come."""
+    """Return the state that `calls` need. strict: negative tuples may arrive."""
     needed: dict[_Key, tuple[AggregateCall, set[Accumulator]]] = {}
     keys: list[_Key | None] = []
     for call in calls:

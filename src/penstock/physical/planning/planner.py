@@ -1,7 +1,8 @@
-"""From algebra to a physical plan: one lowering per operator, sharing by fingerprint, and the cutting into stages.
+"""From algebra to a physical plan: one lowering per operator, sharing by fingerprint, and the division into stages.
 
-Every keyed operator says by which columns equal rows must meet. If its input lies that way already, it joins its
-input's stage; else an exchange opens the next one. Subplans that stand in several queries become one step.
+Every keyed operator declares the columns by which equal rows must be in one shard. If its input is partitioned that way
+already, it joins its input's stage; else an exchange opens the next one. Subplans of several queries become one
+step.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from penstock.physical.planning.strategies import Strategy
 
 @dataclass(frozen=True)
 class Generation:
-    """Queries that began in the same epoch of a run, and what was known of their sources then. grains: the panes that
-    they share, None to choose them; a query goes on with those that were chosen when it began."""
+    """Queries that began in the same epoch of a run, and the statistics of their sources then. grains: the panes that
+    they share, None to choose them; a query continues with those that were chosen when it began."""
 
     birth: int
     queries: Sequence[Query]
@@ -48,15 +49,15 @@ def grains_of(queries: Sequence[Query], statistics: Statistics, strategy: Strate
 def plan_queries(
     queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
 ) -> Plan:
-    """Return the physical plan of a job that answers all `queries`. Their roots should be optimised already.
-    statistics: what is known of their sources; plans of different statistics and strategies answer alike."""
+    """Return the physical plan of a job that answers all `queries`. Their roots should be optimized already.
+    statistics: those of their sources; plans of different statistics and strategies have the same answers."""
     return planned(queries, statistics, strategy)[0]
 
 
 def planned(
     queries: Sequence[Query], statistics: Statistics | None = None, strategy: Strategy = Strategy.PATTERN
 ) -> tuple[Plan, list[Algebra]]:
-    """Return the plan, and of every step the relation or stream that it makes."""
+    """Return the plan, and for every step the relation or stream that it computes."""
     return _generations([Generation(0, queries, statistics or Statistics())], strategy)
 
 
@@ -81,7 +82,12 @@ def _generations(generations: Sequence[Generation], strategy: Strategy) -> tuple
     sources = {n: s for q in prepared for n, s in timed_sources(q.root).items()}
     asked = {q.name: periods(q.root) for q in prepared}
     plan = Plan(
-        steps, {q.name: q for q in prepared}, sources, builder.statics, periods=asked, wanted=source_predicates(steps)
+        steps,
+        {q.name: q for q in prepared},
+        sources,
+        builder.statics,
+        periods=asked,
+        source_predicates=source_predicates(steps),
     )
     return plan, builder.nodes
 
@@ -92,7 +98,7 @@ def plan_static(node: Algebra) -> Plan:
     query = Query("", node, SinkSpec("MEMORY"))
     _lower_query(builder, query)
     sources = {leaf.source.name: leaf.source for leaf in leaves(node) if isinstance(leaf, Scan)}
-    return Plan(with_queries(builder.steps), {"": query}, sources, wanted=source_predicates(builder.steps))
+    return Plan(with_queries(builder.steps), {"": query}, sources, source_predicates=source_predicates(builder.steps))
 
 
 def _lower_query(builder: Builder, query: Query) -> None:
@@ -105,7 +111,7 @@ def _lower_query(builder: Builder, query: Query) -> None:
 
 
 def part_of(plan: Plan, queries: Collection[str]) -> Plan:
-    """What some queries of a plan need, as a plan of their own; its steps have the same keys."""
+    """Return the steps that some queries of a plan need, as a plan of their own; its steps have the same keys."""
     chosen = [step for step in plan.steps if step.queries & set(queries)]
     numbers = {step.id: number for number, step in enumerate(chosen)}
     steps = tuple(
@@ -120,9 +126,9 @@ def part_of(plan: Plan, queries: Collection[str]) -> Plan:
     needed = {name for step in chosen for name in step.sources}
     sources = {name: source for name, source in plan.sources.items() if name in needed}
     asked = {n: found for n, found in plan.periods.items() if n in queries}
-    wanted = source_predicates(steps) if plan.wanted else {}
+    predicates = source_predicates(steps) if plan.source_predicates else {}
     kept = {n: q for n, q in plan.queries.items() if n in queries}
-    return Plan(steps, kept, sources, plan.statics, periods=asked, wanted=wanted)
+    return Plan(steps, kept, sources, plan.statics, periods=asked, source_predicates=predicates)
 
 
 def lowered_types() -> set[type]:

@@ -1,8 +1,9 @@
-"""What a condition between two sides of a join says of an expression of either: one bound, also read off a difference.
+"""Bounds that a condition between two sides of a join sets on an expression of either, also by a difference.
 
-`l - r < c` says l < r + c, and `ABS(l - r) <= c` says l <= r + c and l >= r - c, as long as the difference does not
-overflow. So of integers and timestamps far from zero nothing is concluded (`limit`); the difference of two others and
-their sum with a constant as near to zero do not overflow. Sums of doubles are rounded, so nothing is read off these.
+`l - r < c` implies l < r + c, and `ABS(l - r) <= c` implies l <= r + c and l >= r - c, as long as the difference does
+not overflow. So of integers and timestamps far from zero nothing is concluded (`limit`); the difference of two others
+and their sum with a constant as near to zero do not overflow. Sums of doubles are rounded, so nothing is concluded from
+these.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from penstock.expressions.nodes import Call, Expression, Literal, columns_of, re
 from penstock.expressions.user import UserCall
 from penstock.tree import walk
 
-#: What a comparison is with its sides exchanged.
+#: The comparison with its sides exchanged.
 FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 
 
 @dataclass(frozen=True)
 class RangeBound:
     """`left` is at most `right`, or where it is not `left_is_less`, at least; each over the columns of its own side.
-    limit: said only of values that are no further from zero; None for all values."""
+    limit: holds only for values that are no further from zero; None for all values."""
 
     left_is_less: bool
     left: Expression
@@ -40,7 +41,8 @@ def crosses(left: Expression, right: Expression, width: int) -> bool:
 
 
 def bounds_of_difference(part: Expression, width: int) -> Iterator[RangeBound]:
-    """What `part` says if it compares the difference between the sides, or its size, with a constant."""
+    """Return the bounds of `part` if it compares the difference between the sides, or its absolute value, with a
+    constant."""
     if not (isinstance(part, Call) and part.function in FLIPPED) or is_volatile(part):
         return
     one, other, function = *part.arguments, part.function
@@ -58,7 +60,7 @@ def bounds_of_difference(part: Expression, width: int) -> Iterator[RangeBound]:
 
 
 def _bound(difference: Call, below: bool, constant: Literal, width: int) -> Iterator[RangeBound]:
-    """Of `difference <= constant`, or `>=`."""
+    """Return the bound of `difference <= constant`, or `>=`."""
     if difference.function != "SUB" or len(difference.arguments) != 2:
         return
     one, other = difference.arguments
@@ -75,7 +77,7 @@ def _bound(difference: Call, below: bool, constant: Literal, width: int) -> Iter
 
 
 def _limit(kind: pa.DataType) -> int | None:
-    """How far from zero values of `kind` may be for their sums and differences to be true ones."""
+    """Return how far from zero values of `kind` may be for their sums and differences not to overflow."""
     if pa.types.is_integer(kind) or pa.types.is_timestamp(kind):
         return 1 << (int(kind.bit_width) - 3)
     return None

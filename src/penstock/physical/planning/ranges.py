@@ -1,9 +1,9 @@
-"""Ranges in the condition of a join: what its state can be sorted by, so that candidates are found by binary search.
+"""Ranges in the condition of a join, by which its state can be sorted so that binary search finds candidates.
 
-Of `a(l) <= b(r) AND c(l) >= d(r)` the left row spans [a, c] and the right one [d, b], and the pair passes exactly when
-the two spans overlap. A side that is compared once has one end only. So `x BETWEEN y - 5 AND y + 5`, `l.x < r.y` and
-`p BETWEEN r.low AND r.high` are one case. Spans are only used to find candidates, so that strict bounds may count as
-closed ones; the condition itself is asked of every pair that is formed.
+In `a(l) <= b(r) AND c(l) >= d(r)` the left row spans [a, c] and the right one [d, b], and the pair passes exactly when
+the two spans overlap. A side that is compared once has one end only. So `x BETWEEN y - 5 AND y + 5`, `l.x < r.y` and `p
+BETWEEN r.low AND r.high` are one case. Spans only find candidates, so that strict bounds may count as closed ones; the
+condition itself is evaluated for every pair that is formed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.physical.planning.range_bounds import FLIPPED, RangeBound, bounds_
 from penstock.tree import walk
 
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-#: Beyond this many cells from zero doubles do not tell neighbours apart.
+#: Beyond this many cells from zero, doubles do not distinguish neighbours.
 _LAST_CELL = 1 << 52
 #: A sum with more than this may be infinite where the value itself lies in a cell before the last one.
 _WIDEST_CELL = 1e18
@@ -38,7 +38,7 @@ _ASCENDING = SortKey(0)
 @dataclass(frozen=True)
 class RangeSpan:
     """The span of a row, over the columns of its side; an end that is None is open. limit: a row with an end further
-    from zero overlaps every other, as a difference that it has a part in may overflow; None for no such limit."""
+    from zero overlaps every other, as a difference with it may overflow; None for no such limit."""
 
     low: Expression | None
     high: Expression | None
@@ -50,8 +50,10 @@ class RangeSpan:
 
     @property
     def width(self) -> float | None:
-        """By how much `high` lies above `low`, where that is the same for all rows, in units of the values' keys. A sum
-        that overflows may cross the ends, but not lay them further apart: None where it could."""
+        """Return `high` - `low`, where that is the same for all rows, in units of the values' keys.
+
+        A sum that overflows may cross the ends, but must not increase their distance: None where it could.
+        """
         if self.low is None or self.high is None:
             return None
         low, high = _offset(self.low), _offset(self.high)
@@ -64,7 +66,7 @@ class RangeSpan:
 
 @dataclass(frozen=True)
 class Ranges:
-    """The spans that overlap in every pair that the condition lets pass."""
+    """The spans that overlap in every pair that passes the condition."""
 
     left: RangeSpan
     right: RangeSpan
@@ -74,12 +76,12 @@ class Ranges:
 
     @property
     def closed(self) -> bool:
-        """Whether the spans are bounded on both sides."""
+        """Return whether the spans are bounded on both sides."""
         return None not in (self.left.low, self.left.high)
 
     @property
     def cell(self) -> float | None:
-        """A width of cells such that a span reaches into two or three of them; None where spans have no bound."""
+        """Return a width of cells such that a span reaches into two or three of them; None where spans have no bound."""
         left, right = self.left.width, self.right.width
         if left is None or right is None or min(left, right) < 0 or self.left.limit is not None:
             return None
@@ -129,7 +131,7 @@ def _points(ranges: Ranges) -> int:
 
 
 def _comparison(part: Expression, width: int) -> list[RangeBound]:
-    """What a comparison between the sides says."""
+    """Return the bounds of a comparison between the sides."""
     if not (isinstance(part, Call) and part.function in FLIPPED) or is_volatile(part):
         return []
     one, other = part.arguments
@@ -151,8 +153,11 @@ def _sorts(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class _Offset:
-    """An end as `base` and a constant that is added to it. wrapped: the part of it that is added in types whose sums
-    overflow to the other end of the type, which those of decimals and doubles do not. wrapping: these types."""
+    """An end as `base` and a constant that is added to it.
+
+    `wrapped`: the part of it that is added in types whose sums overflow to the other end of the type, which those of
+    decimals and doubles do not. `wrapping`: these types.
+    """
 
     base: Expression
     constant: float = 0.0
@@ -193,7 +198,7 @@ def _numeric(kind: pa.DataType) -> bool:
 
 
 def _constant(node: Expression, kind: pa.DataType) -> float | None:
-    """What adding the literal `node` adds to the key of a value of type `kind`."""
+    """Return what the literal `node` adds to the key of a value of type `kind`."""
     if not isinstance(node, Literal):
         return None
     if isinstance(node.value, dt.timedelta):

@@ -1,9 +1,9 @@
-"""Which rows of a source some query reads: the condition that readers are told, so that they can leave out the rest.
+"""Source predicates: the condition of the rows of a source that some query reads, so that readers can skip the others.
 
-A selection that the optimiser has brought down to a scan stands right behind it in the ingest. Where all that reads a
-source are such selections, no query can tell a row that passes none of them from one that is not there, except by what
-the source counts and by how far its time is known; that stays the ingest's work (`runtime/skipped_records.py`). The
-selections stay in the plan: they decide row by row, and a plan with another condition has other state.
+A selection that the optimizer has pushed down to a scan runs directly behind it in the ingest. Where all readers of a
+source are such selections, a row that passes none of them affects no query, only the counts of the source and its
+progress of time, for which the ingest accounts (`runtime/skipped_records.py`). The selections stay in the plan: they
+decide row by row, and a plan with another condition has other state.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from penstock.physical.plan.rowwise import FilterSpec
 
 
 def source_predicates(steps: Sequence[Step]) -> dict[str, Expression]:
-    """By source the condition of the rows that some step behind its scans lets through, over the declared columns.
-    Sources of which all rows are read are not named: those that something else than a selection reads; relations that
-    lose rows, whose updates are told apart by all of them; relations with a primary key, which keeps rows out."""
+    """Return, by source, the condition of the rows that some step behind its scans passes, over the declared columns.
+    Sources of which all rows are read are left out: those with a reader that is no selection; relations that lose rows,
+    whose updates are identified by all of them; relations with a primary key, which rejects rows."""
     sources = {step.spec.source.name: step.spec.source for step in steps if isinstance(step.spec, ScanSpec)}
     found = {name: _of_source(steps, source) for name, source in sources.items()}
     return {name: condition for name, condition in found.items() if condition is not None}
@@ -30,7 +30,7 @@ def source_predicates(steps: Sequence[Step]) -> dict[str, Expression]:
 
 def source_predicate_of(plans: Iterable[Plan], source: str) -> Expression | None:
     """Return the condition of the rows of `source` that some of several plans reads; None for all rows."""
-    conditions = [plan.wanted.get(source) for plan in plans if source in plan.sources]
+    conditions = [plan.source_predicates.get(source) for plan in plans if source in plan.sources]
     return None if None in conditions else _either([c for c in conditions if c is not None])
 
 
@@ -57,7 +57,7 @@ def _either(conditions: Sequence[Expression]) -> Expression | None:
 
 
 def _balanced(parts: Sequence[Expression]) -> Expression:
-    """Return an OR that is not deeper than it must be: a thousand queries may read a source."""
+    """Return an OR of minimal depth: a thousand queries may read a source."""
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2

@@ -1,11 +1,10 @@
-"""How operators keep state and learn of expirations: by update pattern, or as a baseline of `[golab 3.5, 3.6]`.
+"""How operators store state and learn of expirations: by update pattern, or as a baseline of `[golab 3.5, 3.6]`.
 
 PATTERN: structures follow the update pattern: FIFO for WKS, calendar queues for WK, δ*, negative tuples only where
-strict; and operators stand where their patterns make the plan cheapest. DIRECT: expirations are told by timestamps too,
-but state lies in the order in which it came and is looked through from end to end for what has expired; duplicate
-elimination stores all its input. NEGATIVE: every window stores its tuples and takes each back with a negative tuple,
-and every operator finds by hash what such a tuple takes away.
-The answers are the same.
+strict; and operators have the place where their patterns make the plan cheapest. DIRECT: expirations are detected by
+timestamps too, but state is stored in order of arrival and scanned from end to end for expired tuples; duplicate
+elimination stores all its input. NEGATIVE: every window stores its tuples and retracts each with a negative tuple, and
+every operator finds by hash the state that such a tuple removes. The answers are the same.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ class Strategy(enum.Enum):
         return Strategy(settings["state_strategy"])
 
     def planning(self, statistics: Statistics | None) -> Planning:
-        """What a plan under this strategy is made for. The baselines leave operators where they were written: the
-        thesis compares them so, each with the plan that it writes down `[golab 3.6.5]`."""
+        """Return the basis of choices by cost under this strategy. The baselines leave operators where they were
+        written: the thesis compares them so, each with the plan that it writes down `[golab 3.6.5]`."""
         return Planning(statistics or Statistics(), self is Strategy.PATTERN)
 
     def prepared(self, query: Query) -> Query:
-        """`query` as it is to be lowered."""
+        """Return `query` in the form that is lowered."""
         return replace(query, root=announced(query.root)) if self is Strategy.NEGATIVE else query
 
     def spec(self, spec: Spec) -> Spec:
-        """`spec` with the state structures of this strategy."""
+        """Return `spec` with the state structures of this strategy."""
         if self is not Strategy.DIRECT or not any(field.name == "listed" for field in fields(spec)):
             return spec
         listed: dict[str, Any] = {"listed": True}

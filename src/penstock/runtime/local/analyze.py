@@ -149,7 +149,7 @@ class _Reader:
         self._source = source
         self._needed = job.ingests[source.name].columns
         self._columns = read_columns(source, self._needed)
-        self._source_predicate = job.plan.wanted.get(source.name)
+        self._source_predicate = job.plan.source_predicates.get(source.name)
         self._scans = [
             meter.of(s.id) for s in job.plan.steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source.name
         ]

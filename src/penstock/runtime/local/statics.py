@@ -62,13 +62,13 @@ def read_statics(
     return compute_statics(plan, tables, meters), counts
 
 
-def read_relation(source: Source, wanted: Expression | None = None) -> tuple[pa.Table, list[Rejected], int]:
+def read_relation(source: Source, predicate: Expression | None = None) -> tuple[pa.Table, list[Rejected], int]:
     """Return the rows of a declared relation, its rejected records, and the number of skipped rows.
 
     Args:
-        wanted: source predicate; rows for which it does not hold may be skipped.
+        predicate: source predicate; rows for which it does not hold may be skipped.
     """
-    connector = open_source(source, wanted)
+    connector = open_source(source, predicate)
     columns = tuple(range(len(source.columns)))
     schema = pa.schema([pa.field(f.name, f.type) for f in source.columns])
     batches: list[pa.RecordBatch] = []

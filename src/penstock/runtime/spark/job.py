@@ -25,7 +25,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
-from penstock.events import tell
+from penstock.events import log_event
 from penstock.physical.execution.answers import answer_tables
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
@@ -60,7 +60,7 @@ from penstock.runtime.watching.progress import RunProgress
 from penstock.runtime.watching.recorder import Backlog, Recorder, Totals
 from penstock.runtime.watching.reporting import LOG, Reporter, ReportOptions
 from penstock.storage import storage
-from penstock.temporary import let_go
+from penstock.temporary import release
 
 #: Batches between two shortenings of Spark's log of files.
 _SHORTEN_EVERY = 100
@@ -136,13 +136,13 @@ class SparkRun:
     Args:
         offset: the offset at which the epoch of the job begins.
         claimed: the lock of the checkpoint, released at the end; None for a checkpoint that is removed with the run.
-        wanted: options of the reports.
+        report_options: options of the reports.
     """
 
     def __init__(
         self, spark: SparkSession, checkpoint: Path, job: Job, digest: str, offset: Offset | None,
         sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], claimed: CheckpointLock | None,
-        wanted: ReportOptions,
+        report_options: ReportOptions,
         notices: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self._folder = Folder(checkpoint / "penstock")
@@ -167,7 +167,7 @@ class SparkRun:
         counted = self._counted()
         recorder.resumed(counted)
         self._done = time.monotonic()
-        self._reporter = Reporter(recorder, wanted, self.metrics, before=recorder.metrics(counted))
+        self._reporter = Reporter(recorder, report_options, self.metrics, before=recorder.metrics(counted))
         resumed = self._accounts.batches > 0
         self._tell("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
         self._query: StreamingQuery | None = None
@@ -205,7 +205,7 @@ class SparkRun:
 
     @property
     def _in_files(self) -> bool:
-        """Whether Spark's log only records which rounds have been read."""
+        """Return whether Spark's log only records which rounds have been read."""
         return self._job.state_store == "files" and not self._job.intake.spark_sources
 
     @property
@@ -287,7 +287,7 @@ class SparkRun:
 
     @property
     def error(self) -> PenstockError | None:
-        """The error that ended the run, None without one."""
+        """Return the error that ended the run, None without one."""
         if self._failure is None and self._rounds is not None:
             self._failure = self._rounds.failure
         if self._failure is None and self._query is not None:
@@ -298,12 +298,12 @@ class SparkRun:
 
     @property
     def active(self) -> bool:
-        """Whether the run goes on."""
+        """Return whether the run is active."""
         query = self._query
         return not self._closed and query is not None and self._ask(lambda: bool(query.isActive), False)
 
     def _ask(self, call: Callable[[], _Answer], otherwise: _Answer) -> _Answer:
-        """What Spark answers; `otherwise` where its JVM is gone, which the run has failed of then."""
+        """Return the result of the call to Spark; `otherwise` where its JVM is gone, which has ended the run then."""
         try:
             return call()
         except (Py4JError, OSError) as failure:
@@ -314,7 +314,7 @@ class SparkRun:
 
     @property
     def sinks(self) -> Mapping[str, Sink]:
-        """The sink of each query."""
+        """Return the sink of each query."""
         return self._sinks
 
     @property
@@ -323,7 +323,7 @@ class SparkRun:
 
     @property
     def dead_letters(self) -> str:
-        """The folder of the dead letters."""
+        """Return the folder of the dead letters."""
         return self._letters
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -402,7 +402,7 @@ class SparkRun:
                 kept = self._checkpoint.with_name(self._checkpoint.name + "-dead-letters")
                 storage().rename(letters, kept)
                 self._letters = str(kept)
-            let_go(self._checkpoint)
+            release(self._checkpoint)
             storage().remove_tree(self._checkpoint)
 
     def _batch_seconds(self) -> float:
@@ -419,7 +419,7 @@ class SparkRun:
 
     @property
     def metrics_port(self) -> int | None:
-        """The port of the Prometheus endpoint, None without one."""
+        """Return the port of the Prometheus endpoint, None without one."""
         return self._reporter.port
 
     def _counted(self) -> Totals:
@@ -438,7 +438,7 @@ class SparkRun:
             # The caller that waits for the run gets the whole error: the log does not repeat it.
             fields["reason"] = self._failure.message
         level = logging.ERROR if failed else logging.INFO
-        tell(LOG, level, event, message, batches=self._accounts.batches, **fields)
+        log_event(LOG, level, event, message, batches=self._accounts.batches, **fields)
 
     def progress(self) -> RunProgress:
         progress = self._accounts.progress(self._job.plan, _all_sources(self._job), self._sinks, *self._ahead())

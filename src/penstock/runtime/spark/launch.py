@@ -29,7 +29,7 @@ from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
-from penstock.events import tell
+from penstock.events import log_event
 from penstock.physical.execution.wall_clock import peers_of
 from penstock.physical.planning.planner import planned
 from penstock.physical.planning.state_size.summary import JobState, job_state
@@ -97,12 +97,12 @@ class Work:
 
     @property
     def streaming(self) -> dict[str, DataFrame]:
-        """The streaming DataFrames among the sources."""
+        """Return the streaming DataFrames among the sources."""
         return {n: self.frames[n] for n in self.sources if getattr(self.frames.get(n), "isStreaming", False)}
 
     @property
     def digests(self) -> dict[str, str]:
-        """By MEMORY source, a digest of its rows."""
+        """Return, by MEMORY source, a digest of its rows."""
         memory = [name for name, source in self.sources.items() if source.connector == "MEMORY"]
         texts = {name: repr(self.rows.get(name.lower())) for name in memory}
         return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
@@ -214,10 +214,10 @@ def _launch(work: Work, place: Path, overwrite: bool, claimed: CheckpointLock | 
     folder = Folder(place / "penstock")
     begun = begin(work, folder, overwrite, lambda: work.spark().sparkContext.defaultParallelism)
     with _closed_on_failure(begun.sinks):
-        wanted = ReportOptions.of(work.settings, folder.read_mark("horizons"))
+        report_options = ReportOptions.of(work.settings, folder.read_mark("horizons"))
         return SparkRun(
             work.spark(), place, begun.job, begun.digest, begun.decision.epoch.offset, begun.sinks, work.streaming,
-            claimed, wanted, begun.decision.notices,
+            claimed, report_options, begun.decision.notices,
         )  # fmt: skip
 
 
@@ -241,7 +241,7 @@ def _report_state_bounds(folder: Folder, state: JobState) -> None:
     for query, bound in state.unbounded.items():
         hint = f"; {bound.hint}" if bound.hint else ""
         message = f"the state of {query} is unbounded: it keeps {bound.by}{hint}"
-        tell(LOG, logging.WARNING, "unbounded", message, query=query, by=bound.by)
+        log_event(LOG, logging.WARNING, "unbounded", message, query=query, by=bound.by)
     folder.write_mark("horizons", dict(state.horizons))
 
 

@@ -19,7 +19,7 @@ _MOST, _LEAST, _TREND = 48, 12, 0.8
 #: Number of horizons by which time must have advanced before growth counts.
 _SETTLED = 2.0
 #: Smaller states, in bytes, are not reported.
-WORTH_A_WORD = 16 * 2**20
+LEAST_REPORTED = 16 * 2**20
 
 
 @dataclass
@@ -71,7 +71,7 @@ class GrowthDetector:
         least: bytes below which growth is not reported.
     """
 
-    def __init__(self, horizons: Mapping[str, float], least: int = WORTH_A_WORD) -> None:
+    def __init__(self, horizons: Mapping[str, float], least: int = LEAST_REPORTED) -> None:
         self._horizons = horizons
         self._least = least
         self._trends: dict[str, Trend] = {}

@@ -65,7 +65,7 @@ class OperatorMetrics:
 
     @property
     def query(self) -> str:
-        """The query that uses it; empty where several share it."""
+        """Return the query that uses it; empty where several share it."""
         return self.queries[0] if len(self.queries) == 1 else ""
 
 

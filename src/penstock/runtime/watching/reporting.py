@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from penstock.errors import PenstockError, counted, malformed_rows
-from penstock.events import logger_of, tell
+from penstock.events import log_event, logger_of
 from penstock.runtime.watching.growth import GrowthDetector
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.recorder import Recorder, Totals
@@ -66,30 +66,30 @@ class Reporter:
     """
 
     def __init__(
-        self, recorder: Recorder, wanted: ReportOptions, now: Callable[[], RunMetrics],
+        self, recorder: Recorder, report_options: ReportOptions, now: Callable[[], RunMetrics],
         clock: Callable[[], float] = time.time, before: RunMetrics | None = None,
     ) -> None:  # fmt: skip
         self.recorder = recorder
-        self._options = wanted
+        self._options = report_options
         self._clock = clock
-        self._growth = GrowthDetector(wanted.horizons)
+        self._growth = GrowthDetector(report_options.horizons)
         self._over = False
         self._before = before
         self._lines: TextIO | None = None
         self._endpoint: Endpoint | None = None
-        if wanted.metrics_file is not None:
-            self._lines = _opened(wanted.metrics_file)
-        if wanted.metrics_port is not None:
+        if report_options.metrics_file is not None:
+            self._lines = _opened(report_options.metrics_file)
+        if report_options.metrics_port is not None:
             # Imported here, so that a run without an endpoint starts without an HTTP server.
             from penstock.runtime.watching.prometheus import Endpoint
 
-            self._endpoint = Endpoint(now, wanted.metrics_port, wanted.metrics_address)
-            address = f"http://{wanted.metrics_address}:{self._endpoint.port}/metrics"
-            tell(LOG, logging.INFO, "endpoint", f"metrics at {address}", address=address)
+            self._endpoint = Endpoint(now, report_options.metrics_port, report_options.metrics_address)
+            address = f"http://{report_options.metrics_address}:{self._endpoint.port}/metrics"
+            log_event(LOG, logging.INFO, "endpoint", f"metrics at {address}", address=address)
 
     @property
     def port(self) -> int | None:
-        """The port on which the endpoint listens."""
+        """Return the port on which the endpoint listens."""
         return None if self._endpoint is None else self._endpoint.port
 
     def batch(self, number: int, duration: float, sink: float, cores: int, totals: Totals) -> None:
@@ -98,7 +98,7 @@ class Reporter:
         """
         run = self.recorder.batch(duration, sink, cores, totals)
         self._write_line(number, run)
-        tell(
+        log_event(
             LOG, logging.INFO, "batch", f"batch {number} took {duration:.3f} s",
             batch=number, seconds=round(duration, 6), phases={p: round(s, 6) for p, s in run.last_phases.items()},
             rows={name: source.rows for name, source in run.sources.items()},
@@ -126,7 +126,7 @@ class Reporter:
             self._lines.flush()
         except OSError as error:
             # A metrics file that cannot be written does not end the run.
-            tell(LOG, logging.WARNING, "metrics", f"metrics cannot be written: {error.strerror}")
+            log_event(LOG, logging.WARNING, "metrics", f"metrics cannot be written: {error.strerror}")
             self._lines = None
 
     def _warn_of_excluded(self, run: RunMetrics) -> None:
@@ -138,12 +138,12 @@ class Reporter:
                 for what in ("rows", "late", "malformed")
             )
             if late > _BURST * max(1, rows):
-                tell(
+                log_event(
                     LOG, logging.WARNING, "late", f"{late:,} of {counted(rows, 'row')} of {name} came late",
                     source=name, late=late, rows=rows,
                 )  # fmt: skip
             if malformed:
-                tell(
+                log_event(
                     LOG, logging.WARNING, "dead_letters", malformed_rows(malformed, name),
                     source=name, malformed=malformed,
                 )  # fmt: skip
@@ -156,7 +156,7 @@ class Reporter:
             if growth is None:
                 continue
             queries = ", ".join(operator.queries)
-            tell(
+            log_event(
                 LOG, logging.WARNING, "unbounded_state",
                 f"the state of {operator.name} of {queries} grows without bound: {growth.size:,} bytes now, "
                 f"{growth.slope:,.0f} more with every second of its time; a window, or PARTITION BY with few values, "
@@ -179,7 +179,7 @@ class Reporter:
             hint = "raise state_limit and run again with the same --checkpoint, or give the query a smaller window"
             raise PenstockError("P0632", message, hint=hint)
         if not self._over:
-            tell(LOG, logging.WARNING, "state_limit", message, bytes=run.state_bytes, limit=limit)
+            log_event(LOG, logging.WARNING, "state_limit", message, bytes=run.state_bytes, limit=limit)
         self._over = True
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.periods import shortest_slide
-from penstock.events import logger_of, tell
+from penstock.events import log_event, logger_of
 
 LOG = logger_of("runtime")
 #: A jump over more boundaries of a window than this is reported.
@@ -42,4 +42,4 @@ def warn_of_jumps(
         message = jump_warning(sources[name], jump, every)
         if message is not None:
             warned.add(name)
-            tell(LOG, logging.WARNING, "jump", message, source=name, ticks=jump)
+            log_event(LOG, logging.WARNING, "jump", message, source=name, ticks=jump)

@@ -1,8 +1,8 @@
 """The rewrite rules: one file per rule, and this ordered list of them.
 
-A rule is a function from a plan to an equivalent plan; it returns the very node it was given when it has nothing to
-do. A rule of kind CHOICE gives equivalents of a node (none when it has none), of which the optimizer takes one where
-that makes the whole plan cheaper; it knows the law alone, and no costs. A rule's docstring states the law it uses and
+A rule is a function from a plan to an equivalent plan; it returns its argument itself when it does not
+apply. A rule of kind CHOICE returns equivalents of a node, possibly none, of which the optimizer takes one where that
+makes the whole plan cheaper; the rule states the law alone, and no costs. A rule's docstring states the law it uses and
 a counter-example where the law ends. `tests/algebra/fixtures/` holds a text file of before;after pairs for each.
 """
 
@@ -51,8 +51,8 @@ from penstock.algebra.optimizer.rules.split_join_condition import split_join_con
 
 
 class RuleKind(enum.Enum):
-    """LOCAL: looks at one node and what stands below it, and is tried at every node; PLAN: is given the root; CHOICE:
-    as LOCAL, but what it makes is taken only where it is cheaper."""
+    """The scope of a rule. LOCAL: a node and its inputs; tried at every node; PLAN: the root; CHOICE: as LOCAL, but its
+    result is taken only where it is cheaper."""
 
     LOCAL = "local"
     PLAN = "plan"
@@ -70,7 +70,7 @@ class Phase(enum.Enum):
     PRUNE = "prune"
 
 
-#: What a rule does with a node: one equivalent, or for a CHOICE any number of them.
+#: Returns the equivalents of a node: one, or for a CHOICE any number of them.
 Rewrite = Callable[[Algebra], Algebra]
 Choices = Callable[[Algebra], tuple[Algebra, ...]]
 
@@ -84,12 +84,12 @@ class Rule:
 
     @property
     def rewrite(self) -> Rewrite:
-        """The function of a rule that is no CHOICE."""
+        """Return the function of a rule that is no CHOICE."""
         return cast(Rewrite, self.function)
 
     @property
     def choices(self) -> Choices:
-        """The function of a CHOICE."""
+        """Return the function of a CHOICE."""
         return cast(Choices, self.function)
 
 

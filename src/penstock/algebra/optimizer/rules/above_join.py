@@ -1,4 +1,4 @@
-"""What the rules share that pull an operator from one side of a join above it."""
+"""Helpers of the rules that pull an operator from one side of a join above it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.expressions.nodes import Expression, columns_of
 
 
 def pulled_above(node: Algebra, pulled: Callable[[Join, bool], Algebra | None]) -> tuple[Algebra, ...]:
-    """The plans that `pulled` makes of a join by what stands on its left (True) and on its right."""
+    """Return the plans that `pulled` makes of a join from its left (True) and from its right."""
     if not isinstance(node, Join) or (node.residual is not None and is_volatile(node.residual)):
         return ()
     found = (pulled(node, from_left) for from_left in (True, False))
@@ -19,8 +19,8 @@ def pulled_above(node: Algebra, pulled: Callable[[Join, bool], Algebra | None]) 
 
 
 def asked_of(join: Join, from_left: bool, values: tuple[Expression, ...]) -> tuple[list[Expression], list[Expression]]:
-    """What of one side's columns, which are `values`, a join asks for in its equalities, in their order, and in its
-    further condition."""
+    """Return which of one side's columns, which are `values`, a join reads in its equalities, in their order, and in
+    its further condition."""
     keys = [values[i if from_left else j] for i, j in join.equal]
     first = 0 if from_left else len(join.left.schema)
     read = () if join.residual is None else columns_of(join.residual)

@@ -36,7 +36,7 @@ def compute_join_keys(node: Algebra) -> Algebra:
 
 
 def _key(part: Expression, width: int) -> tuple[Expression, Expression] | None:
-    """The two sides of an equality between the inputs, the left input's first."""
+    """Return the two sides of an equality between the inputs, the left input's first."""
     if not (isinstance(part, Call) and part.function == "EQ") or is_volatile(part):
         return None
     one, other = part.arguments

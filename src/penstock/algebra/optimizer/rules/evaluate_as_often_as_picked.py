@@ -20,10 +20,10 @@ def evaluate_as_often_as_picked(node: Algebra) -> Algebra:
     of a slot is that of the boundary which ends it. What a window holds at an evaluation does not depend on earlier
     ones.
     Unsound for:
-    - groups, or HAVING: an evaluation may tell many answers or none;
+    - groups, or HAVING: an evaluation may give many answers or none;
     - windows over several streams, each evaluated at elements of its own, or PARTITIONED BY, evaluated by substreams;
     - a window without a frequency beside one with: it is evaluated in between;
-    - frequencies in time that do not divide: F_3 of F_2 tells at 6 what was there at 6, at 3 what was there at 2.
+    - frequencies in time that do not divide: F_3 of F_2 emits at 6 the content at 6, at 3 that at 2.
     """
     if not isinstance(node, Frequency) or node.partition:
         return node
@@ -58,7 +58,7 @@ def _has_one_row(relation: Algebra) -> bool:
 
 
 def _moved(relation: Algebra, move: Callable[..., Algebra]) -> Algebra:
-    """`relation` with its own windows moved otherwise."""
+    """Return `relation` with its own windows replaced by `move`."""
     if isinstance(relation, StreamToRelation):
         return move(relation)
     if relation.is_stream:

@@ -37,8 +37,8 @@ def form_multi_joins(node: Algebra) -> Algebra:
     class become a selection on that input. A projection between two joins is applied above them, or where it computes
     a key, on the input that it reads.
     Not done for joins with a static relation (which store nothing) or one of a single row (which would keep the others
-    from being cut by their key), nor for one that only looks groups up (`probes.py`), which never hears of their
-    changes; and not through a projection that computes a key from several inputs.
+    from being cut by their key), nor for one that only looks groups up (`probes.py`), which never receives
+    their changes; and not through a projection that computes a key from several inputs.
     Unsound for: outer joins; a projection with volatile expressions between the joins.
     """
     if not isinstance(node, Join) or find_probe(node) is not None:
@@ -49,7 +49,7 @@ def form_multi_joins(node: Algebra) -> Algebra:
 
 @dataclass(frozen=True)
 class _Flat:
-    """A tree of joins laid out. columns: its output over the members' rows side by side; equal: pairs of positions in
+    """A tree of joins, flattened. columns: its output over the members' rows side by side; equal: pairs of positions in
     those rows; parts: further conditions over them."""
 
     members: tuple[Algebra, ...]
@@ -59,7 +59,7 @@ class _Flat:
 
 
 def _flat(node: Algebra, keys: frozenset[int]) -> _Flat:
-    """`node` laid out; `keys`: the output columns that must be columns of a member, as they are joined on."""
+    """Return `node` flattened; `keys`: the output columns that must be columns of a member, as they are joined on."""
     flat = None
     if isinstance(node, MultiJoin):
         flat = _flat_multi(node)
@@ -120,14 +120,14 @@ def _flat_project(node: Project, keys: frozenset[int]) -> _Flat | None:
 
 
 def _only_member(expression: Expression, members: tuple[Algebra, ...]) -> int | None:
-    """The one member whose columns `expression` reads."""
+    """Return the only member whose columns `expression` reads."""
     starts = offsets(members)
     found = {max(n for n, start in enumerate(starts) if start <= c) for c in columns_of(expression)}
     return found.pop() if len(found) == 1 else None
 
 
 def _with_key(flat: _Flat, columns: list[Expression], key: int, member: int) -> tuple[_Flat, list[Expression]]:
-    """The expression `columns[key]` as a further column of `member`."""
+    """Return the members with the expression `columns[key]` as a further column of `member`."""
     given = flat.members[member]
     start, width = offsets(flat.members)[member], len(given.schema)
     computed = remap(columns[key], lambda i: i - start)
@@ -146,7 +146,7 @@ def _with_key(flat: _Flat, columns: list[Expression], key: int, member: int) -> 
 
 
 def _joined(flat: _Flat, fields: tuple[Field, ...]) -> Algebra:
-    """The multi-join, below a projection where the columns are not the members' side by side."""
+    """Return the multi-join, below a projection where the columns are not the members' side by side."""
     starts = offsets(flat.members)
     members = list(flat.members)
     classes: list[tuple[int | None, ...]] = []
@@ -166,7 +166,7 @@ def _joined(flat: _Flat, fields: tuple[Field, ...]) -> Algebra:
 
 
 def _classes(equal: Pairs) -> Iterable[frozenset[int]]:
-    """Sets of positions that `equal` makes equal, in order of their first member."""
+    """Return the sets of positions that `equal` makes equal, in order of their first member."""
     known: dict[int, frozenset[int]] = {}
     for i, j in equal:
         merged = known.get(i, frozenset({i})) | known.get(j, frozenset({j}))
@@ -175,7 +175,7 @@ def _classes(equal: Pairs) -> Iterable[frozenset[int]]:
 
 
 def _alike(member: Algebra, columns: list[int]) -> Algebra:
-    """`member` where its `columns` are all equal."""
+    """Return the selection on `member` that its `columns` are all equal."""
     schema = member.schema
     first = column(schema[columns[0]], columns[0]) if columns else None
     parts = tuple(Call(pa.bool_(), "EQ", (first, column(schema[c], c))) for c in columns[1:] if first is not None)

@@ -1,8 +1,8 @@
-"""What the rules about negation share: which operators tell of tuples without a partner, and how they are put together.
+"""Helpers of the rules about negation: the operators that emit tuples without a partner, and their columns.
 
-A negation here is NOT EXISTS (▷), the mark that says whether there is a partner, and LEFT JOIN (⟕): each hands on the
-tuples of its left side, and has the STR pattern, since a tuple may have to go because a partner comes. Columns that it
-adds (the mark, the partner's) stand last.
+A negation here is NOT EXISTS (▷), the mark with whether there is a partner, and LEFT JOIN (⟕): each passes on the
+tuples of its left side, and has the STR pattern, since the arrival of a partner may retract a tuple. Columns that it
+adds (the mark, the partner's) are the last ones.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Negation = SemiJoin | OuterJoin
 
 
 def negation(node: Algebra) -> Negation | None:
-    """`node` where it is one that may move; a scalar subquery that is checked to have one row may not: which tuples are
-    checked is part of what it says."""
+    """Return `node` if it is a negation that may move; a scalar subquery that is checked to have one row may not: the
+    tuples that are checked are part of its meaning."""
     if isinstance(node, SemiJoin):
         moves = node.kind is not SemiKind.SEMI
     elif isinstance(node, OuterJoin):
@@ -29,12 +29,12 @@ def negation(node: Algebra) -> Negation | None:
 
 
 def added_columns(node: Negation) -> int:
-    """How many columns it adds to those of its left side."""
+    """Return how many columns it adds to those of its left side."""
     return len(node.schema) - len(node.left.schema)
 
 
 def unprojected(node: Algebra) -> tuple[Algebra, tuple[Expression, ...]]:
-    """`node` as expressions over the columns of what stands below its projection, if it is one; volatile ones stay."""
+    """Return the node below the projection `node`, if it is one, and its expressions; volatile ones stay."""
     if isinstance(node, Project) and not any(map(is_volatile, node.expressions)):
         return node.input, node.expressions
     return node, tuple(column(field, i) for i, field in enumerate(node.schema))

@@ -41,7 +41,7 @@ def outer_join_to_join(node: Algebra) -> Algebra:
 
 
 def _drops(part: Expression, padded: Callable[[int], bool]) -> bool:
-    """Whether `part` is surely not TRUE where the `padded` columns are all NULL."""
+    """Return whether `part` is certainly not TRUE where the `padded` columns are all NULL."""
     read = columns_of(part)
     if is_volatile(part) or not any(padded(i) for i in read):
         return False

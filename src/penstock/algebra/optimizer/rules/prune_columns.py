@@ -1,4 +1,4 @@
-"""Only the columns that somebody reads."""
+"""Only the columns that are read."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from penstock.types import Field
 
 
 def prune_columns(root: Algebra) -> Algebra:
-    """Scans read, and joins, aggregates and unions are handed, only columns that are read above them.
+    """Scans read, and joins, aggregates and unions receive, only columns that are read above them.
 
-    Law: π is linear in multiplicities, so a column nobody reads may go anywhere below, as long as bags stay bags. A
-    projection that only renames or reorders is dissolved on the way and put back where the shape of the row counts.
+    Law: π is linear in multiplicities, so a column that is not read may be dropped anywhere below, as long as bags stay
+    bags. A projection that only renames or reorders is dissolved on the way and put back where the shape of the row
+    counts.
     Unsound below:
     - DISTINCT: δ{(1,a),(1,b)} has two tuples, δ{1} has one;
     - a RelationToStream: if (1,a) leaves and (1,b) enters at one instant, ISTREAM emits (1,b); pruned to the first
       column, 1 leaves and 1 enters, which cancel. The root's changes are netted alike. All their columns are read;
     - group columns of an aggregate, partition columns of a row window: they make the groups;
-    - a row window or a frequency operator over a stream without an order of arrival: elements of one instant count in
-      the order of their values, all of them; with one, ROWS 1 of (1,b) (2,a) is (2,a) also where only the letter is
-      read;
+    - a row window or a frequency operator over a stream without an order of arrival: elements of one instant are
+      ordered by all their values; with one, ROWS 1 of (1,b) (2,a) is (2,a) also where only the letter is read;
     - a relation with updates: a `-` deletes a row that equals it in all columns, not in those that are read.
-    An NRR's rows are told apart by columns that nobody reads too, but as of one instant it is a bag like any other.
+    An NRR's rows are distinguished by columns that are not read, too, but as of one instant it is a bag like any other.
     A relation keeps at least one column. An operator that this file does not know reads all columns of its inputs.
     """
     return _exact(_all(root), root.schema.fields, named=True)
@@ -49,7 +49,7 @@ def prune_columns(root: Algebra) -> Algebra:
 
 @dataclass(frozen=True)
 class _Pruned:
-    """`node` with, for every old position that was asked for, the position where that column now stands."""
+    """`node` with, for every requested old position, the position that the column now has."""
 
     node: Algebra
     place: Mapping[int, int]
@@ -63,8 +63,8 @@ def _all(node: Algebra) -> _Pruned:
 
 
 def _exact(pruned: _Pruned, fields: Iterable[Field], named: bool = False, kept: Iterable[int] | None = None) -> Algebra:
-    """The pruned relation with exactly the old columns `kept` (all of `fields` for None), in that order; `named`: their
-    names count too."""
+    """Return the pruned relation with exactly the old columns `kept` (all of `fields` for None), in that order;
+    `named`: their names must stay too."""
     old = tuple(fields)
     chosen = tuple(range(len(old)) if kept is None else kept)
     places = [pruned.place[i] for i in chosen]
@@ -76,7 +76,7 @@ def _exact(pruned: _Pruned, fields: Iterable[Field], named: bool = False, kept: 
 
 
 def _narrow(node: Algebra, needed: frozenset[int]) -> _Pruned:
-    """The input `node` of an operator that stores or ships rows, with the `needed` columns and no other."""
+    """Return the input `node` of an operator that stores or ships rows, with the `needed` columns and no other."""
     pruned = _prune(node, needed)
     used = sorted({pruned.place[i] for i in needed})
     if not used or len(used) == len(pruned.node.schema):
@@ -92,7 +92,7 @@ def _identity(node: Algebra) -> _Pruned:
 
 @singledispatch
 def _prune(node: Algebra, needed: frozenset[int]) -> _Pruned:
-    """`node` with at least the `needed` columns."""
+    """Return `node` with at least the `needed` columns."""
     return _identity(over_inputs(node, lambda child: _exact(_all(child), child.schema.fields, named=True)))
 
 
@@ -105,7 +105,7 @@ def _scan(node: Scan, needed: frozenset[int]) -> _Pruned:
 
 
 def _cheapest(node: Scan) -> int:
-    """The column to read when none is asked for: the timestamp, which is read anyway, or a narrow one."""
+    """Return the column to read when none is needed: the timestamp, which is read anyway, or a narrow one."""
     if node.source.timestamp in node.columns:
         return node.columns.index(node.source.timestamp)
     return min(range(len(node.columns)), key=lambda i: _width(node.schema[i].type))
@@ -200,7 +200,7 @@ def _outer_join(node: OuterJoin, needed: frozenset[int]) -> _Pruned:
 
 
 def _rejoined(node: SemiJoin | OuterJoin, left: _Pruned, right: _Pruned) -> SemiJoin | OuterJoin:
-    """`node` over pruned inputs."""
+    """Return `node` over pruned inputs."""
     width, offset = len(node.left.schema), len(left.node.schema)
     equal = tuple((left.place[i], right.place[j]) for i, j in node.equal)
     residual = node.residual

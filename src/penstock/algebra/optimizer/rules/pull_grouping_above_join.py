@@ -17,8 +17,8 @@ def pull_grouping_above_join(node: Algebra) -> tuple[Algebra, ...]:
     of g only, on either side.
 
     Law: all tuples of a group agree in g, so all meet the same one tuple of S, or none. γ replaces a tuple whenever an
-    element comes, so below the join every element makes two of them; above it the join is handed what ends are known
-    of `[golab 3.5.3]`.
+    element comes, so below the join every element makes two of them; above it the join receives elements with known
+    expirations `[golab 3.5.3]`.
     Unsound for: S without such a key (a group that meets two tuples of S would count its tuples twice); a join on an
     aggregate (`n = s.n` is decided by the group, not by its tuples); ungrouped aggregates; volatile expressions.
     """

@@ -19,7 +19,7 @@ def pull_negation_above_grouping(node: Algebra) -> tuple[Algebra, ...]:
     Law: tuples that δ or γ take together agree in all columns that ▷ reads, so all of them have partners or none has.
     Below ▷ duplicates are known to end, and δ is δ* `[golab 3.5.2, 3.5.3]`.
     Unsound for: conditions that read other columns than δ keeps or γ groups by; ungrouped aggregates (COUNT(*) of
-    nothing is a tuple); conditions that tell equal values apart (-0.0 and 0.0, as text); volatile ones; marks and ⟕,
+    nothing is a tuple); conditions that distinguish equal values (-0.0 and 0.0, as text); volatile ones; marks and ⟕,
     which have columns that δ would have to keep.
     """
     if not isinstance(node, Distinct | Aggregate) or (isinstance(node, Aggregate) and not node.group):
@@ -46,7 +46,7 @@ def pull_negation_above_grouping(node: Algebra) -> tuple[Algebra, ...]:
 
 
 def _places(node: Distinct | Aggregate, values: tuple[object, ...]) -> dict[int, int]:
-    """Where columns of the negated relation stand among those that `node` groups by."""
+    """Return the positions of columns of the negated relation among those that `node` groups by."""
     group = tuple(range(len(values))) if isinstance(node, Distinct) else node.group
     return {
         value.index: place for place, c in reversed(list(enumerate(group))) if isinstance(value := values[c], Column)

@@ -28,7 +28,7 @@ def pull_negation_above_join(node: Algebra) -> tuple[Algebra, ...]:
 
 
 def _pulled(join: Join, from_left: bool) -> Algebra | None:
-    """Over the rows of the new join, the negation's left side stands at `start` and the other side at `aside`."""
+    """Return the negation over the new join, in whose rows the left side begins at `start` and the other at `aside`."""
     below, values = unprojected(join.left if from_left else join.right)
     found = negation(below)
     if found is None:
@@ -62,7 +62,7 @@ def _negated(found: Negation, left: Algebra, start: int, place: Callable[[int], 
 
 
 def _with_keys(node: Algebra, keys: list[Expression]) -> tuple[Algebra, list[int]]:
-    """`node` with a column for each of `keys`, and where they stand."""
+    """Return `node` with a column for each of `keys`, and their positions."""
     computed = [key for key in keys if not isinstance(key, Column)]
     if not computed:
         return node, [key.index for key in keys if isinstance(key, Column)]

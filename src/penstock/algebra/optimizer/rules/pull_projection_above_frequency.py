@@ -1,4 +1,4 @@
-"""Only what is picked need be projected."""
+"""Only the picked elements need be projected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.expressions.nodes import Column
 
 
 def pull_projection_above_frequency(node: Algebra) -> Algebra:
-    """F PARTITIONED BY c (π(S)) = π(F PARTITIONED BY c' (S)) where π hands on the columns c' of S as c.
+    """F PARTITIONED BY c (π(S)) = π(F PARTITIONED BY c' (S)) where π passes on the columns c' of S as c.
 
     Law: π gives one element for one element and keeps the order of arrival, so the same ones are picked. Frequencies
     with a projection between them come to stand one over the other.

@@ -59,7 +59,7 @@ def _pushed(found: Negation, join: Join, values: tuple[Expression, ...], to_left
 
 
 def _condition(found: Negation, values: tuple[Expression, ...], side: Algebra, start: int) -> Expression | None:
-    """The residual of `found` over `side` and the partners."""
+    """Return the residual of `found` over `side` and the partners."""
     if found.residual is None:
         return None
     left = tuple(remap(value, lambda i: i - start) for value in values)

@@ -20,7 +20,7 @@ def push_selection_below_frequency(node: Algebra) -> Algebra:
     - any other column: of the horses among every 100th tuple is not every 100th horse (query 1 of `[csql 7]`, readings
       (a) and (b)), and the last tuple of a slot need not be the last horse;
     - no PARTITIONED BY, for the same reason;
-    - volatile functions, and conditions that tell -0.0 from 0.0, which are one substream.
+    - volatile functions, and conditions that distinguish -0.0 from 0.0, which are one substream.
     """
     if not isinstance(node, Select) or not isinstance(below := node.input, Frequency):
         return node

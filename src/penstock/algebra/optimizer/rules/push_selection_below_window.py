@@ -24,8 +24,8 @@ def push_selection_below_window(root: Algebra) -> Algebra:
     - an RSTREAM above that is evaluated at arrivals (no common SLIDE): S [RANGE 10] WHERE p emits all of R also when
       an element arrives that p drops; below the window p would hide that arrival [semantics 4.3]. Only where R is
       instantaneous is nothing lost: R is empty at such instants;
-    - an RSTREAM at slide boundaries over what outlives its windows: COUNT(*) of S [RANGE 10 SLIDE 2] WHERE p is told,
-      with `--drain`, until the last element has expired, also when p drops it;
+    - an RSTREAM at slide boundaries over a relation that outlives its windows: COUNT(*) of S [RANGE 10 SLIDE 2] WHERE p
+      is emitted, with `--drain`, until the last element has expired, also when p drops it;
     - volatile conjuncts, and a RelationToStream below the window: ISTREAM(R) cancels by whole tuples of R, and its
       time line is R's. The selection stops above it.
     """
@@ -43,7 +43,7 @@ def _visit(node: Algebra, hears_dropped: bool) -> Algebra:
 
 
 def _hears_dropped(node: RelationToStream) -> bool:
-    """Whether elements that the WHERE drops decide at which instants this operator emits."""
+    """Return whether elements that the WHERE drops decide at which instants this operator emits."""
     if node.kind is not StreamKind.RSTREAM:
         return False
     return not (node.input.is_instantaneous if evaluation_period(node) is None else node.input.is_windowed)

@@ -1,4 +1,4 @@
-"""Selection below a join that keeps every tuple of its left side apart."""
+"""Selection below a join that keeps every tuple of its left side."""
 
 from __future__ import annotations
 

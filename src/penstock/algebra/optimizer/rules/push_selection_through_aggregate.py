@@ -17,7 +17,7 @@ def push_selection_through_aggregate(node: Algebra) -> Algebra:
     Law: p is the same for all tuples of a group (NULL groups too), so it keeps or drops whole groups, and a group that
     lost all its tuples has no row.
     Unsound below an ungrouped aggregate: σ FALSE (COUNT(*)(R)) has no row, COUNT(*)(σ FALSE (R)) has the row 0. Unsound
-    for conjuncts over an aggregate's value, volatile ones, and those that tell equal floats apart.
+    for conjuncts over an aggregate's value, volatile ones, and those that distinguish equal floats.
     """
     if not (isinstance(node, Select) and isinstance(node.input, Aggregate) and node.input.group):
         return node

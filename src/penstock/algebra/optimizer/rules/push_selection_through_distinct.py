@@ -13,7 +13,7 @@ def push_selection_through_distinct(node: Algebra) -> Algebra:
     """σp(δ(R)) = δ(σp(R)).
 
     Law: all duplicates of a tuple pass or fail together, since they are equal and p is decided by the tuple.
-    Unsound for: volatile p; and for a p that tells equal floats apart (-0.0 and 0.0 are one tuple to δ, but
+    Unsound for: volatile p; and for a p that distinguishes equal floats (-0.0 and 0.0 are one tuple to δ, but
     CAST(x AS STRING) = '0.0' is true of one of them), see `same_for_equal`.
     """
     if not (isinstance(node, Select) and isinstance(node.input, Distinct)):

@@ -14,7 +14,7 @@ def push_selection_through_except_intersect(node: Algebra) -> Algebra:
 
     Law: the copies of a tuple in the result are f(l, r) of its copies on either side, and f(0, 0) = 0. Where p holds,
     neither count changes; where it does not, both become 0.
-    Unsound for: volatile p; and for a p that tells equal floats apart: {0.0} − {-0.0} is empty, but were only one of
+    Unsound for: volatile p; and for a p that distinguishes equal floats: {0.0} − {-0.0} is empty, but were only one of
     the two to pass CAST(x AS STRING) = '0.0', the difference of what is left would not be (`same_for_equal`).
     """
     if not (isinstance(node, Select) and isinstance(node.input, Except | Intersect)):

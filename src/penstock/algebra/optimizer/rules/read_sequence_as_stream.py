@@ -16,9 +16,9 @@ from penstock.algebra.nodes.windows import unbounded
 def read_sequence_as_stream(node: Algebra) -> Algebra:
     """Sequenced(Results(π(σ(W(S))))) = ISTREAM(π(σ(S [RANGE UNBOUNDED]))) for a window W that slides, over one stream.
 
-    Law: every element is an instant, comes into W at it, and gives one result there or none; `IndividualResults` does
-    not hear of its end. So the answers are those elements in the order of their arrival, which a view that selects and
-    projects a stream has too (`algebra/properties/arrival_order.py`). No instants need be counted, and the query
+    Law: every element is an instant, comes into W at it, and gives one result there or none; `IndividualResults`
+    ignores its expiration. So the answers are those elements in the order of their arrival, which a view that selects
+    and projects a stream has too (`algebra/properties/arrival_order.py`). No instants need be counted, and the query
     leaves its one shard. Unsound for:
     - a window that jumps: F-th elements speak for all others;
     - ISTREAM in place of Results: an element of S [RANGE 1 TUPLE] that comes as an equal one goes is not in it;

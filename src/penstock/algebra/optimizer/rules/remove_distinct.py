@@ -1,4 +1,4 @@
-"""DISTINCT of what has no duplicates."""
+"""DISTINCT of a relation without duplicates."""
 
 from __future__ import annotations
 

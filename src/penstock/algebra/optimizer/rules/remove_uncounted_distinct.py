@@ -1,4 +1,4 @@
-"""DISTINCT below what does not count how often a tuple occurs."""
+"""DISTINCT below operators that do not count how often a tuple occurs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from penstock.expressions.nodes import AggregateCall, Column, Expression
 
 def remove_uncounted_distinct(node: Algebra) -> tuple[Algebra, ...]:
     """δ(.. δ(R) ..) = δ(.. R ..); likewise below EXCEPT and INTERSECT without ALL, on the side of a semi-join, a ▷ or a
-    mark that is asked for partners, and below aggregates that are the same with duplicates (MIN, those
+    mark that is probed for partners, and below aggregates that are the same with duplicates (MIN, those
     with DISTINCT).
 
-    Law: none of these tells R from δ(R), and between them and the δ stand only operators for which a tuple occurs in
-    the result where tuples occur in the inputs: σ, π, ⋈, ∪ ALL and the left side of semi-joins.
+    Law: none of these distinguishes R from δ(R), and between them and the δ stand only operators for which a tuple
+    occurs in the result where tuples occur in the inputs: σ, π, ⋈, ∪ ALL and the left side of semi-joins.
     Unsound for: δ below COUNT(*), SUM, a RelationToStream, a window, EXCEPT ALL or an outer join; below volatile
-    expressions, which would be drawn for every copy; and below what tells equal values apart, of which δ keeps one
-    (-0.0 and 0.0, as text).
+    expressions, which would be drawn for every copy; and below operators that distinguish equal values, of which δ
+    keeps one (-0.0 and 0.0, as text).
     """
     if isinstance(node, Distinct):
         changed: Algebra = replace(node, input=_bare(node.input))
@@ -40,13 +40,13 @@ def remove_uncounted_distinct(node: Algebra) -> tuple[Algebra, ...]:
 
 
 def _of_values(call: AggregateCall) -> bool:
-    """Whether it is the same however often each value occurs."""
+    """Return whether it is the same however often each value occurs."""
     own = (*call.arguments, *(() if call.filter is None else (call.filter,)))
     return same_with_duplicates(call) and all(map(_is_blind, own))
 
 
 def _bare(node: Algebra) -> Algebra:
-    """A relation of the same tuples, each at least once."""
+    """Return a relation of the same tuples, each at least once."""
     if isinstance(node, Distinct):
         return _bare(node.input)
     if isinstance(node, SemiJoin):
@@ -57,7 +57,7 @@ def _bare(node: Algebra) -> Algebra:
 
 
 def _blind(node: Algebra) -> bool:
-    """Whether its expressions are the same for equal tuples."""
+    """Return whether its expressions are the same for equal tuples."""
     return all(_is_blind(e) for e in node.children if isinstance(e, Expression))
 
 

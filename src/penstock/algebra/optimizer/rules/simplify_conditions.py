@@ -1,4 +1,4 @@
-"""What a literal means where only TRUE counts."""
+"""Literals in conditions, where only TRUE passes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def simplify_conditions(node: Algebra) -> Algebra:
 
 
 def _simplified(condition: Expression) -> Expression | None:
-    """The simpler condition; None when it is always TRUE."""
+    """Return the simpler condition; None when it is always TRUE."""
     parts = conjuncts(condition)
     kept = unique(tuple(p for p in parts if not (isinstance(p, Literal) and p.value is True)))
     if any(isinstance(p, Literal) for p in kept):

@@ -48,7 +48,7 @@ def _crosses(part: Expression, width: int) -> bool:
 
 
 def _pair(part: Expression, width: int) -> tuple[int, int] | None:
-    """The equi-join pair that `part` states, if it does."""
+    """Return the equi-join pair that `part` states, if it does."""
     if not (isinstance(part, Call) and part.function == "EQ" and _crosses(part, width)):
         return None
     one, other = part.arguments
@@ -58,7 +58,7 @@ def _pair(part: Expression, width: int) -> tuple[int, int] | None:
 
 
 def _copies(parts: tuple[Expression, ...], pairs: Pairs) -> Iterable[Expression]:
-    """What `parts` over one equal column each say of the other side's column."""
+    """Return, for each of `parts` over one equal column, the same condition on the other side's column."""
     for part in parts:
         columns = columns_of(part)
         if len(columns) == 1 and same_for_equal(part):

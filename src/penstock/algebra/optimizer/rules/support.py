@@ -1,4 +1,4 @@
-"""What the rules share: which expressions may move, and small builders."""
+"""Helpers of the rules: which expressions may move, and small builders."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from penstock.types import Field
 
 
 def is_volatile(expression: Expression) -> bool:
-    """Whether two evaluations over equal rows may differ. No rule moves, copies or merges such an expression: RAND()
-    drawn once for a column that is read twice is not RAND() drawn twice, nor a draw before a join one after it."""
+    """Return whether two evaluations over equal rows may differ. No rule moves, copies or merges such an expression:
+    RAND() drawn once for a column that is read twice is not RAND() drawn twice, nor a draw before a join one after
+    it."""
     return volatile(expression)
 
 
 def is_trivial(expression: Expression) -> bool:
-    """Whether evaluating `expression` twice costs nothing."""
+    """Return whether evaluating `expression` twice costs nothing."""
     return not expression.children
 
 
 def same_for_equal(expression: Expression) -> bool:
-    """Whether equal column values give equal results.
+    """Return whether equal column values give equal results.
 
-    True of everything but floats: -0.0 and 0.0 are one key, yet CAST(x AS STRING) tells them apart. A float column is
-    let pass only right below a comparison, which does not.
+    True of everything but floats: -0.0 and 0.0 are one key, yet CAST(x AS STRING) differs. A float column is accepted
+    only directly below a comparison, where they are equal.
     """
     if isinstance(expression, Column):
         return not pa.types.is_floating(expression.type)
@@ -43,7 +44,7 @@ def same_for_equal(expression: Expression) -> bool:
 
 
 def unique(parts: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """`parts` without repetitions of deterministic ones, in the order of their first occurrence."""
+    """Return `parts` without repetitions of deterministic ones, in the order of their first occurrence."""
     seen: dict[str, Expression] = {}
     for number, part in enumerate(parts):
         seen.setdefault(f"{number}" if is_volatile(part) else part.fingerprint, part)
@@ -51,7 +52,7 @@ def unique(parts: tuple[Expression, ...]) -> tuple[Expression, ...]:
 
 
 def select(node: Algebra, parts: tuple[Expression, ...]) -> Algebra:
-    """`node` under a selection by the AND of `parts`; `node` itself for none."""
+    """Return `node` under a selection by the AND of `parts`; `node` itself for none."""
     predicate = conjunction(unique(parts))
     return node if predicate is None else Select(node, predicate)
 
@@ -59,15 +60,15 @@ def select(node: Algebra, parts: tuple[Expression, ...]) -> Algebra:
 def split(
     parts: tuple[Expression, ...], chosen: Callable[[Expression], bool]
 ) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
-    """The parts that are `chosen`, and the rest."""
+    """Return the parts that are `chosen`, and the rest."""
     return tuple(p for p in parts if chosen(p)), tuple(p for p in parts if not chosen(p))
 
 
 def column(field: Field, index: int) -> Column:
-    """A reference to the input column `field` at `index`."""
+    """Return a reference to the input column `field` at `index`."""
     return Column(field.type, index, field.name)
 
 
 def over_inputs(node: Algebra, function: Callable[[Algebra], Algebra]) -> Algebra:
-    """`node` with `function` applied to the algebra nodes directly below."""
+    """Return `node` with `function` applied to the algebra nodes directly below."""
     return node.with_children(tuple(function(c) if isinstance(c, Algebra) else c for c in node.children))

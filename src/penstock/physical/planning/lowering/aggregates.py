@@ -1,4 +1,4 @@
-"""Grouping and duplicate elimination: equal keys must meet."""
+"""Grouping and duplicate elimination: equal keys must be in one shard."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ def _aggregate(node: Aggregate, builder: Builder) -> Lowered:
     return Lowered(builder.add(spec, [lanes.edge], lanes.stage, node), lanes.stage, lanes.partitions)
 
 
-#: Windows that overlap at most so often are computed anew at each boundary; others are carried on.
+#: Windows with at most so many overlaps are recomputed at each boundary; others are computed incrementally.
 _FEW = 4
 
 
 def can_tell_rows(node: Aggregate) -> bool:
-    """Return whether one operator tells the rows of `node` at boundaries: no code of the user's, and groups, or sums of
-    which each boundary is known to have some."""
+    """Return whether one operator emits the rows of `node` at boundaries: no user-defined aggregates, and groups, or
+    sums of which each boundary is known to have some."""
     return not has_user_aggregates(node) and (bool(node.group) or (_never_empty(node) and hardly_overlaps(node)))
 
 
 def hardly_overlaps(node: Aggregate) -> bool:
-    """Return whether `node` is better computed anew at each boundary: over a window that shows a row at few of them,
-    with no values to be kept in order. Plain sums in time are as cheap to carry on."""
+    """Return whether `node` is better recomputed at each boundary: over a window that shows a row at few of them, with
+    no values to be kept in order. Plain sums in time are as cheap to compute incrementally."""
     window = paned_window(node)
     if window is None or window.slide is None or window.lifetime is None:
         return False
     plan = plan_lanes(node.group, node.aggregates, strict=False)
     if plan.bags or not (plan.distincts or plan.extremes or _counts_elements(node)):
         return False
-    # The skyline of an extreme is cheaper to carry than a row to look at twice.
+    # The skyline of an extreme is cheaper to maintain than a row to read twice.
     often = 1 if plan.extremes and not plan.distincts else _FEW
     return window.lifetime <= often * window.slide
 
@@ -62,7 +62,7 @@ def _counts_elements(node: Aggregate) -> bool:
 
 
 def _never_empty(node: Aggregate) -> bool:
-    """Return whether the window below holds something at every boundary: where the elements are counted, each s-th is
+    """Return whether the window below has an element at every boundary: where the elements are counted, each s-th is
     one."""
     below = node.input
     while isinstance(below, Project):

@@ -1,7 +1,7 @@
-"""What lowering builds a plan with: where rows lie, steps shared by fingerprint, edges with their exchanges.
+"""The builder of lowering: the partitioning of rows, steps shared by fingerprint, edges with their exchanges.
 
-Contract: `lower(node, builder)` adds the steps of one logical operator and tells where its rows then lie. Every family
-registers its own in a file of this folder.
+Contract: `lower(node, builder)` adds the steps of one logical operator and returns where its rows then are. Every
+family registers its own lowering in a file of this folder.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Partitions = frozenset[tuple[int, ...]] | None
 
 @dataclass(frozen=True)
 class Lowered:
-    """A step's place.
+    """A step with the partitioning of its rows.
 
     Args:
-        partitions: the column tuples by which its rows are cut over shards (any of them; the empty tuple means all in
-            one shard), None when they lie anyhow.
-        colocated: further column tuples: rows that agree on one of them lie in one shard, but which shard is computed
-            of columns that the rows no longer have.
+        partitions: the column tuples by which its rows are partitioned over shards (any of them; the empty tuple means
+    all in one shard), None when the partitioning is unknown.
+        colocated: further column tuples: rows that agree on one of them are in one shard, but which shard is computed
+    from columns that the rows no longer have.
     """
 
     step: int
@@ -47,11 +47,11 @@ class Lowered:
 
 @dataclass
 class Builder:
-    """What a plan is built up in. plan_static: makes the plan of a static relation; inputs_static: static relations are
-    inputs of this plan (it computes one); statistics: what is known of the inputs; notes: by fingerprint of a node, why
-    it stands in the plan; strategy: how operators keep state; grains: by `pane_key` of an aggregate, the panes that it
-    shares (`panes.py`); nodes: of every step, what it makes; birth: the epoch in which the queries at hand began;
-    given: fingerprints of relations whose updates another plan has applied: they are sources by these names."""
+    """The state of building a plan. plan_static: returns the plan of a static relation; inputs_static: static relations
+    are inputs of this plan (it computes one); statistics: those of the inputs; notes: by fingerprint of a node, why it
+    is in the plan; strategy: how operators store state; grains: by `pane_key` of an aggregate, the panes that it shares
+    (`panes.py`); nodes: by step, the relation or stream that it computes; birth: the epoch in which these queries
+    began; given: fingerprints of relations whose updates another plan has applied: they are sources by these names."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
@@ -67,7 +67,7 @@ class Builder:
     given: frozenset[str] = frozenset()
 
     def begin(self, birth: int, statistics: Statistics, grains: Mapping[str, int]) -> None:
-        """Go on with the queries of another epoch: what has a past shares no state with what has none."""
+        """Continue with the queries of another epoch: a query with a past shares no state with one that has none."""
         self.birth, self.statistics, self.grains = birth, statistics, grains
         self.known, self.notes = {}, {}
 
@@ -109,14 +109,15 @@ class Builder:
         return Lowered(step, 1, frozenset({()}))
 
     def keyed(self, child: Lowered, key: tuple[int, ...]) -> tuple[Edge, int, Partitions]:
-        """Return the edge into an operator that needs equal `key`s together: (edge, stage, how its rows then lie)."""
+        """Return the edge into an operator that needs equal `key`s in one shard: (edge, stage, partitions of its
+        rows)."""
         if child.meets(key):
             return Edge(child.step), child.stage, child.partitions
         return Edge(child.step, Exchange(key)), child.stage + 1, frozenset({key})
 
     def equal_rows(self, child: Lowered, width: int) -> tuple[Edge, int, Partitions]:
-        """Return the edge into an operator that needs equal rows together, and does not care in which shard: (edge,
-        stage, how its rows then lie).
+        """Return the edge into an operator that needs equal rows in one shard, whichever: (edge, stage, partitions of
+        its rows).
 
         Args:
             width: number of columns of a row.
@@ -126,7 +127,7 @@ class Builder:
         return self.keyed(child, tuple(range(width)))
 
     def ordered(self, child: Lowered) -> tuple[Edge, int, Partitions]:
-        """Return the edge into an operator that needs state but no particular rows together."""
+        """Return the edge into an operator that needs state but no particular rows in one shard."""
         if child.stage > 0:
             return Edge(child.step), child.stage, child.partitions
         return Edge(child.step, Exchange(None)), 1, None
@@ -151,8 +152,8 @@ def with_queries(steps: Sequence[Step]) -> tuple[Step, ...]:
 def meet(
     left: Lowered, right: Lowered, left_key: tuple[int, ...], right_key: tuple[int, ...]
 ) -> tuple[int, list[Edge], tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return where two inputs that match by key meet: (stage, edges, the columns of either side that rows then lie
-    by)."""
+    """Return where two inputs that match by key meet: (stage, edges, the columns of either side by which rows are then
+    partitioned)."""
     to_right = dict(reversed(list(zip(left_key, right_key, strict=True))))
     to_left = dict(reversed(list(zip(right_key, left_key, strict=True))))
     if left.meets(left_key) and left.stage >= right.stage:
@@ -172,7 +173,7 @@ def meet(
 
 
 def moved_partitions(partitions: Partitions, places: dict[int, int]) -> Partitions:
-    """Partitions after columns moved to `places`; None when no partition survives."""
+    """Return the partitions after columns moved to `places`; None when no partition survives."""
     if partitions is None:
         return None
     kept = frozenset(tuple(places[c] for c in p) for p in partitions if all(c in places for c in p))

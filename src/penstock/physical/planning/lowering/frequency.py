@@ -1,7 +1,7 @@
 """The frequency operator and queries in the sequence model [semantics 6].
 
-Both need their input in order of arrival and give their answer in order, so they stand in one shard; an operator of
-frequency that is the answer itself need not tell its substreams in one order, and is cut over the shards by them.
+Both need their input in order of arrival and emit their answer in order, so they run in one shard; a frequency operator
+that is the answer itself need not emit its substreams in one order, and is partitioned over the shards by them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ONE_SHARD = frozenset({()})
 
 
 def lower_answer(builder: Builder, root: Algebra) -> Lowered:
-    """A stream that is the answer of a query: nobody asks in which order the elements of one instant come."""
+    """Return the steps of a stream that is the answer of a query: the order of the elements of one instant is free."""
     if isinstance(root, Project):
         return projected(root, lower_answer(builder, root.input), builder)
     if isinstance(root, Frequency):
@@ -106,13 +106,13 @@ def _numbered(node: Sequenced, numbers: ByNumber, builder: Builder, ordered: boo
 
 
 def asked(windows: Sequence[FrequencyWindow]) -> tuple[tuple[int, int, int], ...]:
-    """How often the windows are to be evaluated: (tuples, ticks, align) of each frequency, 0 for none."""
+    """Return how often the windows are evaluated: (tuples, ticks, align) of each frequency, 0 for none."""
     found = {(w.every or 0, w.slide or 0, w.align) for w in windows if w.every is not None or w.slide is not None}
     return tuple(sorted(found))
 
 
 def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindow, ...]]:
-    """Return the plan of the body. Its sources are the windows, whose elements come with their lives, and the
+    """Return the plan of the body. Its sources are the windows, whose elements arrive with their validity, and the
     instants."""
     plan = _plan_inside(node.body, builder)
     used = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
@@ -138,7 +138,7 @@ def _plan_inside(body: Algebra, builder: Builder) -> Plan:
 
 
 def _arriving(below: Algebra) -> tuple[int, Expression | None]:
-    """Return the stream whose elements arrive at a window, and which of them come into it."""
+    """Return the stream whose elements arrive at a window, and the condition of those that enter it."""
     if isinstance(below, Select):
         place, others = _arriving(below.input)
         return place, below.predicate if others is None else conjunction((others, below.predicate))
@@ -157,7 +157,7 @@ def arrived(node: ArrivalTime, builder: Builder) -> Lowered:
 
 
 def waiting(node: Algebra, builder: Builder) -> Lowered:
-    """What tells up to which instant nothing is waiting to come into the windows of `node`."""
+    """Return the step that emits up to which instant nothing more can enter the windows of `node`."""
     return _scan(WAITING, node, builder)
 
 

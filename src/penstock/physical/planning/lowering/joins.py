@@ -46,14 +46,15 @@ def _join(node: Join, builder: Builder) -> Lowered:
 
 
 def _spread(node: Join, left: Lowered, right: Lowered) -> tuple[int, list[Edge], Partitions]:
-    """A relation of one row goes to every shard, and the other input stays cut over them."""
+    """Return the exchange of a join with a relation of one row, which goes to every shard; the other input stays
+    partitioned."""
     one_left = not one_row(node.right)
     one, other, spread = (left, right, node.right) if one_left else (right, left, node.left)
     start = len(node.left.schema) if one_left else 0
     if other.stage > one.stage and other.partitions is not None:
         stage, edge, lie = other.stage, Edge(other.step), other.partitions
     else:
-        # Negative tuples must go where their tuples went, so all columns decide.
+        # Negative tuples must go to the shard of their tuples, so all columns decide.
         every = tuple(range(len(spread.schema)))
         stage, edge, lie = max(one.stage, other.stage) + 1, Edge(other.step, Exchange(every)), frozenset({every})
     single = Edge(one.step, Exchange((), everywhere=True))

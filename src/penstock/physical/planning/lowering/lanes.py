@@ -1,4 +1,4 @@
-"""The way of an aggregate's input: lane rows, pre-aggregated to panes, and on to where the groups meet."""
+"""The input of an aggregate: lane rows, pre-aggregated to panes, and their way to the shard of their group."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from penstock.physical.planning.lowering.panes import over_panes, pane_key, pane
 
 @dataclass(frozen=True)
 class AccumulatorInput:
-    """Lane rows of an aggregate in the stage where equal groups meet: the edge that brings them, how they lie, the plan
-    of the lanes and the types of the columns."""
+    """Lane rows of an aggregate in the stage where equal groups meet: their edge, their partitions, the layout of the
+    lanes and the types of the columns."""
 
     edge: Edge
     stage: int
@@ -34,8 +34,8 @@ class AccumulatorInput:
 def lower_lanes(
     node: Aggregate, builder: Builder, by: tuple[int, ...] | None = None, child: Lowered | None = None
 ) -> AccumulatorInput:
-    """by: which of the group columns decide where rows are sent, all of them for None; child: the steps of the input,
-    where they are not those that anybody else would take."""
+    """Return the input of `node`. by: which of the group columns decide where rows are sent, all of them for None;
+    child: the steps of the input, where they are not the default ones."""
     grain = builder.grains.get(pane_key(node))
     return _own(node, builder, by, child) if grain is None else _from_panes(node, grain, builder)
 
@@ -51,7 +51,7 @@ def _own(
     places = {column: i for i, column in reversed(list(enumerate(node.group)))}
     names = _names(node, types)
     if not panes:
-        # Rows are narrower than the numbers that are made of them.
+        # Rows are narrower than the numbers that are computed from them.
         sent = node.group if by is None else tuple(node.group[i] for i in by)
         edge, stage, partitions = builder.keyed(child, node.group)
         if edge.exchange is not None:
@@ -65,8 +65,8 @@ def _own(
 
 
 def _jumps(node: Aggregate, plan: AggregateLayout) -> bool:
-    """Return whether rows come and go in crowds, at the evaluations of a window that jumps, and are told by sums alone:
-    what comes and what goes then add up, signs and all."""
+    """Return whether rows enter and leave in large numbers, at the evaluations of a window that jumps, and only sums
+    are emitted: these numbers then add up with their signs."""
     below = node.input
     while isinstance(below, Select | Project):
         below = below.input
@@ -100,8 +100,8 @@ def _shared(node: Aggregate, grain: int, builder: Builder) -> tuple[Lowered, Agg
 
 
 def lower_store(node: Aggregate, builder: Builder) -> AccumulatorInput | None:
-    """Return the store of panes that the sums of `node` are read from, by every window that it shares them with; None
-    where it shares none, or is more than sums."""
+    """Return the store of panes from which the sums of `node` are read, shared by all its windows; None where it shares
+    none, or has other state than sums."""
     grain, window = builder.grains.get(pane_key(node)), paned_window(node)
     if grain is None or window is None or window.lifetime is None:
         return None
@@ -125,6 +125,6 @@ def lane_types(node: Aggregate, plan: AggregateLayout) -> tuple[pa.DataType, ...
 
 
 def _names(node: Aggregate, types: Sequence[pa.DataType]) -> list[str]:
-    """For explain."""
+    """Return the parameters for EXPLAIN."""
     keys = [node.input.schema[i].name for i in node.group]
     return [*keys, *(f"lane{i}" for i in range(len(types) - len(keys)))]

@@ -1,8 +1,8 @@
-"""Semi-joins and outer joins, out of joins, δ and the counting of partners.
+"""Semi-joins and outer joins, built from joins, δ and partner counts.
 
-A semi-join is a join with the distinct partners: R ⋉ S = R ⋈[k] δ(π_k(S)), and with a further condition
-R ⋉[θ] S = R ⋈[all columns, NULL as NULL] δ(π_R(R ⋈[θ] S)), so its pattern is the join's. What must be said of tuples
-without a partner is told by `Match` from the tuples and the pairs.
+A semi-join is a join with the distinct partners: R ⋉ S = R ⋈[k] δ(π_k(S)), and with a further condition R ⋉[θ] S = R
+⋈[all columns, NULL as NULL] δ(π_R(R ⋈[θ] S)), so its pattern is the join's. Results for tuples without a partner are
+computed by `PartnerCounts` from the tuples and the pairs.
 """
 
 from __future__ import annotations

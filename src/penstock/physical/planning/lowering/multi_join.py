@@ -46,8 +46,8 @@ def _multi_join(node: MultiJoin, builder: Builder) -> Lowered:
 
 
 def projected_tree(above: Project, builder: Builder) -> Lowered | None:
-    """Return the projection `above` of a multi-join as a tree of joins that hand on what it reads and no more; None
-    where that is not how the join runs, or where another query has it whole."""
+    """Return the projection `above` of a multi-join as a tree of joins that pass on only what it reads; None where the
+    join does not run as a tree, or where another query has it whole."""
     node = above.input
     if not isinstance(node, MultiJoin) or node.common or node.fingerprint in builder.known:
         return None
@@ -72,7 +72,7 @@ def _tree(
 
 def _by_range(node: Algebra) -> bool:
     """Return whether a join of the tree finds its pairs by a range alone that is bounded on both sides, where a
-    pipeline would look at every pair. What has one bound lets so many pairs pass that storing them is not better."""
+    pipeline would read every pair. With one bound so many pairs pass that storing them is not better."""
     if isinstance(node, Project):
         return _by_range(node.input)
     if not isinstance(node, Join):
@@ -95,7 +95,7 @@ def _as_tree(
 
 
 def join_graph(node: MultiJoin, statistics: Statistics) -> JoinGraph:
-    """What is expected of the inputs of `node`, for the cost model."""
+    """Return the estimates of the inputs of `node`, for the cost model."""
     found = [estimate(member, statistics) for member in node.members]
     members = tuple(
         JoinInput(e.rate, e.length, tuple(None if p[i] is None else e.distinct[p[i]] for p in node.classes), None)  # type: ignore[index]
@@ -114,7 +114,7 @@ def join_graph(node: MultiJoin, statistics: Statistics) -> JoinGraph:
 
 
 def member_names(node: MultiJoin) -> tuple[str, ...]:
-    """What explain calls the inputs: by their source or alias, numbered where that is no name for one."""
+    """Return the names of the inputs in EXPLAIN: their source or alias, numbered where that is not unique."""
     names = [next((f.qualifier for f in member.schema if f.qualifier), "input") for member in node.members]
     return tuple(n if names.count(n) == 1 and n != "input" else f"{n}#{i}" for i, n in enumerate(names, 1))
 
@@ -152,7 +152,7 @@ def _meet(children: list[Lowered], keys: list[tuple[int, ...]]) -> tuple[int, li
 
 def join_tree(node: MultiJoin, order: Order, wanted: frozenset[int]) -> tuple[Algebra, dict[int, int]]:
     """Return the same join as a left-deep tree of binary joins in `order`; and, for the columns `wanted` of the joined
-    row, where they then stand. What neither these nor a later join reads goes at once."""
+    row, their positions in it. Columns that neither these nor a later join reads are dropped at once."""
     starts = node.offsets
     waiting = [] if node.residual is None else list(conjuncts(node.residual))
     tree: Algebra = node.members[order[0]]
@@ -189,7 +189,7 @@ def _read_later(node: MultiJoin, bound: set[int], place: dict[int, int], waiting
 
 
 def _thin(tree: Algebra, place: dict[int, int], read: frozenset[int]) -> tuple[Algebra, dict[int, int]]:
-    """`tree` with the columns `read` and no other, at least one; and where they stand."""
+    """Return `tree` with the columns `read` and no other, at least one; and their positions."""
     kept = sorted(place[c] for c in read if c in place) or [0]
     if len(kept) == len(tree.schema):
         return tree, place

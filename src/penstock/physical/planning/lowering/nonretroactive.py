@@ -1,8 +1,9 @@
-"""Joins with NON RETROACTIVE relations: of one window in time, which comes after them, and of any other.
+"""Joins with NON RETROACTIVE relations: of one window in time, which follows the join, and of any other.
 
-An element meets the relation at its own timestamp, which a SLIDE rounds away; selections and projections look at one
-element alone. So the stream below a window in time is lowered first, then what stands above it, and the window last.
-Row windows count elements and joins need their windows, so these come first, and carry the timestamps as a column.
+An element is joined with the relation as of its own timestamp, which a SLIDE rounds; selections and projections read
+one element alone. So the stream below a window in time is lowered first, then the operators above the window, and the
+window last. Row windows count elements and joins need their windows, so these come first, and carry the timestamps as a
+column.
 """
 
 from __future__ import annotations

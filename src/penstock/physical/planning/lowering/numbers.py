@@ -22,8 +22,8 @@ from penstock.types import Schema
 
 @dataclass(frozen=True)
 class ByNumber:
-    """body: in the time of numbers; columns: those of the stream that it reads; rows: no window holds more, None for no
-    limit; every: at how many elements it is evaluated."""
+    """A body in the time of numbers. columns: those of the stream that it reads; rows: the maximal number of rows of a
+    window, None for no limit; every: the number of elements between two evaluations."""
 
     body: Algebra
     columns: tuple[int, ...]
@@ -32,12 +32,12 @@ class ByNumber:
 
 
 def by_number(node: Sequenced) -> ByNumber | None:
-    """`node` in the time that the numbers of its elements are, None where it has no such form.
+    """Return `node` in the time that the numbers of its elements are, None where it has no such form.
 
     Law: over one stream and without boundaries in time, instant number i is the i-th element. RANGE n TUPLES FREQUENCY
-    m TUPLES is then RANGE n SLIDE m in that time, and all of R at every instant of evaluation is RSTREAM(R). So an
-    element tells its end when it comes, and what holds of windows in time holds here: what falls between two windows is
-    left out at once, and overlapping ones share panes.
+    m TUPLES is then RANGE n SLIDE m in that time, and all of R at every instant of evaluation is RSTREAM(R). So the
+    expiration of an element is known on arrival, and the laws of windows in time hold: elements between two windows are
+    dropped at once, and overlapping windows share panes.
     Unsound for several streams (their elements take turns), a WHERE of one window alone, partitions that are counted or
     evaluated by themselves, a RANGE in time, windows of different frequencies, and relations with updates, which have a
     time of their own.
@@ -59,7 +59,7 @@ def by_number(node: Sequenced) -> ByNumber | None:
 
 
 def _read(relation: Algebra) -> frozenset[int]:
-    """Return the columns that are read of the windows: all, or those of a projection just above."""
+    """Return the columns of the windows that are read: all, or those of a projection just above."""
     if isinstance(relation, FrequencyWindow):
         return frozenset(range(len(relation.schema)))
     if relation.is_stream:

@@ -18,7 +18,7 @@ from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates
 from penstock.tree import walk
 
-#: What a row costs on its way to another stage, in rows that a stateless operator looks at.
+#: The cost of sending a row to another stage, in rows that a stateless operator reads.
 EXCHANGE = 3.0
 
 
@@ -34,7 +34,7 @@ class _Paned:
     groups: float
 
     def panes(self, grain: int) -> float:
-        """Lane rows per tick when rows are added up by (group, ⌈ts⌉grain)."""
+        """Return the lane rows per tick when rows are aggregated by (group, ⌈ts⌉grain)."""
         return self.groups * -math.expm1(-self.rate * grain / self.groups) / grain
 
     @property
@@ -51,7 +51,7 @@ class _Cluster:
 
     @property
     def cost(self) -> float:
-        """Every row is looked at once, every pane travels, and each member looks at it."""
+        """Return the cost: every row is read once, every pane travels, and each member reads it."""
         one = self.members[0]
         if len(self.members) == 1:
             return one.alone
@@ -62,7 +62,7 @@ class _Cluster:
 
 
 def shared_grains(roots: Iterable[Algebra], statistics: Statistics) -> dict[str, int]:
-    """By `pane_key` of an aggregate, the grain of the panes that it takes together with others."""
+    """Return, by `pane_key` of an aggregate, the grain of the panes that it shares with others."""
     kinds: dict[str, dict[str, _Paned]] = {}
     for root in roots:
         for node in walk(root):
@@ -74,13 +74,13 @@ def shared_grains(roots: Iterable[Algebra], statistics: Statistics) -> dict[str,
 
 
 def pane_key(node: Aggregate) -> str:
-    """What an aggregate is known by whatever its columns are called."""
+    """Return the key of an aggregate, independent of the names of its columns."""
     return replace(node, names=tuple(f"a{i}" for i in range(len(node.names)))).fingerprint
 
 
 def paned_window(node: Aggregate) -> Window | None:
-    """Return the window in time with SLIDE that `node` is over, if nothing but selections and projections stands
-    between. A stream of static relations alone has no time, and comes whole at the first instant."""
+    """Return the window in time with SLIDE that `node` is over, if there are only selections and projections between. A
+    stream of static relations alone has no time, and arrives whole at the first instant."""
     below = node.input
     while isinstance(below, Select | Project):
         below = below.input
@@ -90,7 +90,7 @@ def paned_window(node: Aggregate) -> Window | None:
 
 
 def over_panes(node: Aggregate, grain: int) -> Aggregate:
-    """`node` over a window that is panes of `grain` ticks; the same for all aggregates that may share them."""
+    """Return `node` over a window that is panes of `grain` ticks; the same for all aggregates that may share them."""
 
     def below(one: Algebra) -> Algebra:
         if isinstance(one, Window):
@@ -110,7 +110,7 @@ def _paned(node: Aggregate, window: Window, statistics: Statistics) -> _Paned:
 
 
 def _clusters(kind: list[_Paned]) -> list[_Cluster]:
-    """Who shares with whom: the coarsest first, each where it adds least to the cost."""
+    """Return the clusters of aggregates that share panes: the coarsest first, each where it adds least to the cost."""
     found: list[_Cluster] = []
     for one in sorted(kind, key=lambda p: (-p.grain, p.name)):
         best, saved = None, 0.0

@@ -31,14 +31,15 @@ from penstock.physical.planning.strategies import Strategy
 
 
 def probe_of(node: Join | OuterJoin, builder: Builder) -> AggregateLookup | None:
-    """`node` as a look-up, where it is to be lowered as one. The baselines join with what an aggregate tells."""
+    """Return `node` as a look-up, if it is to be lowered as one. The baselines join with the changes of an
+    aggregate."""
     probe = find_probe(node) if builder.strategy is Strategy.PATTERN else None
     return None if probe is None or has_user_aggregates(probe.aggregate) else probe
 
 
 def may_take_back(node: Algebra, builder: Builder) -> bool:
-    """Return whether the steps of `node` may tell negative tuples. A look-up takes nothing back, though what it stands
-    for is strict."""
+    """Return whether the steps of `node` may emit negative tuples. A look-up retracts nothing, though the join that it
+    replaces is strict."""
     if node.pattern is not Pattern.STRICT:
         return False
     if isinstance(node, Select | Project):
@@ -50,7 +51,7 @@ def may_take_back(node: Algebra, builder: Builder) -> bool:
 
 def lower_probe(node: Join | OuterJoin, probe: AggregateLookup, builder: Builder) -> Lowered:
     asking, lanes = _sides(probe, builder)
-    # The lane rows as they lie before they are sent: whose place decides depends on the other side.
+    # The partitions of the lane rows before they are sent: which side moves depends on the other one.
     told = Lowered(lanes.edge.step, lanes.stage, lanes.partitions)
     if lanes.edge.exchange is not None:
         told = replace(told, stage=lanes.stage - 1, partitions=None)
@@ -68,21 +69,21 @@ def lower_probe(node: Join | OuterJoin, probe: AggregateLookup, builder: Builder
 
 
 def _sides(probe: AggregateLookup, builder: Builder) -> tuple[Lowered, AccumulatorInput]:
-    """Return where the rows that ask lie, and the lane rows of what they ask about."""
+    """Return the steps of the probing rows, and of the lane rows of the aggregate."""
     aggregate = probe.aggregate
     shared = _one_scan(probe, builder)
     if shared is not None:
         asking, rows = (_over(side, scan, builder) for side, scan in zip(probe.inputs, shared, strict=True))
         return asking, lower_lanes(aggregate, builder, child=rows)
     asking = builder.lower(probe.asking)
-    # Where the rows that ask lie by some of their key, the others come to them.
+    # Where the probing rows are partitioned by some of their key, the others are sent to them.
     lie = sorted(p for p in asking.partitions or () if p and set(p) <= set(probe.key)) if asking.stage else []
     return asking, lower_lanes(aggregate, builder, tuple(probe.key.index(c) for c in lie[0]) if lie else None)
 
 
 def _one_scan(probe: AggregateLookup, builder: Builder) -> tuple[Lowered, Lowered] | None:
-    """Return where both sides are rows of one stream: the scans of both, of rows that were sent once. None where they
-    are not, or where each side drops rows before they are sent."""
+    """Return the scans of both sides where both are rows of one stream that are sent once. None where they are not, or
+    where each side drops rows before they are sent."""
     chains = [_chain(side) for side in probe.inputs]
     scans = [chain[-1] for chain in chains]
     one, other = scans
@@ -114,7 +115,7 @@ def _one_scan(probe: AggregateLookup, builder: Builder) -> tuple[Lowered, Lowere
 
 
 def _chain(node: Algebra) -> list[Algebra]:
-    """`node` and what is below it, as long as each has one input that is looked at row by row."""
+    """Return `node` and the operators below it, as long as each has one input that is read row by row."""
     found = [node]
     top = node
     while isinstance(top, Select | Project) or (isinstance(top, TimeModelWindow) and top.judges_alone):
@@ -124,7 +125,8 @@ def _chain(node: Algebra) -> list[Algebra]:
 
 
 def _scanned(chain: Sequence[Algebra], key: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the declared columns of the scan below `chain` that its columns `key` are, None where one is computed."""
+    """Return the declared columns of the scan below `chain` that equal its columns `key`, None where one is
+    computed."""
     for step in chain:
         if isinstance(step, Project):
             computed = [step.expressions[c] for c in key]

@@ -26,8 +26,8 @@ def one_row(node: Algebra) -> bool:
 
 
 def in_cells(node: Join, ranges: Ranges, builder: Builder) -> bool:
-    """Return whether `node` is a band join that cells spread over shards: by no equality, and not for a single row,
-    which is sent to all of them."""
+    """Return whether `node` is a band join that cells spread over shards: without an equality, and not with a single
+    row, which is sent to all of them."""
     alone = builder.inputs_static or builder.statistics.shards < 2
     return not (alone or node.equal or ranges.cell is None or one_row(node.left) or one_row(node.right))
 

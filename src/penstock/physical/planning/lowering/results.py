@@ -23,7 +23,7 @@ def _results(node: IndividualResults, builder: Builder) -> Lowered:
 def _restored(node: Restored, builder: Builder) -> Lowered:
     relation = node.reported.input
     if relation.fingerprint not in builder.known and _only_rounded(node):
-        # One operator tree tells both: SLIDE rounds the results as it would round the rows they are made of.
+        # One operator tree computes both: SLIDE rounds the results as it would round the rows they are made of.
         continual = builder.lower(node.continual)
         spec = RoundedSpec(node.slide, node.align)
         step = builder.add(spec, [Edge(continual.step)], continual.stage, node.continual)
@@ -36,9 +36,9 @@ def _restored(node: Restored, builder: Builder) -> Lowered:
 
 
 def _only_rounded(node: Restored) -> bool:
-    """Return whether the reported relation is the continual one with every life rounded to the boundaries: true where
-    lives begin and end with rows of windows that have this SLIDE. [max up(ts), min up(exp)) = [up(max ts), up(min
-    exp))."""
+    """Return whether the reported relation is the continual one with every validity interval rounded to the boundaries:
+    true where intervals begin and end with rows of windows that have this SLIDE. [max up(ts), min up(exp)) = [up(max
+    ts), up(min exp))."""
     windows = list(own_windows(node.reported))
     slid = all(w.judges_alone and (w.slide, w.align) == (node.slide, node.align) for w in windows)
     known = node.by_life and node.continual.pattern is not Pattern.STRICT

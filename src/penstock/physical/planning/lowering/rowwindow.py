@@ -29,9 +29,9 @@ def _row_window(node: RowWindow, builder: Builder) -> Lowered:
 
 
 def row_window(window: RowWindow, node: Algebra, builder: Builder) -> Lowered:
-    """Rows meet by partition; without one, all in one shard. A stream that has an order of arrival comes
-    straight from its ingest, so that the order is not lost in a stage between. node: what the step is for; where it is
-    `ArrivalTime`, elements carry their timestamps."""
+    """Return the step of a row window: rows are partitioned; without PARTITION BY, all are in one shard. A stream that
+    has an order of arrival comes straight from its ingest, so that a stage between does not lose the order. node: the
+    purpose of the step; where it is `ArrivalTime`, elements carry their timestamps."""
     plain = in_arrival_order(window.input)
     below = window.input if plain is None else plain
     child = builder.lower(below)
@@ -49,7 +49,7 @@ def row_window(window: RowWindow, node: Algebra, builder: Builder) -> Lowered:
 
 
 def stamped(node: Algebra, child: Lowered, builder: Builder) -> Lowered:
-    """Return the elements that `child` gives of the stream `node`, with their timestamps as a last column."""
+    """Return the elements of `child`, which computes the stream `node`, with their timestamps as a last column."""
     types, names = (*node.schema.types, pa.int64()), (*node.schema.names, "came")
     return replace(child, step=builder.add(StampSpec(), [Edge(child.step)], child.stage, node, types, names))
 
@@ -63,6 +63,7 @@ def _sample(node: Sample, builder: Builder) -> Lowered:
 
 @lower.register
 def _internal(node: Internal, builder: Builder) -> Lowered:
-    """Elements of a stream have no end: as a relation they are the collection that INTERNAL asks for."""
+    """Return the results of INTERNAL windows: elements of a stream never expire, so as a relation they are all
+    results."""
     results = IndividualResults(node.input) if node.by_life else RelationToStream(node.input, StreamKind.ISTREAM)
     return builder.lower(results)

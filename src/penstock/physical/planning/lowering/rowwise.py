@@ -58,7 +58,7 @@ def _select(node: Select, builder: Builder) -> Lowered:
 
 
 def selected(node: Select, child: Lowered, builder: Builder) -> Lowered:
-    """Return the selection of `node` over what `child` gives."""
+    """Return the selection of `node` over `child`."""
     step = builder.add(FilterSpec(node.predicate), [Edge(child.step)], child.stage, node)
     return replace(child, step=step)
 
@@ -70,11 +70,11 @@ def _project(node: Project, builder: Builder) -> Lowered:
 
 
 def projected(node: Project, child: Lowered, builder: Builder) -> Lowered:
-    """Return the projection of `node` over what `child` gives."""
+    """Return the projection of `node` over `child`."""
     step = builder.add(ProjectSpec(node.expressions), [Edge(child.step)], child.stage, node)
     places = {e.index: i for i, e in reversed(list(enumerate(node.expressions))) if isinstance(e, Column)}
     known = {*(child.partitions or ()), *child.colocated}
-    # Where a key is dropped, what it is computed of may stay: of a.id % 10 = b.id % 10 the column a.id.
+    # Where a key is dropped, the columns it is computed of may stay: of a.id % 10 = b.id % 10 the column a.id.
     colocated = frozenset(found for part in known if (found := deciding(node, part)) is not None)
     return Lowered(step, child.stage, moved_partitions(child.partitions, places), colocated)
 
@@ -86,8 +86,8 @@ def _window(node: TimeModelWindow, builder: Builder) -> Lowered:
 
 @singledispatch
 def windowed(window: TimeModelWindow, node: Algebra, child: Lowered, builder: Builder) -> Lowered:
-    """Return the elements that `child` gives with their validity in `window`, which judges each of them alone; they
-    are then those of `node`. Registered by kind of window."""
+    """Return the elements of `child` with their validity in `window`, which decides about each of them alone; they are
+    then those of `node`. Registered by kind of window."""
     raise AssertionError(f"{type(window).__name__} has no lowering")
 
 

@@ -1,4 +1,5 @@
-"""EXCEPT and INTERSECT, where equal tuples of both sides must meet; and the first rows, which one shard must see."""
+"""EXCEPT and INTERSECT, for which equal tuples of both sides must be in one shard; and the first rows, computed in
+one."""
 
 from __future__ import annotations
 
@@ -35,8 +36,7 @@ def _set_operation(node: Except | Intersect, builder: Builder, kind: CopyRule) -
 def _meet_static(
     node: Except | Intersect, builder: Builder, every: tuple[int, ...]
 ) -> tuple[int, list[Edge], tuple[int, ...]]:
-    """Where a moving side and a static one meet: the static one is cut over the shards as the moving one
-    lies."""
+    """Return where a moving side and a static one meet: the static one is partitioned as the moving one is."""
     fixed_left = is_static(node.left)
     moving: Algebra = node.right if fixed_left else node.left
     fixed: Algebra = node.left if fixed_left else node.right
@@ -48,8 +48,8 @@ def _meet_static(
 
 @lower.register
 def _top_k(node: TopK, builder: Builder) -> Lowered:
-    """In two steps where rows lie in several shards: what is among the first of all is among the first of its shard.
-    The first of each part are found where the part lies."""
+    """Return the first rows in two steps where rows are in several shards: the first of all are among the first of
+    their shard. The first of each part are computed in the shard of the part."""
     child = builder.lower(node.input)
     types = node.schema.types
     if node.partition:

@@ -53,7 +53,7 @@ def lower_changes(builder: Builder, node: Algebra, relation: Algebra, kind: Stre
 
 
 def _distinct_changes(builder: Builder, node: Algebra, relation: Algebra, kind: StreamKind | None) -> Lowered:
-    """Return one step for all queries that ask for it."""
+    """Return one step for all queries that need it."""
     name = f"{kind} of {relation.fingerprint}"
     if name not in builder.known:
         edge, stage, partitions = builder.equal_rows(builder.lower(relation.inputs[0]), len(relation.schema))
@@ -63,16 +63,16 @@ def _distinct_changes(builder: Builder, node: Algebra, relation: Algebra, kind: 
 
 
 def _tells_itself(node: Algebra, builder: Builder) -> bool:
-    """Return whether `node` is a DISTINCT that may say itself when its tuples come and go: δ*, which nobody else reads
-    yet."""
+    """Return whether `node` is a DISTINCT that may emit itself when its tuples enter and leave: δ*, without another
+    reader so far."""
     if not isinstance(node, Distinct) or builder.strategy is not Strategy.PATTERN or is_static(node):
         return False
     return node.input.pattern is not Pattern.STRICT and node.fingerprint not in builder.known
 
 
 def never_cancels(node: Algebra) -> bool:
-    """Return whether equal tuples can never come and go at one instant: true where nothing goes, and where every change
-    gives a key a different row, or is told once per tuple and instant."""
+    """Return whether equal tuples can never come and go at one instant: true where nothing leaves, and where every
+    change gives a key a different row, or is emitted once per tuple and instant."""
     if node.pattern is Pattern.MONOTONIC or isinstance(node, Aggregate | Except | Intersect | TopK):
         return True
     if isinstance(node, Distinct):
@@ -106,8 +106,8 @@ def _rstream(node: RelationToStream, builder: Builder) -> Lowered:
 
 
 def _above_rstream(node: RelationToStream) -> Algebra | None:
-    """`node` with the selections and projections between it and a grouped aggregate above it: they judge every row
-    alone, whatever the instant."""
+    """Return `node` with the selections and projections between it and a grouped aggregate above it: they decide about
+    every row alone, whatever the instant."""
     between: list[Select | Project] = []
     below = node.input
     while isinstance(below, Select | Project):
@@ -116,7 +116,7 @@ def _above_rstream(node: RelationToStream) -> Algebra | None:
     if not (isinstance(below, Aggregate) and can_tell_rows(below)):
         return None
     if any(isinstance(e, UserCall) for one in between for own in _expressions(one) for e in walk(own)):
-        return None  # who knows what a call costs: it is made once a row, not once a row and boundary
+        return None  # the cost of a call is unknown: it is made once a row, not once a row and boundary
     raised: Algebra = replace(node, input=below)
     for one in reversed(between):
         raised = replace(one, input=raised)
@@ -128,8 +128,8 @@ def _expressions(node: Select | Project) -> tuple[Expression, ...]:
 
 
 def _rstream_at_instants(node: RelationToStream, builder: Builder, child: Lowered, strict: bool) -> Lowered:
-    """Every change anywhere makes the whole relation speak, so it lives in one shard; the streams' arrivals are
-    told to it beside."""
+    """Return the RSTREAM: every change makes it emit the whole relation, so it runs in one shard; the arrivals of the
+    streams are further inputs."""
     streams = {w.input.fingerprint: w.input for w in own_windows(node)}
     clocks: list[Lowered] = []
     for stream in streams.values():

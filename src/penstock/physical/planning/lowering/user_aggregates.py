@@ -1,4 +1,4 @@
-"""GROUP BY with user-defined aggregates: the built-in part as ever, and beside it an operator for the user's."""
+"""GROUP BY with user-defined aggregates: the built-in part as usual, and another operator for the user-defined ones."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def has_user_aggregates(node: Aggregate) -> bool:
 
 
 def lower_user_aggregates(node: Aggregate, builder: Builder) -> Lowered:
-    """Join the rows of the built-in aggregates (and COUNT(*), by which groups are known) with the user's arguments, by
-    group."""
+    """Join the rows of the built-in aggregates (and COUNT(*), by which groups are identified) with the user's
+    arguments, by group."""
     counted = count_rows()
     mine = [c for c in node.aggregates if isinstance(c, UserAggregateCall)]
     built_in = [
@@ -73,7 +73,7 @@ def _state(call: UserAggregateCall, pattern: Pattern) -> UserState:
 
 
 def _order(node: Aggregate) -> tuple[tuple[bool, int], ...]:
-    """Return where each column of the whole row comes from."""
+    """Return the origin of each column of the whole row."""
     width = len(node.group)
     found: list[tuple[bool, int]] = [(False, i) for i in range(width)]
     counts = [width, 0]

@@ -1,1 +1,1 @@
-"""The state that a plan will keep, estimated before it runs."""
+"""The state that a plan will store, estimated before it runs."""

@@ -1,9 +1,10 @@
-"""What state a plan will keep, estimated before it runs: whether it is bounded, by what, and about how many bytes.
+"""Estimate the state of a plan before it runs: whether it is bounded, by what, and about how many bytes.
 
-`state_of` walks the steps of a plan; each spec says which parts of state its operator keeps (`Spec.state`). Sizes
-follow from what is expected of the inputs (`algebra/optimizer/statistics.py`): rates, lengths of windows and numbers of
-distinct values; they are good for an order of magnitude. What is bounded by the number of some values is as large as
-the statistics have these values; what is unbounded is given as it is after an hour."""
+`state_of` walks the steps of a plan; each spec returns the parts of state that its operator stores (`Spec.state`).
+Sizes follow from the estimates of the inputs (`algebra/optimizer/statistics.py`): rates, lengths of windows and numbers
+of distinct values; they are good for an order of magnitude. State bounded by the number of some values is as large as
+the statistics have these values; unbounded state is shown as it is after an hour.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from penstock.tree import walk
 
 
 def state_of(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> tuple[StepState, ...]:
-    """Return the steps of `plan` that keep state; nodes: what each makes (`planner.planned`)."""
+    """Return the steps of `plan` that store state; nodes: what each computes (`planner.planned`)."""
     given: dict[int, StateInput] = {}
     found = []
     fresh: set[int] = set()
@@ -47,7 +48,7 @@ def _given(step: Step, node: Algebra, inputs: tuple[StateInput, ...], statistics
     lanes = step.spec.panes(inputs)
     if lanes is None or node.domain is None:
         return made
-    # Elements that share group and interval are one: at most one a group and boundary.
+    # Elements that share group and interval are one: at most one per group and boundary.
     windows = (window for window in walk(node) if isinstance(window, TimeModelWindow) and window.judges_alone)
     period = max(seconds(window.slide or 0, node.domain) for window in windows)
     expected = made.expected

@@ -34,5 +34,5 @@ class StepState:
 
     @property
     def horizon(self) -> float | None:
-        """Seconds of its time after which it has its full size; None where it may never have."""
+        """Return the seconds of its time after which it has its full size; None where it may never have."""
         return self.bound.length

@@ -1,4 +1,4 @@
-"""What people are told of the state of a query before it runs: lines of text, and the same as JSON."""
+"""The summary of the state of a query before it runs: lines of text, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _GRADES = {
 
 @dataclass(frozen=True)
 class QueryState:
-    """The state that one query will keep. rates: of its streams, (source, rows a second, whether anything is known of
-    it)."""
+    """The state that one query will store. rates: of its streams, (source, rows a second, whether the rate is
+    known)."""
 
     query: str
     steps: tuple[StepState, ...]
@@ -53,7 +53,7 @@ class QueryState:
 
     @property
     def verdict(self) -> str:
-        """`bounded by RANGE 10 SECOND of S; about 64.2 kB (S with 1 row/s, the default)`."""
+        """Return such as `bounded by RANGE 10 SECOND of S; about 64.2 kB (S with 1 row/s, the default)`."""
         if not self.steps:
             return "none"
         bound = self.bound
@@ -124,17 +124,16 @@ def query_state(
 
 @dataclass(frozen=True)
 class JobState:
-    """What is known of the state of a whole job before it starts. horizons: by operator, how many seconds of its time
-    it takes until its state has its full size, infinitely many where that does not follow from windows, though it is
-    bounded; an operator that may grow for ever is left out. unbounded: by query whose state has no bound, what it
-    keeps."""
+    """The estimated state of a whole job before it starts. horizons: by operator, the seconds of its time until its
+    state has its full size, infinite where that does not follow from windows, though it is bounded; operators that may
+    grow for ever are left out. unbounded: by query whose state has no bound, the state it stores."""
 
     horizons: Mapping[str, float]
     unbounded: Mapping[str, Boundedness]
 
 
 def job_state(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> JobState:
-    """Of a plan and what its steps make (`planner.planned`): no query is planned again."""
+    """Return the state of a plan from its steps (`planner.planned`): no query is planned again."""
     found: dict[str, float] = {}
     unbounded: dict[str, list[Boundedness]] = {}
     for step in state_of(plan, nodes, statistics):
@@ -147,7 +146,7 @@ def job_state(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> J
 
 
 def size_text(nbytes: float) -> str:
-    """`64.2 kB`."""
+    """Return a size such as `64.2 kB`."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if nbytes < 1000:
             return f"{nbytes:.0f} {unit}" if unit == "bytes" else f"{nbytes:.3g} {unit}"

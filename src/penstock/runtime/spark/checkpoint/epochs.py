@@ -101,7 +101,7 @@ class Epoch:
 
     @property
     def births(self) -> dict[str, int]:
-        """The epochs of the sources that did not begin with the run."""
+        """Return the epochs of the sources that did not begin with the run."""
         return {name: record.birth for name, record in self.sources.items() if record.birth}
 
 

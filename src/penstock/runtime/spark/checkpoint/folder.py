@@ -186,7 +186,7 @@ class Folder:
 
     @property
     def run(self) -> str:
-        """The run's name; empty before it has one. Raises PenstockError P0605."""
+        """Return the run's name; empty before it has one. Raises PenstockError P0605."""
         path = self.root / RUN
         if not self._run and storage().exists(path):
             try:

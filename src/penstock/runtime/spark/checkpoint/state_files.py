@@ -61,7 +61,7 @@ class StateFiles:
 
     @property
     def previous(self) -> int | None:
-        """The batch that wrote the state."""
+        """Return the batch that wrote the state."""
         return max((n for n in _numbers(self._folder) if n < self._batch), default=None)
 
     def manifest(self) -> dict[str, Any] | None:
@@ -117,7 +117,7 @@ class StateFiles:
 
     @property
     def files(self) -> dict[str, dict[str, list[int]]]:
-        """The live chunks of each data file: offset, length, checksum."""
+        """Return the live chunks of each data file: offset, length, checksum."""
         return self._files
 
     # -- reading -----------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, SourceConnector, Split, Stretch
 from penstock.connectors.sources import open_source
-from penstock.events import logger_of, tell
+from penstock.events import log_event, logger_of
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, uses_wall_clock, wall_clock
 from penstock.runtime.spark.checkpoint.epochs import source_file
@@ -74,7 +74,7 @@ class _Known:
 
     @property
     def statistics(self) -> bool:
-        """Whether every split has timestamp statistics, so that tasks can read splits in parallel."""
+        """Return whether every split has timestamp statistics, so that tasks can read splits in parallel."""
         return not self.source.loses_rows and all(s.high is not None or s.rows == 0 for s in self.splits)
 
     @property
@@ -319,7 +319,7 @@ class InputPlanner:
             self._looked.add(name)
             ignored = known.connector.ignored(frozenset(s.path for s in known.splits))
             if ignored is not None:
-                tell(LOG, logging.WARNING, "ignored", ignored, source=name)
+                log_event(LOG, logging.WARNING, "ignored", ignored, source=name)
 
     @staticmethod
     def _splits(known: _Known, paths: Sequence[str], waiting: int) -> list[Split]:
@@ -387,10 +387,10 @@ class InputPlanner:
 
 
 def _in_range(splits: Sequence[Split]) -> bool:
-    """Whether no row can have a timestamp that is out of range: it is a dead letter, and what the largest of the others
-    is, their split does not tell."""
-    told = (tick for split in splits for tick in (split.low, split.high) if tick is not None)
-    return all(-MOST_TICKS < tick < MOST_TICKS for tick in told)
+    """Return whether no row can have a timestamp out of range: such a row is a dead letter, and its split does not
+    contain the largest timestamp of the others."""
+    ticks = (tick for split in splits for tick in (split.low, split.high) if tick is not None)
+    return all(-MOST_TICKS < tick < MOST_TICKS for tick in ticks)
 
 
 def _keep_up(splits: Sequence[Split], high: int | None, ahead: int | None) -> bool:

@@ -41,7 +41,7 @@ class Looks:
 
     @property
     def frequent(self) -> bool:
-        """Whether input has arrived of late, and a look costs so little that one more does no harm."""
+        """Return whether input has arrived of late, and a look costs so little that one more does no harm."""
         silence = self._clock() - self._found
         return max(self._took * _SHARE_OF_TIME, silence * _SHARE_OF_SILENCE) <= self._least < SELDOM
 

@@ -31,7 +31,7 @@ class RateControl:
         trigger: seconds between the starts of two rounds, 0 for no wait.
         target: target duration of a batch in seconds, 0 for none.
         max_bytes, max_rows: maximum that a round reads, 0 rows for no limit.
-        max_told: target maximum of the bytes of answers of a round.
+        max_answer_bytes: target maximum of the bytes of answers of a round.
         queries: number of queries that read the input.
     """
 
@@ -39,7 +39,7 @@ class RateControl:
     target: float = 0.0
     max_bytes: int = 256 * 2**20
     max_rows: int = 0
-    max_told: int = 2 * 2**30
+    max_answer_bytes: int = 2 * 2**30
     queries: int = 1
 
     @staticmethod
@@ -51,20 +51,20 @@ class RateControl:
 
     @property
     def first(self) -> int:
-        """The limit of the first round, in bytes."""
+        """Return the limit of the first round, in bytes."""
         first = min(self.max_bytes, max(_FIRST_OF_MANY, self.max_bytes // max(1, self.queries)))
         return min(FIRST, first) if self.target else first
 
-    def next_limit(self, limit: int, read: int, seconds: float | None, told: int | None = None) -> int:
+    def next_limit(self, limit: int, read: int, seconds: float | None, answer_bytes: int | None = None) -> int:
         """Return the limit after a round.
 
         Args:
             limit: the limit of that round, in bytes.
             read: bytes that it read.
             seconds: its duration, None if unknown.
-            told: bytes of its answers, None if unknown.
+            answer_bytes: bytes of its answers, None if unknown.
         """
-        return min(self.max_bytes, self._by_time(limit, read, seconds), self._by_answers(limit, read, told))
+        return min(self.max_bytes, self._by_time(limit, read, seconds), self._by_answers(limit, read, answer_bytes))
 
     def _by_time(self, limit: int, read: int, seconds: float | None) -> int:
         if not self.target:
@@ -76,7 +76,7 @@ class RateControl:
     def _by_answers(self, limit: int, read: int, answer_bytes: int | None) -> int:
         if answer_bytes is None:
             return self.max_bytes
-        return self._scaled(limit, read, self.max_told / max(1, answer_bytes))
+        return self._scaled(limit, read, self.max_answer_bytes / max(1, answer_bytes))
 
     def _scaled(self, limit: int, read: int, factor: float) -> int:
         used = read >= _USED * limit

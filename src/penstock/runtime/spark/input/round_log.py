@@ -111,7 +111,7 @@ class RoundLog:
 
     @property
     def waiting(self) -> dict[str, int]:
-        """By topic, the number of records that waited at the last look."""
+        """Return, by topic, the number of records that waited at the last look."""
         return dict(self._planner.waiting)
 
     def began(self, number: int) -> float | None:

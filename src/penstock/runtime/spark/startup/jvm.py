@@ -246,7 +246,7 @@ def spark_log() -> bytes:
 
 
 def how_it_ended() -> str:
-    """What became of the JVM that this process started last, as the end of a sentence."""
+    """Return the fate of the JVM that this process started last, as the end of a sentence."""
     with suppress(IndexError, subprocess.TimeoutExpired):
         code = _STARTED[-1].wait(_END_SECONDS)
         if code < 0:
@@ -255,8 +255,8 @@ def how_it_ended() -> str:
     return "cannot be reached any more"
 
 
-def is_unwanted() -> bool:
-    """Whether what was started ahead has been asked for by nobody."""
+def is_unused() -> bool:
+    """Return whether a JVM that was started ahead has not been used yet."""
     return bool(_UNUSED)
 
 

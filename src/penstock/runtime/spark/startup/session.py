@@ -22,7 +22,7 @@ from penstock.errors import PenstockError
 from penstock.runtime.java import require_java
 from penstock.runtime.spark.startup.jvm import (
     asked_for,
-    is_unwanted,
+    is_unused,
     jvm_settings,
     local_master,
     session_settings,
@@ -108,12 +108,12 @@ def stop_at_end(run: Stopped) -> None:
 
 @atexit.register
 def _end() -> None:
-    """A thread that comes back from Arrow while Python is being taken down aborts the process (exit code 134): what
-    still runs is stopped and waited for. Nobody waits for what was started ahead and is killed next."""
+    """Stop all runs and wait for their threads: one that returns from Arrow during shutdown of the interpreter aborts
+    the process (exit code 134). An unused JVM that was started ahead is killed next, and needs no waiting."""
     for run in list(_RUNS):
         with suppress(Exception):
             run.stop()
-    for thread in () if is_unwanted() else _THREADS:
+    for thread in () if is_unused() else _THREADS:
         thread.join(_END_SECONDS)
 
 

@@ -135,7 +135,7 @@ def run_piece(folder: Folder, job: Job, tables: dict[str, Elements], piece: Read
         return
     source = job.plan.sources[piece.source]
     ingest = Ingest(job, tables, source, piece.high, piece.task, piece.now, piece.beat)
-    connector = open_source(source, job.plan.wanted.get(source.name))
+    connector = open_source(source, job.plan.source_predicates.get(source.name))
     for split in piece.splits:
         for parsed in ingest.watch.through("read", connector.read(split, ingest.columns)):
             ingest.take(parsed, split.path)
