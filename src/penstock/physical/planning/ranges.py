@@ -81,7 +81,7 @@ class Ranges:
 
     @property
     def cell(self) -> float | None:
-        """Return a width of cells such that a span reaches into two or three of them; None where spans have no bound."""
+        """Return a width of cells such that a span reaches two or three of them; None where spans have no bound."""
         left, right = self.left.width, self.right.width
         if left is None or right is None or min(left, right) < 0 or self.left.limit is not None:
             return None
