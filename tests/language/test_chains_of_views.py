@@ -14,7 +14,7 @@ from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind
 from penstock.algebra.optimizer.sweep import operators
-from penstock.expressions.nodes import MAX_SIZE, conjuncts
+from penstock.expressions.nodes import MAX_SIZE, Expression, conjuncts
 from penstock.language import bind_script
 from penstock.runtime.local.runtime import run_local
 from penstock.session import Session
@@ -38,6 +38,37 @@ FORMS = {
     "union": "SELECT a + a AS a, b FROM {0} WHERE a > {1} UNION ALL SELECT a, b FROM t [RANGE 1 MINUTE]",
     "exists": "SELECT a + a AS a, b FROM {0} WHERE a > {1} AND EXISTS (SELECT 1 FROM t [RANGE 1 MINUTE] WHERE t.a = a)",
 }
+
+#: Views of which each column reads all columns of the view below, as does each condition. {0}: the view below, {1}: its
+#: level, {2}: the columns, {3}: a product of the columns, {4}: their sum.
+ENTANGLED = {
+    "projection": "SELECT {2} FROM {0} x",
+    "selection": "SELECT {2} FROM {0} x WHERE {3} > {1}",
+    "distinct": "SELECT DISTINCT {2} FROM {0} x WHERE {3} > {1}",
+    "groups": "SELECT {2} FROM {0} x WHERE {3} > {1} GROUP BY a, b, c, d",
+    "equality join": "SELECT {2} FROM {0} x JOIN t [RANGE 1 MINUTE] ON {4} = t.e WHERE {3} > {1}",
+    "range join": "SELECT {2} FROM {0} x JOIN t [RANGE 1 MINUTE] ON {4} > t.e",
+    "range join below a selection": "SELECT {2} FROM {0} x JOIN t [RANGE 1 MINUTE] ON {4} > t.e WHERE {3} > {1}",
+    "outer range join": "SELECT {2} FROM {0} x LEFT JOIN t [RANGE 1 MINUTE] ON {4} > t.e",
+    "union": "SELECT {2} FROM {0} x WHERE {3} > {1} UNION ALL SELECT e, e, e, e FROM t [RANGE 1 MINUTE]",
+}
+
+
+def entangled(form: str, width: int, count: int) -> str:
+    """Return a chain of `count` views, of which `width` columns are each computed from all `width` columns below."""
+    mixed, kept = "abcd"[:width], "abcd"[width:]
+    items = [" + ".join(f"x.{c}" if n != k else f"x.{c} * {k + 2}" for n, c in enumerate(mixed)) for k in range(width)]
+    columns = ", ".join([*(f"{item} AS {c}" for item, c in zip(items, mixed, strict=True)), *(f"x.{c}" for c in kept)])
+    product, total = (sign.join(f"x.{c}" for c in mixed) for sign in (" * ", " + "))
+    views, below = "CREATE VIEW v AS SELECT a, b, c, d FROM s [RANGE 1 MINUTE];\n", "v"
+    for level in range(count):
+        views += f"CREATE VIEW v{level} AS {ENTANGLED[form].format(below, level, columns, product, total)};\n"
+        below = f"v{level}"
+    streams = "".join(
+        f"CREATE STREAM {name} ({' BIGINT, '.join(columns)} BIGINT, at TIMESTAMP) FROM MEMORY () TIMESTAMP BY at;\n"
+        for name, columns in (("s", "abcd"), ("t", "e"), ("u", "e"))
+    )
+    return f"{streams}{views}CREATE QUERY q AS SELECT a, b, c, d FROM {below};"
 
 
 def chain(form: str, count: int) -> str:
@@ -93,6 +124,26 @@ def test_expressions_do_not_double(form: str) -> None:
             assert all(e.size <= MAX_SIZE for e in node.expressions)
         if isinstance(node, Select) and form != "sum":
             assert all(part.size <= MAX_SIZE for part in conjuncts(node.predicate))
+
+
+@pytest.mark.parametrize("width", [2, 3, 4])
+@pytest.mark.parametrize("form", ENTANGLED)
+def test_columns_that_all_read_each_other_do_not_double(form: str, width: int) -> None:
+    """Rules are called in proportion to the chain, and no operator holds an expression that doubled in each view."""
+    largest = width * (MAX_SIZE + 2)  # of a condition, which reads `width` values
+    calls = []
+    for count in (10, 20):
+        (query,) = bind_script(entangled(form, width, count)).queries
+        plan, tries = tried(query.root)
+        calls.append(tries)
+        for node in operators(plan):
+            for expression in _expressions(node):
+                assert all(part.size <= largest for part in conjuncts(expression)), node
+    assert calls[1] < 2.5 * calls[0], calls
+
+
+def _expressions(node: Node) -> list[Expression]:
+    return [child for child in node.children if isinstance(child, Expression)]
 
 
 @pytest.mark.parametrize(("form", "count"), [("sum", 200), ("doubled", 25), ("distinct", 25), ("union", 25)])

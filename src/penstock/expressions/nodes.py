@@ -157,6 +157,19 @@ def is_small(result: Expression, before: Expression, values: tuple[Expression, .
     It must not be too deep, and if it is large it must repeat none of the values: a column that every view of a chain
     reads twice would double in each.
     """
-    if result.height > MAX_HEIGHT:
+    return are_small((result,), (before,), values)
+
+
+def are_small(results: tuple[Expression, ...], before: tuple[Expression, ...], values: tuple[Expression, ...]) -> bool:
+    """Return whether rewriting may substitute `values` into `before`, which makes `results`, side by side.
+
+    As for `is_small`, and a value that two of the expressions read is repeated too: in `a + b AS a, a - b AS b` each
+    expression reads each column once, and yet the two double in every view of a chain.
+    """
+    if not is_low(results):
         return False
-    return result.size <= MAX_SIZE or result.size <= before.size + sum(values[i].size for i in columns_of(before))
+    if all(result.size <= MAX_SIZE for result in results):
+        return True
+    read = frozenset[int]().union(*map(columns_of, before))
+    once = sum(e.size for e in before) + sum(values[i].size for i in read)
+    return sum(e.size for e in results) <= once

@@ -17,10 +17,10 @@ from penstock.expressions.nodes import (
     Call,
     Column,
     Expression,
+    are_small,
     columns_of,
     conjunction,
     conjuncts,
-    is_small,
     remap,
     substitute_all,
 )
@@ -37,8 +37,9 @@ def form_multi_joins(node: Algebra) -> Algebra:
     class become a selection on that input. A projection between two joins is applied above them, or where it computes
     a key, on the input that it reads.
     Not done for joins with a static relation (which store nothing) or one of a single row (which would keep the others
-    from being cut by their key), nor for one that only looks groups up (`probes.py`), which never receives
-    their changes; and not through a projection that computes a key from several inputs.
+    from being cut by their key), nor for one that only looks groups up (`nodes/aggregate_lookup.py`), which never
+    receives their changes; and not through a projection that computes a key from several inputs, or one that would
+    repeat large expressions (`are_small`).
     Unsound for: outer joins; a projection with volatile expressions between the joins.
     """
     if not isinstance(node, Join) or find_probe(node) is not None:
@@ -107,9 +108,10 @@ def _flat_project(node: Project, keys: frozenset[int]) -> _Flat | None:
     below = _flat(node.input, frozenset())
     if len(below.members) < 2:
         return None
-    columns = list(substitute_all(node.expressions, below.columns))
-    if not all(is_small(e, given, below.columns) for e, given in zip(columns, node.expressions, strict=True)):
+    substituted = substitute_all(node.expressions, below.columns)
+    if not are_small(substituted, node.expressions, below.columns):
         return None
+    columns = list(substituted)
     for key in sorted(keys):
         if not isinstance(columns[key], Column):
             member = _only_member(columns[key], below.members)
