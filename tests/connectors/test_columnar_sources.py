@@ -283,7 +283,8 @@ def test_a_timestamp_at_the_limits_costs_its_record_at_most(
     source = declare(place, "a INT, at TIMESTAMP", timestamp=1)
     found, rejected = read(source)
     assert found.column("a").to_pylist() == ([1, 2, 3] if fits else [1, 3])
-    assert [str(value) in r.record and "bad timestamp" in r.reason for r in rejected] == [True] * (not fits)
+    day = str(np.datetime64(max(value, -LAST), unit)).split("T")[0]  # NumPy's own calendar; its least number is no time
+    assert [day in r.record and "bad timestamp" in r.reason for r in rejected] == [True] * (not fits)
     for split in open_source(source).splits(str(place)):
         assert all(bound is None or -LAST - 1 <= bound <= LAST for bound in (split.low, split.high))
     ticks = found.column("at").cast(pa.int64()).to_pylist()
@@ -296,7 +297,7 @@ def test_a_date_that_is_no_timestamp_costs_its_record(tmp_path: Path, days: int)
     table = pa.table({"a": [1, 2], "at": pa.array([0, days], pa.int32()).cast(pa.date32())})
     pq.write_table(table, tmp_path / "x.parquet")
     found, rejected = read(declare(tmp_path / "x.parquet", "a BIGINT, at TIMESTAMP", timestamp=1))
-    assert found.num_rows == 1 and [str(days) in r.record for r in rejected] == [True]
+    assert found.num_rows == 1 and [str(np.datetime64(days, "D")) in r.record for r in rejected] == [True]
     dates, none = read(declare(tmp_path / "x.parquet", "a BIGINT, at DATE"))
     assert (dates.column("at").cast(pa.int32()).to_pylist(), none) == ([0, days], [])
 
