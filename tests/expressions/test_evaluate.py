@@ -142,6 +142,14 @@ def test_decimals_are_exact(
     assert checked(call_, columns, len(rows)) == [_expected(precisely, a, b, call_.type) for a, b in pairs]
 
 
+def test_a_product_of_many_digits_is_rounded_half_up() -> None:
+    left, right = pa.decimal128(13, 0), pa.decimal128(38, 20)
+    pair = (decimal.Decimal(1_073_741_824), decimal.Decimal("238418579101.56249999999999972404"))
+    call_ = build_call("MUL", [Column(left, 0), Column(right, 1)])
+    columns = [pa.array([v], t) for v, t in zip(pair, (left, right), strict=True)]
+    assert checked(call_, columns, 1) == [decimal.Decimal("256000000000000000000.000000")]
+
+
 def _expected(precisely: Callable[..., decimal.Decimal], a: Any, b: Any, type_: pa.DataType) -> decimal.Decimal | None:
     try:
         exact = None if a is None or b is None else precisely(a, b)

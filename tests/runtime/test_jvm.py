@@ -236,7 +236,7 @@ def test_errors_that_a_program_logs_itself_are_printed() -> None:
 def test_a_script_that_ends_first_stops_its_runs_and_joins_its_threads(joined: bool) -> None:
     """Without that, a thread that comes back from Arrow aborts the process: exit code 134."""
     code = f"""
-import threading, time
+import os, threading, time
 import pyarrow as pa
 from penstock.runtime.spark.startup import session
 schema = pa.schema([("a", pa.int64())])
@@ -246,13 +246,13 @@ class Run:
         self.over = True
         if not {joined}:
             thread.join()
-        print("stopped", flush=True)
+        os.write(1, b"stopped\\n")
 run = Run()
 def batches():
     while not run.over:
         time.sleep(0.0005)
         yield rows
-    print("read", flush=True)
+    os.write(1, b"read\\n")
 rows = pa.record_batch([pa.array([1])], schema)
 thread = threading.Thread(target=lambda: pa.RecordBatchReader.from_batches(schema, batches()).read_all(), daemon=True)
 thread.start()

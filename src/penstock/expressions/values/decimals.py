@@ -35,10 +35,25 @@ def rescale(array: pa.Array, type_: pa.DataType) -> pa.Array:
         return over_distinct(lambda v: exact(v, type_), [array], type_)
     wide = array.cast(pa.decimal256(_WIDE, source.scale))
     if source.scale > scale:
-        wide = pc.round(wide, scale, "half_towards_infinity")
+        wide = _rounded(wide, scale)
     bound = pa.array([decimal.Decimal(10) ** digits], pa.decimal256(digits + 1, 0)).cast(wide.type)[0]
     fits = pc.less(pc.abs(wide), bound)
     return pc.if_else(fits, wide, null(wide.type)).cast(type_)
+
+
+def _rounded(wide: pa.Array, scale: int) -> pa.Array:
+    """Round a decimal array of `_WIDE` digits half up to `scale` decimals, NULL for values of all these digits.
+
+    Arrow's own `half_towards_infinity` compares the remainder wrongly for some values of 256 bits (in Arrow 26
+    255999999999999999999.99999970369020624896 to 6 decimals), so a half is added and the rest cut off.
+    """
+    half = decimal.Decimal(5).scaleb(-scale - 1)
+    narrow = pa.decimal256(_WIDE - 1, wide.type.scale)  # a sum has a digit more
+    halves = pa.array([half, -half], narrow)
+    bound = pa.scalar(decimal.Decimal(1).scaleb(_WIDE - 1 - wide.type.scale), wide.type)
+    narrowed = pc.if_else(pc.less(pc.abs(wide), bound), wide, null(wide.type)).cast(narrow)
+    terms = pc.if_else(pc.less(wide, pa.scalar(decimal.Decimal(0), wide.type)), halves[1], halves[0])
+    return pc.round(pc.add(narrowed, terms), scale, "towards_zero")
 
 
 def exact(value: decimal.Decimal, type_: pa.DataType) -> decimal.Decimal | None:
