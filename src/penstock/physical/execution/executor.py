@@ -80,14 +80,19 @@ class _Graph:
 
 def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter | None) -> dict[int, Operator]:
     made = {step.id: make_operator(step.spec, tables, shards, NestedPlan) for step in steps}
-    for step in steps:
-        if step.spec.reads:
-            made[step.id].attach([made[edge.step] for edge in step.inputs])
+    _attach(steps, made)
     if meter is None:
         return made
     # Readers perform the work of scans.
     scans = {step.id for step in steps if isinstance(step.spec, ScanSpec)}
     return {i: operator if i in scans else meter.watch(i, operator) for i, operator in made.items()}
+
+
+def _attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
+    """Attach the operators that read the state of their inputs in place."""
+    for step in steps:
+        if step.spec.reads:
+            operators[step.id].attach([operators[edge.step] for edge in step.inputs])
 
 
 def _said(step: Step, error: PenstockError) -> PenstockError:
@@ -198,7 +203,9 @@ class StageExecutor:
         self._plan = plan
         self.stage = stage
         self._shard = shard
+        self._shards = shards
         self._drain = drain
+        self._meter = meter
         self._graph = _Graph(plan, [s for s in plan.steps if s.stage == stage])
         self._operators = _operators(self._graph.steps, tables, shards, meter)
         self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
@@ -211,6 +218,38 @@ class StageExecutor:
     @cached_property
     def _keys(self) -> dict[int, str]:
         return step_keys(self._plan)
+
+    def graft(self, plan: Plan, tables: Tables, unchanged: Container[str]) -> None:
+        """Continue, between two rounds, with another version of the plan.
+
+        A step whose key (`step_keys`) is in both versions keeps its operator, and so its state; its number may change.
+        The operators of new steps begin empty, those of the other steps are dropped. The result is the executor that a
+        new one becomes when it restores this one's state.
+
+        Args:
+            plan: the new version, of as many shards.
+            tables: the static relations of `plan`.
+            unchanged: the sources whose progress continues; that of the others is forgotten.
+        """
+        assert self._meter is None, "the measurements of a meter belong to one version of a plan"
+        keys = step_keys(plan)
+        graph = _Graph(plan, [s for s in plan.steps if s.stage == self.stage])
+        kept = {self._keys[i]: operator for i, operator in self._operators.items()}
+        made = {
+            step.id: kept[keys[step.id]]
+            if keys[step.id] in kept
+            else make_operator(step.spec, tables, self._shards, NestedPlan)
+            for step in graph.steps
+        }
+        # Nothing has changed so far: an operator that cannot be made leaves the executor as it was.
+        for operator in made.values():
+            operator.release_readers()
+        _attach(graph.steps, made)
+        self._plan, self._graph, self._operators, self._keys = plan, graph, made, keys
+        self._query_sources = {name: timed_sources(query.root) for name, query in plan.queries.items()}
+        self.progress = {name: seen for name, seen in self.progress.items() if name in unchanged}
+        self._firsts = {step.birth: self._firsts.get(step.birth, {}) for step in plan.steps}
+        self.spent = {}
 
     def run(
         self, inputs: Mapping[Port, Sequence[Elements]], progress: Progress, take: Taker | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -133,6 +133,15 @@ class LocalJob:
                 sizes = executor.state_sizes()
                 report = {"stage": executor.stage, "shard": shard, "phases": {}, "seconds": executor.spent}
                 yield report if sizes is None else report | {"state": sizes}
+
+    def graft(self, plan: Plan, tables: Tables, unchanged: Container[str]) -> None:
+        """Continue, between two rounds, with another version of the plan; see `StageExecutor.graft`."""
+        for executor in (executor for row in self.stages[: plan.stages] for executor in row):
+            executor.graft(plan, tables, unchanged)
+        self.plan, self.tables = plan, tables
+        self.ingests = {name: IngestExecutor(plan, name, tables, self._meter) for name in plan.sources}
+        fresh = range(len(self.stages) + 1, plan.stages + 1)
+        self.stages = self.stages[: plan.stages] + [[self._stage(s, k) for k in range(self.shards)] for s in fresh]
 
     def reload(self) -> None:
         """Rebuild every stage from its own snapshot, as a restart does."""

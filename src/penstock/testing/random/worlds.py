@@ -47,9 +47,15 @@ ORIGINS: dict[bool, tuple[int, ...]] = {
 }
 
 
-def random_case(choices: Choices, flavour: Flavour = FLAVOURS[0]) -> RandomCase:
-    """Return a case of one query `q`, sometimes with another, `p`, over up to four sources and two views."""
-    return _Maker(choices, flavour).case()
+def random_case(
+    choices: Choices, flavour: Flavour = FLAVOURS[0], queries: Sequence[str] | None = None
+) -> RandomCase:  # fmt: skip
+    """Return a case over up to four sources and two views.
+
+    Args:
+        queries: the names of its queries; None for one, `q`, and sometimes another, `p`.
+    """
+    return _Maker(choices, flavour).case(queries)
 
 
 class _Maker(Relations):
@@ -68,7 +74,7 @@ class _Maker(Relations):
         #: alias -> whether rows of a stream carry their timestamp; relations have no entry.
         self.stamped: dict[str, bool] = {}
 
-    def case(self) -> RandomCase:
+    def case(self, queries: Sequence[str] | None) -> RandomCase:
         if self.flavour.user:
             self.result.statements += [f"{statement};" for statement in SAMPLES]
         self.stream("S")
@@ -87,7 +93,9 @@ class _Maker(Relations):
         if clocked := self.choices.chance(self.flavour.clock):
             self.clock()
         # The heartbeat of an idle stream depends on all streams it is joined with: with a clock there is one query.
-        for name in ("q", "p") if not clocked and self.choices.chance(15) else ("q",):
+        if queries is None:
+            queries = ("q", "p") if not clocked and self.choices.chance(15) else ("q",)
+        for name in queries:
             self.result.statements.append(f"CREATE QUERY {name} AS {self.query(root=True)[0]};")
         if self.result.inputs.get("R") and self.choices.chance(40):
             self.enlarge("R")

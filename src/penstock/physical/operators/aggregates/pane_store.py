@@ -36,6 +36,9 @@ class PaneStore(Operator):
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"early": self._early.queue, "panes": self.log}
 
+    def release_readers(self) -> None:
+        self.log.readers.clear()
+
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._early.add(elements)
         return []
@@ -59,9 +62,11 @@ class WindowSums(Operator):
     def attach(self, inputs: Sequence[Operator]) -> None:
         (store,) = inputs
         assert isinstance(store, PaneStore)
-        spec = self._spec
+        spec, before = self._spec, self._reader
         self._reader = WindowReader(store.log, spec.plan, spec.length, spec.slide, spec.align)
         self._log = store.log
+        if before is not None:
+            self._reader.done = before.done
 
     def marks(self) -> dict[str, Any]:
         return {"done": self._read.done}
