@@ -129,12 +129,38 @@ class SourceHandle(Rows):
 
 
 class Run:
-    """A started job. As a context it is stopped at the end. `run["name"]` is the result of a query INTO MEMORY."""
+    """A started job. As a context it is stopped at the end. `run["name"]` is the result of a query INTO MEMORY.
 
-    def __init__(self, job: SparkRun, queries: Sequence[Query], sinks: Mapping[str, Any]) -> None:
+    change: declares a script, lets the job go on with the queries declared then, and returns these.
+    """
+
+    def __init__(
+        self, job: SparkRun, queries: Sequence[Query], sinks: Mapping[str, Any],
+        change: Callable[[SparkRun, str, bool, bool], Sequence[Query]],
+    ) -> None:  # fmt: skip
         self._job = job
+        self._change = change
+        self._adopt(queries, sinks)
+
+    def _adopt(self, queries: Sequence[Query], sinks: Mapping[str, Any]) -> None:
         self._queries = tuple(queries)
         self._results = {name: Result(sink) for name, sink in sinks.items() if isinstance(sink, MemorySink)}
+
+    def change(self, script: str, overwrite: bool = False, backfill: bool = False) -> tuple[str, ...]:
+        """Execute a script in the session while the run goes on; return the names of all queries of the run. Queries
+        that the script creates begin between two rounds, those that it drops end there, the others continue. All of it
+        takes effect, or nothing.
+
+        Args:
+            overwrite: new queries may write into results that exist.
+            backfill: new queries read the past of their sources first; the run waits for them.
+
+        Raises:
+            ScriptErrors: for a script with errors.
+            PenstockError: P0701 where the run has ended, or was not started with `live`; the errors of a start.
+        """
+        self._adopt(self._change(self._job, script, overwrite, backfill), self._job.sinks)
+        return tuple(query.name for query in self._queries)
 
     # -- results -----------------------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.runtime.local.analyze import Analysis
+    from penstock.runtime.spark.job import SparkRun
     from penstock.runtime.spark.launch import Work
 
 FORMATS = ("text", "json", "mermaid")
@@ -300,6 +301,7 @@ class Session:
     def start(
         self, checkpoint: str | None = None, drain: bool = False, overwrite: bool = False,
         queries: Sequence[str] | None = None, backfill: bool = False, accept_missing_results: bool = False,
+        live: bool = False,
     ) -> Run:  # fmt: skip
         """Start the declared queries (or those named) as one job; return the run, with the results of queries INTO
         MEMORY by name.
@@ -307,7 +309,8 @@ class Session:
         checkpoint: a folder to resume from; without one the run is ephemeral and refuses to write into a result that
         exists, unless `overwrite`. backfill: queries that are new to the checkpoint, or have changed, read the past of
         their sources before they join the others; without it they begin here, and the run's `notices` report it.
-        accept_missing_results: continue although parts of delivered results are missing.
+        accept_missing_results: continue although parts of delivered results are missing. live: its queries may change
+        while it goes on (`Run.change`).
         """
         known = self.catalog.queries
         chosen = [known[n.lower()] for n in queries] if queries is not None else list(known.values())
@@ -315,9 +318,24 @@ class Session:
             raise PenstockError("P0201", "the script creates no query", hint="CREATE QUERY name INTO ... AS SELECT ...")
         from penstock.runtime.spark.launch import launch
 
-        work = replace(self._work(chosen, drain), backfill=backfill, accept_missing=accept_missing_results)
+        work = replace(self._work(chosen, drain), backfill=backfill, accept_missing=accept_missing_results, live=live)
         job = launch(work, checkpoint, overwrite)
-        return Run(job, chosen, job.sinks)
+        return Run(job, chosen, job.sinks, self._change)
+
+    def _change(self, job: SparkRun, script: str, overwrite: bool, backfill: bool) -> tuple[Query, ...]:
+        """Declare `script`, and let a live run go on with the queries declared then; where that fails, nothing has been
+        declared."""
+        from penstock.runtime.spark.live_change import change
+
+        before = self.catalog, self.settings
+        self.declare(script)
+        try:
+            queries = tuple(self.catalog.queries.values())
+            change(job, replace(self._work(queries, job.job.drain), backfill=backfill), overwrite)
+        except BaseException:
+            self.catalog, self.settings = before
+            raise
+        return queries
 
     def _work(self, queries: Sequence[Query], drain: bool) -> Work:
         from penstock.runtime.spark.launch import Work

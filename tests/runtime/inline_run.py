@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.errors import PenstockError
 from penstock.physical.execution.answers import answer_table
 from penstock.runtime.spark.checkpoint.epochs import forget_older
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
-from penstock.runtime.spark.input.round_log import RoundLog, read_piece
-from penstock.runtime.spark.launch import begin
+from penstock.runtime.spark.input.round_log import RoundChange, RoundLog, read_piece
+from penstock.runtime.spark.launch import Work, begin
+from penstock.runtime.spark.live_change import begin_change
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.worker import stage
 from penstock.runtime.spark.worker.inline import run_round
@@ -35,17 +40,16 @@ class InlineRun:
         self, script: str, checkpoint: Path, overwrite: bool = False, backfilled: bool = False, drain: bool = False,
         parallelism: int = 2, accept_missing: bool = False,
     ) -> None:  # fmt: skip
-        session = Session()
-        session.execute(script)
-        work = session._work(list(session.catalog.queries.values()), drain)
-        work = type(work)(**{**work.__dict__, "backfill": backfilled, "accept_missing": accept_missing})
+        work = replace(_work(script, drain), backfill=backfilled, accept_missing=accept_missing)
         self.folder = Folder(checkpoint / "penstock")
         self.checkpoint = checkpoint
         begun = begin(work, self.folder, overwrite, lambda: parallelism)
         self.decision, self.sinks, self.job = begun.decision, begun.sinks, begun.job
         sweep(self.folder.root)
         self.tables = self.folder.read_tables(self.job.plan.statics)
-        self.rounds = RoundLog(self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset)
+        self.rounds = RoundLog(
+            self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset, log=self.job.log
+        )
         # What Spark's log says: the batch that was started last is done again unless the next has been started.
         self.batch = self.folder.delivered().batch + 1
         self.heartbeats: Heartbeats | None = None
@@ -54,6 +58,44 @@ class InlineRun:
         #: What was seen before the first round and in each round of this start; the folder keeps the last ones alone.
         before = [name for name in self.folder.rounds() if not name.isdigit()]
         self.seen: dict[str, dict[str, Seen]] = {name: self.folder.read_seen(name) for name in before}
+
+    def change(self, script: str, backfilled: bool = False, overwrite: bool = False, crash: bool = False) -> InlineRun:
+        """Go on with another script when the outstanding round is done. crash: die when the change is on disk."""
+        work = replace(_work(script, self.job.drain), backfill=backfilled)
+
+        def begin() -> RoundChange | None:
+            changed = begin_change(self.folder, self, work, overwrite)
+            if changed is None:
+                return None
+            if crash:
+                # A process that is gone plans nothing more.
+                self.rounds._changes += 1
+                raise Crash
+            self.job, self.sinks, self.notices = changed.job, dict(changed.sinks), changed.notices
+            self.tables = self.folder.read_tables(self.job.plan.statics)
+            self.accounts, self.parts = self.accounts.reread(self.job.plan), ResultParts(self.folder)
+            return RoundChange(self.job.intake, self.job.epoch, changed.offset)
+
+        failures: list[BaseException] = []
+
+        def changing() -> None:
+            try:
+                self.rounds.change(begin)
+            except (PenstockError, Crash) as failure:
+                failures.append(failure)
+
+        thread = threading.Thread(target=changing)
+        thread.start()
+        while not self.rounds._changes and thread.is_alive():
+            time.sleep(0.001)
+        if self.pending():
+            self.step()
+        thread.join()
+        for failure in failures:
+            self.rounds.stop() if isinstance(failure, Crash) else None
+            if isinstance(failure, PenstockError):
+                raise failure
+        return self
 
     @property
     def ended(self) -> bool:
@@ -69,6 +111,13 @@ class InlineRun:
             except Crash:
                 break
         self.rounds.stop()
+        return self
+
+    def go(self, rounds: int) -> InlineRun:
+        """So many rounds, after which the run goes on."""
+        for _ in range(rounds):
+            if not self.ended and self.pending():
+                self.step()
         return self
 
     def pending(self) -> list[Path]:
@@ -99,8 +148,15 @@ class InlineRun:
         self.accounts.close_batch()
         self.rounds.delivered(int(files[0].parent.name), batch=self.batch)
         if self.job.epoch and self.batch > self.job.base:
-            forget_older(self.folder, self.checkpoint, self.job, self.decision.epoch.sources)
+            statics = {name for plan in self.job.plan.statics.values() for name in plan.sources}
+            forget_older(self.folder, self.checkpoint, self.job, {*self.job.plan.sources, *statics})
         self.batch += 1
+
+
+def _work(script: str, drain: bool) -> Work:
+    session = Session()
+    session.execute(script)
+    return session._work(list(session.catalog.queries.values()), drain)
 
 
 def cold() -> None:

@@ -1,4 +1,4 @@
-"""A job on Spark: assembles the streaming query, delivers its answers, detects its end.
+"""A job on Spark: starts the streaming query, delivers its answers, detects its end.
 
 source -> ingest -> stage 1 -> ... -> deliver. One streaming query answers all queries of a script: each source is read
 once, answers travel as tagged packets and are separated at the sinks.
@@ -10,8 +10,9 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,35 +27,31 @@ from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.events import log_event
-from penstock.physical.execution.answers import answer_tables
 from penstock.physical.operators import Rejection
+from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import check_log, forget_older, mend_log, spark_place, sync_log
-from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job, load_job
+from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input import source_log
-from penstock.runtime.spark.input.data_source import PenstockSource
 from penstock.runtime.spark.input.offset import Offset
-from penstock.runtime.spark.input.round_log import RoundLog
+from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
 from penstock.runtime.spark.output.answer_writer import PendingAnswer, read_answers
 from penstock.runtime.spark.output.delivery import deliver_answers
 from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.startup.jvm import spark_log
-from penstock.runtime.spark.startup.session import is_gone, job_session, stop_at_end
+from penstock.runtime.spark.startup.session import is_gone, stop_at_end
 from penstock.runtime.spark.worker.packets import (
-    SPARK_SCHEMA,
     AnswerOf,
     Signal,
     read_heartbeats,
     read_kind,
     read_rejected,
 )
-from penstock.runtime.spark.worker.processor import KeyedStage
 from penstock.runtime.spark.worker.spill_files import forget, forget_all
-from penstock.runtime.spark.worker.tasks import batch_number, ingest_frame, ingest_pieces, keyed_stage, task_number
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.progress import RunProgress
 from penstock.runtime.watching.recorder import Backlog, Recorder, Totals
@@ -67,67 +64,24 @@ _SHORTEN_EVERY = 100
 #: Seconds for which closing a run waits for a delivery in progress.
 _LAST_DELIVERY = 10.0
 _Answer = TypeVar("_Answer")
-_FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
 
 
-def assemble(
-    spark: SparkSession, folder: Folder, job: Job, digest: str, frames: Mapping[str, DataFrame],
-    rounds: Path | None = None,
-) -> DataFrame:  # fmt: skip
-    """Return the streaming DataFrame of packets that leave the last stage.
+@dataclass(frozen=True)
+class Changed:
+    """What a run goes on with after a change.
 
     Args:
-        frames: the DataFrame sources by name.
-        rounds: the folder in which the run's rounds appear as files; None lets Penstock's data source plan them, for a
-            result whose queries and checkpoint are the user's.
+        digest: of the job as workers read it.
+        offset: at which its first round begins.
+        sinks: of all its queries, opened.
+        notices: messages for the user.
     """
-    session = job_session(spark, job.shards)
-    root = str(folder.root)
-    if rounds is None:
-        session.dataSource.register(PenstockSource)
-        packets = session.readStream.format("penstock").option("folder", root).option("job", digest).load()
-    else:
-        files = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).option("maxFileAge", source_log.MOST_AGE)
-        pieces = files.load(f"{rounds}/*")
-        packets = pieces.select("path", "content").mapInArrow(ingest_pieces(root, digest), SPARK_SCHEMA)
-    for name in sorted(job.intake.spark_sources):
-        # One task reads a DataFrame source, so that its rows have one order of arrival.
-        packets = packets.unionByName(
-            frames[name].coalesce(1).mapInArrow(ingest_frame(root, digest, name), SPARK_SCHEMA)
-        )
-    in_files = rounds is not None and job.state_store == "files"
-    for stage in range(1, job.plan.stages + 1):
-        if in_files:
-            shards = packets.repartition(job.shards, "shard")
-            packets = shards.mapInArrow(keyed_stage(root, digest, stage), SPARK_SCHEMA)
-        else:
-            processor = KeyedStage(root, digest, stage)
-            packets = packets.groupBy("shard").transformWithState(processor, SPARK_SCHEMA, "append", "none")
-    return packets
 
-
-def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, schema: Any) -> DataFrame:
-    """Return the rows of one query's answer, as a DataFrame for any Spark sink."""
-    root = str(folder.root)
-
-    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        job, _ = load_job(root, digest)
-        answered = job.plan.queries[query]
-        rejected: list[Rejection] = []
-        for batch in batches:
-            parts: list[PendingAnswer] = []
-            for text, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
-                kind = read_kind(text)
-                if kind is Signal.REJECTED:
-                    rejected += read_rejected(blob.as_py())
-                elif kind == AnswerOf(query):
-                    parts += read_answers(blob.as_buffer())
-            for table in answer_tables(answered, parts) if parts else ():
-                yield from table.to_batches()
-        letters = DeadLetters(Folder(root).dead_letters)
-        write_rejections(rejected, job.plan.sources, letters, batch_number(), task_number())
-
-    return packets.mapInArrow(unpack, schema)
+    job: Job
+    digest: str
+    offset: Offset
+    sinks: Mapping[str, Sink]
+    notices: tuple[str, ...]
 
 
 class SparkRun:
@@ -137,18 +91,20 @@ class SparkRun:
         offset: the offset at which the epoch of the job begins.
         claimed: the lock of the checkpoint, released at the end; None for a checkpoint that is removed with the run.
         report_options: options of the reports.
+        live: whether its queries may change while it goes on (`change`).
     """
 
     def __init__(
         self, spark: SparkSession, checkpoint: Path, job: Job, digest: str, offset: Offset | None,
         sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], claimed: CheckpointLock | None,
         report_options: ReportOptions,
-        notices: tuple[str, ...] = (),
+        notices: tuple[str, ...] = (), live: bool = False,
     ) -> None:  # fmt: skip
+        self._live = live
         self._folder = Folder(checkpoint / "penstock")
         self._checkpoint = checkpoint
         self._job = job
-        self._sinks = sinks
+        self._sinks = dict(sinks)
         self._claimed = claimed
         #: Messages for the user about a script that differs from the checkpoint's.
         self.notices = notices
@@ -156,12 +112,15 @@ class SparkRun:
         self._accounts = RunTotals(self._folder)
         self._parts = ResultParts(self._folder)
         self._rounds: RoundLog | None = None
+        self._pipeline: Pipeline | None = None
         self._ended_in: int | None = None
         self._failure: PenstockError | None = None
         self._began = time.monotonic()
         self._seconds = 0.0
         self._closed = False
         self._delivering = threading.Lock()
+        #: Held while a change is taken over, and by who asks how the run is.
+        self._adopting = threading.RLock()
         self._letters = self._folder.dead_letters
         recorder = Recorder(job.plan, _all_sources(job))
         counted = self._counted()
@@ -195,11 +154,16 @@ class SparkRun:
         forget_all(str(self._folder.root))
         storage().make_folder(self._log)
         if self._in_files:
-            mend_log(self._folder, self._log, self._job.base)
-            check_log(self._folder, self._log, self._job.base)
-        self._rounds = RoundLog(self._folder, self._job.intake, epoch=self._job.epoch, carried=offset)
-        packets = assemble(spark, self._folder, self._job, digest, frames, self._rounds.place)
-        writer = packets.writeStream.foreachBatch(self._deliver).outputMode("append")
+            mend_log(self._folder, self._log, self._job.log_base)
+            check_log(self._folder, self._log, self._job.log_base)
+        job = self._job
+        self._rounds = RoundLog(self._folder, job.intake, epoch=job.epoch, carried=offset, log=job.log)
+        if self._live:
+            self._pipeline = Pipeline(self._folder, self._job, digest)
+            frame = round_files(spark, job.shards, self._rounds.place)
+        else:
+            frame = assemble(spark, self._folder, self._job, digest, frames, self._rounds.place)
+        writer = frame.writeStream.foreachBatch(self._deliver).outputMode("append")
         writer = writer.option("checkpointLocation", str(self._log)).queryName(f"penstock-{self._checkpoint.name}")
         return writer.start()
 
@@ -210,17 +174,35 @@ class SparkRun:
 
     @property
     def _log(self) -> Path:
-        """Spark's own log of this epoch."""
-        return spark_place(self._checkpoint, self._job.epoch)
+        """Spark's own log of the rounds."""
+        return spark_place(self._checkpoint, self._job.log)
 
     # -- delivering --------------------------------------------------------------------------------------------
 
-    def _deliver(self, packets: DataFrame, number: int) -> None:
+    def _deliver(self, frame: DataFrame, number: int) -> None:
         with self._delivering:
-            self._deliver_batch(packets, number)
+            if self._pipeline is None:
+                self._deliver_batch(frame, number)
+            elif not self._is_delivered(number):
+                self._deliver_batch(self._pipeline.packets(frame), number)
+
+    def _is_delivered(self, number: int) -> bool:
+        """Return whether Spark repeats a batch that every sink has: its plan may be gone."""
+        last = self._folder.delivered()
+        if self._job.log_base + number > last.batch:
+            return False
+        if last.ended:
+            self._end(last.batch, number)
+        return True
+
+    def _end(self, batch: int, number: int) -> None:
+        """Record that all sources have ended with `batch`, the `number`th of Spark's log."""
+        self._folder.write_finished(Finish(batch, self._job.epoch))
+        self._ended_in = number
 
     def _deliver_batch(self, packets: DataFrame, number: int) -> None:
-        batch = self._job.base + number
+        job = self._job
+        batch = job.log_base + number
         try:
             began = time.monotonic()
             table = packets.toArrow()
@@ -228,25 +210,25 @@ class SparkRun:
             ended, round_, answers = self._write(table, batch)
             forget(str(self._folder.root), batch)
             done = time.monotonic()
-            self._accounts.warn_of_jumps(self._job.plan)
+            self._accounts.warn_of_jumps(job.plan)
             self._accounts.close_batch()
             self._seconds = time.monotonic() - self._began
             if round_ is not None and self._rounds is not None:
                 began = max(self._rounds.began(round_) or began, self._done)
             self._done = done
-            self._reporter.batch(batch, done - began, done - computed, self._job.intake.parallelism, self._counted())
+            self._reporter.batch(batch, done - began, done - computed, job.intake.parallelism, self._counted())
+            if batch > job.base and self._epochs_behind:
+                self._epochs_behind = False
+                forget_older(self._folder, self._checkpoint, job, _all_sources(job))
+            # From here on the queries may change: what follows is of the log alone.
             if round_ is not None and self._rounds is not None:
                 if self._in_files:
                     sync_log(self._log, number)
                 if number % _SHORTEN_EVERY == 0:
                     source_log.shorten(self._log / "sources" / "0")
-                self._rounds.delivered(round_, done - began, batch, answers)
-            if number > 0 and self._epochs_behind:
-                self._epochs_behind = False
-                forget_older(self._folder, self._checkpoint, self._job, _all_sources(self._job))
+                self._rounds.delivered(round_, done - began, batch, answers, ended)
             if ended:
-                self._folder.write_finished(Finish(batch, self._job.epoch))
-                self._ended_in = number
+                self._end(batch, number)
         except PenstockError as error:
             self._failure = error
             raise
@@ -282,6 +264,52 @@ class SparkRun:
         self._parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
         self._accounts.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
         return ended, round_, sum(answer.bytes for answer in delivered_answers.values())
+
+    # -- changing ----------------------------------------------------------------------------------------------
+
+    @property
+    def job(self) -> Job:
+        """Return the job as it is now."""
+        return self._job
+
+    def change(self, begin: Callable[[], Changed | None]) -> None:
+        """Change the queries of the run between two of its rounds.
+
+        Args:
+            begin: carries out all of the change but this object's part, and returns it; None where nothing changes.
+
+        Raises:
+            PenstockError: P0701 where the run has ended or cannot change.
+        """
+        if self._rounds is None or not self._live:
+            raise PenstockError(
+                "P0701", "the queries of this run cannot change while it goes on",
+                hint="start it with live=True; Spark must not read its sources nor keep its state",
+            )  # fmt: skip
+
+        def adopted() -> RoundChange | None:
+            changed = begin()
+            return None if changed is None else self._adopt(changed)
+
+        self._rounds.change(adopted)
+
+    def _adopt(self, changed: Changed) -> RoundChange:
+        """Go on with another job, when the last round of the one before is delivered."""
+        gone = [sink for name, sink in self._sinks.items() if changed.sinks.get(name) is not sink]
+        pipeline, accounts = (
+            Pipeline(self._folder, changed.job, changed.digest),
+            self._accounts.reread(changed.job.plan),
+        )
+        with self._adopting:
+            self._job, self._sinks = changed.job, dict(changed.sinks)
+            self._pipeline, self._accounts = pipeline, accounts
+            self._parts = ResultParts(self._folder)
+            self._reporter.recorder.changed(changed.job.plan, _all_sources(changed.job))
+            self.notices = changed.notices
+            self._epochs_behind = True
+        for sink in gone:
+            sink.close()
+        return RoundChange(changed.job.intake, changed.job.epoch, changed.offset)
 
     # -- what the caller sees ----------------------------------------------------------------------------------
 
@@ -415,7 +443,8 @@ class SparkRun:
 
     def metrics(self) -> RunMetrics:
         """Return the present metrics of the run."""
-        return self._reporter.recorder.metrics(self._counted())
+        with self._adopting:
+            return self._reporter.recorder.metrics(self._counted())
 
     @property
     def metrics_port(self) -> int | None:
@@ -441,7 +470,8 @@ class SparkRun:
         log_event(LOG, level, event, message, batches=self._accounts.batches, **fields)
 
     def progress(self) -> RunProgress:
-        progress = self._accounts.progress(self._job.plan, _all_sources(self._job), self._sinks, *self._ahead())
+        with self._adopting:
+            progress = self._accounts.progress(self._job.plan, _all_sources(self._job), self._sinks, *self._ahead())
         progress.batch_seconds = self._batch_seconds()
         seconds = self._seconds or time.monotonic() - self._began
         progress.rows_per_second = (progress.rows_in - self._accounts.rows_before) / seconds if seconds > 0 else 0.0

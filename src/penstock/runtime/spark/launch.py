@@ -35,6 +35,7 @@ from penstock.physical.planning.planner import planned
 from penstock.physical.planning.state_size.summary import JobState, job_state
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.statics import read_statics
+from penstock.runtime.spark.assembly import answers_only, assemble
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock, claim
 from penstock.runtime.spark.checkpoint.epochs import forget_all, latest_epoch, write_epoch
@@ -49,12 +50,18 @@ from penstock.runtime.spark.checkpoint.folder import (
     unwritable,
 )
 from penstock.runtime.spark.checkpoint.place import check_place
-from penstock.runtime.spark.checkpoint.restart_decision import Decision, StartKind, StartRequest, decide, other_script
+from penstock.runtime.spark.checkpoint.restart_decision import (
+    Decision,
+    StartKind,
+    StartRequest,
+    decide,
+    other_script,
+)
 from penstock.runtime.spark.checkpoint.state_files import check_state
 from penstock.runtime.spark.checkpoint.totals import forget_totals
 from penstock.runtime.spark.input.dataframes import spark_schema, write_frame
 from penstock.runtime.spark.input.rate_control import RateControl
-from penstock.runtime.spark.job import SparkRun, answers_only, assemble
+from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.output.rejections import keep_refused
 from penstock.runtime.spark.output.result_parts import ResultParts, check_results
 from penstock.runtime.spark.startup.session import shard_keys
@@ -80,6 +87,7 @@ class Work:
         frames: DataFrames and Arrow tables by source.
         spark: returns the session, called when it is needed.
         accept_missing: continue results some parts of which are missing.
+        live: whether the queries may change while the run goes on.
     """
 
     queries: tuple[Query, ...]
@@ -90,6 +98,7 @@ class Work:
     spark: Callable[[], SparkSession]
     backfill: bool = False
     accept_missing: bool = False
+    live: bool = False
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -183,12 +192,12 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
     request = given(work, folder)
     decision = decide(request, folder)
     check_state(folder, decision.before)
-    _check_sources(work)
+    check_sources(work)
     _forget_what_began(folder, decision, folder.root.parent)
     # Sinks recognize by its name what the run has written already, so it is recorded before anything is written.
     run = folder.begin_run()
     sinks = {query.name: open_sink(query) for query in work.queries}
-    with _closed_on_failure(sinks):
+    with closed_on_failure(sinks):
         check_results(ResultParts(folder), sinks, decision.kept_sinks, work.accept_missing)
         for name, sink in sinks.items():
             sink.run = run
@@ -200,7 +209,7 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
 
 
 @contextmanager
-def _closed_on_failure(sinks: Mapping[str, Sink]) -> Iterator[None]:
+def closed_on_failure(sinks: Mapping[str, Sink]) -> Iterator[None]:
     """Close all sinks if the start fails."""
     try:
         yield
@@ -213,15 +222,15 @@ def _closed_on_failure(sinks: Mapping[str, Sink]) -> Iterator[None]:
 def _launch(work: Work, place: Path, overwrite: bool, claimed: CheckpointLock | None) -> SparkRun:
     folder = Folder(place / "penstock")
     begun = begin(work, folder, overwrite, lambda: work.spark().sparkContext.defaultParallelism)
-    with _closed_on_failure(begun.sinks):
+    with closed_on_failure(begun.sinks):
         report_options = ReportOptions.of(work.settings, folder.read_mark("horizons"))
         return SparkRun(
             work.spark(), place, begun.job, begun.digest, begun.decision.epoch.offset, begun.sinks, work.streaming,
-            claimed, report_options, begun.decision.notices,
+            claimed, report_options, begun.decision.notices, work.live,
         )  # fmt: skip
 
 
-def _check_sources(work: Work) -> None:
+def check_sources(work: Work) -> None:
     """Raises PenstockError P0401, P0402, P0404 for a source that is missing or differs from its declaration."""
     for source in work.sources.values():
         if source.connector not in ("MEMORY", "DATAFRAME"):
@@ -258,7 +267,7 @@ def answer_frame(work: Work, place: Path) -> DataFrame:
     decision = decide(request, folder)
     if decision.kind is not StartKind.SAME and latest_epoch(folder) is not None:
         raise other_script(folder, "the checkpoint is the sink's, and fits one plan only")
-    _check_sources(work)
+    check_sources(work)
     _forget_what_began(folder, decision, None)
     folder.begin_run()
     job, digest = prepare(work, request, decision, folder, spark.sparkContext.defaultParallelism)
@@ -310,12 +319,17 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
     intake = Intake(own, frozenset(streaming), parallelism, frames, peers, epoch.births, pace)
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
-    job = Job(plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base)
+    job = Job(
+        plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base, epoch.log,
+        epoch.log_base,
+    )  # fmt: skip
+    # Written before the epoch, from which on the change has happened.
+    digest = folder.write_job(job)
     if decision.kind is StartKind.CHANGED:
         forget_counts(folder, decision)
     if decision.kind is not StartKind.SAME:
         write_epoch(folder, epoch)
-    return job, folder.write_job(job)
+    return job, digest
 
 
 def forget_counts(folder: Folder, decision: Decision) -> None:

@@ -106,6 +106,11 @@ class Recorder:
         """Set the totals of an earlier process, so that the first rates are those of this one."""
         self._before = totals
 
+    def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
+        """Go on with another plan, whose steps have other numbers."""
+        self._plan, self._sources = plan, sources
+        self._tasks, self._state, self._worked = {}, {}, {}
+
     @property
     def _before_rows(self) -> dict[str, int]:
         return {name: counts[0] for name, counts in (self._before.sources or {}).items()}

@@ -1,4 +1,7 @@
-"""Epochs of a run: a new epoch begins whenever its script changes.
+"""Epochs of a run, the versions of its plan: a new epoch begins whenever its script changes.
+
+A script that changes between two starts also begins a new log of Spark's; one that changes while the run goes on
+continues the log. An epoch therefore records which log it uses.
 
 `epochs/<n>.json` records, for people and for the next start, which queries the run answers from the batch `base` on:
 the text of each, the fingerprint of what it computes, the epoch in which it began, its operators with the keys of their
@@ -73,6 +76,9 @@ class Epoch:
         offset: the offset from which its sources continue, None for the beginning.
         backfill: queries that read their past first.
         frames: sources that Spark reads.
+        log: the epoch that began the log of Spark's that this one continues; its own number where it began one.
+        log_base: the first batch of that log.
+        left: the offset at which the epoch before it ended, where it continues that one's log.
     """
 
     number: int
@@ -88,6 +94,9 @@ class Epoch:
     offset: Offset | None = None
     backfill: list[str] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
+    log: int = 0
+    log_base: int = 0
+    left: Offset | None = None
 
     def statistics_of(self, birth: int) -> Statistics:
         """Return the statistics with which the queries of `birth` were planned."""
@@ -111,7 +120,8 @@ def statistics_as_json(statistics: Statistics, grains: Mapping[str, int]) -> dic
 
 
 def write_epoch(folder: Folder, epoch: Epoch) -> None:
-    data = asdict(epoch) | {"offset": None if epoch.offset is None else epoch.offset.as_json()}
+    offsets = {"offset": epoch.offset, "left": epoch.left}
+    data = asdict(epoch) | {name: None if at is None else at.as_json() for name, at in offsets.items()}
     checksum = _checksum(data, folder.place(_path(folder, epoch.number)))
     text = json.dumps({"format": FORMAT, "checksum": checksum, "epoch": data}, indent=1)
     write_whole(_path(folder, epoch.number), text.encode() + b"\n")
@@ -131,9 +141,19 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
         raise other_version(folder, f"its epochs have format {version}, this version reads format {FORMAT}")
     queries = {n: QueryRecord(**q) for n, q in data.pop("queries").items()}
     sources = {n: SourceRecord(**s) for n, s in data.pop("sources").items()}
-    carried = data.pop("offset", None)
-    offset = None if carried is None else Offset.from_json(carried)
-    return Epoch(queries=queries, sources=sources, offset=offset, **data)
+    offset, left = (_offset(data.pop(name, None)) for name in ("offset", "left"))
+    # Epochs written before the plan of a run could change each have a log of their own.
+    own_log = {"log": number, "log_base": data["base"]}
+    return Epoch(queries=queries, sources=sources, offset=offset, left=left, **(own_log | data))
+
+
+def _offset(fields: Mapping[str, Any] | None) -> Offset | None:
+    return None if fields is None else Offset.from_json(fields)
+
+
+def forget_epoch(folder: Folder, number: int) -> None:
+    """Remove the file of an epoch that has not begun."""
+    storage().remove(_path(folder, number))
 
 
 def other_version(folder: Folder, what: str) -> PenstockError:
@@ -167,9 +187,9 @@ def is_committed(folder: Folder, epoch: Epoch) -> bool:
     return folder.delivered().batch >= epoch.base
 
 
-def spark_place(checkpoint: Path, epoch: int) -> Path:
-    """Return the folder of Spark's own checkpoint of an epoch: its log fits one set of inputs."""
-    return checkpoint / ("spark" if not epoch else f"spark-{epoch}")
+def spark_place(checkpoint: Path, log: int) -> Path:
+    """Return the folder of Spark's own checkpoint of the log that epoch `log` began."""
+    return checkpoint / ("spark" if not log else f"spark-{log}")
 
 
 def check_log(folder: Folder, log: Path, base: int) -> None:
@@ -218,18 +238,35 @@ def _newest(place: Path) -> int:
     return max((int(name) for name in storage().list(place) if name.isdigit()), default=-1)
 
 
-def offset_mark(epoch: int) -> str:
-    return f"offset-{epoch}"
+def offset_mark(log: int) -> str:
+    return f"offset-{log}"
 
 
-def read_offset(folder: Folder, epoch: int) -> Offset | None:
-    """Return the offset that the mark of an epoch holds, None before its first round."""
-    fields = folder.read_mark(offset_mark(epoch))
-    return None if fields is None else Offset.from_json(fields)
+def read_offset(folder: Folder, log: int, epoch: int | None = None) -> Offset | None:
+    """Return the offset that the mark of a log holds, None before its first round.
+
+    Args:
+        epoch: return None before the first round of this epoch.
+    """
+    fields = folder.read_mark(offset_mark(log))
+    offset = None if fields is None else Offset.from_json(fields)
+    return None if offset is None or (epoch is not None and max(offset.epoch, log) < epoch) else offset
 
 
-def rounds_place(folder: Folder, epoch: int) -> Path:
-    return folder.root / "rounds" / f"{epoch:04d}"
+def last_offset(folder: Folder, epoch: Epoch) -> Offset | None:
+    """Return the offset at which `epoch` stands, or stood when a later one took over; None before its first round and
+    where it began with the sources.
+    """
+    offset = read_offset(folder, epoch.log)
+    if offset is None or max(offset.epoch, epoch.log) < epoch.number:
+        return epoch.offset
+    if offset.epoch <= epoch.number:
+        return offset
+    return read_epoch(folder, min(n for n in epoch_numbers(folder) if n > epoch.number)).left
+
+
+def rounds_place(folder: Folder, log: int) -> Path:
+    return folder.root / "rounds" / f"{log:04d}"
 
 
 def source_file(name: str, births: Mapping[str, int]) -> str:
@@ -242,9 +279,11 @@ def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection
     """Remove the files of epochs before that of `job`, once its first batch is committed."""
     disk = storage()
     for number in (n for n in epoch_numbers(folder) if n < job.epoch):
-        disk.remove_tree(spark_place(checkpoint, number))
-        disk.remove_tree(rounds_place(folder, number))
-        disk.remove(folder.root / f"{offset_mark(number)}.json")
+        log = read_epoch(folder, number).log
+        if log < job.log:
+            disk.remove_tree(spark_place(checkpoint, log))
+            disk.remove_tree(rounds_place(folder, log))
+            disk.remove(folder.root / f"{offset_mark(log)}.json")
         disk.remove(_path(folder, number))
     disk.remove_tree(folder.root / "backfill")
     kept = {f"{source_file(name, job.intake.births)}.json" for name in sources}

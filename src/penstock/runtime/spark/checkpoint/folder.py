@@ -89,6 +89,8 @@ class Job:
         cache_bytes: state that a worker process keeps in memory between batches.
         epoch: number of changes of the run's script.
         base: the first batch of this epoch.
+        log: the epoch whose log of Spark's it continues.
+        log_base: the first batch of that log.
     """
 
     plan: Plan
@@ -100,6 +102,8 @@ class Job:
     cache_bytes: int = 2**30
     epoch: int = 0
     base: int = 0
+    log: int = 0
+    log_base: int = 0
 
 
 @dataclass
@@ -145,6 +149,7 @@ class Delivery:
         batch: their batch, -1 before the first.
         seen: by source, what the tasks of the round observed; None where Spark plans the rounds.
         answers: bytes of the answers, None where they were not counted.
+        ended: whether all sources had ended with it, None for no.
     """
 
     NAME: ClassVar[str] = "delivered"
@@ -153,6 +158,7 @@ class Delivery:
     batch: int = -1
     seen: Mapping[str, Seen] | None = None
     answers: int | None = None
+    ended: bool | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the mark as JSON, fields that hold nothing left out."""
@@ -162,7 +168,7 @@ class Delivery:
     def from_json(fields: Mapping[str, Any]) -> Delivery:
         """Return the mark that `as_json` wrote."""
         seen = {source: Seen(**data) for source, data in fields["seen"].items()} if "seen" in fields else None
-        return Delivery(fields["round"], fields["batch"], seen, fields.get("answers"))
+        return Delivery(fields["round"], fields["batch"], seen, fields.get("answers"), fields.get("ended"))
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from penstock.runtime.spark.checkpoint.epochs import (
     SourceRecord,
     epoch_numbers,
     is_committed,
+    last_offset,
     latest_epoch,
     offset_mark,
     read_epoch,
@@ -128,7 +129,7 @@ def _nothing_delivered(folder: Folder, latest: Epoch | None) -> None:
     """Check that no delivery mark is lost: a second round is planned only after the first is delivered. Raises
     PenstockError P0605.
     """
-    offset = read_offset(folder, latest.number) if latest is not None else None
+    offset = read_offset(folder, latest.log) if latest is not None else None
     if offset is not None and offset.round > 1:
         raise damaged(folder.root / "delivered.json", FileNotFoundError("it is gone"))
 
@@ -212,6 +213,19 @@ def _first(request: StartRequest) -> Decision:
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
+def decide_change(request: StartRequest, folder: Folder, before: Epoch) -> Decision:
+    """Return what `request` changes in a run that goes on with `before`, between two of its rounds. Raises
+    PenstockError P0602, P0605, P0606, P0607.
+    """
+    if _same(request, before):
+        _settings_fit(request, before)
+        return Decision(StartKind.SAME, before, before, plan_of(request, before), (), (), frozenset(before.queries), ())
+    decision = _changed(request, folder, before, 1 + epoch_numbers(folder)[-1])
+    left = last_offset(folder, before)
+    epoch = replace(decision.epoch, log=before.log, log_base=before.log_base, left=left)
+    return replace(decision, epoch=epoch)
+
+
 def _changed(request: StartRequest, folder: Folder, before: Epoch, number: int) -> Decision:
     _can_change(request, folder, before)
     _settings_fit(request, before)
@@ -249,7 +263,7 @@ def _epoch(
     }
     epoch = Epoch(
         number, base, records, source_records(request, before, number), 0, shards, request.strategy.value,
-        request.drain, request.state_store, statistics, frames=sorted(request.frames),
+        request.drain, request.state_store, statistics, frames=sorted(request.frames), log=number, log_base=base,
     )  # fmt: skip
     plan = plan_of(request, epoch)
     operators = _operators(plan)
@@ -362,9 +376,9 @@ def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
     """Return the offset at which `epoch` begins: that of `before` for the sources that it keeps, and the beginning for
     new ones. A round whose answers have not reached all sinks is repeated as it was planned.
     """
-    offset = read_offset(folder, before.number) or before.offset
+    offset = last_offset(folder, before)
     if offset is None:
-        raise damaged(folder.root / f"{offset_mark(before.number)}.json", FileNotFoundError("it is gone"))
+        raise damaged(folder.root / f"{offset_mark(before.log)}.json", FileNotFoundError("it is gone"))
     kept = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
     idle = {name for name, source in plan.sources.items() if source.idle is not None}
 

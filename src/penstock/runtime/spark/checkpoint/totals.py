@@ -126,6 +126,14 @@ class RunTotals:
         with self._lock:
             self._heartbeats, self._source_heartbeats = queries, sources
 
+    def reread(self, plan: Plan) -> RunTotals:
+        """Return the totals as the checkpoint holds them after a change of the queries, which are those of `plan`."""
+        totals = RunTotals(self._folder)
+        totals._heartbeats = {name: tick for name, tick in self._heartbeats.items() if name in plan.queries}
+        totals._source_heartbeats = {n: tick for n, tick in self._source_heartbeats.items() if n in plan.sources}
+        totals.rows_before = self.rows_before
+        return totals
+
     def delivered(self, batch: int, rows: Mapping[str, int], malformed: Mapping[str, Mapping[str, int]]) -> None:
         """Add a delivered batch; one that is repeated counts once.
 

@@ -83,13 +83,17 @@ class _Known:
 
 
 class InputPlanner:
-    """Plans the rounds of one job; lives in the driver. clock: tells the time of SYSTEM TIME; timer: seconds, tells how
-    long looks take and rounds are held back.
+    """Plans the rounds of one job; lives in the driver.
+
+    Args:
+        clock: tells the time of SYSTEM TIME.
+        timer: seconds, tells how long looks take and rounds are held back.
+        before: the planner of the plan that this one takes over from; sources that stay go on as they are.
     """
 
     def __init__(
         self, folder: Folder, intake: Intake, clock: Callable[[], int] = wall_clock,
-        timer: Callable[[], float] = time.monotonic,
+        timer: Callable[[], float] = time.monotonic, before: InputPlanner | None = None,
     ) -> None:  # fmt: skip
         self._folder = folder
         self._intake = intake
@@ -103,9 +107,29 @@ class InputPlanner:
         self._looked: set[str] = set()
         self._delivered: deque[Offset] = deque()
         self._forgotten: dict[str, int] = {}
+        staying = set() if before is None else self._take_over(before)
         for name, known in self._known.items():
-            known.splits = folder.read_splits(self._file(name))
-            known.connector.keep_in(folder.root / "kept" / self._file(name))
+            if name not in staying:
+                known.splits = folder.read_splits(self._file(name))
+                known.connector.keep_in(folder.root / "kept" / self._file(name))
+
+    def _take_over(self, before: InputPlanner) -> set[str]:
+        """Take over what `before` knows of the sources that stay, and return their names."""
+        staying = {
+            name
+            for name, known in self._known.items()
+            if name in before._known
+            and before._known[name].source == known.source
+            and before._file(name) == self._file(name)
+        }
+        for name in staying:
+            self._known[name], self._looks[name] = before._known[name], before._looks[name]
+        self.waiting = {name: count for name, count in before.waiting.items() if name in staying}
+        self._looked = before._looked & staying
+        self._forgotten = {name: done for name, done in before._forgotten.items() if name in staying}
+        self._clock, self._gathering = before._clock, before._gathering
+        self._delivered = deque(offset.only(staying, self._known, ()) for offset in before._delivered)
+        return staying
 
     def _file(self, name: str) -> str:
         return source_file(name, self._intake.births)

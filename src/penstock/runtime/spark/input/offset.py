@@ -47,6 +47,7 @@ class Offset:
         again: whether `high` includes the round, and the next round is due even if there is nothing to read.
         before: the offset before the round, where the offset is that of a mark.
         tasks: number of files of the round, where the offset is that of a mark.
+        epoch: the epoch whose plan the round runs, where the offset is that of a mark.
     """
 
     round: int
@@ -61,6 +62,7 @@ class Offset:
     again: bool = False
     before: Offset | None = None
     tasks: int | None = None
+    epoch: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Return the offset as JSON, fields that hold nothing left out."""
@@ -73,6 +75,7 @@ class Offset:
             "again": self.again or None,
             "before": self.before.as_json() if self.before is not None else None,
             "tasks": self.tasks,
+            "epoch": self.epoch or None,
         }
         needed = {"round": self.round, "done": dict(self.done), "high": dict(self.high), "ended": list(self.ended)}
         return needed | {name: value for name, value in optional.items() if value is not None}
@@ -93,6 +96,7 @@ class Offset:
             fields.get("again", False),
             Offset.from_json(fields["before"]) if "before" in fields else None,
             fields.get("tasks"),
+            fields.get("epoch", 0),
         )
 
     def splits_done(self, source: str) -> int:
@@ -101,7 +105,7 @@ class Offset:
 
     def planned(self) -> Offset:
         """Return the offset as the planner made it, without what a mark adds."""
-        return replace(self, before=None, tasks=None)
+        return replace(self, before=None, tasks=None, epoch=0)
 
     def only(self, kept: Collection[str], sources: Collection[str], idle: Collection[str]) -> Offset:
         """Return the offset with the sources `kept` as they are, and the others of `sources` at their beginning.

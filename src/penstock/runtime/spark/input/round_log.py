@@ -16,7 +16,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from penstock.connectors.contract import Split
@@ -35,17 +35,37 @@ _LOOK_EVERY, _LEAST_WAIT = 0.05, 0.005
 _KEPT = 4
 
 
+@dataclass(frozen=True)
+class RoundChange:
+    """How the rounds continue after a change of the plan.
+
+    Args:
+        epoch: whose plan the next round runs.
+        offset: at which it begins.
+    """
+
+    intake: Intake
+    epoch: int
+    offset: Offset
+
+
 class RoundLog:
-    """Plans the rounds of one epoch of a run; lives in the driver. carried: the offset at which the epoch begins, None
-    for the beginning of all sources.
+    """Plans the rounds of a run; lives in the driver.
+
+    Args:
+        epoch: the epoch whose plan the next round runs.
+        carried: the offset at which that epoch begins, None for the beginning of all sources.
+        log: the epoch that began this log; None for `epoch`.
     """
 
     def __init__(
         self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic, epoch: int = 0,
-        carried: Offset | None = None,
+        carried: Offset | None = None, log: int | None = None,
     ) -> None:  # fmt: skip
+        log = epoch if log is None else log
         self._folder = folder
-        self._mark = offset_mark(epoch)
+        self._epoch = epoch
+        self._mark = offset_mark(log)
         self._planner = InputPlanner(folder, intake)
         self._pace = intake.pace
         self._clock = clock
@@ -56,15 +76,19 @@ class RoundLog:
         #: delivery mark, so the next round is planned as it would have been without a crash.
         self._answer_bytes: int | None = folder.delivered().answers
         self._lock = threading.Lock()
+        #: Signals that a round is delivered, or that no more are planned.
+        self._settled = threading.Condition(self._lock)
+        #: Changes that wait for the end of the outstanding round; none is planned before they are made.
+        self._changes = 0
         self._stopped = threading.Event()
         #: The error for which no more rounds are planned, if one occurred while nothing was outstanding.
         self.failure: PenstockError | None = None
-        self.place = rounds_place(folder, epoch)
+        self.place = rounds_place(folder, log)
         try:
             storage().make_folder(self.place)
         except OSError as error:
             raise unwritable(self.place, error) from error
-        self._offset = read_offset(folder, epoch) or carried or self._planner.start()
+        self._offset = read_offset(folder, log, epoch) or carried or self._planner.start()
         self._delivered = folder.delivered().round
         if not 0 <= self._offset.round - self._delivered <= 1:
             lost = FileNotFoundError("it does not tell the round that was read last")
@@ -82,24 +106,60 @@ class RoundLog:
         self._thread.start()
 
     def delivered(
-        self, number: int, seconds: float | None = None, batch: int | None = None, answers: int | None = None
-    ) -> None:
+        self, number: int, seconds: float | None = None, batch: int | None = None, answers: int | None = None,
+        ended: bool = False,
+    ) -> None:  # fmt: skip
         """Record the delivery of round `number`, and plan the next.
 
         Args:
             seconds: duration of the round.
             batch: the batch of its answers, None where every round has been one batch.
             answers: bytes of its answers.
+            ended: whether all sources had ended with it.
         """
         with self._lock:
             if number > self._delivered:
                 seen = self._folder.read_seen(round_name(number))
                 # Written first: otherwise the thread would plan the next round after a failure to write it.
-                self._folder.write_delivered(Delivery(number, number - 1 if batch is None else batch, seen, answers))
+                batch = number - 1 if batch is None else batch
+                self._folder.write_delivered(Delivery(number, batch, seen, answers, ended or None))
                 self._delivered = number
                 self._took, self._answer_bytes = seconds, answers
+                self._settled.notify_all()
         self._advance()
         storage().remove_tree(self._folder_of(number - _KEPT))
+
+    def change(self, begin: Callable[[], RoundChange | None]) -> None:
+        """Change what is read between two rounds, once none is outstanding.
+
+        Args:
+            begin: carries the change out and returns how the next round continues, None for as before. What it raises
+                is raised, and changes nothing here.
+
+        Raises:
+            PenstockError: P0701 where no more rounds come.
+        """
+        try:
+            self._change(begin)
+        finally:
+            if not self._stopped.is_set():
+                self._advance()
+
+    def _change(self, begin: Callable[[], RoundChange | None]) -> None:
+        with self._settled:
+            self._changes += 1
+            try:
+                while self._offset.round > self._delivered and not self._stopped.is_set() and self.failure is None:
+                    self._settled.wait(_LOOK_EVERY)
+                if self._stopped.is_set() or self.failure is not None:
+                    raise PenstockError("P0701", "the run has ended, so it cannot be changed", hint="start it again")
+                change = begin()
+                if change is not None:
+                    self._planner = InputPlanner(self._folder, change.intake, before=self._planner)
+                    self._epoch, self._offset, self._pace = change.epoch, change.offset, change.intake.pace
+                    self._earliest = self._clock()
+            finally:
+                self._changes -= 1
 
     def check_due(self, number: int, log: Path) -> None:
         """Check that round `number`, whose answers arrived, is the outstanding one or the last delivered one, which
@@ -133,7 +193,7 @@ class RoundLog:
 
     def _advance(self) -> None:
         with self._lock:
-            if self._offset.round > self._delivered or self._clock() < self._earliest:
+            if self._changes or self._offset.round > self._delivered or self._clock() < self._earliest:
                 return
             before = self._offset.planned()
             after = self._planner.next(before, self._took, self._answer_bytes)
@@ -141,7 +201,7 @@ class RoundLog:
                 return
             self._took = None
             pieces = self._planner.pieces(before, after)
-            self._offset = replace(after, before=before, tasks=len(pieces))
+            self._offset = replace(after, before=before, tasks=len(pieces), epoch=self._epoch)
             self._folder.write_mark(self._mark, self._offset.as_json())
             self._publish(after.round, pieces)
 

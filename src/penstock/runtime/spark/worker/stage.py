@@ -151,7 +151,10 @@ class ShardRound:
         manifest = self._state.manifest()
         # Removed from the cache: an attempt that fails half way must not be continued.
         warm = _WARM.pop((self._root, self._stage, shard), None)
-        if warm is not None and manifest is not None and (warm.token, warm.epoch) == (manifest["token"], job.epoch):
+        if warm is not None and manifest is not None and warm.token == manifest["token"]:
+            if warm.epoch < job.epoch:
+                warm.executor.graft(job.plan, self._tables, _unchanged(job, warm.epoch))
+                self._join_past(warm.executor)
             return warm.executor, warm.stored
         executor = StageExecutor(job.plan, self._stage, shard, job.shards, self._tables, job.drain)
         if manifest is None:
@@ -202,6 +205,11 @@ class ShardRound:
         )
 
 
+def _unchanged(job: Job, epoch: int) -> set[str]:
+    """Return the sources of `job` that have been the same since `epoch`."""
+    return {name for name in job.plan.sources if job.intake.births.get(name, 0) <= epoch}
+
+
 def _sending_order(sent: tuple[PortInput, Packet]) -> tuple[int, int]:
     """Return what the packets of one port are sorted by before they are processed."""
     kind, _ = sent
@@ -212,8 +220,7 @@ def restore(executor: StageExecutor, manifest: Mapping[str, Any], state: ShardSt
     """Restore the part of the executor's state that `manifest` has; return the names of those synopses. Raises
     PenstockError P0605 for a state of another format.
     """
-    same = {name for name in job.plan.sources if job.intake.births.get(name, 0) <= manifest["epoch"]}
-    executor.restore_marks(manifest["marks"], same)
+    executor.restore_marks(manifest["marks"], _unchanged(job, manifest["epoch"]))
     restored: set[str] = set()
     for name, synopsis in executor.synopses().items():
         if name not in manifest["chunks"]:

@@ -77,7 +77,7 @@ def ingest_pieces(root: str, digest: str) -> Task:
         from penstock.runtime.spark.worker.spill_files import SpillFiles
 
         job, tables = load_job(root, digest)
-        with SpillFiles(root, job.base + batch_number()) as parcels:
+        with SpillFiles(root, job.log_base + batch_number()) as parcels:
             folder = Folder(root)
             for batch in batches:
                 for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
@@ -122,7 +122,7 @@ def keyed_stage(root: str, digest: str, stage: int) -> Task:
             for shard, kind, blob in zip(shards, kinds, batch.column("blob"), strict=True):
                 number = job.keys.index(shard)
                 packets.setdefault(number, []).append(Packet(number, read_kind(kind), blob.as_buffer()))
-        number = job.base + batch_number()
+        number = job.log_base + batch_number()
         with SpillFiles(root, number) as parcels:
             for shard, received in sorted(packets.items()):
                 state, past = open_state(root, job, stage, shard, number)

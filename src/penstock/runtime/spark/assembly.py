@@ -1,0 +1,137 @@
+"""The DataFrames of a job: from the rounds, or the user's DataFrames, to the packets that leave the last stage.
+
+Where the state lies in files of the checkpoint, Spark's streaming query only tells which rounds are due, and the stages
+of a batch are a plan of that batch alone (`Pipeline`): so the plan of a run can change between two batches. Where Spark
+reads a source or keeps the state, the stages are part of the streaming query (`assemble`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.util import PythonEvalType
+
+from penstock.connectors.deadletters import DeadLetters
+from penstock.physical.execution.answers import answer_tables
+from penstock.physical.operators import Rejection
+from penstock.runtime.spark.checkpoint.folder import Folder, Job, load_job
+from penstock.runtime.spark.input import source_log
+from penstock.runtime.spark.input.data_source import PenstockSource
+from penstock.runtime.spark.output.answer_writer import PendingAnswer, read_answers
+from penstock.runtime.spark.output.rejections import write_rejections
+from penstock.runtime.spark.startup.session import job_session
+from penstock.runtime.spark.worker.packets import SPARK_SCHEMA, AnswerOf, Signal, read_kind, read_rejected
+from penstock.runtime.spark.worker.processor import KeyedStage
+from penstock.runtime.spark.worker.tasks import (
+    Task,
+    batch_number,
+    ingest_frame,
+    ingest_pieces,
+    keyed_stage,
+    task_number,
+)
+
+_FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
+_PIECES = ("path", "content")
+_PACKET = tuple(field.split()[0] for field in SPARK_SCHEMA.split(","))
+
+
+def round_files(spark: SparkSession, shards: int, place: Path) -> DataFrame:
+    """Return the streaming DataFrame of the read tasks of a run, one a row. place: the folder in which its rounds
+    appear."""
+    session = job_session(spark, shards)
+    files = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).option("maxFileAge", source_log.MOST_AGE)
+    return files.load(f"{place}/*").select(*_PIECES)
+
+
+class Pipeline:
+    """The ingest and the stages of one job, over the read tasks of a batch.
+
+    A Python function is sent to the JVM once, not in every batch.
+    """
+
+    def __init__(self, folder: Folder, job: Job, digest: str) -> None:
+        root = str(folder.root)
+        self._shards = job.shards
+        self._ingest = _column(ingest_pieces(root, digest), _PIECES)
+        self._stages = [_column(keyed_stage(root, digest, stage), _PACKET) for stage in range(1, job.plan.stages + 1)]
+
+    def packets(self, pieces: DataFrame) -> DataFrame:
+        """Return the packets that leave the last stage, from the read tasks of one batch."""
+        packets = _mapped(pieces, self._ingest)
+        for stage in self._stages:
+            packets = _mapped(packets.repartition(self._shards, "shard"), stage)
+        return packets
+
+
+def _column(task: Task, columns: tuple[str, ...]) -> Any:
+    """Return the call of `task` on these columns as Spark's `mapInArrow` takes it."""
+    function: Any = pandas_udf(task, returnType=SPARK_SCHEMA, functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    return function(*(col(name) for name in columns))
+
+
+def _mapped(frame: DataFrame, call: Any) -> DataFrame:
+    return DataFrame(frame._jdf.mapInArrow(call._jc, False, None), frame.sparkSession)
+
+
+def assemble(
+    spark: SparkSession, folder: Folder, job: Job, digest: str, frames: Mapping[str, DataFrame],
+    rounds: Path | None = None,
+) -> DataFrame:  # fmt: skip
+    """Return the streaming DataFrame of packets that leave the last stage.
+
+    Args:
+        frames: the DataFrame sources by name.
+        rounds: the folder in which the run's rounds appear as files; None lets Penstock's data source plan them, for a
+            result whose queries and checkpoint are the user's.
+    """
+    root = str(folder.root)
+    if rounds is None:
+        session = job_session(spark, job.shards)
+        session.dataSource.register(PenstockSource)
+        packets = session.readStream.format("penstock").option("folder", root).option("job", digest).load()
+    else:
+        packets = round_files(spark, job.shards, rounds).mapInArrow(ingest_pieces(root, digest), SPARK_SCHEMA)
+    for name in sorted(job.intake.spark_sources):
+        # One task reads a DataFrame source, so that its rows have one order of arrival.
+        packets = packets.unionByName(
+            frames[name].coalesce(1).mapInArrow(ingest_frame(root, digest, name), SPARK_SCHEMA)
+        )
+    for stage in range(1, job.plan.stages + 1):
+        if rounds is not None and job.state_store == "files":
+            shards = packets.repartition(job.shards, "shard")
+            packets = shards.mapInArrow(keyed_stage(root, digest, stage), SPARK_SCHEMA)
+        else:
+            processor = KeyedStage(root, digest, stage)
+            packets = packets.groupBy("shard").transformWithState(processor, SPARK_SCHEMA, "append", "none")
+    return packets
+
+
+def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, schema: Any) -> DataFrame:
+    """Return the rows of one query's answer, as a DataFrame for any Spark sink."""
+    root = str(folder.root)
+
+    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        job, _ = load_job(root, digest)
+        answered = job.plan.queries[query]
+        rejected: list[Rejection] = []
+        for batch in batches:
+            parts: list[PendingAnswer] = []
+            for text, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
+                kind = read_kind(text)
+                if kind is Signal.REJECTED:
+                    rejected += read_rejected(blob.as_py())
+                elif kind == AnswerOf(query):
+                    parts += read_answers(blob.as_buffer())
+            for table in answer_tables(answered, parts) if parts else ():
+                yield from table.to_batches()
+        letters = DeadLetters(Folder(root).dead_letters)
+        write_rejections(rejected, job.plan.sources, letters, batch_number(), task_number())
+
+    return packets.mapInArrow(unpack, schema)

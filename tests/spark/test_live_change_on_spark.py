@@ -1,0 +1,65 @@
+"""The queries of a run on Spark change while it goes on; it may be stopped and started again at any time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_change_on_spark import QUERIES, rows, script, start, write_data
+
+from penstock.errors import PenstockError, ScriptErrors
+from penstock.session import Session
+
+
+def created(tmp: Path, name: str) -> str:
+    return f"CREATE QUERY {name} INTO FILES (path '{tmp / 'out' / name}', format 'parquet') AS {QUERIES[name]};"
+
+
+def after(run: Any, batches: int) -> None:
+    """Wait until the run has delivered so many batches."""
+    while run.progress().batches < batches and not run.wait(0.05):
+        pass
+
+
+@pytest.mark.spark
+def test_queries_come_and_go_while_it_runs(spark: Any, tmp_path: Path) -> None:
+    write_data(tmp_path / "data", 14)
+    checkpoint = str(tmp_path / "checkpoint")
+    run = start(spark, script(tmp_path, "out", "pairs", "sums"), checkpoint=checkpoint, live=True)
+    after(run, 2)
+    with pytest.raises(ScriptErrors):
+        run.change("CREATE QUERY wrong AS SELECT nothing FROM S [NOW];")
+    with pytest.raises(PenstockError, match="P0201"):
+        run["wrong"]
+    assert run.change(f"DROP QUERY pairs; {created(tmp_path, 'best')}", backfill=True) == ("sums", "best")
+    assert "reads its past" in run.notices[0] and "dropped" in run.notices[1]
+    at = run.progress().batches
+    after(run, at + 2)
+    assert run.active and set(run.metrics().queries) == {"sums", "best"}
+    # Stopped in the middle, and started with the script as it was changed: the same run goes on.
+    run.stop()
+    run = start(spark, script(tmp_path, "out", "sums", "best"), checkpoint=checkpoint, live=True)
+    assert run.notices == ()
+    assert run.change("CREATE QUERY late INTO MEMORY () AS SELECT ISTREAM(COUNT(*) AS n) FROM S [RANGE 5 SECONDS];")
+    assert run.wait(200)
+    assert 0 < run["late"].to_arrow().num_rows < 14 * 20
+    with pytest.raises(PenstockError, match="P0701"):
+        run.change("DROP QUERY late;")
+    calm = start(spark, "SET max_batch_bytes = '1MB';" + script(tmp_path, "calm", "sums", "best"))
+    assert calm.wait(200)
+    for name in ("sums", "best"):
+        assert rows(tmp_path, "out", name) == rows(tmp_path, "calm", name)
+
+
+@pytest.mark.spark
+def test_only_a_live_run_changes(spark: Any, tmp_path: Path) -> None:
+    write_data(tmp_path / "data", 6)
+    run = start(spark, script(tmp_path, "out", "sums"))
+    with pytest.raises(PenstockError, match="P0701"):
+        run.change(created(tmp_path, "best"))
+    assert run.wait(200)
+    session = Session(spark)
+    session.execute("SET state_store = 'spark';" + script(tmp_path, "other", "sums"))
+    with session.start(live=True) as run, pytest.raises(PenstockError, match="P0701"):
+        run.change("DROP QUERY sums;")
