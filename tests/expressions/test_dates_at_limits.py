@@ -138,6 +138,7 @@ def test_intervals_times_numbers_over_the_limits() -> None:
     column = pa.array(lengths, BIGINT).view(DURATION)
     agree(*call_over("MUL", column, pa.array(factors, BIGINT)))
     agree(*call_over("NEG", column))
+    agree(*call_over("ABS", column))
 
 
 @pytest.mark.parametrize("name", ["DATEDIFF", "MONTHS_BETWEEN", "SUB"])

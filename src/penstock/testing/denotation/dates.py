@@ -160,6 +160,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "SUB": _plus(-1),
     "MUL": lambda length, number: length * number,
     "NEG": lambda length: -length,
+    "ABS": abs,
 }
 _TEMPORAL = (DATE, TIMESTAMP, DURATION)
 _RAW = {DATE: INT, TIMESTAMP: BIGINT, DURATION: BIGINT}
