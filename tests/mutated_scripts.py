@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.testing.values import python_values
+from penstock.testing.values import FarDate, FarTimestamp, python_values
 
 _TOKEN = re.compile(
     r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|\d+(?:\.\d+)?|[A-Za-z_]\w*|<=>|<>|<=|>=|!=|\|\||\s+|.",
@@ -347,4 +347,8 @@ def _limits(type_: pa.DataType) -> tuple[Any, ...]:
         return (None, "", "a", "A", "é", "e\u0301", "𝄞", " x ", "%_", "1", "1e3", "NaN")
     if pa.types.is_boolean(type_):
         return (None, True, False)
+    if pa.types.is_date(type_):
+        return (None, FarDate(2**31 - 1), FarDate(-(2**31)))
+    if pa.types.is_timestamp(type_):
+        return (None, FarTimestamp(2**63 - 1), FarTimestamp(-(2**63)))
     return (None,)
