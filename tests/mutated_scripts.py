@@ -15,6 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.testing.values import FarDate, FarTimestamp, python_values
+
 _TOKEN = re.compile(
     r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|\d+(?:\.\d+)?|[A-Za-z_]\w*|<=>|<>|<=|>=|!=|\|\||\s+|.",
     re.DOTALL,
@@ -296,8 +298,14 @@ def changed_inputs(inputs: dict[str, pa.Table], stamps: dict[str, str], draw: ra
     return {name: _changed_table(table, stamps.get(name), draw) for name, table in inputs.items()}
 
 
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a table, with dates and timestamps of any year."""
+    columns = [python_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
 def _changed_table(table: pa.Table, stamp: str | None, draw: random.Random) -> pa.Table:
-    rows = table.to_pylist()
+    rows = rows_of(table)
     for _ in range(draw.randint(0, 3)):
         if not rows:
             break
@@ -339,4 +347,8 @@ def _limits(type_: pa.DataType) -> tuple[Any, ...]:
         return (None, "", "a", "A", "é", "e\u0301", "𝄞", " x ", "%_", "1", "1e3", "NaN")
     if pa.types.is_boolean(type_):
         return (None, True, False)
+    if pa.types.is_date(type_):
+        return (None, FarDate(2**31 - 1), FarDate(-(2**31)))
+    if pa.types.is_timestamp(type_):
+        return (None, FarTimestamp(2**63 - 1), FarTimestamp(-(2**63)))
     return (None,)

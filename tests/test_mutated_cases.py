@@ -28,7 +28,7 @@ from penstock.testing.cases import Case, CaseRun, case_arrivals, case_inputs, pa
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import Answer, run_oracle
 from tests.clause_mutants import recombined
-from tests.mutated_scripts import changed_inputs, changed_query, changed_script, statements
+from tests.mutated_scripts import changed_inputs, changed_query, changed_script, rows_of, statements
 from tests.plain_sql import FOLDER, Suite, Way, read
 from tests.test_property import Inputs
 
@@ -114,7 +114,7 @@ def attempt(case: Case, draw: random.Random, tally: Tally) -> None:
         sources = bound.catalog.sources.values()
         stamps = {s.name: s.columns.names[s.timestamp] for s in sources if s.timestamp is not None}
         inputs = changed_inputs(inputs, stamps, draw)
-    shown = "\n".join(f"{name}: {table.to_pylist()}" for name, table in inputs.items())
+    shown = "\n".join(f"{name}: {rows_of(table)}" for name, table in inputs.items())
     try:
         _compare(bound.queries, inputs, arrivals, run, drain, tally)
     except OutOfTime:
@@ -133,7 +133,7 @@ def attempt_plain(draw: random.Random, tally: Tally) -> None:
     inputs = suite.inputs(way)
     if draw.random() < 0.4:
         inputs = changed_inputs(inputs, dict.fromkeys(inputs, "at_") if way is not Way.STATIC else {}, draw)
-    told = f"{asked}, {way.value}\n{text}\n{ ({name: table.to_pylist() for name, table in inputs.items()}) }"
+    told = f"{asked}, {way.value}\n{text}\n{ ({name: rows_of(table) for name, table in inputs.items()}) }"
     try:
         query = bind_query(text, suite.catalogs[way])
     except PenstockError:

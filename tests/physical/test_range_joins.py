@@ -200,6 +200,38 @@ def test_what_is_far_from_zero_overlaps_everything() -> None:
     assert span_keys(RangeSpan(x, x), elements)[0].tolist() == elements.columns[0].to_pylist()
 
 
+FAR = """CREATE STREAM S (ts INT, i INT, at TIMESTAMP) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
+CREATE RELATION R (j INT, at TIMESTAMP) FROM MEMORY ();
+"""
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "ABS(S.at - R.at) <= INTERVAL 1 HOUR",
+        "S.at - R.at < INTERVAL 1 HOUR",
+        "S.at < R.at + INTERVAL 1 HOUR",
+        "S.at - R.at BETWEEN INTERVAL 0 SECOND AND INTERVAL 2 HOURS",
+        "S.at >= R.at - INTERVAL 1 HOUR AND S.at - R.at <= INTERVAL 1 HOUR",
+    ],
+)
+@pytest.mark.parametrize("kind", ["", "LEFT "])
+def test_times_near_the_limits_meet_though_their_sums_overflow(condition: str, kind: str) -> None:
+    """The bound of a difference is a sum, which is NULL where it overflows; the difference itself need not be."""
+    bound = bind_script(f"{FAR}CREATE QUERY q AS SELECT i, j FROM S [RANGE 2 SECOND] {kind}JOIN R ON {condition};")
+    half = 1_800_000_000
+    near_ends = [*(2**63 - 1 - half * n for n in range(4)), *(-(2**63) + half * n for n in range(4))]
+    ticks = pa.array([*near_ends, 0, half, 2**61, None], pa.int64()).view(pa.timestamp("us", "UTC"))
+    count = pa.array(range(len(ticks)), pa.int32())
+    many = pa.concat_arrays([ticks] * 30)
+    inputs = {
+        "S": pa.table({"ts": count, "i": count, "at": ticks}),
+        "R": pa.table({"j": pa.array(range(len(many)), pa.int32()), "at": many}),
+    }
+    (asked,) = bound.queries
+    assert_same(asked, CaseRun(2).answer(bound.queries, inputs, False).tables["q"], run_oracle(asked, inputs))
+
+
 RELATIONS = """CREATE STREAM S (ts INT, k INT, i INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
 CREATE RELATION Few (k INT, i INT) FROM MEMORY (); CREATE RELATION Many (k INT, j INT) FROM MEMORY ();
 CREATE RELATION Moving (ts INT, k INT, j INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;

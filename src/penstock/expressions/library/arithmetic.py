@@ -1,12 +1,14 @@
 """+ - * / % and negation: over numbers, and over dates, times and intervals where that is meaningful.
 
-Integers wrap, a zero divisor gives NULL, a decimal beyond 38 digits gives NULL.
+Integers wrap, a zero divisor gives NULL, a decimal beyond 38 digits gives NULL, and so does a date, time or interval
+beyond its type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from decimal import Decimal
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +23,6 @@ from penstock.expressions.coercion import (
     bounded,
     is_decimal,
     is_float,
-    is_integer,
 )
 from penstock.expressions.library.arithmetic_rules import (
     add_rule,
@@ -33,7 +34,7 @@ from penstock.expressions.library.arithmetic_rules import (
     subtract_rule,
 )
 from penstock.expressions.registry import Function
-from penstock.expressions.values import decimals
+from penstock.expressions.values import decimals, gregorian
 from penstock.expressions.values.datum import (
     Arguments,
     Datum,
@@ -51,37 +52,49 @@ from penstock.types import TIMESTAMP
 _DAY = 86_400_000_000
 
 
-def _wrapping(
-    kernel: Callable[[Datum, Datum], Datum], exact: Callable[[Datum, Datum, pa.DataType], pa.Array]
-) -> Kernel:
-    """Return an operator that is `exact` over decimals and Arrow's `kernel`, which wraps, over everything else."""
+Operator: TypeAlias = Callable[[Datum, Datum], Datum]
+
+
+def _wrapping(kernel: Operator, checked: Operator, exact: Callable[[Datum, Datum, pa.DataType], pa.Array]) -> Kernel:
+    """Return an operator that is `exact` over decimals, NULL beyond the type of dates, times and intervals, and Arrow's
+    `kernel`, which wraps, over everything else.
+
+    Args:
+        checked: The kernel that raises where `kernel` wraps.
+    """
 
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         left, right = arguments
         if is_decimal(type_):
             return exact(left, right, type_)
         if type_ in (DATE, DURATION, TIMESTAMP):
-            return _shifted(kernel, left, right, type_)
+            return _shifted(kernel, checked, left, right, type_)
         return kernel(left, right)
 
     return run
 
 
-def _shifted(kernel: Callable[[Datum, Datum], Datum], left: Datum, right: Datum, type_: pa.DataType) -> Datum:
-    """Add or subtract ticks as integers: Arrow's own kernels raise where a sum of times overflows."""
+def _shifted(kernel: Operator, checked: Operator, left: Datum, right: Datum, type_: pa.DataType) -> Datum:
+    """Add, subtract or multiply days or microseconds as integers."""
     a, b = arrays([left, right])
     if type_ == DATE:
-        if b.type == DURATION:
-            b = from_numbers((numbers(b) // _DAY).astype(np.int32), INT, b)
-        return kernel(_ticks(a), b).cast(INT, safe=False).view(DATE)
-    unit = _DAY if a.type == DATE else 1
-    return pc.multiply(kernel(_ticks(a).cast(BIGINT), _ticks(b).cast(BIGINT)), unit).view(type_)
+        days = from_numbers((numbers(b) // _DAY).astype(np.int32), INT, b) if b.type == DURATION else b
+        return _or_null(kernel, checked, a.view(INT), days).view(DATE)
+    if a.type == DATE:
+        days = kernel(a.view(INT).cast(BIGINT), b.view(INT).cast(BIGINT))
+        return gregorian.scaled(numbers(days), _DAY, 0, type_, days)
+    return _or_null(kernel, checked, a.view(BIGINT), b.view(BIGINT)).view(type_)
 
 
-def _ticks(array: pa.Array) -> pa.Array:
-    if is_integer(array.type):
-        return array
-    return array.view(INT if array.type == DATE else BIGINT)
+def _or_null(kernel: Operator, checked: Operator, left: pa.Array, right: pa.Array) -> pa.Array:
+    """Return integers of the type of both, NULL where the result is beyond it."""
+    try:
+        return checked(left, right)
+    except pa.ArrowInvalid:
+        wide, most = pa.decimal256(19, 0), 1 << (left.type.bit_width - 1)
+        exact = kernel(left.cast(wide), right.cast(wide))
+        low, high = (pa.scalar(Decimal(limit), exact.type) for limit in (-most, most - 1))
+        return null_unless(pc.and_(pc.greater_equal(exact, low), pc.less_equal(exact, high)), exact).cast(left.type)
 
 
 def _nonzero(divisor: Datum) -> Datum:
@@ -149,7 +162,8 @@ def _over_numbers(
 def _negate(arguments: Arguments, type_: pa.DataType) -> Datum:
     (argument,) = arguments
     if type_ == DURATION:
-        return pc.negate(argument.view(BIGINT)).view(DURATION)
+        zeros = pa.repeat(pa.scalar(0, BIGINT), len(argument))
+        return _or_null(pc.subtract, pc.subtract_checked, zeros, argument.view(BIGINT)).view(DURATION)
     if is_float(type_):
         return pc.multiply(argument, pa.scalar(-1.0, type_))
     return pc.negate(argument)
@@ -160,7 +174,7 @@ FUNCTIONS = (
         "ADD",
         "left, right",
         add_rule,
-        _wrapping(pc.add, decimals.add),
+        _wrapping(pc.add, pc.add_checked, decimals.add),
         "sum; a date or time moved by an interval, a date by days",
         operator="left + right",
     ),
@@ -168,7 +182,7 @@ FUNCTIONS = (
         "SUB",
         "left, right",
         subtract_rule,
-        _wrapping(pc.subtract, decimals.subtract),
+        _wrapping(pc.subtract, pc.subtract_checked, decimals.subtract),
         "difference; between dates or times an interval",
         operator="left - right",
     ),
@@ -176,7 +190,7 @@ FUNCTIONS = (
         "MUL",
         "left, right",
         multiply_rule,
-        _wrapping(pc.multiply, decimals.multiply),
+        _wrapping(pc.multiply, pc.multiply_checked, decimals.multiply),
         "product",
         operator="left * right",
     ),

@@ -7,7 +7,6 @@ with another letter is refused when the query is bound.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
+from penstock.expressions.coercion import DATE
 from penstock.expressions.nodes import Expression, Literal
+from penstock.expressions.values import gregorian
 from penstock.expressions.values.datum import choose, from_numbers, null_unless, numbers
-from penstock.expressions.values.text_casts import days_from
 from penstock.types import TIMESTAMP
 
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
@@ -75,33 +75,35 @@ class DatePattern:
             return None
 
     def format(self, values: pa.Array) -> pa.Array:
-        """Format TIMESTAMP values as text."""
+        """Format DATE or TIMESTAMP values as text."""
         if not self.tokens:
             return pc.if_else(pc.is_valid(values), "", pa.scalar(None, pa.string()))
-        naive = values.view(pa.timestamp("us"))
-        pieces = [pa.scalar(t.text) if not t.letter else _write(t, naive) for t in self.tokens]
+        pieces = [pa.scalar(t.text) if not t.letter else _write(t, values) for t in self.tokens]
         if all(isinstance(p, pa.Scalar) for p in pieces):
             fixed = pa.scalar("".join(t.text for t in self.tokens))
             return pc.if_else(pc.is_valid(values), fixed, pa.scalar(None, pa.string()))
         return pc.binary_join_element_wise(*pieces, "")
 
-    def parse(self, texts: pa.Array) -> pa.Array:
-        """Parse text to TIMESTAMP; NULL where it does not match, or is not a valid time."""
+    def parse(self, texts: pa.Array, type_: pa.DataType) -> pa.Array:
+        """Parse text to DATE, TIMESTAMP or (BIGINT) seconds since 1970; NULL where it does not match, is not a valid
+        time, or is beyond the range of `type_`.
+        """
         if not all(t.letter in _READABLE for t in self.tokens):
-            return pa.nulls(len(texts), TIMESTAMP)
-        names = [f"p{i}" for i, t in enumerate(self.tokens) if t.letter]
+            return pa.nulls(len(texts), type_)
+        if not any(t.letter for t in self.tokens):
+            return pa.nulls(len(texts), type_)
+        following = (*self.tokens, Token("", 0))[1:]
         expression = "".join(
-            f"(?P<p{i}>{_regex(t)})" if t.letter else re.escape(t.text) for i, t in enumerate(self.tokens)
+            f"(?P<p{i}>{_regex(token, after)})" if token.letter else re.escape(token.text)
+            for i, (token, after) in enumerate(zip(self.tokens, following, strict=True))
         )
-        if not names:
-            return pa.nulls(len(texts), TIMESTAMP)
         parts = pc.extract_regex(texts, rf"^(?i:{expression})$")
         fields: dict[str, npt.NDArray[np.int64]] = {}
         for index, token in enumerate(self.tokens):
             if token.letter:
                 key, number = _read(token, pc.struct_field(parts, f"p{index}"))
                 fields[key] = number
-        return _moment(fields, parts)
+        return _moment(fields, parts, type_)
 
 
 def checked_pattern(name: str, argument: Expression) -> None:
@@ -122,29 +124,38 @@ def checked_pattern(name: str, argument: Expression) -> None:
 def _write(token: Token, values: pa.Array) -> pa.Array:
     letter, width = token.letter, token.width
     if letter in "ML" and width >= 3:
-        return _named(_MONTHS, pc.month(values), width, 1)
+        return _named(_MONTHS, gregorian.field(values, "month"), width, 1)
     if letter == "E":
-        return _named(_DAYS, pc.day_of_week(values), width, 0)
+        return _named(_DAYS, gregorian.field(values, "day of week"), width, 0)
     if letter == "a":
-        return _named(("AM", "PM"), pc.greater_equal(pc.hour(values), 12).cast(pa.int64()), 4, 0)
+        afternoon = pc.greater_equal(gregorian.field(values, "hour"), 12)
+        return _named(("AM", "PM"), afternoon.cast(pa.int64()), 4, 0)
     if letter == "S":
-        micros = from_numbers(np.mod(numbers(values), 1_000_000), pa.int64(), values)
+        micros = from_numbers(gregorian.clock_of(values) % 1_000_000, pa.int64(), values)
         digits = pc.utf8_lpad(micros.cast(pa.string()), 6, "0")
         return pc.utf8_slice_codeunits(pc.utf8_rpad(digits, width, "0"), 0, width)
-    number = _PARTS[letter](values)
-    if letter in "yu" and width == 2:
-        number = from_numbers(np.mod(numbers(number), 100), pa.int64(), number)
+    number = gregorian.field(values, _FIELDS[letter])
+    if letter == "h":
+        number = from_numbers((numbers(number) + 11) % 12 + 1, number.type, number)
+    if letter in "yu":
+        return _write_year(number, width)
     return pc.utf8_lpad(number.cast(pa.string()), width, "0")
 
 
-def _half_day(values: pa.Array) -> pa.Array:
-    hours = pc.hour(values)
-    return from_numbers((numbers(hours) + 11) % 12 + 1, pa.int64(), hours)
+def _write_year(number: pa.Array, width: int) -> pa.Array:
+    """Write a year, its sign before the digits; its last two digits, without a sign, where `width` is 2."""
+    size = pc.abs(number)
+    if width == 2:
+        size = from_numbers(numbers(size) % 100, size.type, size)
+    digits = pc.utf8_lpad(size.cast(pa.string()), width, "0")
+    if width == 2 or not pc.any(pc.less(number, 0)).as_py():
+        return digits
+    return pc.if_else(pc.less(number, 0), pc.binary_join_element_wise("-", digits, ""), digits)
 
 
-_PARTS: dict[str, Callable[[pa.Array], pa.Array]] = {
-    "y": pc.year, "u": pc.year, "M": pc.month, "L": pc.month, "d": pc.day, "D": pc.day_of_year, "H": pc.hour,
-    "h": _half_day, "m": pc.minute, "s": pc.second, "Q": pc.quarter,
+_FIELDS = {
+    "y": "year", "u": "year", "M": "month", "L": "month", "d": "day", "D": "day of year", "H": "hour", "h": "hour",
+    "m": "minute", "s": "second", "Q": "quarter",
 }  # fmt: skip
 
 
@@ -153,7 +164,7 @@ def _named(names: tuple[str, ...], number: pa.Array, width: int, first: int) -> 
     return texts.take(pc.subtract(number, first))
 
 
-def _regex(token: Token) -> str:
+def _regex(token: Token, following: Token) -> str:
     letter, width = token.letter, token.width
     if letter in "ML" and width >= 3:
         return "|".join(n if width >= 4 else n[:3] for n in _MONTHS)
@@ -161,6 +172,9 @@ def _regex(token: Token) -> str:
         return "AM|PM"
     if letter == "S":
         return rf"\d{{{width}}}" if width <= 9 else r"\d{9}"
+    if letter in "yu" and width != 2 and not following.letter:
+        # Years before 0 and beyond 9999, where a fixed text shows where their digits end.
+        return rf"-?\d{{{width},7}}" if width <= 7 else rf"-?\d{{{width}}}"
     if letter in "yu" and width == 1:
         return r"\d{1,4}"
     return rf"\d{{{width}}}" if width > 1 else r"\d{1,2}"
@@ -184,14 +198,19 @@ def _read(token: Token, texts: pa.Array) -> tuple[str, npt.NDArray[np.int64]]:
     return key or {"m": "minute", "s": "second", "S": "micro"}[letter], value
 
 
-def _moment(fields: dict[str, npt.NDArray[np.int64]], parts: pa.Array) -> pa.Array:
+def _moment(fields: dict[str, npt.NDArray[np.int64]], parts: pa.Array, type_: pa.DataType) -> pa.Array:
     zeros = np.zeros(len(parts), np.int64)
     year, month, day = fields.get("year", zeros + 1970), fields.get("month", zeros + 1), fields.get("day", zeros + 1)
-    days, fits = days_from(year, month, day)
+    days, fits = gregorian.days_from(year, month, day)
     hour, minute, second = (fields.get(k, zeros) for k in ("hour", "minute", "second"))
     if "hour12" in fields:
         fits &= (fields["hour12"] >= 1) & (fields["hour12"] <= 12)
         hour = fields["hour12"] % 12 + 12 * fields.get("half", zeros)
     fits &= (hour < 24) & (minute < 60) & (second < 60)
+    if type_ == DATE:
+        return null_unless(fits, gregorian.dates(days, parts))
     seconds = days * 86_400 + hour * 3_600 + minute * 60 + second
-    return null_unless(fits, from_numbers(seconds * 1_000_000 + fields.get("micro", zeros), TIMESTAMP, parts))
+    if type_ == TIMESTAMP:
+        micros = fields.get("micro", zeros)
+        return null_unless(fits, gregorian.scaled(seconds, gregorian.SECOND, micros, TIMESTAMP, parts))
+    return null_unless(fits, from_numbers(seconds, type_, parts))

@@ -13,6 +13,7 @@ from penstock.expressions.coercion import BIGINT, DATE, DOUBLE, INT, STRING, imp
 from penstock.expressions.library.date_patterns import DatePattern, checked_pattern
 from penstock.expressions.nodes import Expression, Literal
 from penstock.expressions.registry import Function, takes
+from penstock.expressions.values import gregorian
 from penstock.expressions.values.casts import convert
 from penstock.expressions.values.datum import (
     Arguments,
@@ -25,23 +26,16 @@ from penstock.expressions.values.datum import (
     numbers,
     over_distinct,
 )
-from penstock.expressions.values.text_casts import days_from
 from penstock.types import TIMESTAMP
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 
-_DAY = 86_400_000_000
 _UNITS = {
     "YEAR": "year", "YYYY": "year", "YY": "year", "QUARTER": "quarter", "MONTH": "month", "MM": "month", "MON": "month",
     "WEEK": "week", "DAY": "day", "DD": "day", "HOUR": "hour", "MINUTE": "minute", "SECOND": "second",
     "MILLISECOND": "millisecond", "MICROSECOND": "microsecond",
 }  # fmt: skip
 _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
-
-
-def naive(array: pa.Array) -> pa.Array:
-    """Return a TIMESTAMP column without its zone, over the same bits: kernels then need no time zone database."""
-    return array.view(pa.timestamp("us")) if array.type == TIMESTAMP else array
 
 
 def _temporal(result: pa.DataType) -> Callable[[str, Sequence[Expression]], Typed]:
@@ -54,9 +48,9 @@ def _temporal(result: pa.DataType) -> Callable[[str, Sequence[Expression]], Type
     return rule
 
 
-def _part(kernel: Callable[..., Datum], **options: object) -> Kernel:
+def _field(name: str) -> Kernel:
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
-        return kernel(naive(arguments[0]), **options).cast(INT)
+        return gregorian.field(arguments[0], name)
 
     return run
 
@@ -97,8 +91,8 @@ def _truncate(value: Datum, unit: Datum, type_: pa.DataType) -> Datum:
         kind = _UNITS.get(name.upper()) if name is not None else None
         if kind is None or (type_ == DATE and kind not in ("year", "quarter", "month", "week")):
             continue
-        floor = pc.floor_temporal(naive(values), unit=kind)
-        result = pc.if_else(pc.fill_null(pc.equal(units, name), False), floor.view(type_), result)
+        start = gregorian.truncated(values, kind)
+        result = pc.if_else(pc.fill_null(pc.equal(units, name), False), start, result)
     return result
 
 
@@ -112,32 +106,25 @@ def _trunc(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 def _days(sign: int) -> Kernel:
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
-        dates, counts = arrays(arguments)
-        return from_numbers(numbers(dates) + sign * numbers(counts), type_, dates, counts)
+        moved, counts = arrays(arguments)
+        return gregorian.dates(gregorian.days_of(moved) + sign * numbers(counts).astype(np.int64), moved, counts)
 
     return run
 
 
 def _date_difference(arguments: Arguments, type_: pa.DataType) -> Datum:
     end, start = arrays(arguments)
-    return from_numbers(numbers(end) - numbers(start), type_, end, start)
+    days = gregorian.days_of(end) - gregorian.days_of(start)
+    fits = days == days.astype(np.int32)
+    return null_unless(fits, from_numbers(days.astype(np.int32), type_, end, start))
 
 
-def _add_months(arguments: Arguments, type_: pa.DataType) -> Datum:
-    dates, counts = arrays(arguments)
-    return from_numbers(_days_moved(numbers(dates), numbers(counts)).astype(np.int32), type_, dates, counts)
-
-
-def _days_moved(given: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Move days since 1970 by months: to the same day of the month, or its last."""
-    days = given.astype("M8[D]")
-    months = days.astype("M8[M]")
-    offset = (days - months.astype("M8[D]")).astype(np.int64)
-    moved = months + counts.astype(np.int64)
-    start = moved.astype("M8[D]").astype(np.int64)
-    last = (moved + 1).astype("M8[D]").astype(np.int64) - 1
-    found: np.ndarray = np.minimum(start + offset, last)
-    return found
+def _plus_months(arguments: Arguments, type_: pa.DataType) -> Datum:
+    times, counts = arrays(arguments)
+    days = gregorian.moved_by_months(gregorian.days_of(times), numbers(counts))
+    if type_ == DATE:
+        return gregorian.dates(days, times, counts)
+    return gregorian.timestamps(days, gregorian.clock_of(times), times, counts)
 
 
 def _plus_months_rule(name: str, arguments: Sequence[Expression]) -> Typed:
@@ -146,21 +133,10 @@ def _plus_months_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     return (moved, implicit(months, INT, name)), moved.type
 
 
-def _plus_months(arguments: Arguments, type_: pa.DataType) -> Datum:
-    if type_ == DATE:
-        return _add_months(arguments, type_)
-    times, counts = arrays(arguments)
-    ticks = numbers(times)
-    days = _days_moved(np.floor_divide(ticks, _DAY), numbers(counts))
-    fits = np.abs(days) < 2**63 // _DAY - 1
-    moved = np.where(fits, days, 0) * _DAY + np.mod(ticks, _DAY)
-    return null_unless(fits, from_numbers(moved, type_, times, counts))
-
-
 def _last_day(arguments: Arguments, type_: pa.DataType) -> Datum:
-    (dates,) = arguments
-    months = numbers(dates).astype("M8[D]").astype("M8[M]")
-    return from_numbers(((months + 1).astype("M8[D]").astype(np.int64) - 1).astype(np.int32), type_, dates)
+    (value,) = arguments
+    months = gregorian.months_of(gregorian.days_of(value))
+    return gregorian.dates(gregorian.start_of_month(months + 1) - 1, value)
 
 
 def _next_day(arguments: Arguments, type_: pa.DataType) -> Datum:
@@ -170,11 +146,17 @@ def _next_day(arguments: Arguments, type_: pa.DataType) -> Datum:
         found = [i for i, day in enumerate(_WEEKDAYS) if len(name) >= 2 and day.startswith(name.upper())]
         return found[0] if found else None
 
-    wanted = over_distinct(number, [names], INT)
-    days = numbers(dates)
-    # 1970-01-01 was a Thursday, number 3 counted from Monday.
-    ahead = (numbers(wanted) - (days + 3)) % 7
-    return from_numbers((days + np.where(ahead == 0, 7, ahead)).astype(np.int32), type_, dates, wanted)
+    weekday = over_distinct(number, [names], INT)
+    days = gregorian.days_of(dates)
+    ahead = (numbers(weekday) - gregorian.day_of_week(days)) % 7
+    return gregorian.dates(days + np.where(ahead == 0, 7, ahead), dates, weekday)
+
+
+def _months_between_rule(name: str, arguments: Sequence[Expression]) -> Typed:
+    """Compare dates as they are, because some are beyond the range of TIMESTAMP."""
+    both = all(argument.type == DATE for argument in arguments)
+    end, start = arguments if both else (implicit(argument, TIMESTAMP, name) for argument in arguments)
+    return (end, start), DOUBLE
 
 
 def _months_between(arguments: Arguments, type_: pa.DataType) -> Datum:
@@ -185,17 +167,18 @@ def _months_between(arguments: Arguments, type_: pa.DataType) -> Datum:
     same = (day[0] == day[1]) | (last[0] & last[1])
     fraction = ((day[0] - day[1]) * 86_400 + (rest[0] - rest[1])) / (31 * 86_400)
     exact = np.where(same, months, months + fraction)
-    return from_numbers(np.round(exact, 8), type_, end, start)
+    # Doubles beyond this size have no eighth decimal; rounding would change them.
+    rounded = np.where(np.abs(exact) < 2.0**53 / 1e8, np.round(exact, 8), exact)
+    return from_numbers(rounded, type_, end, start)
 
 
 def _calendar(array: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return (months since 1970, day of the month, whether it is the last, seconds of the day)."""
-    ticks = numbers(array)
-    days = np.floor_divide(ticks, _DAY).astype("M8[D]")
-    months = days.astype("M8[M]")
-    day = (days - months.astype("M8[D]")).astype(np.int64) + 1
-    last = (days + 1).astype("M8[M]") != months
-    return months.astype(np.int64), day, last, (np.mod(ticks, _DAY) // 1_000_000).astype(np.int64)
+    days = gregorian.days_of(array)
+    months = gregorian.months_of(days)
+    day = days - gregorian.start_of_month(months) + 1
+    last = days + 1 == gregorian.start_of_month(months + 1)
+    return months, day, last, gregorian.clock_of(array) // 1_000_000
 
 
 def _parsing(result: pa.DataType) -> Callable[[str, Sequence[Expression]], Typed]:
@@ -207,8 +190,9 @@ def _parsing(result: pa.DataType) -> Callable[[str, Sequence[Expression]], Typed
             if is_numeric(value.type) and result != TIMESTAMP:
                 raise PenstockError("P0203", f"{name} does not take a number")
             target = result if result in (DATE, TIMESTAMP) else TIMESTAMP
-            numeric = is_numeric(value.type) and result == TIMESTAMP
-            return (value if numeric else implicit(value, target, name),), result
+            # Seconds of a date exist beyond the range of TIMESTAMP.
+            stays = result == TIMESTAMP if is_numeric(value.type) else (value.type, result) == (DATE, BIGINT)
+            return (value if stays else implicit(value, target, name),), result
         checked_pattern(name, arguments[1])
         text = value if value.type in (DATE, TIMESTAMP) else implicit(value, STRING, name)
         return (text, implicit(arguments[1], STRING, name)), result
@@ -221,9 +205,9 @@ def _parse(arguments: Arguments, type_: pa.DataType) -> Datum:
     value = arguments[0]
     if len(arguments) == 1 or value.type in (DATE, TIMESTAMP):
         if type_ == BIGINT and value.type == DATE:
-            value = convert(value, TIMESTAMP)
+            return from_numbers(gregorian.days_of(value) * 86_400, BIGINT, value)
         return convert(value, type_)
-    return convert(_each_pattern(arguments, TIMESTAMP, DatePattern.parse), type_)
+    return _each_pattern(arguments, type_, lambda pattern, texts: pattern.parse(texts, type_))
 
 
 def _each_pattern(
@@ -243,7 +227,8 @@ def _each_pattern(
 
 def _format_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     checked_pattern(name, arguments[1])
-    return (implicit(arguments[0], TIMESTAMP, name), implicit(arguments[1], STRING, name)), STRING
+    value = arguments[0] if arguments[0].type == DATE else implicit(arguments[0], TIMESTAMP, name)
+    return (value, implicit(arguments[1], STRING, name)), STRING
 
 
 def _format(arguments: Arguments, type_: pa.DataType) -> Datum:
@@ -264,8 +249,8 @@ def _from_unixtime(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 def _make_date(arguments: Arguments, type_: pa.DataType) -> Datum:
     parts = arrays(arguments)
-    days, fits = days_from(*(numbers(p).astype(np.int64) for p in parts))
-    return null_unless(fits, from_numbers(days.astype(np.int32), DATE, *parts))
+    days, exists = gregorian.days_from(*(numbers(p).astype(np.int64) for p in parts))
+    return null_unless(exists, gregorian.dates(days, *parts))
 
 
 def _epoch(per_second: int) -> Kernel:
@@ -281,10 +266,7 @@ def _epoch(per_second: int) -> Kernel:
 def _from_epoch(per_second: int) -> Kernel:
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         (value,) = arguments
-        scale = 1_000_000 // per_second
-        data = numbers(value)
-        fits = np.abs(data // 2) < 2**62 // scale
-        return null_unless(fits, from_numbers(data * scale, TIMESTAMP, value))
+        return gregorian.scaled(numbers(value), 1_000_000 // per_second, 0, TIMESTAMP, value)
 
     return run
 
@@ -298,25 +280,24 @@ def _from_seconds(arguments: Arguments, type_: pa.DataType) -> Datum:
     return convert(arguments[0], TIMESTAMP)
 
 
-_SUNDAY_FIRST = {"count_from_zero": False, "week_start": 7}
-
 FUNCTIONS = (
-    Function("YEAR", "time", _temporal(INT), _part(pc.year), "year"),
-    Function("QUARTER", "time", _temporal(INT), _part(pc.quarter), "quarter, 1 to 4"),
-    Function("MONTH", "time", _temporal(INT), _part(pc.month), "month, 1 to 12"),
-    Function("DAY", "time", _temporal(INT), _part(pc.day), "day of the month", ("DAYOFMONTH", "DAY_OF_MONTH")),
+    Function("YEAR", "time", _temporal(INT), _field("year"), "year"),
+    Function("QUARTER", "time", _temporal(INT), _field("quarter"), "quarter, 1 to 4"),
+    Function("MONTH", "time", _temporal(INT), _field("month"), "month, 1 to 12"),
+    Function("DAY", "time", _temporal(INT), _field("day"), "day of the month", ("DAYOFMONTH", "DAY_OF_MONTH")),
     Function(
-        "DAYOFWEEK", "time", _temporal(INT), _part(pc.day_of_week, **_SUNDAY_FIRST), "day of the week, Sunday is 1",
-        ("DAY_OF_WEEK",),
+        "DAYOFWEEK", "time", _temporal(INT), _field("day of week from Sunday"),
+        "day of the week, Sunday is 1", ("DAY_OF_WEEK",),
     ),
-    Function("WEEKDAY", "time", _temporal(INT), _part(pc.day_of_week), "day of the week, Monday is 0"),
-    Function("DAYOFYEAR", "time", _temporal(INT), _part(pc.day_of_year), "day of the year", ("DAY_OF_YEAR",)),
+    Function("WEEKDAY", "time", _temporal(INT), _field("day of week"), "day of the week, Monday is 0"),
+    Function("DAYOFYEAR", "time", _temporal(INT), _field("day of year"), "day of the year", ("DAY_OF_YEAR",)),
     Function(
-        "WEEKOFYEAR", "time", _temporal(INT), _part(pc.iso_week), "ISO week of the year", ("WEEK", "WEEK_OF_YEAR")
+        "WEEKOFYEAR", "time", _temporal(INT), _field("iso week"), "ISO week of the year",
+        ("WEEK", "WEEK_OF_YEAR"),
     ),
-    Function("HOUR", "time", takes(INT, TIMESTAMP), _part(pc.hour), "hour, 0 to 23"),
-    Function("MINUTE", "time", takes(INT, TIMESTAMP), _part(pc.minute), "minute, 0 to 59"),
-    Function("SECOND", "time", takes(INT, TIMESTAMP), _part(pc.second), "second, 0 to 59"),
+    Function("HOUR", "time", _temporal(INT), _field("hour"), "hour, 0 to 23"),
+    Function("MINUTE", "time", _temporal(INT), _field("minute"), "minute, 0 to 59"),
+    Function("SECOND", "time", _temporal(INT), _field("second"), "second, 0 to 59"),
     Function(
         "DATE_TRUNC", "unit, time", _date_trunc_rule, _date_trunc, "start of the YEAR, WEEK, HOUR, ... of a time",
     ),
@@ -349,14 +330,14 @@ FUNCTIONS = (
         "DATEDIFF", "end, start", takes(INT, DATE, DATE), _date_difference, "days from start to end", ("DATE_DIFF",)
     ),
     Function(
-        "ADD_MONTHS", "date, months", takes(DATE, DATE, INT), _add_months, "date moved by months"
+        "ADD_MONTHS", "date, months", takes(DATE, DATE, INT), _plus_months, "date moved by months"
     ),
     Function(
         "PLUS_MONTHS", "time, months", _plus_months_rule, _plus_months,
         "a date or time moved by months, to the last day of a month that has no such day",
         operator="time + INTERVAL n MONTH",
     ),
-    Function("MONTHS_BETWEEN", "end, start", takes(DOUBLE, TIMESTAMP), _months_between, "months from start to end"),
+    Function("MONTHS_BETWEEN", "end, start", _months_between_rule, _months_between, "months from start to end"),
     Function("LAST_DAY", "date", takes(DATE, DATE), _last_day, "last day of the month"),
     Function("NEXT_DAY", "date, weekday", takes(DATE, DATE, STRING), _next_day, "next such weekday after a date"),
     Function("MAKE_DATE", "year, month, day", takes(DATE, INT), _make_date, "a DATE of its parts"),

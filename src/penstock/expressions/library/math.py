@@ -45,7 +45,11 @@ def _same_number(name: str, arguments: Sequence[Expression]) -> Typed:
 
 def _absolute(arguments: Arguments, type_: pa.DataType) -> Datum:
     (argument,) = arguments
-    return pc.abs(argument.view(BIGINT)).view(DURATION) if type_ == DURATION else pc.abs(argument)
+    if type_ != DURATION:
+        return pc.abs(argument)
+    # The least length has no opposite: its absolute value wraps to itself.
+    sizes = pc.abs(argument.view(BIGINT))
+    return null_unless(numbers(sizes) >= 0, sizes).view(DURATION)
 
 
 def _digits(name: str, arguments: Sequence[Expression]) -> int:

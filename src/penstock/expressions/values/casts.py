@@ -29,7 +29,7 @@ from penstock.expressions.coercion import (
     is_integer,
     is_numeric,
 )
-from penstock.expressions.values import decimals, intervals, text_casts
+from penstock.expressions.values import decimals, gregorian, intervals, text_casts
 from penstock.expressions.values.datum import from_numbers, null_unless, numbers, over_distinct, zero
 from penstock.types import TIMESTAMP
 
@@ -144,21 +144,22 @@ def _decimal_from_boolean(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _integer_to_timestamp(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    seconds = array.cast(BIGINT)
-    limit = pa.scalar(2**63 // _SECOND - 1, BIGINT)
-    fits = pc.and_(pc.less(seconds, limit), pc.greater(seconds, pc.negate(limit)))
-    return null_unless(fits, from_numbers(numbers(seconds) * _SECOND, type_, seconds))
+    return gregorian.scaled(numbers(array).astype(np.int64), _SECOND, 0, type_, array)
 
 
 def _float_to_timestamp(array: pa.Array, type_: pa.DataType) -> pa.Array:
     values = numbers(array).astype(np.float64)
-    fits = np.isfinite(values) & (np.abs(values) < 2.0**63 / _SECOND)
-    ticks = np.where(fits, values, 0.0) * _SECOND
-    return null_unless(fits, from_numbers(np.trunc(ticks).astype(np.int64), type_, array))
+    ticks = np.where(np.abs(values) < 1e13, values, np.inf) * _SECOND
+    fits = (ticks >= -(2.0**63)) & (ticks < 2.0**63)
+    return null_unless(fits, from_numbers(np.where(fits, ticks, 0.0).astype(np.int64), type_, array))
 
 
 def _decimal_to_timestamp(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    return _float_to_timestamp(decimals.to_double(array), type_)
+    # Exact: a double holds microseconds up to the year 2255 only.
+    wide = array.cast(pa.decimal256(76, max(array.type.scale, 6)))
+    micros = pc.round(wide, 6, "towards_zero").cast(pa.decimal256(76, 6), safe=False).view(pa.decimal256(76, 0))
+    fits = pc.invert(out_of_range(micros, BIGINT))
+    return null_unless(fits, _decimal_to_integer(micros, BIGINT).view(type_))
 
 
 def _timestamp_to_integer(array: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -180,7 +181,7 @@ def _timestamp_to_date(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _date_to_timestamp(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    return from_numbers(numbers(array).astype(np.int64) * _DAY, TIMESTAMP, array)
+    return gregorian.scaled(numbers(array).astype(np.int64), _DAY, 0, TIMESTAMP, array)
 
 
 def _binary_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -219,7 +220,8 @@ _TABLE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]
     (is_float, _is(STRING), text_casts.float_to_string),
     (_is(TIMESTAMP), _is(STRING), text_casts.timestamp_to_string),
     (_is(DURATION), _is(STRING), lambda array, type_: intervals.to_text(array)),
-    (lambda t: is_numeric(t) or t in (BOOLEAN, DATE), _is(STRING), _arrow),
+    (_is(DATE), _is(STRING), text_casts.date_to_string),
+    (lambda t: is_numeric(t) or t == BOOLEAN, _is(STRING), _arrow),
     (_is(BINARY), _is(STRING), _binary_to_string),
     (_is(STRING), _is(BINARY), _arrow),
     (_is(STRING), is_integer, text_casts.string_to_integer),

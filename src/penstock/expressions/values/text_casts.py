@@ -8,15 +8,16 @@ from __future__ import annotations
 import decimal
 import math
 import re
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.expressions.values import decimals
-from penstock.expressions.values.calendar import far_moment
-from penstock.expressions.values.datum import choose, from_numbers, null_unless, numbers, over_distinct
+from penstock.expressions.values import decimals, gregorian
+from penstock.expressions.values.calendar import far_day, far_moment
+from penstock.expressions.values.datum import choose, null_unless, numbers, over_distinct
 from penstock.types import TIMESTAMP
 
 _SPACE = "".join(chr(c) for c in range(33))
@@ -24,9 +25,9 @@ _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 _INTEGER = r"^[+-]?\d+(\.\d*)?$|^[+-]?\.\d+$"
 _FLOAT = r"(?i)^[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?[df]?|nan|inf|infinity)$"
 _DECIMAL = r"^[+-]?\d{1,37}(\.\d{0,37})?$|^[+-]?\.\d{1,37}$"
-_DATE = r"^(?P<y>\d{4,5})(?:-(?P<m>\d{1,2})(?:-(?P<d>\d{1,2})(?:[ T].*)?)?)?$"
+_DATE = r"^(?P<y>[+-]?\d{4,7})(?:-(?P<m>\d{1,2})(?:-(?P<d>\d{1,2})(?:[ T].*)?)?)?$"
 _MOMENT = (
-    r"^(?P<y>\d{4,5})(?:-(?P<m>\d{1,2})(?:-(?P<d>\d{1,2})"
+    r"^(?P<y>[+-]?\d{4,7})(?:-(?P<m>\d{1,2})(?:-(?P<d>\d{1,2})"
     r"(?:[ T](?:(?P<h>\d{1,2})(?::(?P<i>\d{1,2})(?::(?P<s>\d{1,2})(?:\.(?P<f>\d{0,9}))?)?)?"
     r"(?P<z>\s*(?:Z|UTC|GMT|UT|(?:(?:UTC|GMT|UT)?(?P<zs>[+-])(?P<zh>\d{1,2})(?::?(?P<zm>\d{2}))?)))?)?)?)?)?$"
 )
@@ -101,8 +102,8 @@ def string_to_date(array: pa.Array, type_: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid:
         pass
     parts = pc.extract_regex(_trim(array), _DATE)
-    days, fits = days_from(_number(parts, "y", 1970), _number(parts, "m", 1), _number(parts, "d", 1))
-    return null_unless(fits, from_numbers(days.astype(np.int32), type_, parts))
+    days, exists = _days(parts)
+    return null_unless(exists, gregorian.dates(days, parts))
 
 
 def string_to_timestamp(array: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -113,7 +114,7 @@ def string_to_timestamp(array: pa.Array, type_: pa.DataType) -> pa.Array:
         except pa.ArrowInvalid:
             continue
     parts = pc.extract_regex(_trim(array), _MOMENT)
-    days, fits = days_from(_number(parts, "y", 1970), _number(parts, "m", 1), _number(parts, "d", 1))
+    days, fits = _days(parts)
     hour, minute, second = (_number(parts, name, 0) for name in "his")
     zone_hour, zone_minute = _number(parts, "zh", 0), _number(parts, "zm", 0)
     fits &= (hour < 24) & (minute < 60) & (second < 60) & (zone_hour <= 18) & (zone_minute < 60)
@@ -122,29 +123,18 @@ def string_to_timestamp(array: pa.Array, type_: pa.DataType) -> pa.Array:
     west = numbers(pc.fill_null(pc.equal(pc.struct_field(parts, "zs"), "-"), False).cast(pa.int8()))
     offset = (zone_hour * 60 + zone_minute) * np.where(west == 1, -1, 1)
     seconds = days * 86_400 + hour * 3_600 + (minute - offset) * 60 + second
-    return null_unless(fits, from_numbers(seconds * 1_000_000 + micros, TIMESTAMP, parts))
+    return null_unless(fits, gregorian.scaled(seconds, gregorian.SECOND, micros, TIMESTAMP, parts))
+
+
+def _days(parts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    year, month, day = _number(parts, "y", 1970), _number(parts, "m", 1), _number(parts, "d", 1)
+    return gregorian.days_from(year, month, day)
 
 
 def _number(parts: pa.Array, name: str, missing: int) -> npt.NDArray[np.int64]:
     texts = pc.struct_field(parts, name)
     texts = choose(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-    return numbers(pc.fill_null(texts, str(missing)).cast(pa.int64()))
-
-
-def days_from(
-    year: npt.NDArray[np.int64], month: npt.NDArray[np.int64], day: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Return (days since 1970-01-01 of a calendar date, whether that date exists)."""
-    fits = (month >= 1) & (month <= 12) & (day >= 1) & (year >= 1) & (year <= 9999)
-    months = np.where(fits, (year - 1970) * 12 + month - 1, 0)
-    start = months.astype("M8[M]").astype("M8[D]").astype(np.int64)
-    after = (months + 1).astype("M8[M]").astype("M8[D]").astype(np.int64)
-    days = start + day - 1
-    return np.where(fits, days, 0), fits & (days < after)
-
-
-#: What Arrow writes of a timestamp in a year beyond 16 bits.
-_OUT_OF_RANGE = "<value out of range"
+    return numbers(pc.utf8_ltrim(pc.fill_null(texts, str(missing)), "+").cast(pa.int64()))
 
 
 def float_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -170,12 +160,26 @@ def _java(text: str) -> str:
     return f"{'-' * sign}{figures[0]}.{figures[1:] or '0'}E{power}"
 
 
+#: What Arrow writes of a date or timestamp in a year beyond 16 bits.
+_OUT_OF_RANGE = "<value out of range"
+
+
+def date_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Format as yyyy-MM-dd, the year with a sign before 0 and as many digits as it needs."""
+    return _with_far(array.cast(pa.string()), array.view(pa.int32()), far_day)
+
+
 def timestamp_to_string(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Format as yyyy-MM-dd HH:mm:ss, with a fraction without trailing zeros when there is one."""
     texts = array.view(pa.timestamp("us")).cast(pa.string())
-    far = pc.starts_with(texts, _OUT_OF_RANGE)
-    if pc.any(far).as_py():
-        ticks = array.cast(pa.int64()).filter(far).to_pylist()
-        found = [far_moment(tick).replace("T", " ").removesuffix("Z") for tick in ticks]
-        texts = pc.replace_with_mask(texts, pc.fill_null(far, False), pa.array(found, pa.string()))
+    texts = _with_far(texts, array.view(pa.int64()), lambda t: far_moment(t).replace("T", " ").removesuffix("Z"))
     return pc.replace_substring_regex(texts, r"(\.\d*[1-9])0+$|\.0+$", r"\1")
+
+
+def _with_far(texts: pa.Array, units: pa.Array, write: Callable[[int], str]) -> pa.Array:
+    """Return `texts` with those replaced that Arrow could not write; `units`: the values as integers."""
+    far = pc.starts_with(texts, _OUT_OF_RANGE)
+    if not pc.any(far).as_py():
+        return texts
+    found = [write(unit) for unit in units.filter(far).to_pylist()]
+    return pc.replace_with_mask(texts, pc.fill_null(far, False), pa.array(found, pa.string()))

@@ -38,7 +38,8 @@ _ASCENDING = SortKey(0)
 @dataclass(frozen=True)
 class RangeSpan:
     """The span of a row, over the columns of its side; an end that is None is open. limit: a row with an end further
-    from zero overlaps every other, as a difference with it may overflow; None for no such limit."""
+    from zero, or whose end is NULL because it overflows, overlaps every other, as a difference with it may overflow;
+    None for no such limit."""
 
     low: Expression | None
     high: Expression | None
@@ -219,13 +220,15 @@ def _told(end: Expression | None) -> str:
 
 
 def span_keys(span: RangeSpan, elements: Elements) -> tuple[Int64s, Int64s]:
-    """Return (lows, highs) of the rows' spans, as int64 keys in the order of values. Arbitrary where an end is NULL."""
-    ends = iter(evaluate_all(span.ends, elements.columns, len(elements)))
-    lows = _open(elements, _LEAST) if span.low is None else coarse_keys(next(ends), _ASCENDING)
-    highs = _open(elements, _MOST) if span.high is None else coarse_keys(next(ends), _ASCENDING)
+    """Return (lows, highs) of the rows' spans, as int64 keys in the order of values. Arbitrary where a row is not
+    `comparable`."""
+    ends = evaluate_all(span.ends, elements.columns, len(elements))
+    keys = iter([coarse_keys(end, _ASCENDING) for end in ends])
+    lows = _open(elements, _LEAST) if span.low is None else next(keys)
+    highs = _open(elements, _MOST) if span.high is None else next(keys)
     if span.limit is None:
         return lows, highs
-    far = np.zeros(len(elements), np.bool_)
+    far = ~_valid(ends, len(elements))
     for end in (keys for keys, there in ((lows, span.low), (highs, span.high)) if there is not None):
         far |= (end > span.limit) | (end < -span.limit)
     return np.where(far, _LEAST, lows), np.where(far, _MOST, highs)
@@ -236,9 +239,15 @@ def _open(elements: Elements, end: int) -> Int64s:
 
 
 def comparable(span: RangeSpan, elements: Elements) -> Bools:
-    """Return rows that a range can hold for at all: no end is NULL."""
-    keep = np.ones(len(elements), np.bool_)
-    for end in evaluate_all(span.ends, elements.columns, len(elements)):
+    """Return rows that a range can hold for at all: no end is NULL, unless because it overflows and `limit` is set."""
+    ends = span.ends if span.limit is None else tuple(_offset(end).base for end in span.ends)
+    return _valid(evaluate_all(ends, elements.columns, len(elements)), len(elements))
+
+
+def _valid(ends: list[pa.Array], length: int) -> Bools:
+    """Return the rows in which none of `ends` is NULL."""
+    keep = np.ones(length, np.bool_)
+    for end in ends:
         if end.null_count:
             keep &= end.is_valid().to_numpy(zero_copy_only=False)
     return keep

@@ -16,8 +16,8 @@ from penstock.algebra import (
     Scan,
     leaves,
 )
-from penstock.expressions.evaluate import evaluate
 from penstock.expressions.nodes import Column, Expression
+from penstock.testing.denotation.dates import evaluate_apart
 from penstock.testing.values import Row, key_of, python_values
 from penstock.tree import walk
 from penstock.types import END
@@ -157,4 +157,4 @@ def values_of(expression: Expression, rows: Bag) -> list[Any]:
     columns = [
         pa.array([row[i] for row in rows], types[i]) if i in types else pa.nulls(len(rows)) for i in range(len(rows[0]))
     ]
-    return python_values(evaluate(expression, columns, len(rows)))
+    return python_values(evaluate_apart(expression, columns, len(rows)))
