@@ -108,6 +108,24 @@ def walk(node: Node) -> Iterator[Node]:
             stack.extend(reversed(children))
 
 
+def reached(start: N, below: Callable[[N], tuple[N, ...]]) -> Iterator[N]:
+    """Yield `start` and what is reached through `below`, parents first, a node with several parents once."""
+    seen: set[int] = set()
+    stack = [start]
+    while stack:
+        top = stack.pop()
+        if id(top) not in seen:
+            seen.add(id(top))
+            yield top
+            stack.extend(reversed(below(top)))
+
+
+def walk_once(node: Node) -> Iterator[Node]:
+    """Yield every node, parents first, one with several parents once: a plan may share what would be exponentially
+    many nodes of a tree."""
+    return reached(node, lambda one: one.children)
+
+
 def transform_up(node: N, rule: Callable[[Node], Node], within: type[Node] | None = None) -> N:
     """Return the tree with `rule` applied to every node, children before parents; the node itself for no change. A node
     with several parents is visited once, and its result takes all of its places. within: visit only nodes of that
@@ -134,11 +152,19 @@ def _transformed(node: Node, rule: Callable[[Node], Node], visit: type[Node], kn
 
 def transform_down(node: N, rule: Callable[[Node], Node], within: type[Node] | None = None) -> N:
     """Return the tree with `rule` applied to every node, parents before children; the children of the result are
-    visited. within: as for `transform_up`."""
-    visit = within or Node
-    changed = rule(node)
-    children = tuple(transform_down(c, rule, within) if isinstance(c, visit) else c for c in changed.children)
-    return cast(N, changed.with_children(children))
+    visited. A node with several parents is visited once, as by `transform_up`. within: as for `transform_up`."""
+    return cast(N, _transformed_down(node, rule, within or Node, {}))
+
+
+def _transformed_down(
+    node: Node, rule: Callable[[Node], Node], visit: type[Node], known: dict[int, tuple[Node, Node]]
+) -> Node:
+    """known: by identity, a visited node and its result; the node is kept, so that its identity is not reused."""
+    if id(node) not in known:
+        changed = rule(node)
+        below = (_transformed_down(c, rule, visit, known) if isinstance(c, visit) else c for c in changed.children)
+        known[id(node)] = node, changed.with_children(tuple(below))
+    return known[id(node)][1]
 
 
 def _collect(value: object, found: list[Node]) -> None:

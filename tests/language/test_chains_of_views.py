@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import Algebra
+from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.rules import RULES, Rule, RuleKind
-from penstock.algebra.optimizer.sweep import operators
 from penstock.expressions.nodes import MAX_SIZE, Expression, conjuncts
 from penstock.language import bind_script
 from penstock.runtime.local.runtime import run_local
@@ -49,6 +49,8 @@ ENTANGLED = {
     "equality join": "SELECT {2} FROM {0} x JOIN t [RANGE 1 MINUTE] ON {4} = t.e WHERE {3} > {1}",
     "range join": "SELECT {2} FROM {0} x JOIN t [RANGE 1 MINUTE] ON {4} > t.e",
     "range join below a selection": "SELECT {2} FROM {0} x JOIN t [RANGE 1 MINUTE] ON {4} > t.e WHERE {3} > {1}",
+    "range join below a negation": "SELECT {2} FROM {0} x JOIN t [RANGE 1 MINUTE] ON {4} > t.e "
+    "WHERE NOT EXISTS (SELECT 1 FROM u [RANGE 1 MINUTE] WHERE u.e > {4})",
     "outer range join": "SELECT {2} FROM {0} x LEFT JOIN t [RANGE 1 MINUTE] ON {4} > t.e",
     "union": "SELECT {2} FROM {0} x WHERE {3} > {1} UNION ALL SELECT e, e, e, e FROM t [RANGE 1 MINUTE]",
 }

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from penstock.algebra.nodes.base import operators
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.cli.checking import state_report
 from penstock.errors import PenstockError, ScriptErrors, counted
@@ -253,3 +254,59 @@ def test_large_queries_are_planned_in_seconds(query: str) -> None:
     began = time.process_time()
     assert session.explain("q")
     assert time.process_time() - began < 10
+
+
+#: Queries whose equal parts would be a tree of thousands of reads, by their number of levels.
+def _laterals(levels: int) -> str:
+    beside = "".join(
+        f", LATERAL (SELECT MAX(x{i}.a) FROM r x{i} WHERE x{i}.b <= {f'd{i - 1}.c' if i else 'r.b'}) AS d{i}(c)"
+        for i in range(levels)
+    )
+    return f"CREATE QUERY q AS SELECT r.a FROM r{beside};"
+
+
+def _subqueries(levels: int) -> str:
+    asked = "(SELECT a FROM r)"
+    for i in range(levels):
+        outer = f"x{i + 1}.b" if i < levels - 1 else "r.b"
+        asked = f"(SELECT MAX(x{i}.a) FROM r x{i} WHERE x{i}.b > {outer} AND x{i}.a NOT IN {asked} LIMIT 1)"
+    return f"CREATE QUERY q AS SELECT r.a FROM r WHERE r.a NOT IN {asked};"
+
+
+def _groups(levels: int) -> str:
+    views = "".join(
+        f"CREATE VIEW g{i} AS SELECT x.a, COUNT(*) AS b FROM {below} x JOIN {below} y ON x.a = y.b GROUP BY x.a;\n"
+        for i, below in enumerate(["r", *(f"g{n}" for n in range(levels - 1))])
+    )
+    return f"{views}CREATE QUERY q AS SELECT a FROM g{levels - 1};"
+
+
+@pytest.mark.parametrize(("form", "levels"), [(_laterals, 4), (_subqueries, 3), (_groups, 6)])
+def test_equal_parts_are_planned_once(form: Callable[[int], str], levels: int) -> None:
+    """The plan grows in proportion to the levels, where a tree of it doubles or triples with each."""
+    sizes = []
+    for count in (levels, 2 * levels):
+        (query,) = bind_script(f"CREATE RELATION r (a INT, b INT) FROM MEMORY ();\n{form(count)}").queries
+        plan = optimize(query.root)
+        assert len(list(operators(plan))) == len({node.fingerprint for node in operators(plan)})
+        sizes.append((len(list(operators(query.root))), len(list(operators(plan)))))
+    assert plan.size > 30 * sizes[1][1]
+    assert all(larger < 2.5 * smaller for smaller, larger in zip(*sizes, strict=True)), sizes
+
+
+def test_conditions_in_a_row_do_not_repeat_each_other() -> None:
+    """Each of the subqueries reads the rows of FROM, not the rows that the subqueries before it have left."""
+    sizes = []
+    for count in (4, 8):
+        asked = (f"r.a NOT IN (SELECT MAX(x.b + r.b) FROM r x WHERE x.a > r.a + {i})" for i in range(count))
+        text = "CREATE RELATION r (a INT, b INT) FROM MEMORY ();\nCREATE QUERY q AS SELECT a FROM r WHERE {};"
+        (query,) = bind_script(text.format(" AND ".join(asked))).queries
+        sizes.append(query.root.size)
+    assert sizes[1] < 2.5 * sizes[0], sizes
+
+
+def test_parts_that_repeat_too_often_are_refused() -> None:
+    text = f"CREATE RELATION r (a INT, b INT) FROM MEMORY ();\n{_groups(20)}"
+    with pytest.raises(ScriptErrors) as caught:
+        bind_script(text)
+    assert caught.value.code == "P0105" and f"{limits.MAX_REPEATED:,} are the limit" in caught.value.message

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import UnionAll
-from penstock.algebra.optimizer.sweep import operators
+from penstock.algebra.nodes.base import operators
 from penstock.errors import ScriptErrors
 from penstock.language import bind_script, limits, parse_script, print_statement
 from penstock.runtime.local.runtime import run_local

@@ -94,6 +94,22 @@ def test_what_bounds_a_query(query: str, grade: Grade, said: str) -> None:
     assert bool(found.hint) or grade is not Grade.UNBOUNDED
 
 
+def test_every_part_of_an_aggregate_has_its_own_bound() -> None:
+    """What bounds the values of one aggregate is not said of the groups and extremes beside it, in either order."""
+    items = ("COUNT(DISTINCT v) AS n", "MAX(w) AS m", "MEDIAN(v + k) AS d")
+    said = {
+        "groups": {"the number of groups (k)"},
+        "rows that may become an extreme": {"the number of groups (k)"},
+        "values by group": {"the number of different values (k, v)"},
+    }
+    for order in (items, items[::-1]):
+        (aggregate,) = states(f"SELECT k, {', '.join(order)} FROM S [UNBOUNDED] GROUP BY k")
+        found: dict[str, set[str]] = {}
+        for part in aggregate.parts:
+            found.setdefault(part.what, set()).add(part.bound.by)
+        assert found == said, order
+
+
 def test_a_stateless_query_keeps_nothing() -> None:
     assert states("ISTREAM(SELECT v FROM S [UNBOUNDED] WHERE v > 1)") == ()
 

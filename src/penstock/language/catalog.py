@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from penstock.algebra import Algebra, Source
 from penstock.algebra.nodes.query import Query
 from penstock.expressions.user import REGISTERED, UserAggregateCall, UserCall, UserDefined
-from penstock.tree import walk
+from penstock.tree import walk_once
 
 V = TypeVar("V")
 Row = tuple[Any, ...]
@@ -118,6 +118,6 @@ def _less(table: Mapping[str, V], key: str) -> dict[str, V]:
 
 def _called(root: Algebra) -> set[str]:
     """Return the user-defined functions and aggregates in a plan."""
-    nodes = list(walk(root))
+    nodes = list(walk_once(root))
     functions = {n.function.key for n in nodes if isinstance(n, UserCall)}
     return functions | {n.definition.key for n in nodes if isinstance(n, UserAggregateCall)}

@@ -4,13 +4,16 @@ every script is parsed, bound and planned in seconds. `docs/language.md` lists t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.algebra import Algebra
+from penstock.algebra.nodes.base import StreamToRelation
+from penstock.algebra.nodes.join import Join
+from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.scans import Scan
 from penstock.algebra.nodes.set_operations import UnionAll
 from penstock.errors import PenstockError
@@ -22,9 +25,11 @@ MAX_SCRIPT, MAX_STATEMENTS = 32_000_000, 20_000
 MAX_DEPTH = 100
 #: Columns of a declaration, of a select list, a GROUP BY or an ORDER BY; values in one list of an expression.
 MAX_COLUMNS, MAX_VALUES = 2_000, 100_000
-#: Streams and relations that one query reads once its views and correlated subqueries are expanded, counted each time
-#: they are read: of a UNION ALL those of its largest member, and those of all members; operators in a row.
+#: Streams and relations that one query reads once its views and correlated subqueries are expanded: of a UNION ALL
+#: those of its largest member, and those of all members; operators in a row.
 MAX_SOURCES, MAX_MEMBERS, MAX_OPERATORS = 250, 2_500, 1_000
+#: The same, where each of the equal parts of a query is counted, though the plan computes them once.
+MAX_REPEATED = 25_000
 
 #: Levels of a query's tree in addition to those of its brackets. Levels of a statement's tree with all queries in it,
 #: each of which begins anew.
@@ -98,30 +103,68 @@ _LISTS = {"columns": "columns", "items": "items", "group": "groups", "order": "s
 
 
 def check_size(root: Algebra) -> None:
-    """Raise PenstockError P0105 for a query that reads too much, directly or through views."""
-    sizes: dict[int, tuple[int, int, int]] = {}
+    """Raise PenstockError P0105 for a query that reads too much, directly or through views.
+
+    Equal subplans are planned and computed once, so what they read counts once; as often as they occur where joins may
+    be merged into one join of all their inputs (`_MERGED`), each input of which is planned by itself.
+    """
+    sizes: dict[str, _Size] = {}
+    counted: set[str] = set()
     stack = [root]
     while stack:
         node = stack[-1]
-        waiting = [child for child in node.inputs if id(child) not in sizes]
+        waiting = [child for child in node.inputs if child.fingerprint not in sizes]
         if waiting:
-            stack.extend(waiting)
+            stack.extend(reversed(waiting))
             continue
         stack.pop()
-        below = [sizes[id(child)] for child in node.inputs]
-        counts = [count for count, _, _ in below]
-        reads = (max(counts) if isinstance(node, UnionAll) else sum(counts)) + isinstance(node, Scan)
-        members = sum(count for _, count, _ in below) + isinstance(node, Scan)
-        sizes[id(node)] = reads, members, 1 + max((depth for _, _, depth in below), default=0)
-    reads, members, depth = sizes[id(root)]
+        if node.fingerprint not in sizes:
+            sizes[node.fingerprint] = _size(node, sizes, counted)
+    size = sizes[root.fingerprint]
     hint = "divide it into several queries, of which one reads the result of another"
-    for count, limit in ((reads, MAX_SOURCES), (members, MAX_MEMBERS)):
+    for count, limit in ((size.reads, MAX_SOURCES), (size.members, MAX_MEMBERS), (size.repeated, MAX_REPEATED)):
         if count > limit:
             message = (
                 f"with views and correlated subqueries expanded, this query reads {count:,} streams and relations, "
             )
             message += f"{limit:,} are the limit"
             raise PenstockError("P0105", message, hint=hint)
-    if depth > MAX_OPERATORS:
-        message = f"this query has {depth:,} operators on top of each other, {MAX_OPERATORS:,} are the limit"
+    if size.depth > MAX_OPERATORS:
+        message = f"this query has {size.depth:,} operators on top of each other, {MAX_OPERATORS:,} are the limit"
         raise PenstockError("P0105", message, hint=hint)
+
+
+@dataclass(frozen=True)
+class _Size:
+    """The size of a subplan. reads, members: streams and relations that it reads, of a UNION ALL in its largest member
+    and in all; again: its reads, members where it occurs another time; repeated: reads with all repetitions."""
+
+    reads: int
+    members: int
+    again: tuple[int, int]
+    repeated: int
+    depth: int
+
+
+#: Operators that may become part of one join of many inputs, so that these are there as often as they are read.
+_MERGED = (Join, Project, Select, UnionAll, StreamToRelation, Scan)
+
+
+def _size(node: Algebra, sizes: Mapping[str, _Size], counted: set[str]) -> _Size:
+    """Return the size of `node` over inputs of known `sizes`; counted: the inputs that other nodes have counted."""
+    own = isinstance(node, Scan)
+    most = max if isinstance(node, UnionAll) else sum
+    reads, members = [0], [0]
+    for child in node.inputs:
+        size = sizes[child.fingerprint]
+        first = child.fingerprint not in counted
+        counted.add(child.fingerprint)
+        reads.append(size.reads if first else size.again[0])
+        members.append(size.members if first else size.again[1])
+    below = [sizes[child.fingerprint] for child in node.inputs]
+    again = 0, 0
+    if isinstance(node, _MERGED):
+        again = most([0, *(size.again[0] for size in below)]) + own, sum(size.again[1] for size in below) + own
+    repeated = most([0, *(size.repeated for size in below)]) + own
+    depth = 1 + max((size.depth for size in below), default=0)
+    return _Size(most(reads) + own, sum(members) + own, again, repeated, depth)

@@ -29,7 +29,7 @@ from penstock.algebra.properties.boundedness import Boundedness, Grade, together
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
-from penstock.tree import Node, walk
+from penstock.tree import Node, reached
 from penstock.types import Schema, TimeDomain
 
 Keys = frozenset[frozenset[int]]
@@ -52,10 +52,7 @@ class Algebra(Node):
     node, since every operator above reads them again."""
 
     def __init_subclass__(cls) -> None:
-        for name in _DERIVED:
-            given = cls.__dict__.get(name)
-            if isinstance(given, property) and not getattr(given.fget, "__isabstractmethod__", False):
-                setattr(cls, name, _computed_once(f"_{cls.__qualname__}.{name}", given))
+        _cache_derived(cls)
 
     @property
     @abstractmethod
@@ -229,7 +226,10 @@ class Algebra(Node):
 
 
 _UNKNOWN = object()
-_DERIVED = ("schema", "pattern", "keys", "domain", "is_stream", "boundedness")
+_DERIVED = (
+    "schema", "pattern", "keys", "domain", "is_stream", "boundedness", "source_names", "carries_ends",
+    "arrives_in_order", "is_instantaneous", "is_windowed", "results_have_lives",
+)  # fmt: skip
 
 
 def _computed_once(place: str, given: property) -> property:
@@ -241,6 +241,16 @@ def _computed_once(place: str, given: property) -> property:
         return node.__dict__[place]
 
     return property(read, doc=given.__doc__)
+
+
+def _cache_derived(kind: type) -> None:
+    for name in _DERIVED:
+        given = kind.__dict__.get(name)
+        if isinstance(given, property) and not getattr(given.fget, "__isabstractmethod__", False):
+            setattr(kind, name, _computed_once(f"_{kind.__qualname__}.{name}", given))
+
+
+_cache_derived(Algebra)
 
 
 @dataclass(frozen=True, eq=False)
@@ -450,11 +460,14 @@ def common_domain(inputs: tuple[Algebra, ...]) -> TimeDomain | None:
     return next(iter(domains), None)
 
 
+def operators(root: Algebra) -> Iterator[Algebra]:
+    """Return the operators of a plan, parents first, one with several parents once."""
+    return reached(root, lambda node: node.inputs)
+
+
 def leaves(node: Algebra) -> Iterator[Algebra]:
-    """Return the algebra nodes without inputs, left to right."""
-    for found in walk(node):
-        if isinstance(found, Algebra) and not found.inputs:
-            yield found
+    """Return the operators without inputs, left to right, one with several parents once."""
+    return (found for found in operators(node) if not found.inputs)
 
 
 def column_labels(schema: Schema) -> tuple[str, ...]:
@@ -480,4 +493,4 @@ def has_lives(node: Algebra) -> bool:
 def is_static(node: Algebra) -> bool:
     """Return whether the relation is the same at every instant: it reads static relations only. A stream made of them
     does not count: its elements arrive at the first instant, and a window over them ends."""
-    return node.domain is None and not any(isinstance(n, Algebra) and n.is_stream for n in walk(node))
+    return node.domain is None and not any(n.is_stream for n in operators(node))

@@ -26,7 +26,7 @@ from penstock.algebra.nodes.base import (
     is_static,
 )
 from penstock.algebra.nodes.frequency_window import FrequencyWindow, frequency_text
-from penstock.algebra.nodes.internal import Internal
+from penstock.algebra.nodes.internal import Internal, own_operators
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.nonretroactive import NRRJoin, is_nrr
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind
@@ -143,20 +143,13 @@ class Sequenced(Emitted):
 
 def own_frequency_windows(node: Algebra) -> Iterator[FrequencyWindow]:
     """Return the frequency windows of the query itself: those not inside a stream below."""
-    for child in (node, *node.inputs) if not node.is_stream else node.inputs:
-        if isinstance(child, FrequencyWindow):
-            yield child
-        elif child is not node and not child.is_stream:
-            yield from own_frequency_windows(child)
+    return (found for found in own_operators(node) if isinstance(found, FrequencyWindow))
 
 
 def own_updated_relations(node: Algebra) -> Iterator[RelationScan]:
     """Return the relations with updates of the query itself: those not inside a stream below."""
-    for child in (node, *node.inputs) if not node.is_stream else node.inputs:
-        if isinstance(child, RelationScan) and not child.source.is_static:
-            yield child
-        elif child is not node and not child.is_stream:
-            yield from own_updated_relations(child)
+    scans = (found for found in own_operators(node) if isinstance(found, RelationScan))
+    return (scan for scan in scans if not scan.source.is_static)
 
 
 def in_sequence(node: Algebra) -> bool:

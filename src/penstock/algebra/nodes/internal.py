@@ -10,11 +10,13 @@ loses tuples: then a result would have to expire with that, and not with the INT
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import Algebra, TimeModelWindow, Unary
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.tree import reached
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +60,12 @@ def what_forbids_internal(node: Algebra) -> Algebra | None:
     return next((one for one in found if one is not None), None)
 
 
+def own_operators(node: Algebra) -> Iterator[Algebra]:
+    """Return `node` and the operators below it that are not inside a stream below it, each once."""
+    return reached(node, lambda one: tuple(child for child in one.inputs if not child.is_stream))
+
+
 def reaches_internal(node: Algebra) -> bool:
     """Return whether the relation `node` is made of results of INTERNAL windows. A stream made of them does not count:
     it is append-only by itself."""
-    return isinstance(node, Internal) or any(reaches_internal(child) for child in node.inputs if not child.is_stream)
+    return any(isinstance(found, Internal) for found in own_operators(node))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, Compared, Keys, TimeModelWindow, has_lives, is_static
+from penstock.algebra.nodes.base import Algebra, Compared, Keys, TimeModelWindow, has_lives, is_static, operators
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate, partners
 from penstock.algebra.properties.update_pattern import Pattern, worst
-from penstock.tree import walk
 from penstock.types import Schema
 
 
@@ -28,7 +27,7 @@ class UnionAll(Algebra):
     def pattern(self) -> Pattern:
         found = worst(m.pattern for m in self.members)
         if found is Pattern.WEAKEST:
-            windows = (node for m in self.members for node in walk(m) if isinstance(node, TimeModelWindow))
+            windows = (node for m in self.members for node in operators(m) if isinstance(node, TimeModelWindow))
             orders = {window.order_of_ends for window in windows if window.order_of_ends is not None}
             # Elements of windows of different length or boundaries do not expire in order of arrival.
             return Pattern.WEAKEST if len(orders) == 1 else Pattern.WEAK

@@ -9,15 +9,14 @@ place is decided later.
 
 from __future__ import annotations
 
-from penstock.algebra.nodes.base import Algebra, is_static
+from penstock.algebra.nodes.base import Algebra, is_static, operators
 from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.statistics import Statistics
-from penstock.tree import walk
 
 
 def plan_cost(root: Algebra, statistics: Statistics) -> float:
     """Return the elements per second that the operators under `root` process."""
-    nodes = {node.fingerprint: node for node in walk(root) if isinstance(node, Algebra) and not is_static(node)}
+    nodes = {node.fingerprint: node for node in operators(root) if not is_static(node)}
     return sum(cost(node, statistics) for node in nodes.values())
 
 

@@ -14,17 +14,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
-from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.base import Algebra, operators
 from penstock.algebra.nodes.frequency import Frequency, Sequenced
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind, evaluation_period
 from penstock.algebra.optimizer.cost import plan_cost
 from penstock.algebra.optimizer.rules import RULES, Phase, Rule, RuleKind
 from penstock.algebra.optimizer.statistics import Statistics
-from penstock.algebra.optimizer.sweep import Sweep, operators
+from penstock.algebra.optimizer.sweep import Sweep
 from penstock.algebra.render import render
 from penstock.deep import deep
 from penstock.explain import to_text
-from penstock.tree import Node, transform_down
+from penstock.tree import Node, transform_down, transform_up
 
 #: Phases whose rules are applied together, in order.
 PHASES: tuple[frozenset[Phase], ...] = (
@@ -107,6 +107,7 @@ def _optimized(
 ) -> tuple[Algebra, list[TraceStep]]:
     steps: list[TraceStep] = []
     run = _Run(planning, steps, check, all_steps)
+    root = _shared(root)
     for _ in range(MAX_ROUNDS):
         before = root
         for phases in PHASES:
@@ -198,7 +199,14 @@ def _step(group: tuple[Rule, ...], root: Algebra, run: _Run) -> Algebra:
             run.record(group[0], root, changed, None, True)
     if changed is root:
         run.idle[name] = root
-    return changed
+        return root
+    return _shared(changed)
+
+
+def _shared(root: Algebra) -> Algebra:
+    """Return `root` with equal subplans as one object: rules visit it once, whatever number of operators read it."""
+    known: dict[str, Node] = {}
+    return transform_up(root, lambda node: known.setdefault(node.fingerprint, node), Algebra)
 
 
 def _swept(group: tuple[Rule, ...], root: Algebra, run: _Run) -> Algebra:
@@ -237,9 +245,7 @@ def _has_choices(root: Algebra, rules: tuple[Rule, ...]) -> bool:
 
 def _replaced(root: Algebra, node: Algebra, other: Algebra) -> Algebra:
     """Return `root` with `other` in every place of `node`."""
-    if root == node:
-        return other
-    return root.with_children(tuple(_replaced(c, node, other) if isinstance(c, Algebra) else c for c in root.children))
+    return transform_up(root, lambda one: other if one == node else one, Algebra)
 
 
 def _verify(rule: Rule, before: Algebra, after: Algebra) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.base import Algebra, operators
 from penstock.algebra.optimizer.rules import Rule
 
 #: Changes that rules may make in one walk, for each operator of the plan, and beside these. A change may be needed
@@ -89,18 +89,6 @@ class Sweep:
         for place in reversed(self._places):
             node = place(node)
         return node
-
-
-def operators(root: Algebra) -> Iterator[Algebra]:
-    """Yield each operator of a plan, parents first, one with several parents once."""
-    seen: set[int] = set()
-    stack = [root]
-    while stack:
-        top = stack.pop()
-        if id(top) not in seen:
-            seen.add(id(top))
-            yield top
-            stack.extend(reversed(top.inputs))
 
 
 def _with_child(node: Algebra, number: int, child: Algebra) -> Algebra:

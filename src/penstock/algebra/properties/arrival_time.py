@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base import Algebra, StreamToRelation, TimeModelWindow, is_static
+from penstock.algebra.nodes.base import Algebra, StreamToRelation, TimeModelWindow, is_static, operators
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.multi_join import MultiJoin
 from penstock.algebra.nodes.nonretroactive import NRRJoin
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Call, Column, Expression, remap
-from penstock.tree import walk
 from penstock.types import Field, Schema
 
 _CAME = Field("came", pa.int64())
@@ -96,4 +95,4 @@ def _moved(residual: Expression | None, place: Callable[[int], int]) -> Expressi
 
 def longest_slide(node: Algebra) -> int:
     """Return for at most how many ticks after its arrival a tuple of `node` may become visible."""
-    return max((w.slide or 0 for w in walk(node) if isinstance(w, TimeModelWindow)), default=0)
+    return max((w.slide or 0 for w in operators(node) if isinstance(w, TimeModelWindow)), default=0)

@@ -10,11 +10,10 @@ import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, StreamToRelation, column_labels
+from penstock.algebra.nodes.base import Algebra, StreamToRelation, column_labels, operators
 from penstock.algebra.nodes.frequency import Sequenced
 from penstock.algebra.nodes.frequency_window import frequency_text
 from penstock.algebra.nodes.rowwise import Project
-from penstock.tree import walk
 
 
 class FrequencyPlace(enum.Enum):
@@ -51,7 +50,7 @@ def periods(root: Algebra) -> tuple[Period, ...]:
     answer = root
     while isinstance(answer, Project):
         answer = answer.input
-    found = (_periods(node, node is answer) for node in walk(root) if isinstance(node, Algebra))
+    found = (_periods(node, node is answer) for node in operators(root))
     return tuple(dict.fromkeys(period for each in found for period in each))
 
 
@@ -69,7 +68,7 @@ def shortest_slide(roots: Iterable[Algebra], source: str) -> int | None:
     """Return the ticks between two boundaries of the window or frequency in time over `source` that has them closest;
     None where none has boundaries."""
     slides: list[int] = []
-    for node in (node for root in roots for node in walk(root) if isinstance(node, Algebra)):
+    for node in (node for root in roots for node in operators(root)):
         if source in node.source_names:
             own = node.windows if isinstance(node, Sequenced) else (node,)
             slides += [e.ticks for one in own for e in one.evaluations() if e.ticks is not None]

@@ -77,5 +77,5 @@ def grouped_state(
         columns = tuple(sorted({column for e in argument.expressions for column in columns_of(e)}))
         count = min(rows.size, groups * rows.values(columns))
         tree = TREE if argument.kind is ArgumentState.BAG else 0
-        bound = rows.by_keys((*plan.group, *columns), "different values")
-        yield StatePart("values by group", count, count * (2 * SLOT + 8 + nbytes + tree), bound)
+        by_value = rows.by_keys(tuple(dict.fromkeys((*plan.group, *columns))), "different values")
+        yield StatePart("values by group", count, count * (2 * SLOT + 8 + nbytes + tree), by_value)

@@ -40,7 +40,7 @@ from penstock.runtime.local.statics import Counts, read_statics
 from penstock.runtime.skipped_records import as_read, progress_after
 from penstock.storage.names import file_name
 from penstock.temporary import removed_after
-from penstock.tree import Node, transform_up, walk
+from penstock.tree import Node, transform_up, walk_once
 
 #: Rows read in one round.
 _BATCH = 16_384
@@ -80,7 +80,7 @@ def analyze(
     Raises:
         PenstockError: P0622 for an input without an end, P0401 to P0404 for one that cannot be read.
     """
-    sources = {n.source.name: n.source for q in queries for n in walk(q.root) if isinstance(n, Scan)}
+    sources = {n.source.name: n.source for q in queries for n in walk_once(q.root) if isinstance(n, Scan)}
     for source in sources.values():
         _check(source, frames.get(source.name))
     began = time.perf_counter()

@@ -72,7 +72,7 @@ from penstock.storage.local import TEMPORARY
 from penstock.storage.names import file_name
 from penstock.storage.seals import checksum, damaged
 from penstock.temporary import discard, temporary_folder
-from penstock.tree import Node, transform_up, walk
+from penstock.tree import Node, transform_up, walk_once
 
 #: Every folder of a run has one of these, also of earlier versions.
 _SIGNS = frozenset({RUN, "epochs", "identity.json"})
@@ -102,7 +102,7 @@ class Work:
 
     @property
     def sources(self) -> dict[str, Source]:
-        return {n.source.name: n.source for q in self.queries for n in walk(q.root) if isinstance(n, Scan)}
+        return {n.source.name: n.source for q in self.queries for n in walk_once(q.root) if isinstance(n, Scan)}
 
     @property
     def streaming(self) -> dict[str, DataFrame]:

@@ -90,13 +90,21 @@ def _identity(node: Algebra) -> _Pruned:
     return _Pruned(node, {i: i for i in range(len(node.schema))})
 
 
-@singledispatch
 def _prune(node: Algebra, needed: frozenset[int]) -> _Pruned:
-    """Return `node` with at least the `needed` columns."""
+    """Return `node` with at least the `needed` columns; the result is kept with the node, as its fingerprint is, since
+    a node may have many parents."""
+    known: dict[frozenset[int], _Pruned] = node.__dict__.setdefault("_pruned", {})
+    if needed not in known:
+        known[needed] = _prune_anew(node, needed)
+    return known[needed]
+
+
+@singledispatch
+def _prune_anew(node: Algebra, needed: frozenset[int]) -> _Pruned:
     return _identity(over_inputs(node, lambda child: _exact(_all(child), child.schema.fields, named=True)))
 
 
-@_prune.register
+@_prune_anew.register
 def _scan(node: Scan, needed: frozenset[int]) -> _Pruned:
     if not (node.source.is_stream or node.source.is_static):
         return _identity(node)
@@ -118,13 +126,13 @@ def _width(type_: pa.DataType) -> int:
         return 1 << 16
 
 
-@_prune.register
+@_prune_anew.register
 def _select(node: Select, needed: frozenset[int]) -> _Pruned:
     below = _prune(node.input, needed | columns_of(node.predicate))
     return _Pruned(Select(below.node, below.moved(node.predicate)), below.place)
 
 
-@_prune.register
+@_prune_anew.register
 def _project(node: Project, needed: frozenset[int]) -> _Pruned:
     kept = sorted(needed) or [0]
     chosen = [node.expressions[i] for i in kept]
@@ -136,7 +144,7 @@ def _project(node: Project, needed: frozenset[int]) -> _Pruned:
     return _Pruned(thin, {old: i for i, old in enumerate(kept)})
 
 
-@_prune.register
+@_prune_anew.register
 def _window(node: TimeModelWindow, needed: frozenset[int]) -> _Pruned:
     if not node.judges_alone:
         return _whole(node, needed)
@@ -144,7 +152,7 @@ def _window(node: TimeModelWindow, needed: frozenset[int]) -> _Pruned:
     return _Pruned(replace(node, input=below.node), below.place)
 
 
-@_prune.register
+@_prune_anew.register
 def _row_window(node: RowWindow, needed: frozenset[int]) -> _Pruned:
     if in_arrival_order(node.input) is None:
         return _whole(node, needed)
@@ -154,7 +162,7 @@ def _row_window(node: RowWindow, needed: frozenset[int]) -> _Pruned:
     )
 
 
-@_prune.register
+@_prune_anew.register
 def _pick(node: Frequency, needed: frozenset[int]) -> _Pruned:
     if in_arrival_order(node.input) is None:
         return _identity(replace(node, input=_exact(_all(node.input), node.schema.fields, named=True)))
@@ -163,8 +171,8 @@ def _pick(node: Frequency, needed: frozenset[int]) -> _Pruned:
     return _Pruned(replace(node, input=below.node, partition=partition), below.place)
 
 
-@_prune.register(Join)
-@_prune.register(NRRJoin)
+@_prune_anew.register(Join)
+@_prune_anew.register(NRRJoin)
 def _join(node: Join | NRRJoin, needed: frozenset[int]) -> _Pruned:
     width = len(node.left.schema)
     read = needed | (columns_of(node.residual) if node.residual is not None else frozenset())
@@ -178,7 +186,7 @@ def _join(node: Join | NRRJoin, needed: frozenset[int]) -> _Pruned:
     return _Pruned(replace(node, left=left.node, right=right.node, equal=equal, residual=residual), place)
 
 
-@_prune.register
+@_prune_anew.register
 def _semi_join(node: SemiJoin, needed: frozenset[int]) -> _Pruned:
     width = len(node.left.schema)
     read = columns_of(node.residual) if node.residual is not None else frozenset()
@@ -188,7 +196,7 @@ def _semi_join(node: SemiJoin, needed: frozenset[int]) -> _Pruned:
     return _Pruned(made, dict(left.place) | {width: len(left.node.schema)})  # the mark stands last
 
 
-@_prune.register
+@_prune_anew.register
 def _outer_join(node: OuterJoin, needed: frozenset[int]) -> _Pruned:
     width = len(node.left.schema)
     read = needed | (columns_of(node.residual) if node.residual is not None else frozenset())
@@ -209,7 +217,7 @@ def _rejoined(node: SemiJoin | OuterJoin, left: _Pruned, right: _Pruned) -> Semi
     return replace(node, left=left.node, right=right.node, equal=equal, residual=residual)
 
 
-@_prune.register
+@_prune_anew.register
 def _multi_join(node: MultiJoin, needed: frozenset[int]) -> _Pruned:
     read = needed | (columns_of(node.residual) if node.residual is not None else frozenset())
     members: list[_Pruned] = []
@@ -230,7 +238,7 @@ def _multi_join(node: MultiJoin, needed: frozenset[int]) -> _Pruned:
     return _Pruned(MultiJoin(tuple(thin.node for thin in members), classes, residual), place)
 
 
-@_prune.register
+@_prune_anew.register
 def _aggregate(node: Aggregate, needed: frozenset[int]) -> _Pruned:
     width = len(node.group)
     kept = [n for n in range(len(node.aggregates)) if width + n in needed]
@@ -244,7 +252,7 @@ def _aggregate(node: Aggregate, needed: frozenset[int]) -> _Pruned:
     return _Pruned(Aggregate(below.node, group, moved, tuple(node.names[n] for n in kept)), place)
 
 
-@_prune.register
+@_prune_anew.register
 def _union(node: UnionAll, needed: frozenset[int]) -> _Pruned:
     kept = sorted(needed) or [0]
     # The first member gives the union its names.
@@ -255,9 +263,9 @@ def _union(node: UnionAll, needed: frozenset[int]) -> _Pruned:
     return _Pruned(UnionAll(members), {old: i for i, old in enumerate(kept)})
 
 
-@_prune.register(Distinct)
-@_prune.register(Internal)
-@_prune.register(RelationToStream)
+@_prune_anew.register(Distinct)
+@_prune_anew.register(Internal)
+@_prune_anew.register(RelationToStream)
 def _whole(node: Unary, needed: frozenset[int]) -> _Pruned:
     fields = node.input.schema.fields
     return _identity(replace(node, input=_exact(_all(node.input), fields, named=True)))

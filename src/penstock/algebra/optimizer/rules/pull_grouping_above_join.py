@@ -9,7 +9,7 @@ from penstock.algebra.nodes.rowwise import Project
 from penstock.algebra.optimizer.rules.above_join import asked_of, pulled_above
 from penstock.algebra.optimizer.rules.negation import unprojected
 from penstock.algebra.optimizer.rules.support import column, is_volatile
-from penstock.expressions.nodes import AggregateCall, Column, Expression, columns_of, remap, substitute
+from penstock.expressions.nodes import AggregateCall, Column, Expression, columns_of, is_small, remap, substitute
 
 
 def pull_grouping_above_join(node: Algebra) -> tuple[Algebra, ...]:
@@ -18,7 +18,8 @@ def pull_grouping_above_join(node: Algebra) -> tuple[Algebra, ...]:
 
     Law: all tuples of a group agree in g, so all meet the same one tuple of S, or none. γ replaces a tuple whenever an
     element comes, so below the join every element makes two of them; above it the join receives elements with known
-    expirations `[golab 3.5.3]`.
+    expirations `[golab 3.5.3]`. Not where the condition of the join would repeat large expressions of a projection
+    between the two (`is_small`).
     Unsound for: S without such a key (a group that meets two tuples of S would count its tuples twice); a join on an
     aggregate (`n = s.n` is decided by the group, not by its tuples); ungrouped aggregates; volatile expressions.
     """
@@ -44,7 +45,7 @@ def _pulled(join: Join, from_left: bool) -> Algebra | None:
 
 def _rebuilt(
     join: Join, grouped: Aggregate, values: tuple[Expression, ...], other: Algebra, keys: list[Expression], left: bool
-) -> Algebra:
+) -> Algebra | None:
     below = grouped.input
     own, wide, groups = len(below.schema), len(other.schema), len(grouped.group)
     start, aside = (0, own) if left else (wide, 0)
@@ -54,7 +55,10 @@ def _rebuilt(
     given = tuple(column(field, aside + i) for i, field in enumerate(other.schema))
     # Before grouping, a group column is the column it groups by; the aggregates are not read.
     early = tuple(remap(v, lambda c: start + grouped.group[c] if c < groups else c) for v in values)
-    residual = None if join.residual is None else substitute(join.residual, early + given if left else given + early)
+    columns = early + given if left else given + early
+    residual = None if join.residual is None else substitute(join.residual, columns)
+    if residual is not None and join.residual is not None and not is_small(residual, join.residual, columns):
+        return None
     joined = Join(*((below, other) if left else (other, below)), equal, residual)
     calls = tuple(
         c for c in (remap(a, lambda i: start + i) for a in grouped.aggregates) if isinstance(c, AggregateCall)

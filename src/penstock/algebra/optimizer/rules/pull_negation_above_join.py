@@ -11,7 +11,7 @@ from penstock.algebra.nodes.rowwise import Project
 from penstock.algebra.optimizer.rules.above_join import asked_of, pulled_above
 from penstock.algebra.optimizer.rules.negation import Negation, negation, unprojected
 from penstock.algebra.optimizer.rules.support import column
-from penstock.expressions.nodes import Column, Expression, columns_of, remap, substitute
+from penstock.expressions.nodes import Column, Expression, columns_of, is_small, remap, substitute
 from penstock.types import Field
 
 
@@ -20,7 +20,8 @@ def pull_negation_above_join(node: Algebra) -> tuple[Algebra, ...]:
 
     Law: whether r has a partner in N is decided by r and N alone, so it is the same for all that r is joined with. The
     join below then knows when its results end, and only what stands above handles negative tuples `[golab 3.5.3]`. A
-    projection between the two is applied above.
+    projection between the two is applied above, and the join computes what it reads of it anew: not where that would
+    repeat large expressions (`is_small`).
     Unsound for: a join on the mark or on columns of N (a padded NULL joins nothing, and N's do not exist below ⟕);
     volatile conditions; a scalar subquery that is checked to have one row, since r that joins nothing is checked too.
     """
@@ -51,6 +52,8 @@ def _pulled(join: Join, from_left: bool) -> Algebra | None:
     pairs = zip(places, ((j if from_left else i) for i, j in join.equal), strict=True)
     equal = tuple((p, o) if from_left else (o, p) for p, o in pairs)
     residual = None if join.residual is None else substitute(join.residual, columns)
+    if residual is not None and join.residual is not None and not is_small(residual, join.residual, columns):
+        return None
     sides = (left, other) if from_left else (other, left)
     negated = _negated(found, Join(*sides, equal, residual), start, place)
     return Project(negated, columns, join.schema.fields)

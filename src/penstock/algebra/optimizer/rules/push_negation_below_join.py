@@ -9,7 +9,7 @@ from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.rowwise import Project
 from penstock.algebra.optimizer.rules.negation import Negation, added_columns, negation, unprojected
 from penstock.algebra.optimizer.rules.support import column
-from penstock.expressions.nodes import Column, Expression, columns_of, remap, substitute
+from penstock.expressions.nodes import Column, Expression, columns_of, is_small, remap, substitute
 
 
 def push_negation_below_join(node: Algebra) -> tuple[Algebra, ...]:
@@ -17,7 +17,8 @@ def push_negation_below_join(node: Algebra) -> tuple[Algebra, ...]:
     and ⟕.
 
     Law: that of `pull_negation_above_join`, read the other way. It pays where the join makes much of what few tuples of
-    R are left of. A projection between the two is applied above.
+    R are left of. A projection between the two is applied above; not where the condition would repeat large expressions
+    of it (`is_small`).
     Unsound for: a condition over columns of both sides (a pair may lack a partner that r has); volatile conditions; and
     a scalar subquery that is checked to have one row, since r that joins nothing would be checked too.
     """
@@ -45,7 +46,12 @@ def _pushed(found: Negation, join: Join, values: tuple[Expression, ...], to_left
     if not all(c in inside for expression in decisive for c in columns_of(expression)):
         return None
     equal = tuple((next(iter(columns_of(key))) - start, j) for key, (_, j) in zip(keys, found.equal, strict=True))
-    below = replace(found, left=side, equal=equal, residual=_condition(found, values, side, start))
+    over_side = _condition(found, values, side, start)
+    if over_side is not None and found.residual is not None:
+        partners = tuple(column(field, own + j) for j, field in enumerate(found.right.schema))
+        if not is_small(over_side, found.residual, values + partners):
+            return None
+    below = replace(found, left=side, equal=equal, residual=over_side)
 
     def place(i: int) -> int:
         return i + added if to_left and i >= width else i

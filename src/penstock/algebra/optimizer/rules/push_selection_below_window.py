@@ -29,17 +29,25 @@ def push_selection_below_window(root: Algebra) -> Algebra:
     - volatile conjuncts, and a RelationToStream below the window: ISTREAM(R) cancels by whole tuples of R, and its
       time line is R's. The selection stops above it.
     """
-    return _visit(root, hears_dropped=False)
+    return _visit(root, False, {})
 
 
-def _visit(node: Algebra, hears_dropped: bool) -> Algebra:
+def _visit(node: Algebra, hears_dropped: bool, known: dict[tuple[int, bool], tuple[Algebra, Algebra]]) -> Algebra:
+    """known: by identity and `hears_dropped`, a visited node, kept for its identity, and its result."""
+    place = id(node), hears_dropped
+    if place not in known:
+        known[place] = node, _visited(node, hears_dropped, known)
+    return known[place][1]
+
+
+def _visited(node: Algebra, hears_dropped: bool, known: dict[tuple[int, bool], tuple[Algebra, Algebra]]) -> Algebra:
     if isinstance(node, RelationToStream):
         hears_dropped = _hears_dropped(node)
     elif isinstance(node, TimeModelWindow):
         hears_dropped = False
     elif isinstance(node, Select) and not hears_dropped:
         node = _moved(node)
-    return over_inputs(node, lambda child: _visit(child, hears_dropped))
+    return over_inputs(node, lambda child: _visit(child, hears_dropped, known))
 
 
 def _hears_dropped(node: RelationToStream) -> bool:

@@ -47,12 +47,23 @@ def _of_values(call: AggregateCall) -> bool:
 
 def _bare(node: Algebra) -> Algebra:
     """Return a relation of the same tuples, each at least once."""
+    return _bared(node, {})
+
+
+def _bared(node: Algebra, known: dict[int, Algebra]) -> Algebra:
+    """known: by identity, the results for nodes below the first one; a node with several parents is visited once."""
+    if id(node) not in known:
+        known[id(node)] = _bared_anew(node, known)
+    return known[id(node)]
+
+
+def _bared_anew(node: Algebra, known: dict[int, Algebra]) -> Algebra:
     if isinstance(node, Distinct):
-        return _bare(node.input)
+        return _bared(node.input, known)
     if isinstance(node, SemiJoin):
-        return replace(node, left=_bare(node.left)) if _blind(node) else node
+        return replace(node, left=_bared(node.left, known)) if _blind(node) else node
     if isinstance(node, UnionAll) or (isinstance(node, Project | Select | Join) and _blind(node)):
-        return over_inputs(node, _bare)
+        return over_inputs(node, lambda child: _bared(child, known))
     return node
 
 

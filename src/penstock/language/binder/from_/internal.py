@@ -7,13 +7,12 @@ from __future__ import annotations
 from typing import NoReturn
 
 from penstock.algebra import Algebra, Internal, OuterJoin, SemiJoin
-from penstock.algebra.nodes.base import has_lives
+from penstock.algebra.nodes.base import has_lives, operators
 from penstock.algebra.nodes.internal import reaches_internal, what_forbids_internal
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.language.binder.context import Context
 from penstock.language.binder.from_.inputs import Inputs
 from penstock.language.text import TextSpan
-from penstock.tree import walk
 
 _HINT = "define the SELECT with the INTERNAL window as a view: it is a stream, which can have a window of its own"
 
@@ -46,7 +45,7 @@ def refuse_internal(operator: str, inputs: Inputs | None, span: TextSpan, contex
 
 def refuse_partners(node: Algebra, inputs: Inputs, span: TextSpan, context: Context) -> None:
     """Fail with P0310 where an outer join, IN or EXISTS has results of INTERNAL windows on a side."""
-    for found in walk(node):
+    for found in operators(node):
         if isinstance(found, SemiJoin | OuterJoin) and any(reaches_internal(side) for side in found.inputs):
             what = "an outer join" if isinstance(found, OuterJoin) else "IN or EXISTS"
             refuse_internal(what, inputs, span, context)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from penstock.algebra import Algebra, Pattern
+from penstock.algebra.nodes.base import operators
 from penstock.expressions.functions import known_functions
 from penstock.expressions.nodes import Expression
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, load, make, volatile_calls
 from penstock.language.binder.context import Context
 from penstock.language.statements import CreateFunction
 from penstock.language.text import TextSpan
-from penstock.tree import walk
 from penstock.types import parse_type
 
 
@@ -43,8 +43,8 @@ def check_volatile(root: Algebra, span: TextSpan, context: Context) -> None:
     """Reject a volatile function over rows that negative tuples retract: a second draw for the retraction would give
     another row.
     """
-    for node in walk(root):
-        if isinstance(node, Algebra) and any(i.pattern is Pattern.STRICT for i in node.inputs):
+    for node in operators(root):
+        if any(i.pattern is Pattern.STRICT for i in node.inputs):
             drawn = [f for c in node.children if isinstance(c, Expression) for f in volatile_calls(c)]
             if drawn:
                 message = f"{drawn[0]} is VOLATILE and is applied to rows that may be retracted"

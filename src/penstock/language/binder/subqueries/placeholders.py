@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.expressions.nodes import Column, Expression, OuterColumn
-from penstock.tree import Node, transform_up, walk
+from penstock.tree import Node, transform_up, walk, walk_once
 
 #: The index of an OuterColumn for the left operand of IN; the operands of a row count down from it.
 OPERAND = -1
@@ -29,7 +29,7 @@ def reads_outer(expression: Expression) -> bool:
 
 def outer_columns(node: Node) -> list[OuterColumn]:
     """Return the columns of enclosing rows that `node`, an expression or a relation, reads, without repetitions."""
-    return list(dict.fromkeys(n for n in walk(node) if isinstance(n, OuterColumn)))
+    return list(dict.fromkeys(n for n in walk_once(node) if isinstance(n, OuterColumn)))
 
 
 def attached_in(expression: Expression) -> list[int]:

@@ -21,7 +21,7 @@ from penstock.algebra import Algebra, Distinct, OuterKind, Project, Select, Semi
 from penstock.algebra.nodes.base import common_domain
 from penstock.algebra.optimizer.rules.support import is_volatile
 from penstock.expressions.functions import build_call
-from penstock.expressions.nodes import Call, Column, Expression, Literal, OuterColumn, conjunction, remap
+from penstock.expressions.nodes import Call, Column, Expression, Literal, OuterColumn, columns_of, conjunction, remap
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.joins import columns, join_two, outer_join, semi_join
 from penstock.language.binder.scope import Entry
@@ -40,7 +40,7 @@ from penstock.language.binder.subqueries.unnesting import Unnesting, same, zero_
 from penstock.language.printer import print_query
 from penstock.language.queries import EmbeddedQuery, QueryTree
 from penstock.language.text import TextSpan
-from penstock.tree import transform_up, walk
+from penstock.tree import transform_up, walk_once
 from penstock.types import Field
 
 _TRUE, _FALSE = Literal(pa.bool_(), True), Literal(pa.bool_(), False)
@@ -120,7 +120,7 @@ class Applied:
     """`node` with subqueries joined to it: its own columns first, then those that they added.
 
     `lift`: rewrites an expression over the enclosing columns, as the subqueries were bound, to one over `node` (after a
-    GROUP BY these differ).
+    GROUP BY these differ). `unjoined`: `node` as it was before the first unnested subquery was joined to it.
     """
 
     node: Algebra
@@ -128,6 +128,7 @@ class Applied:
     lift: Callable[[Expression, TextSpan], Expression] = lambda expression, _: expression
     values: dict[int, Sequence[Expression]] = field(default_factory=dict)
     settled: dict[int, Subquery] = field(default_factory=dict)
+    unjoined: Algebra | None = None
 
     def keep(self, conditions: Sequence[Expression]) -> None:
         """Keep only the tuples for which all `conditions` are TRUE."""
@@ -286,12 +287,12 @@ class Applied:
 
         if any(zero_of(column.type) is None for column in read):
             refuse("values of this type cannot be compared")
-        if any(isinstance(n, Expression) and is_volatile(n) for n in walk(self.node)):
+        if any(isinstance(n, Expression) and is_volatile(n) for n in walk_once(self.node)):
             refuse("it contains a value that is drawn anew each time")
         self._beside(subquery)
         values = tuple(self._outer(subquery, column) for column in read)
         fields = tuple(Field(column.name, column.type) for column in read)
-        domain = Distinct(Project(self.node, values, fields))
+        domain = Distinct(Project(self._rows_with(values), values, fields))
         node = Unnesting(domain, {c.index: i for i, c in enumerate(read)}, refuse).put(inner.node)
 
         def moved(expression: Expression) -> Expression:
@@ -307,6 +308,17 @@ class Applied:
             one=inner.one or frozenset() in inner.node.keys,
         )
         return replace(subquery, inner=rows, test=None if subquery.test is None else moved(subquery.test))
+
+    def _rows_with(self, values: Sequence[Expression]) -> Algebra:
+        """Return a plan with at least the rows of `node`, over which `values` can be computed.
+
+        That is `node` without other unnested subqueries, each of which contains a domain of its own: were they part of
+        the next one's, every subquery would double the plan. Further values in the domain match no row of `node`.
+        """
+        if self.unjoined is None:
+            self.unjoined = self.node
+        width = len(self.unjoined.schema)
+        return self.unjoined if all(c < width for value in values for c in columns_of(value)) else self.node
 
 
 def _as_columns(right: Algebra, items: Sequence[Expression]) -> tuple[Algebra, list[Expression]]:

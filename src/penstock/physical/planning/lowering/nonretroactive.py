@@ -19,6 +19,7 @@ from penstock.algebra import (
     Select,
     TimeModelWindow,
 )
+from penstock.algebra.nodes.base import operators
 from penstock.algebra.properties.arrival_time import longest_slide, with_arrivals
 from penstock.expressions.nodes import Column
 from penstock.physical.plan.joins import NRRJoinSpec
@@ -27,7 +28,6 @@ from penstock.physical.planning.lowering.builder import Builder, Lowered, lower,
 from penstock.physical.planning.lowering.frequency import arrived, waiting
 from penstock.physical.planning.lowering.rowwindow import row_window, stamped
 from penstock.physical.planning.lowering.rowwise import projected, selected, windowed
-from penstock.tree import walk
 
 
 @lower.register
@@ -46,7 +46,7 @@ def _asked_by_column(node: NRRJoin, came: int, builder: Builder) -> Lowered:
     stage, edges, parts = meet(stream, relation, left_key, right_key)
     width = len(node.left.schema)
     strict = node.left.pattern is Pattern.STRICT
-    late = any(isinstance(w, FrequencyWindow) and w.jumps for w in walk(node.left))
+    late = any(isinstance(w, FrequencyWindow) and w.jumps for w in operators(node.left))
     told = [Edge(waiting(node.left, builder).step, Exchange(()))] if late else []
     spec = NRRJoinSpec(left_key, right_key, node.residual, came, longest_slide(node.left), strict, width, late)
     step = builder.add(spec, [*edges, *told], stage, node)

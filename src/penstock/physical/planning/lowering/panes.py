@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from penstock.algebra import Aggregate, Algebra, Project, Select, Window
+from penstock.algebra.nodes.base import operators
 from penstock.algebra.nodes.windows import WindowKind
 from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.physical.planning.lowering.user_aggregates import has_user_aggregates
-from penstock.tree import walk
 
 #: The cost of sending a row to another stage, in rows that a stateless operator reads.
 EXCHANGE = 3.0
@@ -65,7 +65,7 @@ def shared_grains(roots: Iterable[Algebra], statistics: Statistics) -> dict[str,
     """Return, by `pane_key` of an aggregate, the grain of the panes that it shares with others."""
     kinds: dict[str, dict[str, _Paned]] = {}
     for root in roots:
-        for node in walk(root):
+        for node in operators(root):
             if isinstance(node, Aggregate) and (window := paned_window(node)) is not None:
                 alike = f"{over_panes(node, 1).fingerprint} {window.align}"
                 kinds.setdefault(alike, {})[node.fingerprint] = _paned(node, window, statistics)

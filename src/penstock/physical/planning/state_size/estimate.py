@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.algebra.nodes.base import Algebra, TimeModelWindow
+from penstock.algebra.nodes.base import Algebra, TimeModelWindow, operators
 from penstock.algebra.optimizer.estimates import estimate
 from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
@@ -19,7 +19,6 @@ from penstock.algebra.properties.cardinality import Estimate
 from penstock.physical.plan.plan import Plan, Step
 from penstock.physical.plan.state import TIMES, StateInput, StatePart, width
 from penstock.physical.planning.state_size.parts import StepState
-from penstock.tree import walk
 
 
 def state_of(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> tuple[StepState, ...]:
@@ -49,7 +48,7 @@ def _given(step: Step, node: Algebra, inputs: tuple[StateInput, ...], statistics
     if lanes is None or node.domain is None:
         return made
     # Elements that share group and interval are one: at most one per group and boundary.
-    windows = (window for window in walk(node) if isinstance(window, TimeModelWindow) and window.judges_alone)
+    windows = (window for window in operators(node) if isinstance(window, TimeModelWindow) and window.judges_alone)
     period = max(seconds(window.slide or 0, node.domain) for window in windows)
     expected = made.expected
     rate = min(expected.rate, made.values(lanes.group) / period) if period else expected.rate
