@@ -9,17 +9,21 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Accumulator, Float64s
-from penstock.expressions.aggregates.accumulators.double_pairs import UNIT, WIDE, add_pair, product
-from penstock.expressions.aggregates.accumulators.squares import SCALE, SQUARES
+from penstock.expressions.aggregates.accumulators.double_pairs import UNIT, add_pair, product
+from penstock.expressions.aggregates.accumulators.expansions import distil
+from penstock.expressions.aggregates.accumulators.squares import LARGE_SCALE, SCALE, SQUARE, SQUARES
 from penstock.expressions.aggregates.accumulators.total import TOTAL
 from penstock.expressions.aggregates.arguments import number
 from penstock.expressions.aggregates.contract import AccumulatedFunction, ArgumentSums
 from penstock.expressions.coercion import DOUBLE, implicit
 from penstock.expressions.nodes import AggregateCall, Expression
 
-#: On the scale of wide squares: of a unit, and the part of the squares below which a spread is nothing but rounding.
-_UNIT_SCALED = UNIT * SCALE
-_ROUNDING = 2.0**-96
+#: A spread that is smaller than this part of the squares is computed again, without rounding.
+_CANCELLED = 2.0**-40
+#: A unit on the scale of large values, and what brings the squares of others to that scale: its root, so that it is a
+#: double.
+_UNIT_SCALED = UNIT * LARGE_SCALE
+_TO_LARGE = LARGE_SCALE / SCALE
 
 
 @dataclass(frozen=True)
@@ -48,50 +52,82 @@ def _variances(sums: ArgumentSums, divisor: Float64s) -> Float64s:
     """Return Σ(x - mean)² / divisor, infinite beyond the largest double."""
     (_, _, units), (high, low) = sums.parts[TOTAL]
     _, squares = sums.parts[SQUARES]
-    wide = (squares[2] != 0) | (units != 0) | (np.abs(high) >= WIDE)
-    values: Float64s = _deviations(sums.count, high, low, squares[0], squares[1]) / divisor
-    if not wide.any():
-        return values
-    scaled = _wide_deviations(sums.count, units, high, low, *(squares[k] for k in range(4))) / divisor
+    values, large = _deviations(sums.count, units, high, low, np.asarray(squares))
+    values /= divisor
+    scaled: Float64s = values / SCALE / SCALE
+    if not large.any():
+        return scaled
     with np.errstate(over="ignore"):
-        return np.where(wide, scaled / SCALE / SCALE, values)
+        return np.where(large, values / LARGE_SCALE / LARGE_SCALE, scaled)
 
 
 @nb.njit(cache=True)
-def _deviations(count, high, low, square_high, square_low):  # type: ignore[no-untyped-def]
-    """Return Σ(x - mean)² = Σx² - (Σx)²/n, in pairs of doubles so that a small spread around a large mean is exact."""
-    result = np.empty_like(high)
-    for i in range(high.shape[0]):
-        n = float(max(count[i], 1))
-        mean_high = (high[i] + low[i]) / n
-        p, error = product(mean_high, n)
-        rest_high, rest_low = add_pair(high[i], low[i], -p, -error)
-        # With s = n·m + r: Σx² - s²/n = Σx² - (n·m² + 2·m·r + r²/n).
-        r = rest_high + rest_low
-        q, q_error = product(p, mean_high)
-        a, b = add_pair(square_high[i], square_low[i], -q, -(q_error + error * mean_high))
-        a, b = add_pair(a, b, -2.0 * mean_high * r, -r * r / n)
-        result[i] = max(a + b, 0.0)
-    return result
-
-
-@nb.njit(cache=True)
-def _wide_deviations(count, units, high, low, square_high, square_low, wide_high, wide_low):  # type: ignore[no-untyped-def]
-    """Return the same for sums with terms whose squares are scaled; the result is scaled like these."""
+def _deviations(count, units, high, low, squares):  # type: ignore[no-untyped-def]
+    """Return Σ(x - mean)² = Σx² - (Σx)²/n on the scale of the squares, and whether that is the scale of large ones."""
     size = count.shape[0]
-    sums, rests, squares, square_rests = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    result, large = np.zeros(size), np.zeros(size, np.bool_)
     for i in range(size):
-        upper = float(units[i])
-        lower = float(units[i] - np.int64(upper))
-        sums[i], rests[i] = add_pair(upper * _UNIT_SCALED, lower * _UNIT_SCALED, high[i] * SCALE, low[i] * SCALE)
-        squares[i], square_rests[i] = add_pair(
-            wide_high[i], wide_low[i], square_high[i] * SCALE * SCALE, square_low[i] * SCALE * SCALE
-        )
-    result = _deviations(count, sums, rests, squares, square_rests)
-    for i in range(size):
-        if result[i] <= _ROUNDING * squares[i]:
-            result[i] = 0.0
-    return result
+        if count[i] < 2:
+            continue
+        n = float(count[i])
+        large[i] = units[i] != 0
+        for k in range(SQUARE, 2 * SQUARE):
+            large[i] |= squares[k, i] != 0.0
+        if not large[i]:
+            result[i] = _near_spread(n, squares, i, high[i] * SCALE, low[i] * SCALE)
+        if large[i] or result[i] < 0.0:
+            result[i], large[i] = _exact_spread(n, units[i], high[i], low[i], squares, i)
+    return result, large
+
+
+@nb.njit(inline="always")
+def _near_spread(n, squares, row, high, low):  # type: ignore[no-untyped-def]
+    """Return Σx² - (Σx)²/n of ordinary values in pairs of doubles, from the pair Σx; -1 if little is left of Σx²."""
+    first, second = squares[0, row], squares[1, row]
+    square_high = first + second
+    v = square_high - first
+    square_low = (first - (square_high - v)) + (second - v) + (squares[2, row] + squares[3, row])
+    mean = (high + low) / n
+    p, error = product(mean, n)
+    rest_high, rest_low = add_pair(high, low, -p, -error)
+    # With s = n·m + r: Σx² - s²/n = Σx² - (n·m² + 2·m·r + r²/n).
+    r = rest_high + rest_low
+    q, q_error = product(p, mean)
+    a, b = add_pair(square_high, square_low, -q, -(q_error + error * mean))
+    a, b = add_pair(a, b, -2.0 * mean * r, -r * r / n)
+    sure = abs(square_low) <= _CANCELLED * square_high and a + b > _CANCELLED * square_high
+    return a + b if sure else -1.0
+
+
+@nb.njit
+def _exact_spread(n, units, high, low, squares, row):  # type: ignore[no-untyped-def]
+    """Return (n·Σx² - (Σx)²)/n, rounded at the end only, and whether it is on the scale of large squares."""
+    terms, roots = np.empty(2 * SQUARE), np.empty(4)
+    for k in range(SQUARE):
+        terms[k] = squares[SQUARE + k, row]
+    # Of large squares that are gone, doubles may be left that cancel.
+    parts = distil(terms, SQUARE)
+    large = units != 0 or parts > 0
+    for k in range(SQUARE):
+        terms[parts + k] = squares[k, row] * _TO_LARGE * _TO_LARGE if large else squares[k, row]
+    scale = LARGE_SCALE if large else SCALE
+    roots[0], roots[1] = high * scale, low * scale
+    upper = float(units)
+    roots[2], roots[3] = upper * _UNIT_SCALED, float(units - np.int64(upper)) * _UNIT_SCALED
+    parts, summands = distil(terms, parts + SQUARE), distil(roots, 4)
+    products = np.empty(2 * parts + summands * (summands + 1))
+    size = 0
+    for k in range(parts):
+        products[size], products[size + 1] = product(terms[k], n)
+        size += 2
+    for k in range(summands):
+        for j in range(k + 1):
+            near, rest = product(roots[k], roots[j])
+            weight = -1.0 if j == k else -2.0
+            products[size], products[size + 1] = weight * near, weight * rest
+            size += 2
+    size = distil(products, size)
+    return (max(products[size - 1], 0.0) / n if size else 0.0), large
 
 
 STDDEV_SAMP = Variance(

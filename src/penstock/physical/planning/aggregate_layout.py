@@ -27,7 +27,7 @@ from penstock.expressions.nodes import AggregateCall, Expression
 class Argument:
     """The input of an aggregate: expressions over the input (several: a tuple of values), without the rows that its
     FILTER rejects. integers, floats: the first positions of its lanes; integers = [count, then by accumulator], floats
-    = (hi, lo) pairs, by accumulator. distinct: a bag counts every value once. nulls: which tuples count."""
+    = pairs and expansions, by accumulator. distinct: a bag counts every value once. nulls: which tuples count."""
 
     expressions: tuple[Expression, ...]
     filter: Expression | None
@@ -57,6 +57,11 @@ class Argument:
     def float_lanes(self) -> int:
         return sum(a.floats(self.type) for a in self.accumulators)
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Return how many float lanes each sum of doubles has, in their order."""
+        return tuple(width for a in self.accumulators for width in a.widths(self.type))
+
 
 @dataclass(frozen=True)
 class AggregateLayout:
@@ -76,11 +81,28 @@ class AggregateLayout:
         return sum(a.float_lanes for a in self.arguments)
 
     @property
+    def double_sums(self) -> tuple[tuple[int, int, int], ...]:
+        """Return, of each sum of doubles: the integer lane that counts its terms, its first float lane, and the one
+        after its last."""
+        found: list[tuple[int, int, int]] = []
+        for argument in self.arguments:
+            first = argument.floats
+            for width in argument.widths:
+                found.append((argument.integers, first, first + width))
+                first += width
+        return tuple(found)
+
+    @property
     def carried(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the integer and float lanes of lane rows. Those of DISTINCT arguments follow from values."""
         kept = [a for a in self.arguments if a.kind is ArgumentState.SUMS]
         integers = [lane for a in kept for lane in range(a.integers, a.integers + a.integer_lanes)]
         return (0, *integers), tuple(lane for a in kept for lane in range(a.floats, a.floats + a.float_lanes))
+
+    @property
+    def carried_widths(self) -> tuple[int, ...]:
+        """Return how many of the float lanes of lane rows each sum of doubles has, in their order."""
+        return tuple(width for a in self.arguments if a.kind is ArgumentState.SUMS for width in a.widths)
 
     @property
     def values_at(self) -> int:

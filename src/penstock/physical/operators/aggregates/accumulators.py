@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
+from penstock.expressions.aggregates.accumulators.expansions import add_term
 from penstock.expressions.aggregates.contract import ArgumentState, NullRule
 from penstock.expressions.evaluate import evaluate_all, mask
 from penstock.physical.elements import Elements, Int64s, int64s
@@ -110,15 +111,33 @@ def _never_null(rule: NullRule, parts: list[pa.Array]) -> list[pa.Array]:
     return {NullRule.KEEP: [], NullRule.SKIP_UNORDERED: parts[:1], NullRule.SKIP: parts}[rule]
 
 
+def sum_doubles(codes: Int64s, lanes: Sequence[Float64s], count: int) -> Sequence[Float64s]:
+    """Return the sums of pairs or expansions of doubles per code in [0, count), by lane."""
+    summed: Sequence[Float64s] = (
+        _sum_pairs(codes, *lanes, count) if len(lanes) == 2 else _sum_expansions(codes, np.array(lanes), count)
+    )
+    return summed
+
+
 @nb.njit(cache=True)
-def sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
-    """Return the sums of pairs of doubles per code in [0, count), as (hi, lo)."""
+def _sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
     sums = np.zeros(count)
     rests = np.zeros(count)
     for i in range(codes.shape[0]):
         k = codes[i]
         sums[k], rests[k] = add_pair(sums[k], rests[k], high[i], low[i])
     return sums, rests
+
+
+@nb.njit(cache=True)
+def _sum_expansions(codes, lanes, count):  # type: ignore[no-untyped-def]
+    width = lanes.shape[0]
+    sums = np.zeros((width, count))
+    for lane in range(width):
+        for i in range(codes.shape[0]):
+            if lanes[lane, i] != 0.0:
+                add_term(sums, codes[i], 0, width, lanes[lane, i])
+    return sums
 
 
 def pre_aggregate(plan: AggregateLayout, lanes: Elements) -> Elements:
@@ -150,14 +169,15 @@ def added_up(plan: AggregateLayout, lanes: Elements, codes: Int64s, firsts: Int6
         return lanes
     base = lanes.take(firsts)
     columns = list(base.columns)
-    integers, floats = (len(carried) for carried in plan.carried)
+    integers = len(plan.carried[0])
     start = len(plan.group)
     for i in range(start, start + integers):
         columns[i] = pa.array(sum_by_code(codes, int64s(lanes.columns[i]), count))
-    for i in range(start + integers, start + integers + floats, 2):
-        high, low = (lanes.columns[j].to_numpy(zero_copy_only=True) for j in (i, i + 1))
-        sums, rests = sum_pairs(codes, high, low, count)
-        columns[i], columns[i + 1] = pa.array(sums), pa.array(rests)
+    at = start + integers
+    for width in plan.carried_widths:
+        doubles = [column.to_numpy(zero_copy_only=True) for column in lanes.columns[at : at + width]]
+        columns[at : at + width] = map(pa.array, sum_doubles(codes, doubles, count))
+        at += width
     for i, argument in enumerate(plan.extremes, plan.values_at):
         least = plan.arguments[argument].kind is ArgumentState.LEAST
         columns[i] = extreme_by_code(least, codes, count, lanes.columns[i])

@@ -48,7 +48,7 @@ class Aggregation(Operator):
         self._live = make_queue(spec.fifo, spec.listed)
         self._value_types = spec.input_types[plan.values_at :]
         self._values = GroupValues(plan, self._groups, self._value_types)
-        self._guards = np.array([a.integers for a in plan.arguments for _ in range(a.float_lanes // 2)], np.int64)
+        self._double_sums = np.array(plan.double_sums, np.int64).reshape(-1, 3)
         self._factor_of = np.zeros(plan.integers, np.int64)
         for number, argument in enumerate((plan.arguments[i] for i in plan.distincts), 1):
             self._factor_of[argument.integers : argument.integers + argument.integer_lanes] = number
@@ -173,7 +173,7 @@ class Aggregation(Operator):
         count = int(
             sweep(
                 events.slots, events.times, events.rows, factors, self._factor_of, order, events.integers,
-                events.floats, groups.integers, groups.floats, self._guards, out_integers, out_floats, out_event,
+                events.floats, groups.integers, groups.floats, self._double_sums, out_integers, out_floats, out_event,
             )
         )  # fmt: skip
         groups.touch(touched)

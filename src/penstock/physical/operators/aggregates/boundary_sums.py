@@ -13,7 +13,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
+from penstock.expressions.aggregates.accumulators.expansions import add_row, clear_empty
 from penstock.physical.kernels.compiled import with_room
 
 #: Maximum number of output rows allocated at first.
@@ -54,37 +54,28 @@ def _merged(active, fresh):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def _apply(  # type: ignore[no-untyped-def]
-    order, slots, rows, signs, integers, floats, state_integers, state_floats, guards,
+    order, slots, rows, signs, integers, floats, state_integers, state_floats, sums,
 ):  # fmt: skip
     """Apply the events of `order`, all of one instant."""
-    width, pairs = integers.shape[1], guards.shape[0]
+    width = integers.shape[1]
     for event in order:
         slot, row, sign = slots[event], rows[event], signs[event]
         for lane in range(width):
             state_integers[lane, slot] += sign * integers[row, lane]
-        for p in range(pairs):
-            state_floats[2 * p, slot], state_floats[2 * p + 1, slot] = add_pair(
-                state_floats[2 * p, slot],
-                state_floats[2 * p + 1, slot],
-                sign * floats[row, 2 * p],
-                sign * floats[row, 2 * p + 1],
-            )
-    if pairs == 0:
+        for k in range(sums.shape[0]):
+            add_row(state_floats, slot, sums[k, 1], sums[k, 2], floats, row, sign)
+    if sums.shape[0] == 0:
         return
     for event in order:
-        slot = slots[event]
-        for p in range(pairs):
-            if state_integers[guards[p], slot] == 0:
-                state_floats[2 * p, slot] = 0.0
-                state_floats[2 * p + 1, slot] = 0.0
+        clear_empty(state_integers, state_floats, slots[event], sums)
 
 
 @nb.njit(cache=True)
 def tell(  # type: ignore[no-untyped-def]
-    slots, steps, rows, signs, integers, floats, state_integers, state_floats, guards, ranks, by_rank, count,
+    slots, steps, rows, signs, integers, floats, state_integers, state_floats, sums, ranks, by_rank, count,
 ):  # fmt: skip
     """Apply events to the state, each at the boundary steps[e] of `count`, and emit every live group at every boundary.
-    guards: as in `sweep`; ranks: by slot; by_rank: its inverse. Return (boundary and rank, integer lanes, float lanes)
+    sums: as in `sweep`; ranks: by slot; by_rank: its inverse. Return (boundary and rank, integer lanes, float lanes)
     of the emitted rows, each by (lane, row)."""
     order, starts = _by_step(steps, count)
     shown = np.zeros(ranks.shape[0], np.bool_)  # by rank: whether it is emitted
@@ -99,7 +90,7 @@ def tell(  # type: ignore[no-untyped-def]
     total = 0
     for k in range(count):
         mine = order[starts[k] : starts[k + 1]]
-        _apply(mine, slots, rows, signs, integers, floats, state_integers, state_floats, guards)
+        _apply(mine, slots, rows, signs, integers, floats, state_integers, state_floats, sums)
         new = 0
         for event in mine:
             rank = ranks[slots[event]]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Float64s
-from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
+from penstock.expressions.aggregates.accumulators.expansions import add_row, clear_empty
 from penstock.physical.elements import Int64s
 
 
@@ -61,14 +61,14 @@ def join(parts: list[GroupEvents]) -> GroupEvents:
 
 @nb.njit(cache=True)
 def sweep(  # type: ignore[no-untyped-def]
-    slots, times, rows, factors, factor_of, order, integers, floats, state_integers, state_floats, guards, out_integers,
+    slots, times, rows, factors, factor_of, order, integers, floats, state_integers, state_floats, sums, out_integers,
     out_floats, out_event,
 ):  # fmt: skip
     """Apply events, sorted by (slot, time), to the state; one output per (slot, time). Event e adds the lanes of
-    row rows[e], integer lane l times factors[e, factor_of[l]]. guards[k] is the integer lane that counts the terms of
-    float pair k, and has its factor: at 0 the pair is exactly 0. Return the number of outputs."""
+    row rows[e], integer lane l times factors[e, factor_of[l]]. sums: as `AggregateLayout.double_sums`; the lane that
+    counts the terms of a sum has its factor, and where it is 0 the sum is exactly 0. Return the number of outputs."""
     n = order.shape[0]
-    width, pairs = integers.shape[1], guards.shape[0]
+    width = integers.shape[1]
     i = 0
     k = 0
     while i < n:
@@ -79,24 +79,15 @@ def sweep(  # type: ignore[no-untyped-def]
             row = rows[event]
             for lane in range(width):
                 state_integers[lane, slot] += factors[event, factor_of[lane]] * integers[row, lane]
-            for p in range(pairs):
-                sign = factors[event, factor_of[guards[p]]]
-                if sign == 0:
-                    continue
-                state_floats[2 * p, slot], state_floats[2 * p + 1, slot] = add_pair(
-                    state_floats[2 * p, slot],
-                    state_floats[2 * p + 1, slot],
-                    sign * floats[row, 2 * p],
-                    sign * floats[row, 2 * p + 1],
-                )
+            for s in range(sums.shape[0]):
+                sign = factors[event, factor_of[sums[s, 0]]]
+                if sign != 0:
+                    add_row(state_floats, slot, sums[s, 1], sums[s, 2], floats, row, sign)
             i += 1
-        for p in range(pairs):
-            if state_integers[guards[p], slot] == 0:
-                state_floats[2 * p, slot] = 0.0
-                state_floats[2 * p + 1, slot] = 0.0
+        clear_empty(state_integers, state_floats, slot, sums)
         for lane in range(width):
             out_integers[lane, k] = state_integers[lane, slot]
-        for lane in range(2 * pairs):
+        for lane in range(state_floats.shape[0]):
             out_floats[lane, k] = state_floats[lane, slot]
         out_event[k] = event
         k += 1

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Float64s
 from penstock.expressions.aggregates.accumulators.double_pairs import add_pair
+from penstock.expressions.aggregates.accumulators.expansions import add_term
 from penstock.physical.elements import Int64s, int64s
 from penstock.physical.kernels.compiled import argsort_time, in_time
 
@@ -86,15 +87,14 @@ def _beside(columns: list[list[npt.NDArray[Any]]], size: int, kind: type) -> npt
 @nb.njit(cache=True)
 def follow(  # type: ignore[no-untyped-def]
     coming, going, goings, old, ts, exp, slots, ones, lanes, integers, floats, rests, place, asked, instants, groups,
-    state_integers, state_floats, guards, out_integers, out_floats,
+    state_integers, state_floats, sums, out_integers, out_floats,
 ):  # fmt: skip
     """Apply changes to the state in time order, additions before removals, and record the state at each look-up.
 
     The k-th look-up is number asked[k]: it reads the group groups[asked[k]] after all changes up to
     instants[asked[k]]. asked: in time order; coming, going: the numbers of the added and removed rows, empty if the
     rows are in time order; place: how many rows have been added and removed so far, updated in place. Without look-ups
-    all remaining changes are applied. guards: as in `events.sweep`."""
-    pairs = guards.shape[0]
+    all remaining changes are applied. sums: as in `events.sweep`."""
     comings, questions = ts.shape[0], asked.shape[0]
     last = np.iinfo(np.int64).max
     i, j, came, gone = place[0], place[1], 0, 0
@@ -129,10 +129,17 @@ def follow(  # type: ignore[no-untyped-def]
                 state_integers[ones[lane], slot] += sign
             for lane in range(lanes.shape[0]):
                 state_integers[lanes[lane], slot] += sign * integers[row, lane]
-            for p in range(pairs):
-                if state_integers[guards[p], slot] == 0:
-                    state_floats[2 * p, slot] = 0.0
-                    state_floats[2 * p + 1, slot] = 0.0
+            for s in range(sums.shape[0]):
+                if state_integers[sums[s, 0], slot] == 0:
+                    for lane in range(sums[s, 1], sums[s, 2]):
+                        state_floats[lane, slot] = 0.0
+                    continue
+                p = sums[s, 1] // 2
+                if sums[s, 2] - sums[s, 1] > 2:
+                    for pair in range(p, sums[s, 2] // 2):
+                        add_term(state_floats, slot, sums[s, 1], sums[s, 2], sign * floats[row, pair])
+                        if rests.shape[1] > 0:
+                            add_term(state_floats, slot, sums[s, 1], sums[s, 2], sign * rests[row, pair])
                     continue
                 high, low = state_floats[2 * p, slot], state_floats[2 * p + 1, slot]
                 more = sign * floats[row, p]
@@ -148,6 +155,6 @@ def follow(  # type: ignore[no-untyped-def]
             slot = groups[asked[k]]
             for lane in range(out_integers.shape[0]):
                 out_integers[lane, k] = state_integers[lane, slot] if slot >= 0 else 0
-            for lane in range(2 * pairs):
+            for lane in range(out_floats.shape[0]):
                 out_floats[lane, k] = state_floats[lane, slot] if slot >= 0 else 0.0
     place[0], place[1] = i, j

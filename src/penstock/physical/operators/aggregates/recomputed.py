@@ -24,7 +24,7 @@ from penstock.physical.kernels.compiled import (
     with_time,
 )
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
-from penstock.physical.operators.aggregates.accumulators import added_up, sum_pairs, value_lanes
+from penstock.physical.operators.aggregates.accumulators import added_up, sum_doubles, value_lanes
 from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.planning.aggregate_layout import AggregateLayout, Argument
 from penstock.types import END
@@ -107,12 +107,14 @@ def _sum_distinct(
     first, second = with_time(first, second, codes)
     _, heads = group_runs(first, second, bounds)
     count, codes = integers.shape[1], codes[heads]
-    made, pairs = value_lanes(argument, column.take(pa.array(heads)), np.ones(len(heads), np.int64))
+    made, doubles = value_lanes(argument, column.take(pa.array(heads)), np.ones(len(heads), np.int64))
     for lane, numbers in enumerate(made, argument.integers):
         integers[lane] = sum_by_code(codes, numbers, count)
-    for k in range(0, len(pairs), 2):
-        lane = argument.floats + k
-        floats[lane], floats[lane + 1] = sum_pairs(codes, pairs[k], pairs[k + 1], count)
+    start = 0
+    for width in argument.widths:
+        lane = argument.floats + start
+        floats[lane : lane + width] = sum_doubles(codes, doubles[start : start + width], count)
+        start += width
 
 
 def _by_instant(ts: Int64s, first: UInt64s, second: UInt64s) -> Int64s:

@@ -114,7 +114,7 @@ class IncrementalSlideAggregation(Aggregation):
             mine = order[np.searchsorted(ordered, low) : np.searchsorted(ordered, high)]
             told, integers, floats = tell(
                 events.slots[mine], at[mine] - low, events.rows[mine], events.signs[mine], events.integers,
-                events.floats, groups.integers, groups.floats, self._guards, ranks, by_rank, high - low,
+                events.floats, groups.integers, groups.floats, self._double_sums, ranks, by_rank, high - low,
             )  # fmt: skip
             if not told.shape[1]:
                 continue

@@ -134,7 +134,7 @@ class SumsLookup(AggregateLookup):
             follow(
                 coming, going, goings, found.old, found.ts, found.exp, found.slots, found.ones, found.lanes,
                 found.integers, found.floats, found.rests, place, asked, instants, slots, groups.integers,
-                groups.floats, self._guards, integers, floats,
+                groups.floats, self._double_sums, integers, floats,
             )  # fmt: skip
             live = integers[0] > 0
             if not live.all():

@@ -34,8 +34,9 @@ from penstock.storage.seals import damaged, unsealed, unsealed_before
 #: their step, 2 named them by its key (`physical/plan/identity.py`) and sealed manifests, 3 has the tick up to which a
 #: row window has emitted its content, 4 stores the ends of tuples with partners as every count of tuples does, 5 stores
 #: an aggregate that is looked up, or recomputed at each boundary from its rows alone, as these rows, 6 seals a file for
-#: its run and place, counts NaN and +inf in one accumulator, and has huge doubles in units.
-FORMAT = 6
+#: its run and place, counts NaN and +inf in one accumulator, and has huge doubles in units, 7 has sums of squares in
+#: four doubles.
+FORMAT = 7
 #: The formats whose seals contain no place.
 _BEFORE = range(2, 6)
 #: A number after every batch.
