@@ -29,7 +29,7 @@ _VALUE = re.compile(r" ?'(?:[^'\\]|\\.)*'")
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """One record. `line`: its line in the file, if the reader knows it; `ts`: the timestamp in ticks, if known, as of an
+    """One record. `line`: its line in the file, if the reader knows it; `ts`: the timestamp in ticks, as of an
     update that a relation could not apply.
     """
 
