@@ -12,7 +12,7 @@ import pytest
 from penstock.algebra.nodes.windows import RowWindow
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.language import bind_script
-from penstock.physical.elements import Elements, as_python
+from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.plan.windows import RowWindowSpec
 from penstock.physical.planning.planner import plan_queries
@@ -31,6 +31,7 @@ from penstock.runtime.spark.worker.packets import (
 from penstock.runtime.spark.worker.stage import ShardRound
 from penstock.tree import walk
 from penstock.types import END
+from tests.element_rows import element_rows
 
 STREAM = "CREATE STREAM S (ts INT, k INT, a INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;"
 
@@ -59,7 +60,7 @@ def test_packets_are_taken_in_the_order_of_their_senders() -> None:
         state = SimpleNamespace(manifest=lambda: None, save=lambda manifest, new, gone: None)
         found = ShardRound(f"root{number}", job, {}, 1, state).run(0, [*order, seen])
         answers = [e for p in found if p.kind == AnswerOf("q") for e in read_elements(p.blob)]
-        assert [(ts, sign, value) for e in answers for ts, _, sign, value in as_python(e)] == [(5, 1, 6), (5, 1, 5)]
+        assert [(ts, sign, value) for e in answers for ts, _, sign, value in element_rows(e)] == [(5, 1, 6), (5, 1, 5)]
 
 
 def test_an_answer_has_no_sender() -> None:

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.algebra import SortKey
-from penstock.physical.elements import Elements, as_python
+from penstock.physical.elements import Elements
 from penstock.physical.operators import Moment, Operator, make_operator
 from penstock.physical.plan.joins import Keep, PartnerCountsSpec
 from penstock.physical.plan.sets import CopyRule, DistinctSpec, SetOperationSpec, TopKSpec
 from penstock.types import END
+from tests.element_rows import element_rows
 
 TYPES = (pa.string(), pa.int64())
 ROUNDS, TICKS = 12, 10
@@ -66,7 +67,7 @@ def answers(operator: Operator, ports: list[list[Piece]]) -> Iterator[tuple[int,
             now = [piece for piece in found if first <= piece[0] <= last]
             operator.process(port, elements(now))
         for made in operator.advance(Moment(last, 0)):
-            told += [(ts, exp, sign, tuple(row)) for ts, exp, sign, *row in as_python(made)]  # type: ignore[misc]
+            told += [(ts, exp, sign, tuple(row)) for ts, exp, sign, *row in element_rows(made)]  # type: ignore[misc]
         for tau in range(first, last + 1, 3):
             yield tau, bag(told, tau)
 

@@ -24,6 +24,7 @@ from penstock.physical.operators.sequence.sequence_model import SequenceModel
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.render import render_plan
 from penstock.physical.plan.sequence import CountTimeSpec, FrequencySpec, SequenceModelSpec
+from penstock.physical.plan.spec import Ticks
 from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.local.runtime import run_local
 from penstock.testing.cases import CaseRun, case_inputs, parse_case, run_case
@@ -192,7 +193,7 @@ def test_the_plan_tells_how_often_it_is_to_be_evaluated() -> None:
         "SELECT a.k FROM S [RANGE 5 TUPLES, FREQUENCY 20 TUPLES] a, S [NOW, FREQUENCY 3 SECOND] b WHERE a.k = b.k"
     )
     assert spec.asked == ((0, 3, 0), (20, 0, 0))
-    assert spec.describe()["evaluated"] == "3 ticks, 20 tuples"
+    assert spec.describe()["evaluated"] == (Ticks(3), "20 tuples")
 
 
 ASKED = [

@@ -85,13 +85,10 @@ def to_json(tree: RenderNode) -> str:
     return json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
 
 
-def to_mermaid(tree: RenderNode) -> str:
-    """Return the plan as a Mermaid flowchart, data flowing upward to the result. Ends with a newline."""
-    return "\n".join(["flowchart BT", *_chart(tree, "")]) + "\n"
-
-
-def to_mermaid_side_by_side(plans: Sequence[tuple[str, RenderNode]]) -> str:
-    """Return several titled plans as one flowchart, each in a box of its own."""
+def to_mermaid(plans: Sequence[tuple[str, RenderNode]]) -> str:
+    """Return titled plans as one Mermaid flowchart, each in a box of its own, data flowing upward to the result. Ends
+    with a newline.
+    """
     lines = ["flowchart BT"]
     for number, (title, tree) in enumerate(plans):
         lines += [f'  subgraph plan{number}["{_escaped(title)}"]', *_chart(tree, f"p{number}"), "  end"]

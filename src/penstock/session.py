@@ -26,7 +26,7 @@ from penstock.connectors.sources.memory import spool
 from penstock.connectors.targets import collisions
 from penstock.deep import deep
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, nearest
-from penstock.explain import to_json, to_mermaid_side_by_side, to_text
+from penstock.explain import to_json, to_mermaid, to_text
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
 from penstock.handles import Rows, Run, SourceHandle, query_html, query_text
 from penstock.language import BoundScript, Catalog, Explain, bind_query, bind_script
@@ -442,7 +442,7 @@ def explain(
         )
     parts = [("logical plan", logical), ("physical plan" if ran is None else _ran(ran), physical)]
     if format == "mermaid":
-        return to_mermaid_side_by_side([(f"{query.name}: {title}", tree) for title, tree in parts])
+        return to_mermaid([(f"{query.name}: {title}", tree) for title, tree in parts])
     texts = [(title, to_text(tree)) for title, tree in parts]
     # The same choice may have been tried again once columns were pruned.
     told = dict.fromkeys(_choice_text(step, costs) for step in trace if (costs := step.costs))

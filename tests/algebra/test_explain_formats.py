@@ -48,23 +48,25 @@ def test_json_holds_a_shared_node_once() -> None:
 
 
 def test_mermaid_holds_a_shared_node_once_and_escapes() -> None:
-    assert to_mermaid(JOIN) == (
+    assert to_mermaid([("a < b", JOIN)]) == (
         "flowchart BT\n"
-        '  n0["<b>Join</b><br/>on: a #60; b AND c = #34;x#34;"]\n'
-        '  n1["<b>Window</b><br/>window: RANGE 10 SECOND"]\n'
-        '  n2["<b>StreamScan</b><br/>source: conn"]\n'
-        '  result(["result"])\n'
-        '  n1 -->|"WKS"| n0\n'
-        '  n1 -->|"WKS"| n0\n'
-        '  n2 -->|"MON"| n1\n'
-        '  n0 -->|"WK · (k)"| result\n'
+        '  subgraph plan0["a #60; b"]\n'
+        '  p0n0["<b>Join</b><br/>on: a #60; b AND c = #34;x#34;"]\n'
+        '  p0n1["<b>Window</b><br/>window: RANGE 10 SECOND"]\n'
+        '  p0n2["<b>StreamScan</b><br/>source: conn"]\n'
+        '  p0result(["result"])\n'
+        '  p0n1 -->|"WKS"| p0n0\n'
+        '  p0n1 -->|"WKS"| p0n0\n'
+        '  p0n2 -->|"MON"| p0n1\n'
+        '  p0n0 -->|"WK · (k)"| p0result\n'
+        "  end\n"
     )
 
 
 def test_mermaid_escapes_what_would_end_a_text() -> None:
     node = RenderNode("Select", (("predicate", "a LIKE '%;\"]`|#' \n AND {b} & c > 1"),), (), (), "end")
-    line = to_mermaid(node).splitlines()[1]
-    body = line.removeprefix('  n0["<b>Select</b><br/>predicate: ').removesuffix('"]')
+    line = to_mermaid([("plan", node)]).splitlines()[2]
+    body = line.removeprefix('  p0n0["<b>Select</b><br/>predicate: ').removesuffix('"]')
     assert not set(body) & set('"<>`|{}&')
     assert "\n" not in body
 

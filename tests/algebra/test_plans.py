@@ -44,7 +44,7 @@ def test_explain_snapshots(bind: Bind) -> None:
     before = bind(QUERY)
     tree = render(optimize(before, check=True))
     texts = {"bound.txt": to_text(render(before)), "optimized.txt": to_text(tree)}
-    texts |= {"optimized.json": to_json(tree), "optimized.mmd": to_mermaid(tree)}
+    texts |= {"optimized.json": to_json(tree), "optimized.mmd": to_mermaid([("optimized", tree)])}
     for name, text in texts.items():
         if "PENSTOCK_REWRITE" in os.environ:
             (SNAPSHOTS / name).write_text(text)

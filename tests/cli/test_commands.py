@@ -146,6 +146,34 @@ def test_warnings_of_check(tmp_path: Path) -> None:
     assert "warning: ts is called ts_1 in the result of q, where the name is taken" in out
 
 
+def test_warnings_of_check_about_values(tmp_path: Path) -> None:
+    text = "CREATE STREAM s (a INT, ts TIMESTAMP) FROM MEMORY () TIMESTAMP BY ts;\n"
+    (tmp_path / "a.cql").write_text(text + "CREATE QUERY q AS SELECT a FROM s WHERE a > 'ten';")
+    code, out, _ = call("check", tmp_path / "a.cql")
+    assert code == 0
+    assert f"{tmp_path / 'a.cql'}:2:45: warning: 'ten' is no DOUBLE: it is NULL here" in out
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_files_that_are_missing(tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_spark(*_arguments: object) -> None:
+        raise AssertionError("Spark is asked for")
+
+    monkeypatch.setattr("penstock.session.Session.start", no_spark)
+    names = ("one", "two", "unread")
+    sources = (
+        f"CREATE STREAM {n} (a INT, ts TIMESTAMP) FROM FILES (path '{tmp_path}/{n}/*.csv') TIMESTAMP BY ts;"
+        for n in names
+    )
+    queries = (f"CREATE QUERY q{n} AS SELECT a FROM {n};" for n in names[:2])
+    (tmp_path / "a.cql").write_text("\n".join((*sources, *queries)))
+    code, out, err = call(command, tmp_path / "a.cql")
+    assert (code, out) == (2, "")
+    assert [line for line in err.splitlines() if "error" in line] == [
+        f"error P0404: source {n}: no file at {tmp_path}/{n}/*.csv" for n in names[:2]
+    ]
+
+
 @pytest.mark.parametrize(
     ("pair", "told"),
     [("seeds=1", "did you mean seed?"), ("seed=x", "whole number"), ("seed", "a setting is KEY=VALUE")],

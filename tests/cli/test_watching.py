@@ -156,6 +156,18 @@ def test_before_the_first_rows_it_is_said_once_what_is_going_on(monkeypatch: pyt
     assert out.getvalue().splitlines() == ["starting Spark", "first batch", progress_line(PROGRESS)]
 
 
+def test_a_progress_line_is_printed_once_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.cli.watching._LINE_EVERY_SECONDS", 0.0)
+    _, text = shown(InventedRun(PROGRESS, looks=4))
+    assert text.splitlines().count(progress_line(PROGRESS)) == 1
+
+
+@pytest.mark.parametrize(("late", "kept"), [(1, "would have kept it."), (2, "would have kept them.")])
+def test_the_advice_for_late_rows_counts_them(late: int, kept: str) -> None:
+    counts = SourceCounts(100, late=late, needed_slack="5 MINUTE")
+    assert kept in shown(InventedRun(RunProgress(sources={"flights": counts})))[1]
+
+
 def test_rows_that_a_sink_refuses_are_told_loudly() -> None:
     queries = {
         "new": QueryCounts(

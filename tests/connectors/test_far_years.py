@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -136,12 +138,25 @@ def test_dead_letters_show_them() -> None:
     for position in (0, 9, 10):
         day, at = far_day(DAYS[position]), far_moment(MOMENTS[position])
         assert shown_row(table, position) == (
-            f"{{'ts': {position}, 'op': '+', 'd': {day}, 'at': {at}, 'ds': [{day}], 'ats': [{at}]}}"
+            f'{{"ts": {position}, "op": "+", "d": "{day}", "at": "{at}", "ds": ["{day}"], "ats": ["{at}"]}}'
         )
     nested = pa.array([{"a": DAYS[9], "b": None, "c": [0]}], pa.struct(
         [("a", pa.date32()), ("b", pa.date32()), ("c", pa.list_(pa.date32()))]))  # fmt: skip
-    text = "{'a': " + far_day(DAYS[9]) + ", 'b': None, 'c': [datetime.date(1970, 1, 1)]}"
-    assert shown_row(pa.table({"s": nested}), 0) == "{'s': " + text + "}"
+    text = '{"a": "' + far_day(DAYS[9]) + '", "b": null, "c": ["1970-01-01"]}'
+    assert shown_row(pa.table({"s": nested}), 0) == '{"s": ' + text + "}"
+
+
+def test_dead_letters_are_json() -> None:
+    values: dict[str, pa.Array] = {
+        "i": pa.array([1]), "b": pa.array([True]), "x": pa.array([0.5]), "n": pa.array([float("nan")]),
+        "m": pa.array([Decimal("0.0000001")]), "s": pa.array(['a "b" \\ é\n']), "y": pa.array([b"\x00\xff"]),
+        "at": pa.array([0], pa.timestamp("us", "UTC")), "l": pa.array([90_000_000], pa.duration("us")),
+        "z": pa.array([None], pa.int32()),
+    }  # fmt: skip
+    assert json.loads(shown_row(pa.table(values), 0)) == {
+        "i": 1, "b": True, "x": 0.5, "n": "NaN", "m": 0.0000001, "s": 'a "b" \\ é\n', "y": "AP8=",
+        "at": "1970-01-01T00:00:00Z", "l": "INTERVAL '0 00:01:30' DAY TO SECOND", "z": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("type_", [pa.timestamp("s"), pa.timestamp("ms", "UTC"), pa.date64()])

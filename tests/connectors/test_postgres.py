@@ -6,7 +6,6 @@ import datetime as dt
 import pickle
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -27,27 +26,7 @@ from penstock.physical.planning.planner import plan_queries
 from penstock.runtime.inprocess import answer_here
 from penstock.runtime.local.statics import read_relation
 from penstock.session import Session
-from tests.servers.postgres import PASSWORD, Server, Unavailable, server
-
-
-@pytest.fixture(scope="module")
-def running() -> Server:
-    try:
-        return server()
-    except Unavailable as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def db(running: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("PENSTOCK_TEST_PASSWORD", PASSWORD)
-    running.execute("DROP SCHEMA IF EXISTS public CASCADE")
-    running.execute("CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC")
-    yield running
-
-
-def options(db: Server, rest: str) -> str:
-    return f"POSTGRES (url '{db.url}', password_env 'PENSTOCK_TEST_PASSWORD', timeout '5 seconds', {rest})"
+from tests.servers.postgres import PASSWORD, Server, options
 
 
 def source(text: str) -> SourceConnector:

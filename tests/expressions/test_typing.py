@@ -82,7 +82,11 @@ def test_comparison_casts_the_narrower_side_only() -> None:
     [
         ("ADD", ("INT", "BOOLEAN"), "INT and BOOLEAN"),
         ("ADD", ("TIMESTAMP", "INT"), "TIMESTAMP and INT"),
-        ("EQ", ("INT", "DATE"), "DATE and INT"),
+        ("EQ", ("INT", "DATE"), "INT and DATE"),
+        ("EQ", ("DATE", "INT"), "DATE and INT"),
+        ("EQ", ("INT", "BOOLEAN"), "INT and BOOLEAN"),
+        ("GT", ("BOOLEAN", "DOUBLE"), "BOOLEAN and DOUBLE"),
+        ("IN", ("INT", "STRING", "DATE"), "INT, STRING and DATE"),
         ("EQ", ("BOOLEAN", "DATE"), "BOOLEAN and DATE"),
         ("AND", ("BOOLEAN", "INT"), "BOOLEAN and INT"),
         ("AND", ("STRING", "BOOLEAN"), "STRING and BOOLEAN"),

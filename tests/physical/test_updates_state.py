@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.physical.elements import Elements, as_python
+from penstock.physical.elements import Elements
 from penstock.physical.operators import Moment
 from penstock.physical.operators.updates import Updates
 from penstock.physical.plan.inputs import UpdateRule, UpdatesSpec
+from tests.element_rows import element_rows
 
 TYPES = (pa.int64(), pa.int64(), pa.int64())
 
@@ -57,7 +58,7 @@ def test_of_equal_rows_the_oldest_goes_also_after_a_restart() -> None:
         operator = again(operator, relation(UpdateRule.BAG))
         operator.process(0, updates([(tick, 7, 7, sign)]))
         for part in operator.advance(Moment(tick, 1)):
-            gone += [(ts, when) for ts, _, s, when, *_ in as_python(part) if s < 0]
+            gone += [(ts, when) for ts, _, s, when, *_ in element_rows(part) if s < 0]
     assert gone == [(4, 1), (6, 2), (7, 2), (8, 5)]
     (rejected,) = operator.rejections()
     assert (rejected.ts, rejected.reason) == (9, "no such row to delete")

@@ -79,7 +79,7 @@ def refused(run: InlineRun, name: str) -> int:
     """How many letters there are of a query; each holds the sink, the row and the reason."""
     letters = list(DeadLetters(run.folder.dead_letters).read(name))
     for letter in letters:
-        assert letter.path == run.sinks[name].place and "'x': " in letter.record
+        assert letter.path == run.sinks[name].place and '"x": ' in letter.record
         assert letter.reason.startswith("number '")
     return len(letters)
 
@@ -139,4 +139,4 @@ def test_answers_in_this_process_fail_of_them(tmp_path: Path) -> None:
         PenstockError, match=r"query q: a row cannot be written to .*: number '\d+' in column x"
     ) as failed:
         answer_here(bind_script(script(tmp_path, "q", on_error="FAIL")).queries)
-    assert failed.value.code == "P0502" and "'x': " in failed.value.message
+    assert failed.value.code == "P0502" and '"x": ' in failed.value.message

@@ -41,11 +41,11 @@ def test_counted_once_however_many_queries_read_the_relation(policy: str) -> Non
 
 
 def test_fail_ends_the_run_with_the_record() -> None:
-    with pytest.raises(PenstockError, match=r"duplicate primary key; the record: .*'k': 1") as caught:
+    with pytest.raises(PenstockError, match=r'duplicate primary key; the record: .*"k": 1') as caught:
         run("FAIL", ROWS[:3])
     assert caught.value.code == "P0403"
     # A record that is no element at all is met when it is read, before any update is carried out.
-    with pytest.raises(PenstockError, match=r"NULL in the primary key; the record: .*'k': None"):
+    with pytest.raises(PenstockError, match=r'NULL in the primary key; the record: .*"k": null'):
         run("FAIL")
     assert run("FAIL", ROWS[:1]).tables["q"].num_rows == 1
 

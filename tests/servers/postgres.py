@@ -120,6 +120,11 @@ def server() -> Server:
     return made
 
 
+def options(db: Server, rest: str) -> str:
+    """The connector POSTGRES of a declaration that reads `db`; the password is in the environment."""
+    return f"POSTGRES (url '{db.url}', password_env 'PENSTOCK_TEST_PASSWORD', timeout '5 seconds', {rest})"
+
+
 def programs() -> Path:
     """The folder of the server's programs, installed if they have to be. Raises Unavailable."""
     found = _found()

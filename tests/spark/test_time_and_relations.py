@@ -48,7 +48,7 @@ def test_updates_that_cannot_be_are_dead_letters_and_counted_once(spark: Any, tm
     assert sources["N"].reasons == reasons | {"primary key used again after its deletion": 1}
     letters = {letter.reason: letter.record for letter in DeadLetters(run.dead_letters).read("R")}
     assert set(letters) == set(reasons)
-    assert "'v': 11" in letters["duplicate primary key"]
+    assert '"v": 11' in letters["duplicate primary key"]
     assert DeadLetters(run.dead_letters).counts("N") == {}
 
 

@@ -1,5 +1,5 @@
-"""What `penstock check` prints of the queries of a correct script: whether their state is bounded, by what,
-how large.
+"""What `penstock check` does with a script that binds: it looks for the files of sources, and prints of every query
+whether its state is bounded, by what, how large.
 """
 
 from __future__ import annotations
@@ -7,8 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query
-from penstock.errors import Position
+from penstock.algebra.nodes.scans import Scan
+from penstock.connectors.sources import check_files
+from penstock.errors import PenstockError, Position, ScriptErrors
 from penstock.physical.planning.state_size.summary import QueryState
 from penstock.session import Session
 
@@ -16,6 +19,21 @@ _PASSED_OVER = r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|/\*.*?\*/"
 #: `_WINDOWED` matches what follows the name of a stream read with a window, `_READ` what precedes a name that is read.
 _WINDOWED = re.compile(r"\s*(?:SAMPLE\s*\([^)]*\)\s*)?\[", re.IGNORECASE)
 _READ = re.compile(r"(?:\bFROM|\bJOIN|,)\s*$", re.IGNORECASE)
+
+
+def check_sources(session: Session) -> None:
+    """Check the files that the declared queries read, as a start does. Raises the errors of a start, P0401, P0402 and
+    P0404, of all sources together.
+    """
+    errors: list[PenstockError] = []
+    scans = (leaf for query in session.catalog.queries.values() for leaf in leaves(query.root))
+    for source in {scan.source.name: scan.source for scan in scans if isinstance(scan, Scan)}.values():
+        try:
+            check_files(source)
+        except PenstockError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else ScriptErrors(errors)
 
 
 def state_report(session: Session, script: str, file: str) -> Iterator[str]:

@@ -265,14 +265,15 @@ def _foresee_spark(text: str, settings: Settings, master: str | None) -> None:
 
 @app.command()
 def check(context: typer.Context, script: Script, set_: Set = None) -> None:
-    """Read and bind a script, show all its errors, run nothing."""
+    """Read and bind a script, look for its files, show all its errors, run nothing."""
     with errors_shown(context):
-        from penstock.cli.checking import state_report
+        from penstock.cli.checking import check_sources, state_report
         from penstock.session import Session
 
         text, name = read_script(script)
         session = Session(settings=read_settings(set_))
         count = len(session.declare(text, file=name))
+        check_sources(session)
         typer.echo(f"{name}: correct, {count} {'query' if count == 1 else 'queries'}")
         for warning in session.warnings:
             typer.echo(warning.render())

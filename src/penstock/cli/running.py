@@ -13,6 +13,7 @@ from typing import Protocol
 
 import typer
 
+from penstock.cli.checking import check_sources
 from penstock.cli.logs import silence
 from penstock.cli.watching import Watcher
 from penstock.connectors.sinks.console import send_to
@@ -65,6 +66,7 @@ def run_script(
     if not execution.queries:
         typer.echo(f"{name}: no query to run", err=True)
         return 0
+    check_sources(session)
     watcher = Watcher()
     out = output(form, shown)
     out.around = watcher.paused

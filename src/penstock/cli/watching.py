@@ -55,6 +55,7 @@ class Watcher:
         self._status: Status | None = None
         self._next_line = time.monotonic() + _LINE_EVERY_SECONDS
         self._phase = ""
+        self._last = ""
 
     def __enter__(self) -> Watcher:
         if self.console.is_terminal:
@@ -105,11 +106,17 @@ class Watcher:
             self._status.update(escape(line))
         elif time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _LINE_EVERY_SECONDS
+            self._say_progress(line)
+
+    def _say_progress(self, line: str) -> None:
+        """Print a progress line, unless it is the last one printed and nothing has changed since."""
+        if line != self._last:
+            self._last = line
             self.say(line)
 
     def summary(self, progress: RunProgress, dead_letters: str) -> None:
         """Print the summary. dead_letters: the folder of rejected rows."""
-        self.say(progress_line(progress))
+        self._say_progress(progress_line(progress))
         self.console.print(_sources(progress))
         self.console.print(_queries(progress))
         for name, counts in progress.sources.items():
@@ -134,7 +141,8 @@ class Watcher:
 
 
 def _advice(counts: SourceCounts) -> str:
-    return f"ORDER WITHIN {counts.needed_slack} would have kept them." if counts.needed_slack else ""
+    kept = "it" if counts.late == 1 else "them"
+    return f"ORDER WITHIN {counts.needed_slack} would have kept {kept}." if counts.needed_slack else ""
 
 
 def _sources(progress: RunProgress) -> Table:

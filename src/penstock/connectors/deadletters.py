@@ -29,13 +29,20 @@ _VALUE = re.compile(r" ?'(?:[^'\\]|\\.)*'")
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """One record. `ts`: its timestamp in ticks, if it has one (a late element does)."""
+    """One record. `line`: its line in the file, if the reader knows it; `ts`: the timestamp in ticks, as of an
+    update that a relation could not apply.
+    """
 
     path: str
     line: int | None
     record: str
     reason: str
     ts: int | None = None
+
+    @property
+    def known(self) -> dict[str, str | int]:
+        """Return the fields that have a value."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
 
     @staticmethod
     def of(rejected: Rejected) -> DeadLetter:
@@ -57,7 +64,7 @@ class DeadLetters:
         Raises:
             PenstockError: P0502, they cannot be written.
         """
-        lines = [json.dumps(asdict(letter), ensure_ascii=False) + "\n" for letter in letters]
+        lines = [json.dumps(letter.known, ensure_ascii=False) + "\n" for letter in letters]
         place = self._place(source, batch, task, part)
         try:
             if lines:
@@ -108,7 +115,7 @@ class DeadLetters:
 
 def _letters(place: Path) -> Iterator[DeadLetter]:
     for line in storage().read(place).decode("utf-8", "surrogatepass").split("\n")[:-1]:
-        yield DeadLetter(**json.loads(line))
+        yield DeadLetter(**{"line": None, **json.loads(line)})
 
 
 def reason_kind(reason: str) -> str:

@@ -54,7 +54,8 @@ def is_atomic(type_: pa.DataType) -> bool:
 
 def misfit(what: str, types: Sequence[pa.DataType], hint: str | None = None) -> PenstockError:
     """Return the P0203 for `what`, which does not accept `types`."""
-    shown = " and ".join(type_name(t) for t in types)
+    *rest, last = (type_name(t) for t in types)
+    shown = f"{', '.join(rest)} and {last}" if rest else last
     return PenstockError("P0203", f"{what} does not take {shown}", hint=hint)
 
 
@@ -137,7 +138,7 @@ def _wider(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """Return the type in which two operands are compared, or None. A string is cast to the type of the other
-    operand.
+    operand; a BOOLEAN is compared with a BOOLEAN or a string only.
     """
     if left == right or right == NULL:
         return left
@@ -148,9 +149,6 @@ def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None
         if is_numeric(other):
             return DOUBLE
         return other if is_temporal(other) or other in (BOOLEAN, BINARY) else None
-    if BOOLEAN in (left, right):
-        other = right if left == BOOLEAN else left
-        return other if is_numeric(other) else None
     return _wider(left, right)
 
 

@@ -45,13 +45,20 @@ def known_functions() -> list[str]:
     return sorted(named | set(known_aggregates()))
 
 
-def build_call(name: str, arguments: Sequence[Expression], integer_division: bool = False) -> Expression:
-    """Return the call of a scalar function or operator. `integer_division`: `/` between integers truncates."""
+def build_call(
+    name: str, arguments: Sequence[Expression], integer_division: bool = False, written: str | None = None
+) -> Expression:
+    """Return the call of a scalar function or operator.
+
+    Args:
+        integer_division: `/` between integers truncates.
+        written: the operator in messages, as the query has it; None for the usual notation.
+    """
     row = function(name)
     row.check_count(len(arguments))
     if row.name == "DIV" and integer_division and all(is_integer(a.type) for a in arguments):
         row = function("INT_DIV")
-    coerced, type_ = row.rule(row.name, arguments)
+    coerced, type_ = row.rule(written or row.shown, arguments)
     return Call(type_, row.name, coerced)
 
 

@@ -19,7 +19,8 @@ from penstock.expressions.coercion import implicit, misfit
 from penstock.expressions.nodes import Expression
 from penstock.expressions.values.datum import Kernel
 
-#: (name, arguments) -> (arguments with implicit casts, result type). Raises PenstockError P0203.
+#: (name or operator for messages, arguments) -> (arguments with implicit casts, result type). Raises PenstockError
+#: P0203.
 Rule: TypeAlias = Callable[[str, Sequence[Expression]], tuple[tuple[Expression, ...], pa.DataType]]
 
 
@@ -52,6 +53,12 @@ class Function:
         least, most = (_count(re.sub(cut, " ", self.signature)) for cut in (r"\[[^]]*\]", r"[][]"))
         return least, None if "..." in self.signature else most
 
+    @cached_property
+    def shown(self) -> str:
+        """Return the name in messages: the sign or word of an operator, as in `left + right`."""
+        sign = None if self.operator is None else _SIGN.search(self.operator)
+        return sign[0] if sign else self.name
+
     def check_count(self, given: int) -> None:
         """Check the number of arguments.
 
@@ -69,6 +76,10 @@ class Function:
             raise PenstockError(
                 "P0204", f"{self.name} takes {takes}, not {given}", hint=f"{self.name}({self.signature})"
             )
+
+
+#: The sign or the first keyword in the notation of an operator; operands are in lower case.
+_SIGN = re.compile(r"[A-Z_]+|[^\w\s()\[\].,]+")
 
 
 def _count(parameters: str) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -167,9 +166,3 @@ def decode(blob: bytes | memoryview | pa.Buffer) -> list[pa.RecordBatch]:
     """Invert `encode`; the batches share the blob's memory."""
     with pa.ipc.open_stream(pa.py_buffer(blob) if not isinstance(blob, pa.Buffer) else blob) as reader:
         return list(reader)
-
-
-def as_python(elements: Elements) -> list[tuple[Any, ...]]:
-    """Return rows (ts, exp, sign, column values...) as Python values, for comparison in tests."""
-    values = [c.to_pylist() for c in elements.columns]
-    return list(zip(elements.ts.tolist(), elements.exp.tolist(), elements.signs.tolist(), *values, strict=True))

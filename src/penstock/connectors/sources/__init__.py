@@ -74,4 +74,15 @@ def is_rereadable(source: Source) -> bool:
     return connector.rereadable
 
 
-__all__ = ["SOURCES", "implied_format", "is_rereadable", "open_source", "source_names", "source_options"]
+def check_files(source: Source) -> None:
+    """Check a declared source as a start does, if that needs files of this machine only.
+
+    Raises:
+        PenstockError: P0401, P0402 or P0404, it cannot be read.
+    """
+    connector: type[SourceConnector] | None = load(SOURCES[source.connector]) if source.connector in SOURCES else None
+    if connector is not None and connector.in_local_files:
+        open_source(source).check()
+
+
+__all__ = ["SOURCES", "check_files", "implied_format", "is_rereadable", "open_source", "source_names", "source_options"]

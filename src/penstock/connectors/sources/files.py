@@ -53,6 +53,7 @@ class FilesSource(SourceConnector):
     OPTIONS = OptionTable((
         _PATH, _FORMAT, _ORDER, _WATCH, _HEADER, _DELIMITER, _QUOTE, _NULL, _RECORD_BYTES,
     ))  # fmt: skip
+    in_local_files = True
     look_every = 0.02
 
     def __init__(self, source: Source) -> None:
@@ -112,7 +113,8 @@ class FilesSource(SourceConnector):
         if not late:
             return None
         message = (
-            f"source {self.source.name}: {counted(len(late), 'file')} at {self._path} were added after the first start"
+            f"source {self.source.name}: {counted(len(late), 'file')} at {self._path} "
+            f"{'was' if len(late) == 1 else 'were'} added after the first start"
         )
         return f"{message} and will not be read; with the option watch 'true' later files are read too"
 

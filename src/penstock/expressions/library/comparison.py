@@ -40,18 +40,15 @@ def comparable(what: str, arguments: Sequence[Expression]) -> tuple[Expression, 
     for argument in arguments:
         found = comparison_type(common, argument.type)
         if found is None or not is_atomic(found):
-            types = sorted({type_name(a.type): a.type for a in arguments}.items())
+            types = list(dict.fromkeys(a.type for a in arguments))
             hint = "CAST one side to the type of the other" if len(types) == 2 else None
-            raise misfit(what, [t for _, t in types], hint=hint)
+            raise misfit(what, types, hint=hint)
         common = found
     return tuple(cast_to(a, common) for a in arguments)
 
 
 def _rule(name: str, arguments: Sequence[Expression]) -> Typed:
-    return comparable(_SIGNS.get(name, name), arguments), BOOLEAN
-
-
-_SIGNS = {"EQ": "=", "NE": "<>", "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ_NULL_SAFE": "<=>"}
+    return comparable(name, arguments), BOOLEAN
 
 
 def equal(left: Datum, right: Datum) -> Datum:

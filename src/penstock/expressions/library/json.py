@@ -58,9 +58,7 @@ def _arrow_rule(name: str, arguments: Sequence[Expression]) -> Typed:
         hint = f"GET_JSON_OBJECT(json, {key.value!r}) takes a path"
         raise PenstockError("P0203", "-> and ->> take one key or index, not a path", hint=hint)
     if text.type not in (STRING, NULL) or not (key.type in (STRING, NULL) or is_integer(key.type)):
-        raise misfit(
-            "->" if name == "JSON_GET" else "->>", [text.type, key.type], "a text of JSON, and a key or an index"
-        )
+        raise misfit(name, [text.type, key.type], "a text of JSON, and a key or an index")
     key = implicit(key, INT, name) if is_integer(key.type) and key.type.bit_width < 64 else key
     return (implicit(text, STRING, name), implicit(key, STRING, name) if key.type == NULL else key), STRING
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.algebra.nodes.r2s import RelationToStream
 from penstock.algebra.optimizer.statistics import seconds
 from penstock.physical.plan.aggregates import grouped_state
-from penstock.physical.plan.spec import Spec, queue_name
+from penstock.physical.plan.spec import Parameter, Spec, Ticks, queue_name
 from penstock.physical.plan.state import SLOT, TIMES, StateInput, StatePart, pending_ends, width
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
@@ -43,8 +43,8 @@ class IncrementalSlideSpec(Spec):
     align: int
     listed: bool = False
 
-    def describe(self) -> dict[str, str]:
-        return {"slide": str(self.slide), "state": queue_name(self.fifo, self.listed)}
+    def describe(self) -> Mapping[str, Parameter]:
+        return {"slide": Ticks(self.slide), "state": queue_name(self.fifo, self.listed)}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         return grouped_state(self.plan, inputs[-1], self.input_types, made.content)
@@ -79,8 +79,8 @@ class WindowSumsSpec(Spec):
     slide: int
     align: int
 
-    def describe(self) -> dict[str, str]:
-        return {"length": str(self.length), "slide": str(self.slide), "state": "sums of the panes below"}
+    def describe(self) -> Mapping[str, Parameter]:
+        return {"length": Ticks(self.length), "slide": Ticks(self.slide), "state": "sums of the panes below"}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         (panes,) = inputs
@@ -108,8 +108,8 @@ class RecomputedSlideSpec(Spec):
     align: int
     timed: bool
 
-    def describe(self) -> dict[str, str]:
-        return {"slide": str(self.slide), "state": "panes of boundaries to come"}
+    def describe(self) -> Mapping[str, Parameter]:
+        return {"slide": Ticks(self.slide), "state": "panes of boundaries to come"}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         return pending_ends(inputs[0], "panes of boundaries to come")

@@ -10,6 +10,8 @@ from penstock.expressions.text import to_sql
 from penstock.physical.execution.meter import Meter
 from penstock.physical.plan.inputs import OutputSpec, ScanSpec
 from penstock.physical.plan.plan import Edge, Exchange, Plan, Step
+from penstock.physical.plan.spec import Parameter, Ticks
+from penstock.types import TimeDomain
 
 
 def render_plan(
@@ -59,7 +61,8 @@ def _static(drawn: _Drawn, table: str) -> RenderNode:
 
 def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:
     spec = step.spec
-    found = {key: text for key, text in spec.describe().items() if text}
+    domain = _domain(plan, step)
+    found = {key: _text(parameter, domain) for key, parameter in spec.describe().items() if parameter}
     if isinstance(spec, ScanSpec) and (condition := plan.source_predicates.get(spec.source.name)) is not None:
         found["source predicate"] = to_sql(condition, spec.source.columns.names)
     if isinstance(spec, OutputSpec):
@@ -67,6 +70,24 @@ def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:
         found["emitted"] = "" if plan.waits(spec.query) else "on arrival"
     found |= spec.expressions_text([plan.steps[edge.step].names for edge in step.inputs], step.names)
     return tuple((key, text) for key, text in found.items() if text)
+
+
+def _text(parameter: Parameter, domain: TimeDomain | None) -> str:
+    parts = parameter if isinstance(parameter, tuple) else (parameter,)
+    return ", ".join(part.show(domain) if isinstance(part, Ticks) else part for part in parts)
+
+
+def _domain(plan: Plan, step: Step) -> TimeDomain | None:
+    """Return the time domain of the sources below a step, which is one for all; None where they are static."""
+    todo, seen = [step], {step.id}
+    while todo:
+        below = todo.pop()
+        if isinstance(below.spec, ScanSpec) and below.spec.source.domain is not None:
+            return below.spec.source.domain
+        fresh = {edge.step for edge in below.inputs} - seen
+        seen |= fresh
+        todo += [plan.steps[number] for number in fresh]
+    return None
 
 
 def _edge(step: Step, edge: Edge | None) -> tuple[tuple[str, str], ...]:

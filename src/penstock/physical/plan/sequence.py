@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from penstock.algebra.optimizer.statistics import seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.expressions.nodes import Expression
 from penstock.physical.plan.plan import Plan
-from penstock.physical.plan.spec import Spec
+from penstock.physical.plan.spec import Parameter, Spec, Ticks
 from penstock.physical.plan.state import SLOT, TIMES, StateInput, StatePart, all_rows, width
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class FrequencySpec(Spec):
     def waits(self) -> bool:
         return self.slot is not None or not self.arrival
 
-    def describe(self) -> dict[str, str]:
-        every = f"{self.rows} tuples" if self.slot is None else f"{self.slot} ticks"
+    def describe(self) -> Mapping[str, Parameter]:
+        every = f"{self.rows} tuples" if self.slot is None else Ticks(self.slot)
         return {"every": every, "state": "counts" if self.slot is None else "the last of each substream"}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
@@ -119,11 +119,11 @@ class SequenceModelSpec(Spec):
     asked: tuple[tuple[int, int, int], ...]
     relations: tuple[str, ...] = ()
 
-    def describe(self) -> dict[str, str]:
-        shown = (f"{tuples} tuples" if tuples else f"{ticks} ticks" for tuples, ticks, _ in self.asked)
+    def describe(self) -> Mapping[str, Parameter]:
+        shown = tuple(f"{tuples} tuples" if tuples else Ticks(ticks) for tuples, ticks, _ in self.asked)
         stored = "only what an evaluation needs" if any(not w.shape.immediate for w in self.windows) else "windows"
         steps = " ".join(step.spec.title for step in self.inner.steps)
-        return {"model": "sequence", "evaluated": ", ".join(shown) or "every arrival", "state": stored, "inside": steps}
+        return {"model": "sequence", "evaluated": shown or "every arrival", "state": stored, "inside": steps}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
         """Return, for every window, its elements, and about the same size again in the operators of the body over it,

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from penstock.physical.plan.state import StateInput, StatePart, all_rows
 from penstock.physical.planning.aggregate_layout import AggregateLayout
+from penstock.types import TimeDomain
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """A length of time among the parameters for EXPLAIN, which shows it in the units of the plan's time domain."""
+
+    count: int
+
+    def show(self, domain: TimeDomain | None) -> str:
+        """Return the length: as an interval of the calendar, such as `1 MINUTE`, else in ticks."""
+        calendar = domain is not None and domain.calendar
+        return domain.show_length(self.count) if calendar and domain else f"{self.count} ticks"
+
+
+#: A parameter for EXPLAIN; parts of a tuple are separated by commas.
+Parameter: TypeAlias = str | Ticks | tuple[str | Ticks, ...]
 
 
 @dataclass(frozen=True)
@@ -47,7 +64,7 @@ class Spec:
         """Return the layout of the accumulators where the results are panes: rows of one group and interval are one."""
         return None
 
-    def describe(self) -> dict[str, str]:
+    def describe(self) -> Mapping[str, Parameter]:
         """Return the parameters for EXPLAIN."""
         return {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -10,7 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.algebra.properties.boundedness import Grade
-from penstock.physical.plan.spec import PassingSpec, Spec
+from penstock.physical.plan.spec import Parameter, PassingSpec, Spec, Ticks
 from penstock.physical.plan.state import SIGN, TIMES, StateInput, StatePart, all_rows, pending_ends, width
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 
@@ -37,10 +37,10 @@ class TimeWindowSpec(PassingSpec):
     slide: int | None
     align: int = 0
 
-    def describe(self) -> dict[str, str]:
-        found = {"length": str(self.length) if self.length is not None else "unbounded"}
+    def describe(self) -> Mapping[str, Parameter]:
+        found: dict[str, Parameter] = {"length": "unbounded" if self.length is None else Ticks(self.length)}
         if self.slide is not None:
-            found["slide"] = str(self.slide)
+            found["slide"] = Ticks(self.slide)
         return found
 
     def panes(self, inputs: Sequence[StateInput]) -> AggregateLayout | None:
@@ -62,14 +62,14 @@ class RowWindowSpec(Spec):
     align: int
     arrival: bool
 
-    def describe(self) -> dict[str, str]:
-        found = {"rows": str(self.rows)}
+    def describe(self) -> Mapping[str, Parameter]:
+        found: dict[str, Parameter] = {"rows": str(self.rows)}
         if self.step > 1:
             found["step"] = str(self.step)
         if self.length is not None:
-            found["length"] = str(self.length)
+            found["length"] = Ticks(self.length)
         if self.slide is not None:
-            found["slide"] = str(self.slide)
+            found["slide"] = Ticks(self.slide)
         return {**found, "order": "arrival" if self.arrival else "values"}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:
@@ -90,8 +90,8 @@ class StepWindowSpec(Spec):
     step: int
     arrival: bool
 
-    def describe(self) -> dict[str, str]:
-        length = "unbounded" if self.length is None else str(self.length)
+    def describe(self) -> Mapping[str, Parameter]:
+        length = "unbounded" if self.length is None else Ticks(self.length)
         return {"length": length, "step": str(self.step), "order": "arrival" if self.arrival else "values"}
 
     def state(self, inputs: Sequence[StateInput], made: StateInput) -> Iterable[StatePart]:

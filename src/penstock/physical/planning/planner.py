@@ -20,7 +20,7 @@ from penstock.deep import deep
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.inputs import OutputSpec
 from penstock.physical.plan.plan import Edge, Plan
-from penstock.physical.planning.lowering import Builder, lower, lower_answer, lower_changes
+from penstock.physical.planning.lowering import Builder, lower_answer, lower_changes
 from penstock.physical.planning.lowering.builder import with_queries
 from penstock.physical.planning.lowering.panes import shared_grains
 from penstock.physical.planning.source_predicate import source_predicates
@@ -129,8 +129,3 @@ def part_of(plan: Plan, queries: Collection[str]) -> Plan:
     predicates = source_predicates(steps) if plan.source_predicates else {}
     kept = {n: q for n, q in plan.queries.items() if n in queries}
     return Plan(steps, kept, sources, plan.statics, periods=asked, source_predicates=predicates)
-
-
-def lowered_types() -> set[type]:
-    """Return the algebra nodes that have a lowering, for the test that walks them all."""
-    return {t for t in lower.registry if t is not Algebra and t is not object}

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -401,8 +401,15 @@ class SparkRun:
 
     def _stop_query(self) -> None:
         query = self._query
-        if query is not None and self._ask(lambda: bool(query.isActive), False):
+        if query is None or not self._ask(lambda: bool(query.isActive), False):
+            return
+        try:
             self._ask(query.stop, None)
+        except (Py4JError, PySparkException) as failure:
+            # Spark gives up on a query that it cannot interrupt in time, or that fails while it is interrupted. The run
+            # ends nonetheless, and what is committed stays.
+            reason = translate(failure, self._log).message
+            log_event(LOG, logging.INFO, "stop_failed", f"Spark did not stop the query in order: {reason}")
 
     def close(self) -> None:
         if self._closed:

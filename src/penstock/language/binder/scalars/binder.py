@@ -11,8 +11,9 @@ from sqlglot import exp
 
 from penstock.expressions.fold import fold
 from penstock.expressions.functions import build_call, row_of
-from penstock.expressions.nodes import Column, Expression, Literal
+from penstock.expressions.nodes import Cast, Column, Expression, Literal
 from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.binder.scalars.operator_text import written_operator
 from penstock.language.binder.scope import Scope
 from penstock.language.binder.subqueries.unplacing import ClauseSubqueries
 from penstock.language.dialect import span_of
@@ -85,12 +86,40 @@ class ScalarBinder:
             self.context.fail("P0203", f"{clause} needs a BOOLEAN, this is {type_name(bound.type)}", span_of(node))
         return bound
 
-    def call(self, name: str, node: exp.Expr, arguments: list[Expression], span: TextSpan | None = None) -> Expression:
+    def call(
+        self, name: str, node: exp.Expr, arguments: list[Expression], span: TextSpan | None = None,
+        written: str | None = None,
+    ) -> Expression:  # fmt: skip
+        """Return the call of a function or operator of the table.
+
+        Args:
+            node: the part of the query that it computes, for errors and warnings.
+            span: the place of errors; None for that of `node`.
+            written: what messages call it; None for the operator of `node`.
+        """
         truncate = self.context.settings.get_bool("integer_division")
+        written = written or written_operator(node, self.context.source)
         row = row_of(name)
         if row is not None and row.checks:
             arguments = arguments[:1] + [_computed(argument) for argument in arguments[1:]]
-        return self.context.guard(span or span_of(node), lambda: build_call(name, arguments, integer_division=truncate))
+        bound = self.context.guard(
+            span or span_of(node), lambda: build_call(name, arguments, integer_division=truncate, written=written)
+        )
+        self._warn_of_texts(node, bound, arguments, row is not None and row.compares)
+        return bound
+
+    def _warn_of_texts(self, node: exp.Expr, bound: Expression, arguments: list[Expression], compares: bool) -> None:
+        """Warn of every constant text that is cast to another type implicitly and is no value of it."""
+        given = {id(argument) for argument in arguments}
+        for operand in bound.children:
+            if not isinstance(operand, Cast) or id(operand) in given or not pa.types.is_string(operand.argument.type):
+                continue
+            text = fold(operand.argument)
+            if isinstance(text, Literal) and text.value is not None and fold(operand) == Literal(operand.type, None):
+                literal = next((n for n in node.find_all(exp.Literal) if n.is_string and n.this == text.value), node)
+                name = type_name(operand.type)
+                hint = f"write a value of {name}" + (", or CAST the other side to STRING" if compares else "")
+                self.context.warn(f"{str(text.value)!r} is no {name}: it is NULL here", span_of(literal), hint)
 
     def output(self, name: Name) -> Expression | None:
         """Return the select-list column that `name` denotes, or None. Fails with P0205 where it is ambiguous."""

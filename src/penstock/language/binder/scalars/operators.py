@@ -206,20 +206,20 @@ def _with_row(binder: ScalarBinder, node: exp.Expr, name: str, row: exp.Expr, ot
     return _rows(binder, node, name, binder.bind_all(row.expressions), binder.bind_all(listed.expressions))
 
 
-def _row_with_query(binder: ScalarBinder, node: exp.Expr, name: str, row: exp.Expr, query: exp.Expr) -> Expression:
-    """Bind (a, b) = (SELECT c, d ...), whose query has at most one row."""
+def _row_with_query(
+    binder: ScalarBinder, node: exp.Expr, name: str, row: exp.Expr, query: exp.Expr, query_first: bool = False
+) -> Expression:
+    """Bind (a, b) = (SELECT c, d ...), whose query has at most one row. query_first: its place is on the left."""
     ones = binder.context.attempt(lambda: binder.bind_all(row.expressions))
     span = span_of(query)
     others = _subqueries(binder, span).row(len(row.expressions), embedded_tree(query), span)
     if ones is None:
         raise BindingFailed
-    return _rows(binder, node, name, ones, others)
+    return _rows(binder, node, name, others, ones) if query_first else _rows(binder, node, name, ones, others)
 
 
 #: comparison -> the one that is TRUE where it is FALSE.
 _OPPOSITE = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "LE": "GT", "GT": "LE"}
-#: comparison -> the same with its sides exchanged.
-_TURNED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
 #: comparison of rows -> that of a column which decides before the last one.
 _STRICT = {"LT": "LT", "LE": "LT", "GT": "GT", "GE": "GT"}
 
@@ -257,7 +257,7 @@ def _comparison(name: str) -> Binding:
         if isinstance(one, exp.Tuple) and isinstance(other, EmbeddedQuery | exp.Subquery):
             return _row_with_query(binder, node, name, one, right)
         if isinstance(other, exp.Tuple) and isinstance(one, EmbeddedQuery | exp.Subquery):
-            return _row_with_query(binder, node, _TURNED[name], other, left)
+            return _row_with_query(binder, node, name, other, left, query_first=True)
         return plain(binder, node)
 
     return bind
@@ -327,7 +327,7 @@ def _case(binder: ScalarBinder, node: exp.Expr) -> Expression:
     if operand is not None:
         value, bound = bound[0], bound[1:]
         for i in range(0, len(node.args["ifs"]) * 2, 2):
-            bound[i] = binder.call("EQ", parts[i], [value, bound[i]])
+            bound[i] = binder.call("EQ", parts[i], [value, bound[i]], written="CASE")
     return binder.call("CASE", node, bound)
 
 

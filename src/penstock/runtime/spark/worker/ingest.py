@@ -110,10 +110,12 @@ class Ingest:
         if len(stamped.late):
             self.seen.late += len(stamped.late)
             self.seen.lag = max(self.seen.lag, int(stamped.lag.max()))
+            domain = self._source.domain
             late = stamped.late[: _MOST_LETTERS - len(self.letters)]
             for position, lag in zip(late.tolist(), stamped.lag.tolist(), strict=False):
                 place, line = parsed.where(position) if parsed.where else (split, None)
-                self.letters.append(DeadLetter(place, line, shown_row(batch, position)[:1000], f"late by {lag} ticks"))
+                reason = f"late by {domain.show_length(lag) if domain else lag}"
+                self.letters.append(DeadLetter(place, line, shown_row(batch, position)[:1000], reason))
 
     def _reject(self, letter: DeadLetter, rejected: Rejected) -> None:
         if self._source.on_error is OnError.FAIL:
