@@ -31,7 +31,7 @@ LAYERS = (
     ("physical",),
     ("runtime",),
     ("handles",),
-    ("session",),
+    ("query_plans", "session"),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -6,7 +6,6 @@ single queries over bounded inputs. It uses an existing SparkSession, or starts 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,23 +16,18 @@ import pyarrow as pa
 from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Scan, Source
-from penstock.algebra.optimizer.optimizer import TraceStep, optimize
 from penstock.algebra.optimizer.statistics import Statistics, known_statistics
-from penstock.algebra.render import render
 from penstock.connectors.sinks.memory import collected
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.connectors.targets import collisions
-from penstock.deep import deep
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, nearest
-from penstock.explain import to_json, to_mermaid, to_text
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
 from penstock.handles import Rows, Run, SourceHandle, query_html, query_text
 from penstock.language import BoundScript, Catalog, Explain, bind_query, bind_script
-from penstock.physical.plan.render import render_plan
-from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.state_size.summary import QueryState, query_state
 from penstock.physical.planning.strategies import Strategy
+from penstock.query_plans import explain
 from penstock.redaction import redacted_text
 from penstock.settings import Settings
 from penstock.temporary import discard, removed_after, temporary_folder
@@ -45,8 +39,6 @@ if TYPE_CHECKING:
     from penstock.runtime.local.analyze import Analysis
     from penstock.runtime.spark.job import SparkRun
     from penstock.runtime.spark.launch import Work
-
-FORMATS = ("text", "json", "mermaid")
 
 
 @dataclass(frozen=True)
@@ -415,55 +407,6 @@ class QueryHandle(Rows):
         except BaseException:
             discard(place)
             raise
-
-
-@deep
-def explain(
-    query: Query, format: str = "text", statistics: Statistics | None = None,  # noqa: A002 - the door's word
-    ran: Analysis | None = None, strategy: Strategy = Strategy.PATTERN,
-) -> str:  # fmt: skip
-    """Return the optimized logical plan and the physical plan of a query, ordered by the statistics of its sources.
-    ran: a run of it, whose measurements are shown."""
-    if format not in FORMATS:
-        raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
-    trace: list[TraceStep] = []
-    root = optimize(query.root, trace, planning=strategy.planning(statistics), choices_only=True)
-    logical = render(root)
-    if ran is None:
-        physical = render_plan(plan_queries([replace(query, root=root)], statistics, strategy), query.name)
-    else:
-        physical = render_plan(ran.plan, query.name, ran.meter, ran.statics)
-    state = query_state(query, statistics or Statistics(), strategy, root)
-    if format == "json":
-        choices = json.dumps([_choice(step, costs) for step in trace if (costs := step.costs)])
-        return (
-            f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"choices": {choices},\n'
-            f'"physical": {to_json(physical)},\n"state": {json.dumps(state.as_json(), indent=2)}}}\n'
-        )
-    parts = [("logical plan", logical), ("physical plan" if ran is None else _ran(ran), physical)]
-    if format == "mermaid":
-        return to_mermaid([(f"{query.name}: {title}", tree) for title, tree in parts])
-    texts = [(title, to_text(tree)) for title, tree in parts]
-    # The same choice may have been tried again once columns were pruned.
-    told = dict.fromkeys(_choice_text(step, costs) for step in trace if (costs := step.costs))
-    if told:
-        texts.insert(1, ("choices by cost", "".join(f"{line}\n" for line in told)))
-    texts.append(("state", state.text()))
-    return "\n".join(f"-- {query.name}: {title}\n{text}" for title, text in texts)
-
-
-def _choice(step: TraceStep, costs: tuple[float, float]) -> dict[str, Any]:
-    return {"rule": step.rule, "taken": step.taken, "cost_before": costs[0], "cost_after": costs[1]}
-
-
-def _choice_text(step: TraceStep, costs: tuple[float, float]) -> str:
-    """A plan that was considered: its cost, and the plan that it would replace."""
-    verdict = "taken" if step.taken else "left"
-    return f"{step.rule}: {verdict}, {costs[1]:.4g} elements/s handled instead of {costs[0]:.4g}"
-
-
-def _ran(ran: Analysis) -> str:
-    return f"physical plan, as it ran in {ran.seconds:.3f} s"
 
 
 def _streams(df: Any) -> bool:

@@ -87,6 +87,7 @@ CASES: list[tuple[str, tuple[Any, ...], list[Any]]] = [
     ("EQ", (col(STRING, "1", "1.0", "x", N), lit(1)), [T, T, N, N]),
     ("EQ", (col(DATE, day("2013-01-01"), N), lit("2013-01-01")), [T, N]),
     ("EQ", (col(BOOLEAN, T, F, N), lit(T)), [T, F, N]),
+    ("EQ", (col(BOOLEAN, T, F, N), lit(1)), [T, F, N]),
     ("EQ", (col(dec(5, 2), D("1.50"), N), col(dec(3, 1), D("1.5"), D(1))), [T, N]),
     ("EQ", (col(STRING, "tcp", "udp", "tcpx", "tc", "", N, "tcp"), lit("tcp")), [T, F, F, F, F, N, T]),
     ("EQ", (col(STRING, "", "x", N), lit("")), [T, F, N]),

@@ -84,7 +84,7 @@ def test_comparison_casts_the_narrower_side_only() -> None:
         ("ADD", ("TIMESTAMP", "INT"), "TIMESTAMP and INT"),
         ("EQ", ("INT", "DATE"), "INT and DATE"),
         ("EQ", ("DATE", "INT"), "DATE and INT"),
-        ("EQ", ("INT", "BOOLEAN"), "INT and BOOLEAN"),
+        ("LT", ("INT", "BOOLEAN"), "INT and BOOLEAN"),
         ("GT", ("BOOLEAN", "DOUBLE"), "BOOLEAN and DOUBLE"),
         ("IN", ("INT", "STRING", "DATE"), "INT, STRING and DATE"),
         ("EQ", ("BOOLEAN", "DATE"), "BOOLEAN and DATE"),

@@ -136,9 +136,11 @@ def _wider(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """Return the type in which two operands are compared, or None. A string is cast to the type of the other
-    operand; a BOOLEAN is compared with a BOOLEAN or a string only.
+def comparison_type(left: pa.DataType, right: pa.DataType, equality: bool = False) -> pa.DataType | None:
+    """Return the type in which two operands are compared, or None. A string is cast to the type of the other operand.
+
+    Args:
+        equality: whether they are compared for equality alone. Then a BOOLEAN may meet a number, as 1 or 0.
     """
     if left == right or right == NULL:
         return left
@@ -149,6 +151,9 @@ def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None
         if is_numeric(other):
             return DOUBLE
         return other if is_temporal(other) or other in (BOOLEAN, BINARY) else None
+    if equality and BOOLEAN in (left, right):
+        other = right if left == BOOLEAN else left
+        return other if is_numeric(other) else None
     return _wider(left, right)
 
 

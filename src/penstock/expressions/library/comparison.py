@@ -30,15 +30,15 @@ from penstock.types import type_name
 Typed = tuple[tuple[Expression, ...], pa.DataType]
 
 
-def comparable(what: str, arguments: Sequence[Expression]) -> tuple[Expression, ...]:
-    """Return `arguments` in the one type in which they are compared.
+def comparable(what: str, arguments: Sequence[Expression], equality: bool = False) -> tuple[Expression, ...]:
+    """Return `arguments` in the one type in which they are compared. equality: as in `comparison_type`.
 
     Raises:
         PenstockError: P0203, there is none.
     """
     common = NULL
     for argument in arguments:
-        found = comparison_type(common, argument.type)
+        found = comparison_type(common, argument.type, equality)
         if found is None or not is_atomic(found):
             types = list(dict.fromkeys(a.type for a in arguments))
             hint = "CAST one side to the type of the other" if len(types) == 2 else None
@@ -49,6 +49,10 @@ def comparable(what: str, arguments: Sequence[Expression]) -> tuple[Expression, 
 
 def _rule(name: str, arguments: Sequence[Expression]) -> Typed:
     return comparable(name, arguments), BOOLEAN
+
+
+def _equality_rule(name: str, arguments: Sequence[Expression]) -> Typed:
+    return comparable(name, arguments, equality=True), BOOLEAN
 
 
 def equal(left: Datum, right: Datum) -> Datum:
@@ -148,7 +152,7 @@ FUNCTIONS = (
     Function(
         "EQ",
         "left, right",
-        _rule,
+        _equality_rule,
         _kernel(equal, _plain_equal),
         "equal; NaN equals NaN",
         operator="left = right",
@@ -157,7 +161,7 @@ FUNCTIONS = (
     Function(
         "NE",
         "left, right",
-        _rule,
+        _equality_rule,
         _kernel(lambda a, b: _not(equal, a, b), _plain_not_equal),
         "not equal",
         operator="left <> right",
@@ -202,7 +206,7 @@ FUNCTIONS = (
     Function(
         "EQ_NULL_SAFE",
         "left, right",
-        _rule,
+        _equality_rule,
         _equal_null_safe,
         "as `=`, but NULL equals NULL",
         aliases=("EQUAL_NULL",),

@@ -69,14 +69,14 @@ def _coalesce(arguments: Arguments, type_: pa.DataType) -> Datum:
 
 
 def _null_if_rule(name: str, arguments: Sequence[Expression]) -> Typed:
-    comparable(name, arguments)
+    comparable(name, arguments, equality=True)
     return tuple(arguments), arguments[0].type
 
 
 def _null_if(arguments: Arguments, type_: pa.DataType) -> Datum:
     length = length_of(arguments)
     value, other = (to_array(a, length) for a in arguments)
-    common = comparison_type(value.type, other.type)
+    common = comparison_type(value.type, other.type, equality=True)
     if NULL in (value.type, other.type):
         return value
     return choose(equal(convert(value, common), convert(other, common)), null(type_), value)

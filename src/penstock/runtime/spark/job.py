@@ -283,7 +283,7 @@ class SparkRun:
         """
         if self._rounds is None or not self._live:
             raise PenstockError(
-                "P0701", "the queries of this run cannot change while it goes on",
+                "P0701", "the queries of this run cannot be changed",
                 hint="start it with live=True; Spark must not read its sources nor keep its state",
             )  # fmt: skip
 

@@ -58,7 +58,7 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
         PenstockError: as a start, and P0701 where the run has ended or is not live. The run goes on as it was then.
     """
     if not work.queries:
-        raise PenstockError("P0701", "the last query of a run cannot be dropped while it goes on", hint="stop the run")
+        raise PenstockError("P0701", "the last query of a run cannot be dropped", hint="stop the run")
     folder = Folder(run.checkpoint / "penstock")
     check_sources(work)
     run.change(lambda: begin_change(folder, run, work, overwrite))
