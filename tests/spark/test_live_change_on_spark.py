@@ -63,3 +63,22 @@ def test_only_a_live_run_changes(spark: Any, tmp_path: Path) -> None:
     session.execute("SET state_store = 'spark';" + script(tmp_path, "other", "sums"))
     with session.start(live=True) as run, pytest.raises(PenstockError, match="P0701"):
         run.change("DROP QUERY sums;")
+
+
+@pytest.mark.spark
+def test_a_delivered_batch_that_spark_repeats_is_not_run_again(spark: Any, tmp_path: Path) -> None:
+    write_data(tmp_path / "data", 5)
+    checkpoint = tmp_path / "checkpoint"
+    run = start(spark, script(tmp_path, "out", "sums"), checkpoint=str(checkpoint), live=True)
+    assert run.wait(200)
+    told = rows(tmp_path, "out", "sums")
+    batches = run.progress().batches
+    # As after a crash between the delivery and Spark's commit.
+    last = max((checkpoint / "spark" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    (checkpoint / "penstock" / "finished.json").unlink()
+    for shard in (checkpoint / "penstock" / "state").glob("*/*/*.arrow"):
+        shard.unlink()
+    run = start(spark, script(tmp_path, "out", "sums"), checkpoint=str(checkpoint), live=True)
+    assert run.wait(200)
+    assert run.progress().batches == batches and rows(tmp_path, "out", "sums") == told
