@@ -30,7 +30,14 @@ from penstock.events import log_event
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
-from penstock.runtime.spark.checkpoint.epochs import check_log, forget_older, mend_log, spark_place, sync_log
+from penstock.runtime.spark.checkpoint.epochs import (
+    check_log,
+    forget_older,
+    mend_log,
+    spark_place,
+    sync_log,
+    taken_back_on_failure,
+)
 from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
@@ -296,10 +303,9 @@ class SparkRun:
     def _adopt(self, changed: Changed) -> RoundChange:
         """Go on with another job, when the last round of the one before is delivered."""
         gone = [sink for name, sink in self._sinks.items() if changed.sinks.get(name) is not sink]
-        pipeline, accounts = (
-            Pipeline(self._folder, changed.job, changed.digest),
-            self._accounts.reread(changed.job.plan),
-        )
+        with taken_back_on_failure(self._folder, changed.job.epoch):
+            pipeline = Pipeline(self._folder, changed.job, changed.digest)
+            accounts = self._accounts.reread(changed.job.plan)
         with self._adopting:
             self._job, self._sinks = changed.job, dict(changed.sinks)
             self._pipeline, self._accounts = pipeline, accounts

@@ -8,8 +8,7 @@ it, and the new ones from then on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Protocol
 
 from penstock.connectors.contract import Sink
@@ -17,23 +16,13 @@ from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.sinks import open_sink
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.backfill import backfill
-from penstock.runtime.spark.checkpoint.epochs import forget_epoch, read_epoch
+from penstock.runtime.spark.checkpoint.epochs import read_epoch, taken_back_on_failure
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
 from penstock.runtime.spark.job import Changed, SparkRun
 from penstock.runtime.spark.launch import Work, check_sources, closed_on_failure, given, prepare
 from penstock.runtime.spark.output.rejections import keep_refused
 from penstock.runtime.spark.output.result_parts import ResultParts
-
-
-@contextmanager
-def taken_back_on_failure(folder: Folder, epoch: int) -> Iterator[None]:
-    """Remove the file of an epoch if the change fails: the run goes on without it."""
-    try:
-        yield
-    except BaseException:
-        forget_epoch(folder, epoch)
-        raise
 
 
 class Running(Protocol):

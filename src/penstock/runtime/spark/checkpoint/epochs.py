@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,9 +151,14 @@ def _offset(fields: Mapping[str, Any] | None) -> Offset | None:
     return None if fields is None else Offset.from_json(fields)
 
 
-def forget_epoch(folder: Folder, number: int) -> None:
-    """Remove the file of an epoch that has not begun."""
-    storage().remove(_path(folder, number))
+@contextmanager
+def taken_back_on_failure(folder: Folder, number: int) -> Iterator[None]:
+    """Remove the file of an epoch if the change with which it would begin fails."""
+    try:
+        yield
+    except BaseException:
+        storage().remove(_path(folder, number))
+        raise
 
 
 def other_version(folder: Folder, what: str) -> PenstockError:

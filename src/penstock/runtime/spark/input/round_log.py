@@ -90,6 +90,8 @@ class RoundLog:
             raise unwritable(self.place, error) from error
         self._offset = read_offset(folder, log, epoch) or carried or self._planner.start()
         self._delivered = folder.delivered().round
+        #: Whether all sources had ended with the round delivered last.
+        self._ended = bool(folder.delivered().ended)
         if not 0 <= self._offset.round - self._delivered <= 1:
             lost = FileNotFoundError("it does not tell the round that was read last")
             raise damaged(folder.root / f"{self._mark}.json", lost)
@@ -123,7 +125,7 @@ class RoundLog:
                 # Written first: otherwise the thread would plan the next round after a failure to write it.
                 batch = number - 1 if batch is None else batch
                 self._folder.write_delivered(Delivery(number, batch, seen, answers, ended or None))
-                self._delivered = number
+                self._delivered, self._ended = number, ended
                 self._took, self._answer_bytes = seconds, answers
                 self._settled.notify_all()
         self._advance()
@@ -149,9 +151,9 @@ class RoundLog:
         with self._settled:
             self._changes += 1
             try:
-                while self._offset.round > self._delivered and not self._stopped.is_set() and self.failure is None:
+                while self._offset.round > self._delivered and not self._is_over:
                     self._settled.wait(_LOOK_EVERY)
-                if self._stopped.is_set() or self.failure is not None:
+                if self._is_over:
                     raise PenstockError("P0701", "the run has ended, so it cannot be changed", hint="start it again")
                 change = begin()
                 if change is not None:
@@ -160,6 +162,11 @@ class RoundLog:
                     self._earliest = self._clock()
             finally:
                 self._changes -= 1
+
+    @property
+    def _is_over(self) -> bool:
+        """Return whether no more rounds come, or none with input."""
+        return self._stopped.is_set() or self._ended or self.failure is not None
 
     def check_due(self, number: int, log: Path) -> None:
         """Check that round `number`, whose answers arrived, is the outstanding one or the last delivered one, which
