@@ -50,7 +50,7 @@ def run_of(session: penstock.Session, error: PenstockError | None = None) -> Run
     job: Any = SimpleNamespace(
         active=True, error=error, progress=lambda: progress, stop=lambda: stopped.append(True), stopped=stopped
     )
-    return Run(job, queries, sinks)
+    return Run(job, queries, sinks, lambda *rest: queries)
 
 
 def test_importing_the_package_is_cheap() -> None:

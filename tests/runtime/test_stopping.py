@@ -38,6 +38,6 @@ def test_a_stop_that_spark_does_not_carry_out_is_quiet(failure: Exception, tmp_p
     run = SparkRun.__new__(SparkRun)
     query = Query(failure)
     # What stopping reads; the rest of the run is closed already.
-    run.__dict__ |= {"_query": query, "_closed": True, "_checkpoint": tmp_path, "_job": SimpleNamespace(epoch=0)}
+    run.__dict__ |= {"_query": query, "_closed": True, "_checkpoint": tmp_path, "_job": SimpleNamespace(log=0)}
     run.stop()
     assert query.stops == 1
