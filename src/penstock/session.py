@@ -6,7 +6,6 @@ single queries over bounded inputs. It uses an existing SparkSession, or starts 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,24 +16,19 @@ import pyarrow as pa
 from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Scan, Source
-from penstock.algebra.optimizer.optimizer import TraceStep, optimize
 from penstock.algebra.optimizer.statistics import Statistics, known_statistics
-from penstock.algebra.render import render
 from penstock.connectors.sinks.memory import collected
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.connectors.targets import collisions
-from penstock.deep import deep
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, nearest
-from penstock.explain import to_json, to_mermaid_side_by_side, to_text
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
-from penstock.handles import Rows, Run, SourceHandle, query_html, query_text
-from penstock.language import BoundScript, Catalog, Explain, bind_query, bind_script
-from penstock.physical.plan.render import render_plan
-from penstock.physical.planning.planner import plan_queries
+from penstock.handles import Rows, Run, Snapshot, SourceHandle, query_html, query_text
+from penstock.language import Action, BoundScript, Catalog, Explain, SelectOnce, bind_query, bind_script, bind_select
 from penstock.physical.planning.state_size.summary import QueryState, query_state
 from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted_text
+from penstock.runtime.local.explain import explain
 from penstock.settings import Settings
 from penstock.temporary import discard, removed_after, temporary_folder
 from penstock.types import CALENDAR, LONGEST_TICKS, Interval, Schema, TimeDomain, Unit
@@ -43,17 +37,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.runtime.local.analyze import Analysis
+    from penstock.runtime.local.one_time import OneTimeAnswer
     from penstock.runtime.spark.launch import Work
-
-FORMATS = ("text", "json", "mermaid")
 
 
 @dataclass(frozen=True)
 class Execution:
-    """The result of a script. queries: the names it created; texts: the answers to its EXPLAIN and SHOW, in order."""
+    """The result of a script. queries: the names it created; answers: those to its EXPLAIN and SHOW, which are texts,
+    and to its one-time SELECTs, in order."""
 
     queries: tuple[str, ...]
-    texts: tuple[str, ...]
+    answers: tuple[str | OneTimeAnswer, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(answer for answer in self.answers if isinstance(answer, str))
 
 
 class Session:
@@ -97,16 +95,27 @@ class Session:
 
     # -- declaring ---------------------------------------------------------------------------------------------
 
-    def execute(self, script: str, file: str | None = None) -> Execution:
-        """Bind a whole script and register its declarations; nothing runs yet. Raises ScriptErrors, and then nothing
-        has been declared."""
+    def execute(self, script: str, file: str | None = None, one_time: bool = False) -> Execution:
+        """Bind a whole script and register its declarations; its continuous queries do not run yet. Raises
+        ScriptErrors, and then nothing has been declared.
+
+        one_time: answer its one-time SELECTs in this process; otherwise a script that holds one is refused (P0722).
+        """
         bound = self._bound(script, file)
-        texts = [self._answer(action, bound) for action in bound.actions]
+        selects = [action for action in bound.actions if isinstance(action, SelectOnce)]
+        if selects and not one_time:
+            raise ScriptErrors([_refused(action) for action in selects])
+        answers = [self._answer(action, bound) for action in bound.actions]
         self.catalog, self.settings = bound.catalog, bound.settings
-        return Execution(tuple(q.name for q in bound.queries), tuple(texts))
+        return Execution(tuple(q.name for q in bound.queries), tuple(answers))
+
+    def select(self, text: str) -> Snapshot:
+        """Return the answer of a one-time query: its rows at one instant, after its sources have been read to their
+        ends in this process. Raises ScriptErrors, and P0622 for a source without an end."""
+        return Snapshot(self._once(bind_select(text, self.catalog, self.settings)))
 
     def declare(self, script: str, file: str | None = None) -> tuple[str, ...]:
-        """Register a script as `execute` does, without answering its EXPLAIN and SHOW; return the names of the
+        """Register a script as `execute` does, without answering its EXPLAIN, SHOW and SELECT; return the names of the
         queries."""
         bound = self._bound(script, file)
         self.catalog, self.settings = bound.catalog, bound.settings
@@ -279,7 +288,14 @@ class Session:
         sources = {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
         return known_statistics(sources, catalog.memory, self._frames, settings["statistics"])
 
-    def _answer(self, action: Any, bound: BoundScript) -> str:
+    def _once(self, action: SelectOnce) -> OneTimeAnswer:
+        from penstock.runtime.local.one_time import answer_once
+
+        return answer_once(action.query, action.memory, self._frames, Strategy.of(action.settings))
+
+    def _answer(self, action: Action, bound: BoundScript) -> str | OneTimeAnswer:
+        if isinstance(action, SelectOnce):
+            return self._once(action)
         if isinstance(action, Explain):
             known = self.statistics(action.query, bound.catalog, bound.settings)
             ran = self._analyzed(action.query, action.memory, action.settings, known) if action.analyze else None
@@ -399,53 +415,13 @@ class QueryHandle(Rows):
             raise
 
 
-@deep
-def explain(
-    query: Query, format: str = "text", statistics: Statistics | None = None,  # noqa: A002 - the door's word
-    ran: Analysis | None = None, strategy: Strategy = Strategy.PATTERN,
-) -> str:  # fmt: skip
-    """Return the optimized logical plan and the physical plan of a query, ordered by the statistics of its sources.
-    ran: a run of it, whose measurements are shown."""
-    if format not in FORMATS:
-        raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
-    trace: list[TraceStep] = []
-    root = optimize(query.root, trace, planning=strategy.planning(statistics), choices_only=True)
-    logical = render(root)
-    if ran is None:
-        physical = render_plan(plan_queries([replace(query, root=root)], statistics, strategy), query.name)
-    else:
-        physical = render_plan(ran.plan, query.name, ran.meter, ran.statics)
-    state = query_state(query, statistics or Statistics(), strategy, root)
-    if format == "json":
-        choices = json.dumps([_choice(step, costs) for step in trace if (costs := step.costs)])
-        return (
-            f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"choices": {choices},\n'
-            f'"physical": {to_json(physical)},\n"state": {json.dumps(state.as_json(), indent=2)}}}\n'
-        )
-    parts = [("logical plan", logical), ("physical plan" if ran is None else _ran(ran), physical)]
-    if format == "mermaid":
-        return to_mermaid_side_by_side([(f"{query.name}: {title}", tree) for title, tree in parts])
-    texts = [(title, to_text(tree)) for title, tree in parts]
-    # The same choice may have been tried again once columns were pruned.
-    told = dict.fromkeys(_choice_text(step, costs) for step in trace if (costs := step.costs))
-    if told:
-        texts.insert(1, ("choices by cost", "".join(f"{line}\n" for line in told)))
-    texts.append(("state", state.text()))
-    return "\n".join(f"-- {query.name}: {title}\n{text}" for title, text in texts)
-
-
-def _choice(step: TraceStep, costs: tuple[float, float]) -> dict[str, Any]:
-    return {"rule": step.rule, "taken": step.taken, "cost_before": costs[0], "cost_after": costs[1]}
-
-
-def _choice_text(step: TraceStep, costs: tuple[float, float]) -> str:
-    """A plan that was considered: its cost, and the plan that it would replace."""
-    verdict = "taken" if step.taken else "left"
-    return f"{step.rule}: {verdict}, {costs[1]:.4g} elements/s handled instead of {costs[0]:.4g}"
-
-
-def _ran(ran: Analysis) -> str:
-    return f"physical plan, as it ran in {ran.seconds:.3f} s"
+def _refused(action: SelectOnce) -> PenstockError:
+    hint = (
+        "CREATE QUERY name AS SELECT ... declares a continuous query; `penstock query`, `penstock shell` and"
+        " Session.select answer one-time queries"
+    )
+    message = "a one-time SELECT in a script that is run"
+    return PenstockError("P0722", message, action.position, hint)
 
 
 def _streams(df: Any) -> bool:

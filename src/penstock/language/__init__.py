@@ -9,17 +9,25 @@ from __future__ import annotations
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.deep import deep
 from penstock.errors import ScriptErrors
-from penstock.language.binder.statements.declarations import Action, BoundScript, Explain, ScriptBinder, Show
+from penstock.language.binder.statements.declarations import (
+    Action,
+    BoundScript,
+    Explain,
+    ScriptBinder,
+    SelectOnce,
+    Show,
+)
 from penstock.language.catalog import Catalog, View
 from penstock.language.parse import parse_query, parse_script, parse_statements
 from penstock.language.printer import print_query, print_statement
-from penstock.language.statements import Script
-from penstock.language.text import SourceText
+from penstock.language.queries import Name
+from penstock.language.statements import CreateQuery, Script
+from penstock.language.text import SourceText, TextSpan
 from penstock.settings import Settings
 
 __all__ = [
-    "Action", "BoundScript", "Catalog", "Explain", "Script", "Show", "View", "bind_query", "bind_script",
-    "parse_script", "print_query", "print_statement",
+    "Action", "BoundScript", "Catalog", "Explain", "Script", "SelectOnce", "Show", "View", "bind_query", "bind_script",
+    "bind_select",    "parse_script", "print_query", "print_statement",
 ]  # fmt: skip
 
 
@@ -38,12 +46,33 @@ def bind_script(
 
 
 @deep
+def bind_select(text: str, catalog: Catalog, settings: Settings | None = None) -> SelectOnce:
+    """Bind a text that is one one-time query. Raises ScriptErrors."""
+    source = SourceText.of(text)
+    binder = ScriptBinder(source, catalog, settings or Settings())
+    binder.bind([parse_query(source)])
+    if binder.errors:
+        raise ScriptErrors(binder.errors)
+    (action,) = binder.actions
+    assert isinstance(action, SelectOnce)
+    return action
+
+
+@deep
 def bind_query(text: str, catalog: Catalog, settings: Settings | None = None, name: str = "query") -> Query:
     """Bind a text that is one query; its sink is MEMORY. Raises ScriptErrors."""
     source = SourceText.of(text)
     statement = parse_query(source)
+    if statement.as_of is not None:
+        hint = "a continuous query is answered at every instant; Session.select answers at one"
+        raise ScriptErrors([source.error("P0103", "AS OF belongs to a one-time SELECT", statement.as_of.span, hint)])
+    number = 1
+    while f"query_{number}" in catalog:
+        number += 1
+    begin = TextSpan(statement.span.start, statement.span.start + 6)
+    declared = CreateQuery(Name(f"query_{number}", span=begin), statement.query, span=statement.span)
     binder = ScriptBinder(source, catalog, settings or Settings())
-    binder.bind([statement])
+    binder.bind([declared])
     if binder.errors:
         raise ScriptErrors(binder.errors)
     root = binder.bound().queries[0].root

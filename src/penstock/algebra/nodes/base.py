@@ -200,6 +200,12 @@ class Algebra(Node):
         """Return whether the tuples are elements of one window that decides about each of them alone."""
         return False
 
+    @property
+    def is_plain_sql(self) -> bool:
+        """Return whether the relation, at every instant, is what plain SQL returns over its inputs at that instant
+        alone: then a one-time query computes it once, over their content."""
+        return False
+
     # Estimate and cost
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
@@ -257,6 +263,10 @@ class Unary(Algebra):
 @dataclass(frozen=True, eq=False)
 class RowWise(Unary):
     """An operator that processes each row alone."""
+
+    @property
+    def is_plain_sql(self) -> bool:
+        return True
 
     @property
     def is_stream(self) -> bool:
@@ -407,6 +417,10 @@ class Compared(Algebra):
     left: Algebra
     right: Algebra
     every: bool
+
+    @property
+    def is_plain_sql(self) -> bool:
+        return True
 
     @property
     def schema(self) -> Schema:

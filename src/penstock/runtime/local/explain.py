@@ -1,0 +1,73 @@
+"""EXPLAIN: the plans of a query as text, JSON or Mermaid, and the measurements of a run of it (`analyze.py`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.algebra.nodes.query import Query
+from penstock.algebra.optimizer.optimizer import TraceStep, optimize
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.render import render
+from penstock.deep import deep
+from penstock.errors import PenstockError, nearest
+from penstock.explain import to_json, to_mermaid_side_by_side, to_text
+from penstock.physical.plan.render import render_plan
+from penstock.physical.planning.planner import plan_queries
+from penstock.physical.planning.state_size.summary import query_state
+from penstock.physical.planning.strategies import Strategy
+
+if TYPE_CHECKING:
+    from penstock.runtime.local.analyze import Analysis
+
+FORMATS = ("text", "json", "mermaid")
+
+
+@deep
+def explain(
+    query: Query, format: str = "text", statistics: Statistics | None = None,  # noqa: A002 - the door's word
+    ran: Analysis | None = None, strategy: Strategy = Strategy.PATTERN,
+) -> str:  # fmt: skip
+    """Return the optimized logical plan and the physical plan of a query, ordered by the statistics of its sources.
+    ran: a run of it, whose measurements are shown."""
+    if format not in FORMATS:
+        raise PenstockError("P0104", f"explain has no format {format}", hint=nearest(format, FORMATS))
+    trace: list[TraceStep] = []
+    root = optimize(query.root, trace, planning=strategy.planning(statistics), choices_only=True)
+    logical = render(root)
+    if ran is None:
+        physical = render_plan(plan_queries([replace(query, root=root)], statistics, strategy), query.name)
+    else:
+        physical = render_plan(ran.plan, query.name, ran.meter, ran.statics)
+    state = query_state(query, statistics or Statistics(), strategy, root)
+    if format == "json":
+        choices = json.dumps([_choice(step, costs) for step in trace if (costs := step.costs)])
+        return (
+            f'{{"query": {json.dumps(query.name)},\n"logical": {to_json(logical)},\n"choices": {choices},\n'
+            f'"physical": {to_json(physical)},\n"state": {json.dumps(state.as_json(), indent=2)}}}\n'
+        )
+    parts = [("logical plan", logical), ("physical plan" if ran is None else _ran(ran), physical)]
+    if format == "mermaid":
+        return to_mermaid_side_by_side([(f"{query.name}: {title}", tree) for title, tree in parts])
+    texts = [(title, to_text(tree)) for title, tree in parts]
+    # The same choice may have been tried again once columns were pruned.
+    told = dict.fromkeys(_choice_text(step, costs) for step in trace if (costs := step.costs))
+    if told:
+        texts.insert(1, ("choices by cost", "".join(f"{line}\n" for line in told)))
+    texts.append(("state", state.text()))
+    return "\n".join(f"-- {query.name}: {title}\n{text}" for title, text in texts)
+
+
+def _choice(step: TraceStep, costs: tuple[float, float]) -> dict[str, Any]:
+    return {"rule": step.rule, "taken": step.taken, "cost_before": costs[0], "cost_after": costs[1]}
+
+
+def _choice_text(step: TraceStep, costs: tuple[float, float]) -> str:
+    """A plan that was considered: its cost, and the plan that it would replace."""
+    verdict = "taken" if step.taken else "left"
+    return f"{step.rule}: {verdict}, {costs[1]:.4g} elements/s handled instead of {costs[0]:.4g}"
+
+
+def _ran(ran: Analysis) -> str:
+    return f"physical plan, as it ran in {ran.seconds:.3f} s"
