@@ -71,6 +71,7 @@ OWNERS = {
     "py4j": {"runtime.spark"},
     "typer": {"cli"},
     "prometheus_client": {"runtime.watching.prometheus"},
+    "prompt_toolkit": {"cli.shell.terminal"},
 }
 
 FORBIDDEN = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b|/(?:work|tmp|root|home/\w+)/")
