@@ -33,7 +33,7 @@ from penstock.language.queries import (
     ToStream,
     WindowClause,
 )
-from penstock.language.statements import BareQuery, CreateQuery, CreateView, ExplainStatement, Statement
+from penstock.language.statements import CreateQuery, CreateView, ExplainStatement, OneTimeSelect, Statement
 
 Path = tuple[str | int, ...]
 Change = Callable[[QueryTree, Sequence[QueryTree], Sequence[WindowClause], random.Random], QueryTree | None]
@@ -46,16 +46,18 @@ _NUMBERS = ("0", "1", "2", "3", "10", "1000", "2147483647")
 def recombined(script: str, draw: random.Random, donors: Sequence[str] = ()) -> str | None:
     """Return `script` with one to three clauses changed; None where it defines no query or cannot be parsed."""
     statements = parsed(script)
-    places = [i for i, s in enumerate(statements) if isinstance(s, CreateQuery | CreateView | BareQuery)]
+    places = [i for i, s in enumerate(statements) if isinstance(s, CreateQuery | CreateView | OneTimeSelect)]
     if not places:
         return None
     changed = list(statements)
-    queries = [s.query for s in statements if isinstance(s, CreateQuery | CreateView | BareQuery | ExplainStatement)]
+    queries = [
+        s.query for s in statements if isinstance(s, CreateQuery | CreateView | OneTimeSelect | ExplainStatement)
+    ]
     windows = [w for tree in (*queries, *(q for text in donors for q in _queries(text))) for w in _plain_windows(tree)]
     for _ in range(draw.choice((1, 1, 2, 3))):
         place = draw.choice(places)
         statement = changed[place]
-        assert isinstance(statement, CreateQuery | CreateView | BareQuery)
+        assert isinstance(statement, CreateQuery | CreateView | OneTimeSelect)
         if isinstance(statement, CreateQuery) and draw.random() < 0.1:
             changed[place : place + 1] = _through_a_view(statement, draw)
             places = [p if p <= place else p + 1 for p in places if p != place] + [place]
@@ -76,7 +78,7 @@ def parsed(script: str) -> tuple[Statement, ...]:
 
 
 def _queries(script: str) -> list[QueryTree]:
-    return [s.query for s in parsed(script) if isinstance(s, CreateQuery | CreateView | BareQuery)]
+    return [s.query for s in parsed(script) if isinstance(s, CreateQuery | CreateView | OneTimeSelect)]
 
 
 def _through_a_view(statement: CreateQuery, draw: random.Random) -> list[Statement]:

@@ -31,7 +31,7 @@ LAYERS = (
     ("physical",),
     ("runtime",),
     ("handles",),
-    ("query_plans", "session"),
+    ("session",),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -71,6 +71,7 @@ OWNERS = {
     "py4j": {"runtime.spark"},
     "typer": {"cli"},
     "prometheus_client": {"runtime.watching.prometheus"},
+    "prompt_toolkit": {"cli.shell.terminal"},
 }
 
 FORBIDDEN = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b|/(?:work|tmp|root|home/\w+)/")

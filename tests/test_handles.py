@@ -162,3 +162,74 @@ def test_the_workers_python_is_named() -> None:
     lacking = translate("Traceback\nModuleNotFoundError: No module named 'penstock'\n")
     assert (lacking.code, "has no module penstock" in lacking.message) == ("P0604", True)
     assert translate(ValueError("ModuleNotFoundError: No module named 'their_own'")).code == "P0601"
+
+
+def test_a_snapshot_is_the_answer_of_a_one_time_query(session: penstock.Session) -> None:
+    found = session.select("SELECT word FROM S WHERE word IS NOT NULL ORDER BY word DESC")
+    assert found.to_arrow().to_pydict() == {"word": ["a", "<b>"]}
+    assert repr(found) == "Snapshot(2 rows of (word STRING), as of 3)" and found.as_of == "3"
+    assert "&lt;b&gt;" in found._repr_html_() and (found.late, found.rejected) == ({}, {})
+    assert repr(session.select("SELECT * FROM counts AS OF 1")) == "Snapshot(1 row of (n BIGINT), as of 1)"
+    assert session.select("SELECT word FROM R").as_of is None
+    assert session.queries.keys() == {"words", "counts", "files"}
+
+
+def test_a_snapshot_counts_the_rows_that_it_lacks() -> None:
+    session = penstock.Session()
+    session.execute("""CREATE STREAM S (ts INT, a INT) FROM MEMORY () TIMESTAMP BY ts;
+        INSERT INTO S VALUES (5, 1), (1, 2), (NULL, 3), (6, 4)""")
+    found = session.select("SELECT a FROM S ORDER BY a")
+    assert found.to_arrow().to_pydict() == {"a": [1, 4]}
+    assert found.late == {"S": 1} and found.rejected == {"S": {"no usable timestamp, operation or key": 1}}
+
+
+def test_an_arrow_table_is_read_at_an_instant() -> None:
+    session = penstock.Session()
+    session.stream("S", pa.table({"ts": [1, 2, 9], "a": ["x", "y", "z"]}), timestamp="ts")
+    assert session.select("SELECT a FROM S [RANGE 2 SECONDS] AS OF 3").to_arrow().to_pydict() == {"a": ["y"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("SHOW STREAMS", "P0101"), ("SELECT word FROM S; SELECT word FROM S", "P0101"), ("SELECT nothing FROM S", "P0202"),
+     ("INSERT INTO S VALUES (4, 'x')", "P0101")],
+)  # fmt: skip
+def test_only_one_select_is_answered(session: penstock.Session, text: str, code: str) -> None:
+    with pytest.raises(PenstockError) as caught:
+        session.select(text)
+    assert caught.value.code == code and len(session.catalog.memory["s"]) == 3
+
+
+def test_a_script_answers_its_selects_once_where_asked_to(session: penstock.Session) -> None:
+    run = penstock.Session()
+    run.execute("CREATE STREAM S (word STRING, n INT) FROM MEMORY () TIMESTAMP BY n UNIT SECOND;\nSELECT word FROM S")
+    assert list(run.queries) == ["query_1"]
+    with pytest.raises(PenstockError) as caught:
+        run.execute("SELECT word FROM S;\nSELECT word FROM S AS OF 2")
+    error = caught.value
+    assert error.code == "P0103" and error.position is not None and error.position.line == 2
+    assert error.hint is not None and "penstock query" in error.hint and list(run.queries) == ["query_1"]
+    done = session.execute("SHOW VIEWS; SELECT n FROM counts; SHOW RELATIONS", one_time=True)
+    assert [isinstance(answer, str) for answer in done.answers] == [True, False, True] and len(done.texts) == 2
+    with pytest.raises(PenstockError) as caught:
+        session.query("SELECT word FROM S AS OF 2")
+    assert caught.value.code == "P0103"
+
+
+def test_a_source_without_an_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ts,a\n1,2\n")
+    session = penstock.Session()
+    session.execute(
+        f"CREATE STREAM W (ts INT, a INT) FROM FILES (path '{tmp_path}/*.csv', header 'true', watch 'true')"
+        " TIMESTAMP BY ts"
+    )
+    with pytest.raises(PenstockError) as caught:
+        session.select("SELECT a FROM W")
+    assert caught.value.code == "P0622" and caught.value.message.startswith("W has no end")
+
+
+def test_an_error_at_the_instant_names_it(session: penstock.Session) -> None:
+    with pytest.raises(PenstockError) as caught:
+        session.select("SELECT ts FROM S WHERE word = (SELECT word FROM S) AS OF 2")
+    assert caught.value.code == "P0612" and " has 2 rows at 2 where one is needed" in caught.value.message
+    assert session.select("SELECT ts FROM S WHERE word = (SELECT word FROM S) AS OF 1").to_arrow().num_rows == 1

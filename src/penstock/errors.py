@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from penstock.redaction import redacted_line, redacted_text
 
 #: code -> what kind of mistake it stands for. P01 syntax, P02 names and types, P03 meaning and planning,
-#: P04 sources and their data, P05 sinks and results, P06 running, P07 changing a run, P09 not supported yet.
+#: P04 sources and their data, P05 sinks and results, P06 running, P07 changing a run, one-time queries and the shell,
+#: P09 not supported yet.
 CODES: dict[str, str] = {
     "P0101": "the text is not a statement of the language",
     "P0102": "a window or interval is malformed",
@@ -76,6 +77,7 @@ CODES: dict[str, str] = {
     "P0631": "metrics that cannot be served or written",
     "P0632": "more state than state_limit allows",
     "P0701": "a run whose queries cannot be changed",
+    "P0723": "a package that the shell needs is missing",
     "P0901": "described by the language, not supported yet",
 }
 

@@ -27,6 +27,7 @@ from penstock.runtime.watching.progress import RunProgress
 from penstock.types import type_name
 
 if TYPE_CHECKING:
+    from penstock.runtime.local.one_time import OneTimeAnswer
     from penstock.runtime.spark.job import SparkRun
     from penstock.runtime.watching.metrics import RunMetrics
 
@@ -86,6 +87,45 @@ class Result(Rows):
 
     def _repr_html_(self) -> str:
         return f"<p><b>{html.escape(self.name)}</b></p>{html_table(self.to_arrow(), ROWS)}"
+
+
+class Snapshot(Rows):
+    """The answer of a one-time query."""
+
+    def __init__(self, answer: OneTimeAnswer) -> None:
+        self._answer = answer
+
+    @property
+    def as_of(self) -> str | None:
+        """Return the instant that the answer is of; None without a timed source, or while none has an element."""
+        tick = self._answer.tick
+        return None if tick is None else self._answer.query.domain.show(tick)
+
+    @property
+    def late(self) -> dict[str, int]:
+        """Return the number of late rows, by source; they are in no answer."""
+        return dict(self._answer.late)
+
+    @property
+    def rejected(self) -> dict[str, dict[str, int]]:
+        """Return the number of records that are in no answer, by source and reason."""
+        return {name: dict(reasons) for name, reasons in self._answer.rejected.items()}
+
+    @property
+    def _title(self) -> str:
+        return self._answer.query.name
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows, in the order of the query."""
+        return self._answer.table
+
+    def __repr__(self) -> str:
+        table, at = self._answer.table, self.as_of
+        when = "" if at is None else f", as of {at}"
+        return f"Snapshot({table.num_rows:,} row{'s' * (table.num_rows != 1)} of {_columns(table.schema)}{when})"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._answer.table, ROWS)
 
 
 class SourceHandle(Rows):

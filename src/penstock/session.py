@@ -23,12 +23,12 @@ from penstock.connectors.sources.memory import spool
 from penstock.connectors.targets import collisions
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, nearest
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
-from penstock.handles import Rows, Run, SourceHandle, query_html, query_text
-from penstock.language import BoundScript, Catalog, Explain, bind_query, bind_script
+from penstock.handles import Rows, Run, Snapshot, SourceHandle, query_html, query_text
+from penstock.language import Action, BoundScript, Catalog, Explain, SelectOnce, bind_query, bind_script, bind_select
 from penstock.physical.planning.state_size.summary import QueryState, query_state
 from penstock.physical.planning.strategies import Strategy
-from penstock.query_plans import explain
 from penstock.redaction import redacted_text
+from penstock.runtime.local.explain import explain
 from penstock.settings import Settings
 from penstock.temporary import discard, removed_after, temporary_folder
 from penstock.types import CALENDAR, LONGEST_TICKS, Interval, Schema, TimeDomain, Unit
@@ -37,16 +37,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.runtime.local.analyze import Analysis
+    from penstock.runtime.local.one_time import OneTimeAnswer
     from penstock.runtime.spark.job import SparkRun
     from penstock.runtime.spark.launch import Work
 
 
 @dataclass(frozen=True)
 class Execution:
-    """The result of a script. queries: the names it created; texts: the answers to its EXPLAIN and SHOW, in order."""
+    """The result of a script. queries: the names it created; answers: those to its EXPLAIN and SHOW, which are texts,
+    and to its one-time SELECTs, in order."""
 
     queries: tuple[str, ...]
-    texts: tuple[str, ...]
+    answers: tuple[str | OneTimeAnswer, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(answer for answer in self.answers if isinstance(answer, str))
 
 
 class Session:
@@ -90,25 +96,34 @@ class Session:
 
     # -- declaring ---------------------------------------------------------------------------------------------
 
-    def execute(self, script: str, file: str | None = None) -> Execution:
-        """Bind a whole script and register its declarations; nothing runs yet. Raises ScriptErrors, and then nothing
-        has been declared."""
-        bound = self._bound(script, file)
-        texts = [self._answer(action, bound) for action in bound.actions]
-        self.catalog, self.settings = bound.catalog, bound.settings
-        return Execution(tuple(q.name for q in bound.queries), tuple(texts))
+    def execute(self, script: str, file: str | None = None, one_time: bool = False) -> Execution:
+        """Bind a whole script and register its declarations; its continuous queries do not run yet. Raises
+        ScriptErrors, and then nothing has been declared.
 
-    def declare(self, script: str, file: str | None = None) -> tuple[str, ...]:
-        """Register a script as `execute` does, without answering its EXPLAIN and SHOW; return the names of the
+        one_time: answer each query that is a statement of its own once, in this process; otherwise it is declared as a
+        continuous query (`query_1`, ...).
+        """
+        bound = self._bound(script, file, one_time)
+        answers = [self._answer(action, bound) for action in bound.actions]
+        self.catalog, self.settings = bound.catalog, bound.settings
+        return Execution(tuple(q.name for q in bound.queries), tuple(answers))
+
+    def select(self, text: str) -> Snapshot:
+        """Return the answer of a one-time query: its rows at one instant, after its sources have been read to their
+        ends in this process. Raises ScriptErrors, and P0622 for a source without an end."""
+        return Snapshot(self._once(bind_select(text, self.catalog, self.settings)))
+
+    def declare(self, script: str, file: str | None = None, one_time: bool = False) -> tuple[str, ...]:
+        """Register a script as `execute` does, without answering its EXPLAIN, SHOW and SELECT; return the names of the
         queries."""
-        bound = self._bound(script, file)
+        bound = self._bound(script, file, one_time)
         self.catalog, self.settings = bound.catalog, bound.settings
         return tuple(q.name for q in bound.queries)
 
-    def _bound(self, script: str, file: str | None) -> BoundScript:
+    def _bound(self, script: str, file: str | None, one_time: bool) -> BoundScript:
         """Return the bound script, with its results in places of their own; `warnings` are those of this script
         then."""
-        bound = bind_script(script, self.catalog, self.settings, file)
+        bound = bind_script(script, self.catalog, self.settings, file, one_time)
         found = list(collisions(bound.catalog.queries.values(), bound.catalog.sources.values(), bound.places))
         errors = [one for one in found if isinstance(one, PenstockError)]
         if errors:
@@ -272,7 +287,14 @@ class Session:
         sources = {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
         return known_statistics(sources, catalog.memory, self._frames, settings["statistics"])
 
-    def _answer(self, action: Any, bound: BoundScript) -> str:
+    def _once(self, action: SelectOnce) -> OneTimeAnswer:
+        from penstock.runtime.local.one_time import answer_once
+
+        return answer_once(action.query, action.memory, self._frames, Strategy.of(action.settings))
+
+    def _answer(self, action: Action, bound: BoundScript) -> str | OneTimeAnswer:
+        if isinstance(action, SelectOnce):
+            return self._once(action)
         if isinstance(action, Explain):
             known = self.statistics(action.query, bound.catalog, bound.settings)
             ran = self._analyzed(action.query, action.memory, action.settings, known) if action.analyze else None

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.algebra import OnError, Source
 from penstock.algebra.nodes.query import SinkSpec
-from penstock.language import BoundScript, Catalog, Explain, Show, bind_query, bind_script
+from penstock.language import BoundScript, Catalog, Explain, SelectOnce, Show, bind_query, bind_script
 from penstock.types import CALENDAR, TIMESTAMP, Field, Schema, TimeDomain, Unit
 
 
@@ -63,18 +63,32 @@ def test_queries_and_their_sinks(catalog: Catalog) -> None:
     bound = bind_script(
         """CREATE QUERY one INTO FILES (path 'out') AS SELECT a FROM s;
            CREATE QUERY two AS SELECT a FROM s;
-           CREATE QUERY three INTO memory () AS SELECT a FROM s;
-           SELECT b FROM s""",
+           CREATE QUERY three INTO memory () AS SELECT a FROM s""",
         catalog,
     )
     assert [(q.name, q.sink) for q in bound.queries] == [
         ("one", SinkSpec("FILES", (("path", "out"), ("format", "csv")))),
         ("two", SinkSpec("CONSOLE")),
         ("three", SinkSpec("MEMORY")),
-        ("query_1", SinkSpec("CONSOLE")),
     ]
     assert bound.queries[1].text == "CREATE QUERY two AS SELECT a FROM s"
-    assert set(bound.catalog.queries) == {"one", "two", "three", "query_1"}
+    assert set(bound.catalog.queries) == {"one", "two", "three"}
+
+
+def test_a_query_as_a_statement_of_its_own_declares_nothing(catalog: Catalog) -> None:
+    bound = bind_script(
+        "SET seed = 7; SELECT b AS c, a FROM s [NOW] ORDER BY x AS OF '2020-01-01'; SET seed = 8", catalog
+    )
+    assert bound.queries == () and bound.catalog.queries == {}
+    (action,) = bound.actions
+    assert isinstance(action, SelectOnce) and action.settings.get_int("seed") == 7
+    assert (action.query.output_names, action.query.as_of) == (("c", "a"), 1_577_836_800_000_000)
+    assert (action.position.line, action.position.column) == (1, 15)
+
+
+def test_columns_of_one_name_get_numbers(catalog: Catalog) -> None:
+    (action,) = bind_script("SELECT a, a AS A, b AS ts FROM s", catalog).actions
+    assert isinstance(action, SelectOnce) and action.query.output_names == ("a", "A_1", "ts")
 
 
 def test_insert_keeps_values_of_the_columns_types() -> None:
@@ -112,7 +126,7 @@ def test_drop(catalog: Catalog) -> None:
 
 def test_a_script_builds_on_a_catalog_and_settings(catalog: Catalog) -> None:
     first: BoundScript = bind_script("SET seed = 7; CREATE VIEW v AS SELECT a FROM s", catalog)
-    second = bind_script("SELECT a FROM v", first.catalog, first.settings)
+    second = bind_script("CREATE QUERY q AS SELECT a FROM v", first.catalog, first.settings)
     assert second.settings.get_int("seed") == 7 and len(second.queries) == 1
 
 

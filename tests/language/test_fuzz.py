@@ -70,5 +70,7 @@ def test_deep_nesting(catalog: Catalog) -> None:
 
 
 def test_a_long_chain_of_ors_is_no_nesting(catalog: Catalog) -> None:
-    bound = bind_script("SELECT a FROM s WHERE " + " OR ".join(f"a = {i}" for i in range(2000)), catalog)
+    bound = bind_script(
+        "CREATE QUERY q AS SELECT a FROM s WHERE " + " OR ".join(f"a = {i}" for i in range(2000)), catalog
+    )
     assert bound.queries[0].root.fingerprint

@@ -14,6 +14,7 @@ import pytest
 
 from penstock.errors import ScriptErrors
 from penstock.language import parse_script
+from penstock.language.keywords import KEYWORDS
 from penstock.types import Unit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -189,3 +190,8 @@ def test_every_keyword_of_the_parser_is_on_the_page() -> None:
     assert len(keywords()) > 50
     assert keywords() - there - REFUSED == set()
     assert {unit.name for unit in Unit} <= there
+
+
+def test_the_keywords_that_are_completed_are_those_of_the_page() -> None:
+    there = {p.text for production in GRAMMAR.values() for p in reachable(production) if p.kind == "word"}
+    assert set(KEYWORDS) == there

@@ -11,7 +11,7 @@ from penstock.errors import ScriptErrors
 from penstock.language import parse_script, print_statement
 from penstock.language.dialect import Cql
 from penstock.language.queries import Extent, NamedSource, SelectQuery, WindowClause
-from penstock.language.statements import BareQuery, Statement
+from penstock.language.statements import OneTimeSelect, Statement
 from penstock.types import Interval, Unit
 
 #: One statement a line: every clause of [semantics 3, 4 and 6].
@@ -49,7 +49,7 @@ def test_no_word_is_swallowed(text: str) -> None:
 
 def _window(text: str) -> WindowClause:
     statement = _one(f"SELECT * FROM s {text}")
-    assert isinstance(statement, BareQuery) and isinstance(statement.query, SelectQuery)
+    assert isinstance(statement, OneTimeSelect) and isinstance(statement.query, SelectQuery)
     assert isinstance(statement.query.source, NamedSource) and statement.query.source.window is not None
     return statement.query.source.window
 
@@ -79,7 +79,7 @@ def test_units(word: str, unit: Unit) -> None:
 
 def test_comments_and_empty_statements() -> None:
     script = parse_script("-- one\n;; /* two /* nested */ */ SELECT a -- three\n FROM s;\n\n; SHOW VIEWS ;")
-    assert [type(s).__name__ for s in script.statements] == ["BareQuery", "ShowStatement"]
+    assert [type(s).__name__ for s in script.statements] == ["OneTimeSelect", "ShowStatement"]
     assert [script.source.position(s.span).line for s in script.statements] == [2, 5]
 
 

@@ -261,7 +261,10 @@ def test_integer_division_is_a_setting(catalog: Catalog) -> None:
     settings = Settings().with_value("integer_division", "true")
     assert bind_query("SELECT a / 2 FROM s", catalog).root.schema.types == (pa.float64(),)
     assert pa.types.is_integer(bind_query("SELECT a / 2 FROM s", catalog, settings).root.schema[0].type)
-    bound = bind_script("SELECT a / 2 FROM s; SET integer_division = true; SELECT a / 2 FROM s", catalog)
+    bound = bind_script(
+        "CREATE QUERY p AS SELECT a / 2 FROM s; SET integer_division = true; CREATE QUERY q AS SELECT a / 2 FROM s",
+        catalog,
+    )
     assert [pa.types.is_integer(q.root.schema[0].type) for q in bound.queries] == [False, True]
 
 

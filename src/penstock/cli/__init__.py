@@ -1,1 +1,3 @@
-"""The command line: `penstock run`, `check` and `explain`. The session does the work; this package formats it."""
+"""The command line: `penstock run`, `query`, `shell`, `check`, `explain` and `state`. The session does the work; this
+package formats it.
+"""

@@ -22,6 +22,7 @@ from typer.core import TyperGroup
 
 from penstock import __version__
 from penstock.cli.logs import LogFormat, LogLevel, configure
+from penstock.cli.scripts import read_script
 from penstock.errors import PenstockError
 from penstock.modules import look_beside
 from penstock.runtime.spark.checkpoint.place import check_place
@@ -139,33 +140,6 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or ["no message"])[0]
 
 
-def read_script(path: Path) -> tuple[str, str]:
-    """Return the text of a script and its name in messages. CREATE FUNCTION finds modules in the script's folder.
-    Raises PenstockError P0401.
-    """
-    look_beside(str(Path.cwd() if str(path) == "-" else path.absolute().parent))
-    shown = "<stdin>" if str(path) == "-" else str(path)
-    try:
-        content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    except OSError as error:
-        raise PenstockError("P0401", f"cannot read the script {shown}: {error.strerror}", cause=error) from error
-    return _decoded(content, shown), shown
-
-
-def _decoded(data: bytes, name: str) -> str:
-    """Return the text of a script. Raises PenstockError P0401 if it is not UTF-8."""
-    hint = None
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
-        reason, hint = "it is UTF-16 or UTF-32 text", "save it as UTF-8"
-    else:
-        try:
-            return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            reason = f"it is not UTF-8 text in line {line}"
-    raise PenstockError("P0401", f"cannot read the script {name}: {reason}", hint=hint)
-
-
 def read_settings(pairs: list[str] | None) -> Settings:
     """Return the settings. Raises PenstockError P0104."""
     settings = Settings()
@@ -247,12 +221,76 @@ def run(
             settings = settings.with_value("metrics_file", str(metrics))
         if metrics_port is not None:
             settings = settings.with_value("metrics_port", str(metrics_port))
-        chosen = format_ or (ResultFormat.TABLE if sys.stdout and sys.stdout.isatty() else ResultFormat.CSV)
+        chosen = format_ or _usual_format()
         code = run_script(
             text, name, settings, checkpoint, drain=drain, master=master, overwrite=overwrite, backfill=backfill,
             form=OutputFormat(chosen.value), accept_missing=accept_missing_results,
         )  # fmt: skip
     raise typer.Exit(code)
+
+
+@app.command()
+def query(
+    context: typer.Context,
+    arguments: Annotated[
+        list[str],
+        typer.Argument(metavar="[SCRIPT] [QUERY]", help="A script, and a query over its sources and queries."),
+    ],
+    format_: Annotated[
+        ResultFormat | None,
+        typer.Option("--format", help="How the rows are written; default: table on a terminal, else csv."),
+    ] = None,
+    set_: Set = None,
+) -> None:
+    """Answer a one-time SELECT, or those of a script, over inputs that end, without Spark."""
+    from penstock.cli.querying import answer, is_statement
+
+    script, text = (arguments[0], arguments[1]) if len(arguments) == 2 else (None, arguments[0])
+    if len(arguments) > 2 or (script is not None and (is_statement(script) or not is_statement(text))):
+        raise typer.BadParameter("expected a script, a query, or a script and then a query in quotes", context)
+    with errors_shown(context):
+        from penstock.connectors.sinks.output import OutputFormat
+        from penstock.session import Session
+
+        session = Session(settings=read_settings(set_))
+        chosen = OutputFormat((format_ or _usual_format()).value)
+        if script is not None:
+            content, name = read_script(Path(script))
+            session.declare(content, file=name, one_time=True)
+            answer(session, text, None, chosen)
+        elif is_statement(text):
+            look_beside(str(Path.cwd()))
+            answer(session, text, None, chosen)
+        else:
+            content, name = read_script(Path(text))
+            answer(session, content, name, chosen)
+
+
+@app.command()
+def shell(
+    context: typer.Context,
+    script: Annotated[Path | None, typer.Argument(metavar="[SCRIPT]", help="A script to execute first.")] = None,
+    format_: Annotated[
+        ResultFormat | None,
+        typer.Option("--format", help="How rows are written: table, csv or json; default: table on a terminal."),
+    ] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Go on after an error in statements that are read from a pipe.")
+    ] = False,
+    set_: Set = None,
+) -> None:
+    """Try out statements one after the other, over inputs that end, without Spark."""
+    with errors_shown(context):
+        from penstock.cli.shell.start import run_shell
+        from penstock.connectors.sinks.output import OutputFormat
+
+        chosen = OutputFormat((format_ or _usual_format()).value)
+        code = run_shell(script, read_settings(set_), chosen, keep_going, bool(context.find_root().params.get("debug")))
+    raise typer.Exit(code)
+
+
+def _usual_format() -> ResultFormat:
+    return ResultFormat.TABLE if sys.stdout and sys.stdout.isatty() else ResultFormat.CSV
 
 
 def _foresee_spark(text: str, settings: Settings, master: str | None) -> None:

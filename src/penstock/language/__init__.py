@@ -9,7 +9,14 @@ from __future__ import annotations
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.deep import deep
 from penstock.errors import ScriptErrors
-from penstock.language.binder.statements.declarations import Action, BoundScript, Explain, ScriptBinder, Show
+from penstock.language.binder.statements.declarations import (
+    Action,
+    BoundScript,
+    Explain,
+    ScriptBinder,
+    SelectOnce,
+    Show,
+)
 from penstock.language.catalog import Catalog, View
 from penstock.language.parse import parse_query, parse_script, parse_statements
 from penstock.language.printer import print_query, print_statement
@@ -18,19 +25,21 @@ from penstock.language.text import SourceText
 from penstock.settings import Settings
 
 __all__ = [
-    "Action", "BoundScript", "Catalog", "Explain", "Script", "Show", "View", "bind_query", "bind_script",
-    "parse_script", "print_query", "print_statement",
+    "Action", "BoundScript", "Catalog", "Explain", "Script", "SelectOnce", "Show", "View", "bind_query", "bind_script",
+    "bind_select",    "parse_script", "print_query", "print_statement",
 ]  # fmt: skip
 
 
 @deep
 def bind_script(
-    text: str, catalog: Catalog | None = None, settings: Settings | None = None, file: str | None = None
-) -> BoundScript:
-    """Parse and bind a script on top of `catalog`. file: its name, for messages. Raises ScriptErrors."""
+    text: str, catalog: Catalog | None = None, settings: Settings | None = None, file: str | None = None,
+    one_time: bool = True,
+) -> BoundScript:  # fmt: skip
+    """Parse and bind a script on top of `catalog`. file: its name, for messages; one_time: as in `ScriptBinder`. Raises
+    ScriptErrors."""
     source = SourceText.of(text, file)
     parsed = parse_statements(source)
-    binder = ScriptBinder(source, catalog or Catalog(), settings or Settings(), failed=set(parsed.lost))
+    binder = ScriptBinder(source, catalog or Catalog(), settings or Settings(), one_time, failed=set(parsed.lost))
     binder.bind(parsed.statements)
     if parsed.errors or binder.errors:
         raise ScriptErrors([*parsed.errors, *binder.errors])
@@ -38,11 +47,24 @@ def bind_script(
 
 
 @deep
+def bind_select(text: str, catalog: Catalog, settings: Settings | None = None) -> SelectOnce:
+    """Bind a text that is one one-time query. Raises ScriptErrors."""
+    source = SourceText.of(text)
+    binder = ScriptBinder(source, catalog, settings or Settings())
+    binder.bind([parse_query(source)])
+    if binder.errors:
+        raise ScriptErrors(binder.errors)
+    (action,) = binder.actions
+    assert isinstance(action, SelectOnce)
+    return action
+
+
+@deep
 def bind_query(text: str, catalog: Catalog, settings: Settings | None = None, name: str = "query") -> Query:
     """Bind a text that is one query; its sink is MEMORY. Raises ScriptErrors."""
     source = SourceText.of(text)
     statement = parse_query(source)
-    binder = ScriptBinder(source, catalog, settings or Settings())
+    binder = ScriptBinder(source, catalog, settings or Settings(), one_time=False)
     binder.bind([statement])
     if binder.errors:
         raise ScriptErrors(binder.errors)

@@ -14,7 +14,8 @@ from penstock.language.dialect import Cql, Fault, token_span
 from penstock.language.grammar.declarations import CqlParser
 from penstock.language.hints import hint_at
 from penstock.language.limits import MAX_SCRIPT, MAX_STATEMENTS, TOO_DEEP, beyond_limits, too_deep
-from penstock.language.statements import BareQuery, Script, Statement
+from penstock.language.quotes import quoted_parts
+from penstock.language.statements import OneTimeSelect, Script, Statement
 from penstock.language.text import SourceText, TextSpan
 
 #: What sqlglot's expression grammar is known to raise on text that is no expression, beside its own errors.
@@ -150,13 +151,13 @@ def parse_script(text: str, file: str | None = None) -> Script:
     return Script(source, tuple(parsed.statements))
 
 
-def parse_query(source: SourceText) -> BareQuery:
+def parse_query(source: SourceText) -> OneTimeSelect:
     """Parse a text that is one query, with or without a semicolon. Raises ScriptErrors."""
     parsed = parse_statements(source)
     if parsed.errors:
         raise ScriptErrors(parsed.errors)
     statements = parsed.statements
-    if len(statements) != 1 or not isinstance(statements[0], BareQuery):
+    if len(statements) != 1 or not isinstance(statements[0], OneTimeSelect):
         span = statements[1 if len(statements) > 1 else 0].span if statements else TextSpan(0, 1)
         raise ScriptErrors([source.error("P0101", "expected one query and nothing else", span)])
     return statements[0]
@@ -216,43 +217,12 @@ def _error(source: SourceText, tokens: list[Token], fault: Fault) -> PenstockErr
     return source.error(fault.code, message, span, hint)
 
 
-#: What opens quotes or a comment; an `r` before a string makes a backslash in it an ordinary character.
-_OPENS = re.compile(r"""--|/\*|\b[rR]?'|\b[rR]?"|'|"|`""")
-_CLOSES = {
-    "--": re.compile(r"[^\n]*"),
-    "'": re.compile(r"(?:[^'\\]|\\.|'')*+'", re.DOTALL),
-    '"': re.compile(r'(?:[^"\\]|\\.|"")*+"', re.DOTALL),
-    "`": re.compile(r"(?:[^`]|``)*+`", re.DOTALL),
-    "r'": re.compile(r"[^']*+'", re.DOTALL),
-    'r"': re.compile(r'[^"]*+"', re.DOTALL),
-}
-_COMMENT = re.compile(r"/\*|\*/")
-
-
 def _unclosed(source: SourceText) -> PenstockError:
     """Return the error for a text that ends inside quotes or a comment, at the place where they open."""
-    text, at = source.text, 0
-    while (opened := _OPENS.search(text, at)) is not None:
-        mark = opened[0].lower()
-        end = _end_of_comment(text, opened.end()) if mark == "/*" else _end_of(_CLOSES[mark], text, opened.end())
-        if end is None:
-            mark = mark.removeprefix("r")
-            span = TextSpan(opened.end() - len(mark), opened.end())
+    for part in quoted_parts(source.text):
+        if part.end is None:
+            start = part.start + (part.mark.startswith("r"))
+            mark = part.mark.removeprefix("r")
+            span = TextSpan(start, start + len(mark))
             return source.error("P0101", f"{mark} is opened here and never closed", span)
-        at = end
     return source.error("P0101", "the text cannot be read", TextSpan(0, 1))
-
-
-def _end_of(closing: re.Pattern[str], text: str, start: int) -> int | None:
-    found = closing.match(text, start)
-    return None if found is None else found.end()
-
-
-def _end_of_comment(text: str, start: int) -> int | None:
-    """Return the position after the comment whose inside begins at `start`; nested comments end by themselves."""
-    depth = 1
-    for mark in _COMMENT.finditer(text, start):
-        depth += 1 if mark[0] == "/*" else -1
-        if depth == 0:
-            return mark.end()
-    return None

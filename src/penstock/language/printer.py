@@ -39,7 +39,7 @@ from penstock.language.queries import (
     WithQuery,
 )
 from penstock.language.statements import (
-    BareQuery,
+    AsOf,
     Connector,
     CreateFunction,
     CreateQuery,
@@ -48,6 +48,7 @@ from penstock.language.statements import (
     DropStatement,
     ExplainStatement,
     Insert,
+    OneTimeSelect,
     SetSetting,
     ShowStatement,
     Statement,
@@ -64,8 +65,8 @@ def print_statement(statement: Statement) -> str:
     if isinstance(statement, CreateQuery):
         into = f" INTO {_connector(statement.into)}" if statement.into else ""
         return f"CREATE QUERY {_name(statement.name)}{into} AS {print_query(statement.query)}"
-    if isinstance(statement, BareQuery):
-        return print_query(statement.query)
+    if isinstance(statement, OneTimeSelect):
+        return print_query(statement.query) + _as_of(statement.as_of)
     if isinstance(statement, CreateFunction):
         return _create_function(statement)
     if isinstance(statement, Insert):
@@ -79,6 +80,12 @@ def print_statement(statement: Statement) -> str:
         return f"SHOW {statement.kind}"
     assert isinstance(statement, DropStatement)
     return f"DROP {statement.kind} {_name(statement.name)}"
+
+
+def _as_of(clause: AsOf | None) -> str:
+    if clause is None:
+        return ""
+    return f" AS OF {clause.at if isinstance(clause.at, int) else _string(clause.at)}"
 
 
 def _create_function(statement: CreateFunction) -> str:

@@ -101,10 +101,19 @@ class CreateQuery:
 
 
 @dataclass(frozen=True)
-class BareQuery:
-    """A query alone: a CREATE QUERY whose name is generated."""
+class AsOf:
+    """AS OF: the tick, or the timestamp in ISO form, at which a one-time query is answered."""
+
+    at: int | str
+    span: TextSpan = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class OneTimeSelect:
+    """A query as a statement of its own: it is answered once, at one instant."""
 
     query: QueryTree
+    as_of: AsOf | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
@@ -166,7 +175,7 @@ Statement: TypeAlias = (
     CreateSource
     | CreateView
     | CreateQuery
-    | BareQuery
+    | OneTimeSelect
     | CreateFunction
     | Insert
     | SetSetting

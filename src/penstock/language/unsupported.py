@@ -39,7 +39,7 @@ from penstock.language.queries import (
     WithQuery,
 )
 from penstock.language.statements import (
-    BareQuery,
+    AsOf,
     ColumnDefinition,
     Connector,
     CreateFunction,
@@ -50,6 +50,7 @@ from penstock.language.statements import (
     ErrorPolicy,
     ExplainStatement,
     Insert,
+    OneTimeSelect,
     SetSetting,
     ShowStatement,
     TimestampBy,
@@ -95,7 +96,8 @@ CARRIED_OUT: dict[type, frozenset[str]] = {
         " system_time ahead idle",
         CreateView: "name columns query",
         CreateQuery: "name query into",
-        BareQuery: "query",
+        AsOf: "at",
+        OneTimeSelect: "query as_of",
         Insert: "name rows",
         SetSetting: "name value",
         ExplainStatement: "query analyze",

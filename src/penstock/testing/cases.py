@@ -21,10 +21,11 @@
 
 Rows of `input S by clock` begin with one more cell: their arrival by the wall clock, in seconds since 1970 or as a
 timestamp. `advance` is a pause between batches: answers may not depend on it, and the runner cuts the input there and
-at many other positions. `expect q drain` is the answer when time continues after the input. `late S 2` is the number of
-late rows of S, `rejected R 1 duplicate primary key` the number of updates of R that are rejected for that reason (no
-line: none). `error P0901 3:14` after a statement means that it is refused with that code at that line and column of the
-statement; several lines are several errors.
+at many other positions. `expect q drain` is the answer when time continues after the input. `answer 2` is the answer of
+the second one-time SELECT of the script, in its order where it has one. `late S 2` is the number of late rows of S,
+`rejected R 1 duplicate primary key` the number of updates of R that are rejected for that reason (no line: none).
+`error P0901 3:14` after a statement means that it is refused with that code at that line and column of the statement;
+several lines are several errors.
 
 Contract: `run_case(path)` checks the file against the oracle and against the local runtime, cut at many positions and
 on several shards; it raises AssertionError (or PenstockError) with the difference.
@@ -51,19 +52,21 @@ from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.values.calendar import day_of, moment_of
 from penstock.expressions.values.intervals import from_text
-from penstock.language import BoundScript, bind_script
+from penstock.language import BoundScript, SelectOnce, bind_script
 from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.local.one_time import answer_over
 from penstock.runtime.local.runtime import LocalResult, run_local
 from penstock.runtime.local.schedule import Arrivals
 from penstock.testing.compare import assert_same, first_difference, show_events
-from penstock.testing.oracle import run_oracle
+from penstock.testing.one_time import assert_same_rows, rows_of
+from penstock.testing.oracle import run_oracle, run_oracle_once
 from penstock.testing.thresholds import lowered, small
 from penstock.testing.values import Event, FarDate, FarTimestamp
 from penstock.types import CALENDAR, TimeDomain
 
 _HEADER = re.compile(
     r"(?P<kind>statement|advance)$|(?P<input>input) (?P<source>\w+)(?P<clock> by clock)?$"
-    r"|(?P<expect>expect) (?P<query>\w+)(?P<drain> drain)?$"
+    r"|(?P<expect>expect) (?P<query>\w+)(?P<drain> drain)?$|(?P<answer>answer) (?P<number>\d+)$"
     r"|(?P<rejected>rejected) (?P<relation>\w+) (?P<times>\d+) (?P<reason>.+)$"
     r"|(?P<late>late) (?P<stream>\w+) (?P<count>\d+)$|(?P<error>error) (?P<code>P\d{4})(?: (?P<place>\d+:\d+))?$"
 )
@@ -76,6 +79,16 @@ class Expect:
 
     query: str
     drain: bool
+    header: list[str]
+    rows: list[list[str]]
+    line: int
+
+
+@dataclass(frozen=True)
+class ExpectedAnswer:
+    """The expected answer of the one-time SELECT with this number: its header, and its rows as text."""
+
+    number: int
     header: list[str]
     rows: list[list[str]]
     line: int
@@ -102,6 +115,7 @@ class Case:
     inputs: dict[str, list[list[list[str]]]] = field(default_factory=dict)
     arrivals: dict[str, list[int]] = field(default_factory=dict)
     expects: list[Expect] = field(default_factory=list)
+    answers: list[ExpectedAnswer] = field(default_factory=list)
     refused: list[ExpectedErrors] = field(default_factory=list)
     late: dict[str, int] = field(default_factory=dict)
     rejected: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -194,6 +208,9 @@ def parse_case(text: str, name: str = "case") -> Case:
         elif header["expect"]:
             rows = _rows(body)
             case.expects.append(Expect(header["query"], bool(header["drain"]), rows[0], rows[1:], line))
+        elif header["answer"]:
+            rows = _rows(body)
+            case.answers.append(ExpectedAnswer(int(header["number"]), rows[0], rows[1:], line))
         elif header["late"]:
             case.late[header["stream"]] = int(header["count"])
         elif header["rejected"]:
@@ -354,6 +371,21 @@ def check_case(case: Case, runs: Sequence[CaseRun] = RUNS) -> None:
             _check_oracle(case, queries[expect.query.lower()], expect, inputs, case_arrivals(case, bound))
         for run in runs:
             _check_local(case, bound, chosen, inputs, drain, run)
+    _check_answers(case, bound, inputs)
+
+
+def _check_answers(case: Case, bound: BoundScript, inputs: Mapping[str, pa.Table]) -> None:
+    queries = [action.query for action in bound.actions if isinstance(action, SelectOnce)]
+    for expected in case.answers:
+        query = queries[expected.number - 1]
+        assert tuple(expected.header) == query.output_names, f"{case.name}:{expected.line}: {query.output_names}"
+        cells = [zip(row, query.output_schema.types, strict=True) for row in expected.rows]
+        rows = [tuple(parse_value(text, type_) for text, type_ in row) for row in cells]
+        try:
+            assert_same_rows(query, run_oracle_once(query, inputs), rows)
+            assert_same_rows(query, rows_of(answer_over(query, inputs).table), rows)
+        except AssertionError as error:
+            raise AssertionError(f"{case.name}:{expected.line}: {error}") from None
 
 
 def _check_refused(case: Case, bound: BoundScript, refused: ExpectedErrors) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra import Algebra, Frequency, NRRJoin, Scan, Sequenced, Source, TimeModelWindow, leaves
+from penstock.algebra import Algebra, Frequency, NRRJoin, Scan, Sequenced, Source, TimeModelWindow, TopK, leaves
+from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query
 from penstock.deep import deep
 from penstock.testing.denotation import (
@@ -27,6 +28,7 @@ from penstock.testing.denotation import (
     first_instant,
     frequency,
     minus,
+    relation,
     steps,
     validity,
 )
@@ -78,8 +80,52 @@ def run_oracle(
             TIMEOUT.
     """
     root = optimized_root or query.root
+    read = _read(root, inputs, arrivals)
+    timed = [ts for name, rows in read.rows.items() if not read.sources[name].is_static for ts, _ in rows]
+    if not timed and any(not s.is_static for s in read.sources.values()):
+        return Answer([], read.late, None, read.rejected)  # no input ever had a heartbeat
+    world = World(read.rows, max(timed, default=0))
+    if drain:
+        end = _last_end(root, world)
+        world = World(read.rows, world.final if end is None else min(max(world.final, end), END - 1))
+    return Answer(sorted(_events(root, world), key=event_order), read.late, world.final, read.rejected)
+
+
+@deep
+def run_oracle_once(
+    query: OneTimeQuery, inputs: Mapping[str, pa.Table], arrivals: Mapping[str, Sequence[int]] | None = None
+) -> list[Row]:
+    """Return the rows of a one-time query over bounded `inputs`, as many as it has columns: R at its instant, by
+    default the largest timestamp of its inputs. Only elements up to that instant are read; rows that its order does not
+    distinguish are in any order.
+
+    Args:
+        inputs, arrivals: as of `run_oracle`.
+    """
+    read = _read(query.root, inputs, arrivals)
+    timed = [ts for name, rows in read.rows.items() if not read.sources[name].is_static for ts, _ in rows]
+    at = max(timed, default=0) if query.as_of is None else query.as_of
+    root = query.root
+    if query.limit is not None:
+        root = TopK(root, query.order, query.limit, query.offset)
+    past = {name: [(ts, row) for ts, row in rows if ts <= at] for name, rows in read.rows.items()}
+    return [row[: query.width] for row in relation(root, World(past, at)).at(at)]
+
+
+@dataclass(frozen=True)
+class _ReadInputs:
+    """The inputs of a query by source: the rows that were not late with their timestamps, and counts of the others."""
+
+    sources: Mapping[str, Source]
+    rows: Mapping[str, list[tuple[int, Row]]]
+    late: Mapping[str, int]
+    rejected: Mapping[str, Mapping[str, int]]
+
+
+def _read(root: Algebra, inputs: Mapping[str, pa.Table], arrivals: Mapping[str, Sequence[int]] | None) -> _ReadInputs:
     sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
-    stamped, late, far = {}, {}, {}
+    stamped: dict[str, list[tuple[int, Row]]] = {}
+    late, far = {}, {}
     idle = idle_beats(sources, inputs, arrivals or {})
     for name, source in sources.items():
         came = (arrivals or {}).get(name)
@@ -90,14 +136,7 @@ def run_oracle(
         late[name] = len(rows) - len(stamped[name])
     rejected = {name: _rejected(source, stamped[name]) for name, source in sources.items() if not source.is_stream}
     rejected |= {name: {"too far ahead": count} if count else {} for name, count in far.items() if name not in rejected}
-    timed = [ts for name, rows in stamped.items() if not sources[name].is_static for ts, _ in rows]
-    if not timed and any(not s.is_static for s in sources.values()):
-        return Answer([], late, None, rejected)  # no input ever had a heartbeat
-    world = World(stamped, max(timed, default=0))
-    if drain:
-        end = _last_end(root, world)
-        world = World(stamped, world.final if end is None else min(max(world.final, end), END - 1))
-    return Answer(sorted(_events(root, world), key=event_order), late, world.final, rejected)
+    return _ReadInputs(sources, stamped, late, rejected)
 
 
 def _last_end(node: Algebra, world: World) -> int | None:

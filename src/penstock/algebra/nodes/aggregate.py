@@ -29,6 +29,10 @@ class Aggregate(Algebra):
     names: tuple[str, ...]
 
     @property
+    def is_plain_sql(self) -> bool:
+        return True
+
+    @property
     def schema(self) -> Schema:
         grouped = tuple(self.input.schema[i] for i in self.group)
         computed = tuple(Field(n, a.type) for n, a in zip(self.names, self.aggregates, strict=True))
@@ -82,6 +86,10 @@ class Aggregate(Algebra):
 @dataclass(frozen=True, eq=False)
 class Distinct(Unary):
     """Every tuple once (δ; δ* where expirations are known `[golab 3.5.2]`)."""
+
+    @property
+    def is_plain_sql(self) -> bool:
+        return True
 
     @property
     def pattern(self) -> Pattern:

@@ -197,6 +197,12 @@ class Algebra(Node):
         """Return whether the tuples are elements of one window that decides about each of them alone."""
         return False
 
+    @property
+    def is_plain_sql(self) -> bool:
+        """Return whether the relation, at every instant, is what plain SQL returns over its inputs at that instant
+        alone: then a one-time query computes it once, over their content."""
+        return False
+
     # Estimate and cost
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
@@ -267,6 +273,10 @@ class Unary(Algebra):
 @dataclass(frozen=True, eq=False)
 class RowWise(Unary):
     """An operator that processes each row alone."""
+
+    @property
+    def is_plain_sql(self) -> bool:
+        return True
 
     @property
     def is_stream(self) -> bool:
@@ -417,6 +427,10 @@ class Compared(Algebra):
     left: Algebra
     right: Algebra
     every: bool
+
+    @property
+    def is_plain_sql(self) -> bool:
+        return True
 
     @property
     def schema(self) -> Schema:

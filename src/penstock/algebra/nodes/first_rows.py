@@ -35,6 +35,10 @@ class TopK(Unary):
     partition: tuple[int, ...] = ()
 
     @property
+    def is_plain_sql(self) -> bool:
+        return True
+
+    @property
     def pattern(self) -> Pattern:
         # A row that enters may displace another, also where nothing expires.
         return Pattern.MONOTONIC if is_static(self) else Pattern.STRICT

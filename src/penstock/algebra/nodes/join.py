@@ -31,6 +31,10 @@ class Join(Algebra):
     residual: Expression | None = None
 
     @property
+    def is_plain_sql(self) -> bool:
+        return True
+
+    @property
     def schema(self) -> Schema:
         return Schema(self.left.schema.fields + self.right.schema.fields)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -40,14 +41,8 @@ class Query:
     def output_names(self) -> tuple[str, ...]:
         """Return the column names of the result: `ts`, then `op` for a relation, then the items; an item whose name is
         taken gets a number as a suffix (`ts_1`)."""
-        names = ["ts"] if self.root.is_stream else ["ts", "op"]
-        for item in self.root.schema.names:
-            name, number = item, 0
-            while name.lower() in (n.lower() for n in names):
-                number += 1
-                name = f"{item}_{number}"
-            names.append(name)
-        return tuple(names)
+        own = ("ts",) if self.root.is_stream else ("ts", "op")
+        return distinct_names(own, self.root.schema.names)
 
     @property
     def output_schema(self) -> pa.Schema:
@@ -55,3 +50,18 @@ class Query:
         op = [] if self.root.is_stream else [pa.string()]
         types = [self.domain.type(), *op, *self.root.schema.types]
         return pa.schema(list(zip(self.output_names, types, strict=True)))
+
+
+def distinct_names(taken: Sequence[str], items: Sequence[str]) -> tuple[str, ...]:
+    """Return the names `taken`, then those of `items`; an item whose name occurred before, in any case of letters, gets
+    a number as a suffix."""
+    names = list(taken)
+    used = {name.lower() for name in names}
+    for item in items:
+        name, number = item, 0
+        while name.lower() in used:
+            number += 1
+            name = f"{item}_{number}"
+        names.append(name)
+        used.add(name.lower())
+    return tuple(names)

@@ -51,6 +51,10 @@ class SemiJoin(Algebra):
     kind: SemiKind = SemiKind.SEMI
 
     @property
+    def is_plain_sql(self) -> bool:
+        return True
+
+    @property
     def schema(self) -> Schema:
         mark = (Field("matched", pa.bool_()),) if self.kind is SemiKind.MARK else ()
         return Schema(self.left.schema.fields + mark)
@@ -128,6 +132,10 @@ class OuterJoin(Algebra):
     residual: Expression | None = None
     kind: OuterKind = OuterKind.LEFT
     single: str = ""
+
+    @property
+    def is_plain_sql(self) -> bool:
+        return True
 
     @property
     def schema(self) -> Schema:

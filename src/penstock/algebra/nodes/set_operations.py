@@ -20,6 +20,10 @@ class UnionAll(Algebra):
     members: tuple[Algebra, ...]
 
     @property
+    def is_plain_sql(self) -> bool:
+        return True
+
+    @property
     def schema(self) -> Schema:
         return self.members[0].schema
 

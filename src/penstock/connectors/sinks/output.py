@@ -15,12 +15,11 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.query import Query
-from penstock.connectors.sinks.tabular import rendered
+from penstock.connectors.sinks.tabular import encodable, rendered, shown
 from penstock.connectors.sinks.text import csv_text, json_text
 from penstock.errors import PenstockError
 
@@ -30,6 +29,19 @@ class OutputFormat(enum.StrEnum):
     CSV = "csv"
     JSON = "json"
     ARROW = "arrow"
+
+
+class Answered(Protocol):
+    """A query with a result: its name, and the names and types of the result's columns."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def output_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def output_schema(self) -> pa.Schema: ...
 
 
 #: Name of the field of json lines that holds the query.
@@ -48,7 +60,7 @@ class Output(ABC):
         self.broken = self.gone = False
 
     @abstractmethod
-    def write(self, query: Query, tables: Iterable[pa.Table], rows: int | None) -> None:
+    def write(self, query: Answered, tables: Iterable[pa.Table], rows: int | None) -> None:
         """Write one batch of a query, in pieces.
 
         Args:
@@ -60,6 +72,11 @@ class Output(ABC):
 
     def close(self) -> None:  # noqa: B027 - most formats need no end
         """Write the end of a run that was not aborted."""
+
+    def _put_lines(self, content: bytes) -> None:
+        """Write lines for programs; on a terminal with control characters as escapes, as no program reads there."""
+        at_terminal = sys.stdout is not None and sys.stdout.isatty()
+        self._put(shown(content.decode("utf-8", "backslashreplace")) if at_terminal else content)
 
     def _put(self, content: bytes | str) -> None:
         try:
@@ -80,8 +97,7 @@ def _write(content: bytes | str) -> None:
     if out is None:  # closed before the process began
         return
     if isinstance(content, str):
-        encoding = getattr(out, "encoding", None) or "utf-8"
-        out.write(content.encode(encoding, "backslashreplace").decode(encoding))
+        out.write(encodable(content, out))
     elif (buffer := getattr(out, "buffer", None)) is not None:
         out.flush()
         buffer.write(content)
@@ -91,7 +107,7 @@ def _write(content: bytes | str) -> None:
 
 
 class Tables(Output):
-    def write(self, query: Query, tables: Iterable[pa.Table], rows: int | None) -> None:
+    def write(self, query: Answered, tables: Iterable[pa.Table], rows: int | None) -> None:
         shown, more = 0, 0
         for table in tables:
             part = table if rows is None else table.slice(0, max(0, rows - shown))
@@ -106,12 +122,12 @@ class Tables(Output):
 class Csv(Output):
     """The results of one query are one csv file: the header is written once, also where there are no rows."""
 
-    def __init__(self, queries: Sequence[Query]) -> None:
+    def __init__(self, queries: Sequence[Answered]) -> None:
         super().__init__()
         self._only = queries[0] if len(queries) == 1 else None
         self._last: str | None = None
 
-    def write(self, query: Query, tables: Iterable[pa.Table], rows: int | None) -> None:
+    def write(self, query: Answered, tables: Iterable[pa.Table], rows: int | None) -> None:
         for table in tables:
             if table.num_rows:
                 changed = query.name != self._last
@@ -120,17 +136,17 @@ class Csv(Output):
                     between = "" if self._last is None else "\n"
                     self._put(f"{between}# {name}\n".encode())
                 self._last = query.name
-                self._put(csv_text(table, changed).to_pybytes())
+                self._put_lines(csv_text(table, changed).to_pybytes())
 
     def close(self) -> None:
         if self._only is not None and self._last is None:
-            self._put(csv_text(self._only.output_schema.empty_table()).to_pybytes())
+            self._put_lines(csv_text(self._only.output_schema.empty_table()).to_pybytes())
 
 
 class JsonLines(Output):
     """Write json lines. Raises PenstockError P0502 for a column with the name of the field that holds the query."""
 
-    def __init__(self, queries: Sequence[Query]) -> None:
+    def __init__(self, queries: Sequence[Answered]) -> None:
         super().__init__()
         self._several = len(queries) > 1
         for query in queries if self._several else ():
@@ -140,17 +156,17 @@ class JsonLines(Output):
                     hint="give that column another name with AS, write that query INTO FILES, or choose --format csv",
                 )  # fmt: skip
 
-    def write(self, query: Query, tables: Iterable[pa.Table], rows: int | None) -> None:
+    def write(self, query: Answered, tables: Iterable[pa.Table], rows: int | None) -> None:
         for table in tables:
             if self._several:
                 table = table.add_column(0, _QUERY, pa.repeat(query.name, table.num_rows))
-            self._put(json_text(table).to_pybytes())
+            self._put_lines(json_text(table).to_pybytes())
 
 
 class ArrowStream(Output):
     """An Arrow IPC stream. Raises PenstockError P0502 for more than one query."""
 
-    def __init__(self, queries: Sequence[Query]) -> None:
+    def __init__(self, queries: Sequence[Answered]) -> None:
         super().__init__()
         if len(queries) > 1:
             names = ", ".join(query.name for query in queries)
@@ -167,7 +183,7 @@ class ArrowStream(Output):
             self._stream = pa.ipc.new_stream(_Sink(self._put), self._queries[0].output_schema)
         return self._stream
 
-    def write(self, query: Query, tables: Iterable[pa.Table], rows: int | None) -> None:
+    def write(self, query: Answered, tables: Iterable[pa.Table], rows: int | None) -> None:
         for table in tables:
             self._writer.write_table(table.cast(query.output_schema))
 
@@ -192,7 +208,7 @@ class _Sink(io.RawIOBase):
         return len(taken)
 
 
-def output(form: OutputFormat, queries: Sequence[Query]) -> Output:
+def output(form: OutputFormat, queries: Sequence[Answered]) -> Output:
     """Return the output of the CONSOLE results of `queries`, which are all of a run.
 
     Raises:

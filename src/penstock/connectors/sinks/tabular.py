@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TextIO
 
 import pyarrow as pa
 from rich.cells import cell_len, chop_cells
@@ -47,6 +48,13 @@ def rendered(title: str, table: pa.Table, width: int | None = None) -> Iterator[
         yield f"{shown(title)}\n{_drawn(table.slice(start, _ROWS), limit)}"
 
 
+def drawn(table: pa.Table, width: int | None = None) -> Iterator[str]:
+    """Yield `table` as text, in pieces, without a title; the head also where there are no rows. width: as above."""
+    limit = width if width is not None else _terminal_width()
+    for start in range(0, max(1, table.num_rows), _ROWS):
+        yield _drawn(table.slice(start, _ROWS), limit)
+
+
 def html_table(table: pa.Table, rows: int) -> str:
     """Return the first `rows` rows of `table` as HTML, and the number of the others."""
     part = table.slice(0, rows)
@@ -58,6 +66,12 @@ def html_table(table: pa.Table, rows: int) -> str:
     more = table.num_rows - part.num_rows
     rest = f"<p>{more:,} more row{'s' * (more != 1)}</p>" if more else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
+
+
+def encodable(text: str, stream: TextIO) -> str:
+    """Return `text` with what the encoding of `stream` lacks as escapes."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def shown(text: str) -> str:

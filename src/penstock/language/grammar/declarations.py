@@ -11,9 +11,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import nearest
 from penstock.language.dialect import Fault
 from penstock.language.grammar.queries import QueryGrammar
-from penstock.language.queries import Mark, Name
+from penstock.language.queries import Mark, Name, QueryTree
 from penstock.language.statements import (
-    BareQuery,
+    AsOf,
     ColumnDefinition,
     Connector,
     CreateFunction,
@@ -24,6 +24,7 @@ from penstock.language.statements import (
     ErrorPolicy,
     ExplainStatement,
     Insert,
+    OneTimeSelect,
     SetSetting,
     ShowStatement,
     Statement,
@@ -54,15 +55,40 @@ class CqlParser(QueryGrammar):
             return self._set(start)
         if self._take("EXPLAIN"):
             analyze = self._mark("ANALYZE")
-            return ExplainStatement(self.query(), analyze, self._since(start))
+            return ExplainStatement(self._continuous_query(), analyze, self._since(start))
         if self._take("SHOW"):
             return ShowStatement(self._one_of(_SHOWN), self._since(start))
         if self._take("DROP"):
             return DropStatement(self._one_of(_DROPPED), self._name("a name"), self._since(start))
         if self._query_ahead():
-            return BareQuery(self.query(), self._since(start))
+            query = self.query()
+            as_of = self._as_of()
+            return OneTimeSelect(query, as_of, self._since(start))
         found = self._curr.text
         return self._fail("a statement", hint=_meant(found, (*_BEGINNINGS, "SELECT")))
+
+    def _continuous_query(self) -> QueryTree:
+        query = self.query()
+        if self._at_as_of():
+            hint = "a query that is declared is answered at every instant"
+            self._reject("AS OF belongs to a SELECT that is a statement of its own", code="P0103", hint=hint)
+        return query
+
+    def _as_of(self) -> AsOf | None:
+        """Parse AS OF with its instant: `5`, `'2020-01-01 10:00:00'`, `TIMESTAMP '2020-01-01'`."""
+        start = self._here()
+        if not self._take("AS", "OF"):
+            return None
+        if self._curr.token_type in (TokenType.TIMESTAMPTZ, TokenType.TIMESTAMP, TokenType.DATE):
+            self._advance()
+            if not self._match(TokenType.STRING):
+                self._fail("a timestamp such as '2020-01-01 00:00:00'", code="P0102")
+            return AsOf(self._prev.text, self._since(start))
+        if self._match(TokenType.STRING):
+            return AsOf(self._prev.text, self._since(start))
+        sign = -1 if self._match(TokenType.DASH) else 1
+        tick, _ = self._whole("a timestamp such as '2020-01-01 00:00:00', or a tick", "P0102")
+        return AsOf(sign * tick, self._since(start))
 
     def _one_of(self, words: tuple[str, ...]) -> str:
         found = self._take_any(*words)
@@ -83,11 +109,11 @@ class CqlParser(QueryGrammar):
         if kind == "VIEW":
             columns = self._names("a column name") if self._curr.token_type is TokenType.L_PAREN else ()
             self._need("AS")
-            return CreateView(name, columns, self.query(), self._since(start))
+            return CreateView(name, columns, self._continuous_query(), self._since(start))
         if kind == "QUERY":
             into = self._connector() if self._take("INTO") else None
             self._need("AS")
-            return CreateQuery(name, self.query(), into, self._since(start))
+            return CreateQuery(name, self._continuous_query(), into, self._since(start))
         return self._create_source(name, kind == "STREAM", retroactive, start)
 
     def _create_function(self, kind: str, name: Name, start: TextSpan) -> CreateFunction:

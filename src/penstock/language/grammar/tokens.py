@@ -28,6 +28,10 @@ CLAUSE_WORDS = frozenset(
 )
 UNITS = tuple(unit.name for unit in Unit)
 _SHORT = {"MILLIS": "MILLISECOND", "MICROS": "MICROSECOND", "M": "MINUTE", "W": "WEEK"}
+#: What an instant begins with.
+_INSTANTS = frozenset(
+    (TokenType.STRING, TokenType.NUMBER, TokenType.DASH, TokenType.TIMESTAMP, TokenType.TIMESTAMPTZ, TokenType.DATE)
+)
 _NAME_TOKENS = ExpressionParser.ID_VAR_TOKENS | {TokenType.IDENTIFIER}
 
 
@@ -122,6 +126,8 @@ class TokenGrammar(ExpressionParser):
 
     def _alias(self) -> Name | None:
         """Parse `[AS] name`; return None if there is no alias."""
+        if self._at_as_of():
+            return None
         if self._match(TokenType.ALIAS):
             return self._name("an alias")
         if not self._is_name() or (
@@ -129,6 +135,11 @@ class TokenGrammar(ExpressionParser):
         ):
             return None
         return self._name("an alias")
+
+    def _at_as_of(self) -> bool:
+        """Return whether the AS OF of a one-time query is next: an alias `of` is followed by no instant."""
+        following = self._ahead(2)
+        return following is not None and following.token_type in _INSTANTS and self._at("AS", "OF")
 
     def _condition(self) -> exp.Expr:
         return self._required(self._parse_disjunction())

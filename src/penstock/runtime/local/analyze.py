@@ -9,10 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes.query import Query
@@ -22,7 +19,6 @@ from penstock.algebra.optimizer.statistics import Statistics
 from penstock.connectors.contract import ParsedRecords, Rejected
 from penstock.connectors.deadletters import as_error
 from penstock.connectors.sources import open_source
-from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
 from penstock.expressions.shown import shown_row
 from penstock.physical.elements import Elements
@@ -35,10 +31,10 @@ from penstock.physical.plan.inputs import ScanSpec
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.local.inputs import check_bounded, spooled
 from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.local.statics import Counts, read_statics
 from penstock.runtime.skipped_records import as_read, progress_after
-from penstock.storage.names import file_name
 from penstock.temporary import removed_after
 from penstock.tree import Node, transform_up, walk_once
 
@@ -85,9 +81,9 @@ def analyze(
         _check(source, frames.get(source.name))
     began = time.perf_counter()
     with removed_after() as folder:
-        spooled = {name: _spooled(s, rows, frames, folder) for name, s in sources.items()}
+        readable = {name: spooled(s, rows, frames, folder) for name, s in sources.items()}
         planning = strategy.planning(statistics)
-        ready = [replace(q, root=optimize(_with_sources(q.root, spooled), planning=planning)) for q in queries]
+        ready = [replace(q, root=optimize(_with_sources(q.root, readable), planning=planning)) for q in queries]
         plan = plan_queries(ready, statistics, strategy)
         meters = {table: Meter() for table in plan.statics}
         statics, read = read_statics(plan, str(folder / "dead-letters"), meters)
@@ -112,27 +108,10 @@ def _record_rejected(plan: Plan, meters: Mapping[str, Meter], read: Counts) -> N
 
 
 def _check(source: Source, frame: Any) -> None:
-    if source.connector == "DATAFRAME" and not isinstance(frame, pa.Table):
-        hint = "hand it over as an Arrow table, or EXPLAIN the query without ANALYZE"
-        raise PenstockError("P0622", f"{source.name} is a Spark DataFrame, which only a run on Spark reads", hint=hint)
-    connector = open_source(source)
-    if not connector.bounded or (source.is_stream and source.timestamp is None):
+    if source.is_stream and source.timestamp is None:
         hint = "EXPLAIN it without ANALYZE, or declare it over a copy that ends"
         raise PenstockError("P0622", f"{source.name} has no end, so there is no run of it to measure", hint=hint)
-    if source.connector not in ("MEMORY", "DATAFRAME"):
-        connector.check()
-
-
-def _spooled(
-    source: Source, rows: Mapping[str, Sequence[tuple[Any, ...]]], frames: Mapping[str, Any], folder: Path
-) -> Source:
-    """Return the same source; rows in memory are first written to a file that its connector reads."""
-    if source.connector not in ("MEMORY", "DATAFRAME"):
-        return source
-    path = str(folder / f"{file_name(source.name)}.arrow")
-    frame = frames.get(source.name)
-    spool(source, frame if frame is not None else list(rows.get(source.name.lower(), ())), path)
-    return replace(source, options=(("spool", path),))
+    check_bounded(source, frame, "there is no run of it to measure\nEXPLAIN the query without ANALYZE")
 
 
 def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:

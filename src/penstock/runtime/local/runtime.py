@@ -240,6 +240,7 @@ def run_local(
     clock: Callable[[], int] = wall_clock,
     strategy: Strategy = Strategy.PATTERN,
     watcher: Callable[[RunMetrics], None] | None = None,
+    until: int | None = None,
 ) -> LocalResult:
     """Answer `queries` over bounded inputs (source name -> table of all declared columns, in arrival order).
 
@@ -253,6 +254,7 @@ def run_local(
         statistics: what is known of the sources; None observes the inputs themselves.
         strategy: how operators keep state.
         watcher: called with the metrics after every round.
+        until: tick to which time runs on after the inputs.
     """
     plan = _plan(queries, inputs, optimized, statistics, strategy)
     result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
@@ -287,7 +289,8 @@ def run_local(
             _set_apart(result, plan.sources[name], taken, piece)
             stamped.setdefault(name, []).append(taken.elements)
         for name in due.ended:
-            seen[name] = replace(seen[name], ended=True)
+            beat = seen[name].beat if until is None else max(seen[name].beat, until)
+            seen[name] = replace(seen[name], ended=True, beat=beat)
         for query, parts in job.round(stamped, seen).items():
             with job.watch.phase("sink"):
                 answers[query].append(answer_table(plan.queries[query], parts))

@@ -28,6 +28,7 @@ from penstock.language.binder.scalars.expressions import ExpressionBinder
 from penstock.language.binder.scope import Entry, Scope
 from penstock.language.dialect import span_of
 from penstock.language.queries import Align, Count, Duration, Extent, FrequencyClause, WindowClause
+from penstock.language.text import TextSpan
 from penstock.types import CALENDAR, Interval, TimeDomain
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -153,10 +154,15 @@ def _align(align: Align, domain: TimeDomain, context: Context) -> int:
         return context.guard(align.span, lambda: domain.ticks(to))
     if not domain.calendar:
         context.fail("P0102", "the ticks of this stream are integers: ALIGN TO takes one, or an interval", align.span)
+    return moment(to, align.span, context)
+
+
+def moment(text: str, span: TextSpan, context: Context) -> int:
+    """Return a timestamp in microseconds since 1970. Raises BindingFailed after P0102."""
     try:
-        when = dt.datetime.fromisoformat(to)
+        when = dt.datetime.fromisoformat(text)
     except ValueError:
-        context.fail("P0102", f"{to!r} is no timestamp", align.span, "write it as '2020-01-31 12:00:00'")
+        context.fail("P0102", f"{text!r} is no timestamp", span, "write it as '2020-01-31 12:00:00'")
     if when.tzinfo is None:
         when = when.replace(tzinfo=dt.UTC)
     return (when - _EPOCH) // dt.timedelta(microseconds=1)

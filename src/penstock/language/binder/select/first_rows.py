@@ -41,8 +41,18 @@ class Limits:
 NO_LIMITS = Limits(0, 0)
 
 
-def limits_of(tree: SortedQuery, context: Context) -> Limits:
-    """Return the LIMIT and OFFSET. Raises BindingFailed after P0331 or P0332."""
+#: More rows than a relation in memory has: the LIMIT of a query without one.
+_ALL = 2**31 - 1
+
+
+def limits_of(tree: SortedQuery, context: Context, optional: bool = False) -> Limits:
+    """Return the LIMIT and OFFSET. Raises BindingFailed after P0331 or P0332.
+
+    Args:
+        optional: whether LIMIT may be missing; then all rows are returned.
+    """
+    if tree.limit is None and optional:
+        return Limits(_ALL, _count("OFFSET", tree.offset, context))
     if tree.limit is None:
         hint = "add LIMIT: an answer is emitted in order of time, which ORDER BY alone cannot change"
         word, span = ("OFFSET", tree.offset_span) if tree.offset is not None else ("ORDER BY", tree.order_span)

@@ -17,7 +17,7 @@ from penstock.errors import counted
 from penstock.expressions.coercion import cast_to
 from penstock.expressions.nodes import Column, Expression, conjunction, conjuncts
 from penstock.language.binder.context import BindingFailed, Context
-from penstock.language.binder.from_.frequency import checked, in_order, items_of_partition, picked
+from penstock.language.binder.from_.frequency import answer_stream, checked, in_order, items_of_partition, picked
 from penstock.language.binder.from_.inputs import Inputs
 from penstock.language.binder.from_.internal import collected, refuse_internal, refuse_partners
 from penstock.language.binder.from_.joins import build_joins
@@ -72,13 +72,15 @@ class QueryBinder:
     """Bind query trees.
 
     `views`: those of enclosing WITH clauses; `enclosing`: the columns of the queries around a subquery, the nearest
-    first, which it may read; `outer`: those around a WITH, which it may not.
+    first, which it may read; `outer`: those around a WITH, which it may not; `answered_once`: the query is the
+    outermost one of a one-time query, whose ORDER BY needs no LIMIT.
     """
 
     context: Context
     views: dict[str, View] = field(default_factory=dict)
     outer: tuple[Entry, ...] = ()
     enclosing: tuple[tuple[Entry, ...], ...] = ()
+    answered_once: bool = False
 
     def root(self, tree: QueryTree) -> Algebra:
         """Return a whole query, with the default operator of [semantics 4.3]. Raises BindingFailed with the errors
@@ -88,14 +90,25 @@ class QueryBinder:
         self.context.guard(_span_of_query(tree), lambda: check_size(found))
         return found
 
+    def relation(self, tree: QueryTree) -> Algebra:
+        """Return the relation of a whole one-time query: of a stream that of all its elements so far. Raises
+        BindingFailed with the errors recorded.
+        """
+        span = _span_of_query(tree)
+        found = answer_stream(replace(self, answered_once=True).bind(tree), span, self.context)
+        whole = unbounded(found) if found.is_stream else found
+        self.context.guard(span, lambda: check_size(whole))
+        return whole
+
     def bind(self, tree: QueryTree) -> Algebra:
         """Return a query without that default: a stream when its outermost operator returns one, else a relation."""
         if isinstance(tree, SelectQuery):
             return self._select(tree)
         if isinstance(tree, SetQuery):
-            return bind_set(tree, self.bind, self.context)
+            return bind_set(tree, replace(self, answered_once=False).bind, self.context)
         if isinstance(tree, StreamQuery):
-            node = self.context.attempt(lambda: self.bind(tree.query))
+            within = replace(self, answered_once=False)
+            node = self.context.attempt(lambda: within.bind(tree.query))
             if node is None:
                 check_window(tree.operator.window, self.context)
                 raise BindingFailed
@@ -372,7 +385,7 @@ class QueryBinder:
 
     def _sorted(self, tree: SortedQuery) -> Algebra:
         context = self.context
-        limits = context.attempt(lambda: limits_of(tree, context))
+        limits = context.attempt(lambda: limits_of(tree, context, self.answered_once))
         if isinstance(tree.query, SelectQuery) and tree.query.wrapped is None and tree.query.frequency is None:
             node = self._select(tree.query, tree, limits)
         elif isinstance(tree.query, StreamQuery | SelectQuery):

@@ -8,11 +8,13 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from penstock.algebra.nodes.one_time import OneTimeQuery, ordered
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.errors import PenstockError, Position, ScriptWarning, counted, nearest
 from penstock.expressions.user import REGISTERED, signature
 from penstock.language.binder.context import BindingFailed, Context
 from penstock.language.binder.from_.nonretroactive import refuse_unjoined
+from penstock.language.binder.from_.windows import moment
 from penstock.language.binder.select.queries import QueryBinder
 from penstock.language.binder.statements.connectors import bind_connector
 from penstock.language.binder.statements.created import bind_rows, bind_source, distinct_names
@@ -20,7 +22,7 @@ from penstock.language.binder.statements.functions import bind_function, check_v
 from penstock.language.catalog import Catalog, Row, View
 from penstock.language.queries import EmbeddedQuery, Name, NamedSource, QueryTree
 from penstock.language.statements import (
-    BareQuery,
+    AsOf,
     CreateFunction,
     CreateQuery,
     CreateSource,
@@ -28,6 +30,7 @@ from penstock.language.statements import (
     DropStatement,
     ExplainStatement,
     Insert,
+    OneTimeSelect,
     SetSetting,
     ShowStatement,
     Statement,
@@ -36,6 +39,7 @@ from penstock.language.text import SourceText, TextSpan
 from penstock.language.unsupported import refusals
 from penstock.redaction import redacted_text
 from penstock.settings import Settings
+from penstock.types import CALENDAR, TimeDomain
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,19 @@ class Show:
     entries: tuple[tuple[str, str], ...]
 
 
-Action: TypeAlias = Explain | Show
+@dataclass(frozen=True)
+class SelectOnce:
+    """A one-time query. memory, settings: the rows of MEMORY sources and the settings at this place of the script;
+    position: where it stands.
+    """
+
+    query: OneTimeQuery
+    memory: Mapping[str, tuple[Row, ...]]
+    settings: Settings
+    position: Position
+
+
+Action: TypeAlias = Explain | Show | SelectOnce
 
 
 @dataclass(frozen=True)
@@ -68,7 +84,7 @@ class BoundScript:
     Args:
         catalog, settings: after the script.
         queries: those that it created and did not drop, in order.
-        actions: its EXPLAIN and SHOW statements, in order.
+        actions: its EXPLAIN, SHOW and one-time SELECT statements, in order.
         warnings: probable mistakes.
         places: positions of INTO, by query.
     """
@@ -83,11 +99,16 @@ class BoundScript:
 
 @dataclass
 class ScriptBinder:
-    """Binds statements one after the other; `errors` collects the mistakes of all."""
+    """Binds statements one after the other; `errors` collects the mistakes of all.
+
+    one_time: whether a query that is a statement of its own is answered once. Otherwise it is continuous, and has a
+    generated name.
+    """
 
     source: SourceText
     catalog: Catalog
     settings: Settings
+    one_time: bool = True
     errors: list[PenstockError] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
     queries: list[str] = field(default_factory=list)
@@ -148,8 +169,12 @@ class ScriptBinder:
                 self.catalog = self.catalog.with_source(source, self.source.slice(statement.span))
         elif isinstance(statement, CreateView):
             self._view(statement, context, declare)
-        elif isinstance(statement, CreateQuery | BareQuery):
+        elif isinstance(statement, CreateQuery):
             self._query(statement, context, declare)
+        elif isinstance(statement, OneTimeSelect) and self.one_time:
+            self._select_once(statement, context, declare)
+        elif isinstance(statement, OneTimeSelect):
+            self._query(self._named(statement, context), context, declare)
         elif isinstance(statement, CreateFunction):
             user = bind_function(statement, context)
             if declare and not context.errors:
@@ -206,20 +231,39 @@ class ScriptBinder:
             view = View(statement.name.text, root, names, self.source.slice(statement.span))
             self.catalog = self.catalog.with_view(view).with_reads(view.name, _read(statement.query))
 
-    def _query(self, statement: CreateQuery | BareQuery, context: Context, declare: bool) -> None:
+    def _named(self, statement: OneTimeSelect, context: Context) -> CreateQuery:
+        """Return the declaration of a query that has no name, as a continuous one."""
+        if statement.as_of is not None:
+            hint = "a continuous query is answered at every instant; penstock query and Session.select answer at one"
+            context.fail("P0103", "AS OF belongs to a one-time SELECT", statement.as_of.span, hint)
+        number = 1
+        while f"query_{number}" in self.catalog:
+            number += 1
+        begin = TextSpan(statement.span.start, statement.span.start + len("SELECT"))
+        return CreateQuery(Name(f"query_{number}", span=begin), statement.query, span=statement.span)
+
+    def _select_once(self, statement: OneTimeSelect, context: Context, declare: bool) -> None:
+        root = context.attempt(lambda: QueryBinder(context).relation(statement.query))
+        domain = CALENDAR if root is None else root.domain or CALENDAR
+        as_of = None if statement.as_of is None else _instant(statement.as_of, domain, context)
+        if root is None:
+            raise BindingFailed
+        refuse_unjoined(root, statement.query.span, context)
+        check_volatile(root, statement.query.span, context)
+        if declare and not context.errors:
+            number = 1 + sum(isinstance(action, SelectOnce) for action in self.actions)
+            text = redacted_text(self.source.slice(statement.span))
+            query = ordered(f"select_{number}", root, as_of, text)
+            position = self.source.position(statement.span)
+            self.actions.append(SelectOnce(query, self.catalog.memory, self.settings, position))
+
+    def _query(self, statement: CreateQuery, context: Context, declare: bool) -> None:
         sink: tuple[str, tuple[tuple[str, str], ...]] | None = ("CONSOLE", ())
-        free = True
-        if isinstance(statement, CreateQuery):
-            name = statement.name.text
-            free = self._free(statement.name, context)
-            into = statement.into
-            if into is not None:
-                sink = context.attempt(lambda: bind_connector(into, False, context))
-        else:
-            number = 1
-            while f"query_{number}" in self.catalog:
-                number += 1
-            name = f"query_{number}"
+        name = statement.name.text
+        free = self._free(statement.name, context)
+        into = statement.into
+        if into is not None:
+            sink = context.attempt(lambda: bind_connector(into, False, context))
         root = QueryBinder(context).root(statement.query)
         refuse_unjoined(root, statement.query.span, context)
         check_volatile(root, statement.query.span, context)
@@ -229,7 +273,7 @@ class ScriptBinder:
             self.catalog = self.catalog.with_query(query).with_reads(name, _read(statement.query))
             _warn_of_names(query, statement, context)
             self.queries.append(name.lower())
-            if isinstance(statement, CreateQuery) and statement.into is not None:
+            if statement.into is not None:
                 self.places[name] = self.source.position(statement.into.span)
 
     def _shown(self, kind: str) -> tuple[tuple[str, str], ...]:
@@ -289,16 +333,24 @@ class ScriptBinder:
         )
 
 
-def _warn_of_names(query: Query, statement: CreateQuery | BareQuery, context: Context) -> None:
+def _instant(clause: AsOf, domain: TimeDomain, context: Context) -> int:
+    """Return the instant of AS OF in ticks of `domain`."""
+    if isinstance(clause.at, str):
+        if not domain.calendar:
+            context.fail("P0102", "the ticks of these streams are integers: AS OF takes one", clause.span)
+        return moment(clause.at, clause.span, context)
+    if domain.calendar:
+        hint = "write it as AS OF '2020-01-31 12:00:00'"
+        context.fail("P0102", "AS OF takes a timestamp", clause.span, hint)
+    return clause.at
+
+
+def _warn_of_names(query: Query, statement: CreateQuery, context: Context) -> None:
     """Warn of columns whose names differ in the result (`Query.output_names`)."""
     called = query.output_names[-len(query.root.schema) :]
     taken = [(old, new) for old, new in zip(query.root.schema.names, called, strict=True) if old != new]
     if taken:
-        span = (
-            statement.name.span
-            if isinstance(statement, CreateQuery)
-            else TextSpan(statement.span.start, statement.span.start + 6)
-        )
+        span = statement.name.span
         shown = ", ".join(f"{old} is called {new}" for old, new in taken)
         own = "a column ts" if query.root.is_stream else "columns ts and op"
         hint = f"choose a name with AS, as in {taken[0][0]} AS happened; this result has {own} already"

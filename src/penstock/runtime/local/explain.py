@@ -1,4 +1,4 @@
-"""The plans of one query, as EXPLAIN shows them: logical, physical, the choices by cost, and the state."""
+"""EXPLAIN: the plans of a query as text, JSON or Mermaid, and the measurements of a run of it (`analyze.py`)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,72 @@
+"""`penstock query`: one-time queries over the sources of a script, in this process."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+
+import typer
+
+from penstock.cli.answers import table_text, warnings_of
+from penstock.connectors.sinks.output import Output, OutputFormat, output
+from penstock.connectors.sinks.tabular import encodable, shown
+from penstock.errors import PenstockError
+from penstock.runtime.local.one_time import OneTimeAnswer
+from penstock.session import Session
+
+#: What a text of statements begins with, as no name of a file does.
+_STATEMENT = re.compile(
+    r"\s*(?:\(|--|/\*|(?:select|with|istream|dstream|rstream|wstream|create|insert|set|explain|show|drop)(?=[\s(*-]))",
+    re.IGNORECASE,
+)
+
+
+def is_statement(argument: str) -> bool:
+    """Return whether an argument of the command line is a text of statements, not the name of a script."""
+    return _STATEMENT.match(argument) is not None
+
+
+def answer(session: Session, text: str, name: str | None, form: OutputFormat) -> None:
+    """Answer the statements of `text`, and write the answers to standard output.
+
+    Raises:
+        PenstockError: an error of the statements or their sources; P0101 for a text without anything to answer.
+    """
+    answers = session.execute(text, file=name, one_time=True).answers
+    for warning in session.warnings:
+        typer.echo(warning.render(), err=True)
+    if not answers:
+        hint = "penstock query script.cql 'SELECT ...' answers a query over the script's sources"
+        raise PenstockError("P0101", f"{name or 'the text'} holds no SELECT", hint=hint)
+    _write(answers, form)
+
+
+def _write(answers: Sequence[str | OneTimeAnswer], form: OutputFormat) -> None:
+    tables = [one for one in answers if not isinstance(one, str)]
+    out = output(form, [one.query for one in tables])
+    for one in answers:
+        if isinstance(one, str):
+            # Standard output has only rows where a program may read them.
+            beside = bool(tables) and form is not OutputFormat.TABLE
+            text = shown(one if one.endswith("\n") else f"{one}\n")
+            typer.echo(text, nl=False, err=beside)
+            continue
+        for line in warnings_of(one):
+            typer.echo(line, err=True)
+        if form is OutputFormat.TABLE:
+            for part in table_text(one):
+                sys.stdout.write(encodable(part, sys.stdout))
+        else:
+            _handed(out, lambda one=one: out.write(one.query, [one.table], None))  # type: ignore[misc]
+    _handed(out, out.close)
+    sys.stdout.flush()
+
+
+def _handed(out: Output, write: Callable[[], None]) -> None:
+    try:
+        write()
+    except PenstockError as error:
+        if out.gone:
+            raise BrokenPipeError from error
+        raise

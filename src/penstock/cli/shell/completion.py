@@ -1,0 +1,124 @@
+"""What may follow the text before the cursor: keywords, names of the catalog, functions, commands and files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.cli.shell.commands import COMMANDS
+from penstock.cli.shell.shell import FORMATS
+from penstock.expressions.functions import known_functions
+from penstock.language.catalog import Catalog
+from penstock.language.keywords import KEYWORDS
+from penstock.language.quotes import quoted_parts
+
+_WORD = re.compile(r"[^\W\d]\w*$")
+_QUALIFIER = re.compile(r"(?:`((?:[^`]|``)+)`|([^\W\d]\w*))\.$")
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FILES = 200
+
+
+class Candidate(NamedTuple):
+    """A completion. length: of the text before the cursor that it replaces; what: its kind, for people."""
+
+    text: str
+    length: int
+    what: str
+
+
+def candidates(before: str, catalog: Catalog) -> list[Candidate]:
+    """Return the completions of the text before the cursor."""
+    if before.lstrip().startswith("\\"):
+        return list(_of_commands(before.lstrip(), catalog))
+    parts = list(quoted_parts(before))
+    part = parts[-1] if parts and parts[-1].end is None else None
+    in_comment = bool(parts) and parts[-1].mark == "--" and parts[-1].end == len(before)
+    if in_comment or (part is not None and part.mark != "`"):
+        return []
+    start = len(before) if part is None else part.start
+    word = before[start:] if part is not None else (found[0] if (found := _WORD.search(before)) else "")
+    ahead = before[: len(before) - len(word)]
+    qualifier = _QUALIFIER.search(ahead)
+    if qualifier is not None:
+        named = (qualifier[1] or qualifier[2]).replace("``", "`")
+        return _fitting(word, [(column, "column") for column in _columns(catalog, named)])
+    if not word:
+        return []
+    names = list(_names(catalog))
+    if part is None:
+        names += [(keyword, "keyword") for keyword in KEYWORDS]
+        names += [(function, "function") for function in known_functions()]
+        names += [(user.name, user.kind.lower()) for user in catalog.functions.values()]
+    return _fitting(word, names)
+
+
+def quoted(name: str) -> str:
+    """Return a name as it is written: in backticks where it is not plain, or a keyword."""
+    if _PLAIN.fullmatch(name) and name.upper() not in KEYWORDS:
+        return name
+    return f"`{name.replace('`', '``')}`"
+
+
+def _fitting(word: str, names: Iterable[tuple[str, str]]) -> list[Candidate]:
+    """Return the names that begin with `word`, which may have an opening backtick."""
+    prefix = word.removeprefix("`").replace("``", "`").lower()
+    found: dict[str, Candidate] = {}
+    for name, what in names:
+        if name.lower().startswith(prefix):
+            text = name if what in ("keyword", "function") else quoted(name)
+            if word.startswith("`") and not text.startswith("`"):
+                text = f"`{text}`"
+            found.setdefault(text, Candidate(text, len(word), what))
+    return sorted(found.values(), key=lambda c: (c.what in ("keyword", "function"), c.text.lower()))
+
+
+def _names(catalog: Catalog) -> Iterator[tuple[str, str]]:
+    for source in catalog.sources.values():
+        yield source.name, "stream" if source.is_stream else "relation"
+    for view in catalog.views.values():
+        yield view.name, "view"
+    for query in catalog.queries.values():
+        yield query.name, "query"
+    for name in (*catalog.sources, *catalog.views, *catalog.queries):
+        yield from ((column, "column") for column in _columns(catalog, name))
+
+
+def _columns(catalog: Catalog, name: str) -> tuple[str, ...]:
+    """Return the columns of a declaration; those of all where `name` is none, as it may be an alias."""
+    key = name.lower()
+    if key in catalog.sources:
+        return catalog.sources[key].columns.names
+    if key in catalog.views:
+        return catalog.views[key].names
+    if key in catalog.queries:
+        return catalog.queries[key].root.schema.names
+    every = (*catalog.sources, *catalog.views, *catalog.queries)
+    return tuple(dict.fromkeys(column for known in every for column in _columns(catalog, known)))
+
+
+def _of_commands(text: str, catalog: Catalog) -> Iterator[Candidate]:
+    word, space, rest = text.partition(" ")
+    if not space:
+        yield from (Candidate(name, len(word), c.what) for name, c in COMMANDS.items() if name.startswith(word))
+    elif word == "\\d":
+        kinds = ("stream", "relation", "view", "query")
+        yield from _fitting(rest, [(name, what) for name, what in _names(catalog) if what in kinds])
+    elif word == "\\format":
+        yield from (Candidate(f.value, len(rest), "format") for f in FORMATS if f.value.startswith(rest))
+    elif word == "\\i":
+        yield from _files(rest)
+
+
+def _files(start: str) -> Iterator[Candidate]:
+    path = Path(start).expanduser()
+    folder, prefix = (path, "") if start.endswith("/") or not start else (path.parent, path.name)
+    try:
+        found = sorted(folder.iterdir())[:_FILES]
+    except OSError:
+        return
+    for entry in found:
+        if entry.name.startswith(prefix) and (prefix or not entry.name.startswith(".")):
+            name = entry.name + ("/" if entry.is_dir() else "")
+            yield Candidate(name, len(prefix), "file")

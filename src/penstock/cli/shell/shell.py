@@ -1,0 +1,243 @@
+"""The shell apart from its terminal: it executes statements and its own commands, and writes answers and errors.
+
+Contract: an error of a statement is a message, never a traceback, and leaves the session as it was; so does a statement
+that is interrupted. Nothing that is written holds control characters of values.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TextIO
+
+from penstock.cli.answers import data_text, table_text, warnings_of
+from penstock.cli.scripts import read_script
+from penstock.cli.shell.commands import COMMANDS, command_table
+from penstock.connectors.sinks.output import OutputFormat
+from penstock.connectors.sinks.tabular import drawn, encodable, shown
+from penstock.errors import PenstockError, nearest
+from penstock.language.quotes import is_blank, statement_end
+from penstock.runtime.local.one_time import OneTimeAnswer
+from penstock.session import Session
+
+#: Formats of rows; an Arrow stream has one answer, and a shell gives many.
+FORMATS = (OutputFormat.TABLE, OutputFormat.CSV, OutputFormat.JSON)
+#: Files that execute files with \i.
+_DEEPEST = 16
+
+
+class Quit(Exception):
+    """The end of the shell was asked for."""
+
+
+class _FileLeft(Exception):
+    """A file that was executed has been left at an error, which has been shown."""
+
+
+class Shell:
+    """Executes statements of one session.
+
+    Args:
+        form: how rows are written.
+        told: whether declarations are confirmed, as for a person.
+        keep_going: whether what follows an error is executed; a person decides that at each prompt.
+        debug: whether the traceback of an error that is none of the user's is shown.
+    """
+
+    def __init__(
+        self, session: Session, out: TextIO, err: TextIO, form: OutputFormat, told: bool = False,
+        keep_going: bool = False, debug: bool = False,
+    ) -> None:  # fmt: skip
+        self.session = session
+        self.failed = False
+        self._out = out
+        self._err = err
+        self._form = form
+        self._told = told
+        self._keep_going = keep_going
+        self._debug = debug
+        self._last_select: str | None = None
+        self._depth = 0
+        self.set_format(form.value)
+
+    # --- input
+
+    def read(self, lines: Iterable[str], name: str | None) -> bool:
+        """Execute statements and commands as their lines come; return False where an error ended that. Raises Quit.
+
+        Args:
+            name: of the file, for messages.
+        """
+        waiting, first = "", 1
+        for number, line in enumerate(lines, 1):
+            if line.lstrip().startswith("\\") and is_blank(waiting):
+                waiting, first = "", number + 1
+                if not self._guarded(lambda line=line: self._command(line)):  # type: ignore[misc]
+                    return False
+                continue
+            waiting += line
+            if ";" not in line:
+                continue
+            rest, ok = self._complete(waiting, first, name)
+            if not ok:
+                return False
+            first += waiting.count("\n") - rest.count("\n")
+            waiting = rest
+        return is_blank(waiting) or self.statement(waiting, first, name)
+
+    def _complete(self, text: str, line: int, name: str | None) -> tuple[str, bool]:
+        """Execute the statements of `text` that have ended; return the rest, and False where an error ended that."""
+        start = 0
+        while (end := statement_end(text, start)) is not None:
+            if not is_blank(text[start:end]):
+                before = text.count("\n", 0, start)
+                column = start - (text.rfind("\n", 0, start) + 1)
+                if not self.statement(" " * column + text[start:end], line + before, name):
+                    return text[end:], False
+            start = end
+        column = start - (text.rfind("\n", 0, start) + 1) if start else 0
+        return " " * column + text[start:], True
+
+    def statement(self, text: str, line: int = 1, name: str | None = None) -> bool:
+        """Execute one statement that begins in a line of a file; return False where an error ends the input."""
+        # Positions are those of the file: what stands before the statement is blank.
+        return self._guarded(lambda: self.execute("\n" * (line - 1) + text, name))
+
+    def _guarded(self, work: Callable[[], None]) -> bool:
+        try:
+            work()
+            return True
+        except (Quit, KeyboardInterrupt, BrokenPipeError):
+            raise
+        except _FileLeft:
+            return self._keep_going
+        except PenstockError as error:
+            self._tell(error.render())
+        except Exception as error:
+            first = (str(error).strip().splitlines() or ["no message"])[0]
+            self._tell(f"error P0601: the statement failed: {type(error).__name__}: {first}")
+            if self._debug:
+                self._tell(traceback.format_exc().rstrip())
+        self.failed = True
+        return self._keep_going
+
+    # --- statements
+
+    def execute(self, text: str, name: str | None) -> None:
+        """Execute a script, and write its answers. Raises ScriptErrors, and any error of its sources."""
+        done = self.session.execute(text, file=name, one_time=True)
+        for warning in self.session.warnings:
+            self._tell(warning.render())
+        for answer in done.answers:
+            if isinstance(answer, str):
+                self._text(answer)
+            else:
+                self._last_select = text.strip() if len(done.answers) == 1 else answer.query.text
+                self._rows(answer)
+        if self._told:
+            for query in done.queries:
+                self._text(f"{query} is declared: SELECT * FROM {query} shows its answer")
+
+    def _rows(self, answer: OneTimeAnswer) -> None:
+        for line in warnings_of(answer):
+            self._tell(line)
+        if self._form is OutputFormat.TABLE:
+            for part in table_text(answer):
+                self._put(part)
+        else:
+            self._write(data_text(answer.table, self._form))
+        self._out.flush()
+
+    def _text(self, text: str) -> None:
+        self._write(text if text.endswith("\n") or not text else f"{text}\n")
+        self._out.flush()
+
+    def _write(self, text: str) -> None:
+        self._put(shown(text) if self._out.isatty() or self._form is OutputFormat.TABLE else text)
+
+    def _put(self, text: str) -> None:
+        self._out.write(encodable(text, self._out))
+
+    def _tell(self, text: str) -> None:
+        self._err.write(f"{shown(text)}\n")
+        self._err.flush()
+
+    # --- commands
+
+    def _command(self, line: str) -> None:
+        word, _, rest = line.strip().partition(" ")
+        found = COMMANDS.get(word)
+        if found is None:
+            hint = nearest(word, COMMANDS)
+            raise PenstockError("P0101", f"unknown command {word}", hint=f"{hint or ''} (\\? lists them)".strip())
+        found.run(self, rest.strip().removesuffix(";").strip())
+
+    def quit(self) -> None:
+        raise Quit
+
+    def help(self) -> None:
+        self._text("".join(f"{c.usage.ljust(18)} {c.what}\n" for c in COMMANDS.values()))
+
+    def describe(self, name: str) -> None:
+        """Show what is declared, or one declaration."""
+        title, table, text = command_table(self.session, name)
+        if title:
+            self._text(title)
+        for part in drawn(table):
+            self._put(part)
+        if text:
+            self._text(text)
+        self._out.flush()
+
+    def set_format(self, name: str) -> None:
+        """Choose how rows are written, or show it."""
+        known = [form.value for form in FORMATS]
+        if not name:
+            self._text(f"format: {self._form.value}")
+        elif name.lower() not in known:
+            raise PenstockError("P0104", f"the shell has no format {name}", hint=f"known: {', '.join(known)}")
+        else:
+            self._form = OutputFormat(name.lower())
+
+    def include(self, path: str) -> None:
+        """Execute a file of statements and commands."""
+        if not path:
+            raise PenstockError("P0101", "\\i needs the name of a file")
+        if self._depth >= _DEEPEST:
+            raise PenstockError("P0105", f"{path}: files execute files {_DEEPEST} deep, which is the limit")
+        text, name = read_script(Path(path.strip("'\"")).expanduser())
+        self._depth += 1
+        try:
+            if not self.read(text.splitlines(keepends=True), name):
+                raise _FileLeft
+        finally:
+            self._depth -= 1
+
+    def watch(self, arguments: str) -> None:
+        """Repeat the last SELECT every n seconds."""
+        every, times = _watch_arguments(arguments)
+        text = self._last_select
+        if text is None:
+            raise PenstockError("P0101", "\\watch repeats the last SELECT, and there is none yet")
+        done = 0
+        while True:
+            self.execute(text, None)
+            done += 1
+            if done == times:
+                return
+            time.sleep(every)
+
+
+def _watch_arguments(text: str) -> tuple[float, int | None]:
+    words = text.split() or ["2"]
+    try:
+        every = float(words[0])
+        times = int(words[1]) if len(words) > 1 else None
+    except ValueError:
+        every, times = -1.0, None
+    if not 0 < every <= 86_400 or (times is not None and times < 1) or len(words) > 2:
+        hint = "as in \\watch 2 or \\watch 0.5 10"
+        raise PenstockError("P0101", f"\\watch {text}: expected seconds, and how often", hint=hint)
+    return every, times

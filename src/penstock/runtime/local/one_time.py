@@ -1,0 +1,251 @@
+"""One-time queries: R at one instant, over bounded inputs, in this process.
+
+Operators that are plain SQL (`Algebra.is_plain_sql`) are computed once, over the content of what they read: that is
+the law, carried out. What is below them (windows, updated relations, queries that are streams) is run up to the
+instant, and the rows that remain there are its content.
+
+The last instant is the largest timestamp of all sources that the query reads: a source that has been read to its end
+holds nothing back [semantics 1]. A later instant may be asked for as well, since no element will come before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.algebra import Algebra, RelationScan, Scan, Source, leaves, unbounded
+from penstock.algebra.nodes.one_time import OneTimeQuery
+from penstock.algebra.nodes.query import Query, SinkSpec
+from penstock.algebra.nodes.scans import OnError
+from penstock.connectors.deadletters import as_error, reason_kind
+from penstock.deep import deep
+from penstock.errors import PenstockError
+from penstock.physical.elements import forever
+from penstock.physical.execution.ingest import read_columns, stamp
+from penstock.physical.execution.primary_keys import keyed_rows
+from penstock.physical.execution.progress import SourceProgress
+from penstock.physical.execution.wall_clock import wall_clock
+from penstock.physical.kernels.row_order import sort_order
+from penstock.physical.operators.streams.changes import net
+from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.local.inputs import MemoryRows, check_bounded, spooled
+from penstock.runtime.local.runtime import LocalResult, run_local
+from penstock.runtime.local.statics import read_relation
+from penstock.temporary import removed_after
+from penstock.tree import Node, transform_up
+from penstock.types import CALENDAR, Field, Schema, TimeDomain
+
+_NO_END = "its rows cannot be had all at once\nrun a continuous query over it"
+
+
+@dataclass(frozen=True)
+class OneTimeAnswer:
+    """The answer of a one-time query.
+
+    Args:
+        query: the query.
+        table: its rows, in its order.
+        tick: the instant; None without a timed source, or while none has an element.
+        late: number of late elements, by source.
+        rejected: number of records that are in no answer, by source and reason.
+    """
+
+    query: OneTimeQuery
+    table: pa.Table
+    tick: int | None
+    late: Mapping[str, int] = field(default_factory=dict)
+    rejected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def answer_once(
+    query: OneTimeQuery, rows: MemoryRows, frames: Mapping[str, Any], strategy: Strategy = Strategy.PATTERN
+) -> OneTimeAnswer:
+    """Read the sources of `query` to their ends, and return its answer.
+
+    Args:
+        rows: rows of MEMORY sources.
+        frames: tables passed from Python, by source name.
+        strategy: how operators keep state.
+
+    Raises:
+        PenstockError: P0622 for an input without an end, and any error of connectors and functions.
+    """
+    sources = sources_of(query)
+    for source in sources.values():
+        check_bounded(source, frames.get(source.name), _NO_END)
+    rejected: dict[str, Counter[str]] = {}
+    inputs: dict[str, pa.Table] = {}
+    with removed_after() as folder:
+        for name, source in sources.items():
+            inputs[name], refused, _ = read_relation(spooled(source, rows, frames, folder))
+            if refused and source.on_error is OnError.FAIL:
+                raise as_error(refused[0], name)
+            rejected[name] = Counter(reason_kind(record.reason) for record in refused)
+    answer = answer_over(query, inputs, strategy)
+    for name, reasons in answer.rejected.items():
+        rejected.setdefault(name, Counter()).update(reasons)
+    return replace(answer, rejected={name: dict(counts) for name, counts in rejected.items() if counts})
+
+
+def sources_of(query: OneTimeQuery) -> dict[str, Source]:
+    """Return the declared streams and relations that a query reads, by name."""
+    return {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
+
+
+@deep
+def answer_over(
+    query: OneTimeQuery, inputs: Mapping[str, pa.Table], strategy: Strategy = Strategy.PATTERN
+) -> OneTimeAnswer:
+    """Return the answer of `query` over `inputs` (source name -> table of all declared columns, in arrival order)."""
+    now = wall_clock()
+    last = _last_instant(sources_of(query), inputs, now)
+    tick = last if query.as_of is None else query.as_of
+    contents = _Contents(query.domain)
+    plain = contents.replaced(query.root)
+    known = dict(inputs)
+    for name, declared in contents.timed.items():
+        kept, _ = keyed_rows(declared, inputs[declared.name])
+        zeros = pa.array(np.zeros(kept.num_rows, np.int64)).cast(query.domain.type())
+        known[name] = kept.append_column("tick", zeros)
+    passed = LocalResult({})
+    if contents.queries:
+        passed = run_local(contents.queries, known, until=tick, clock=partial(int, now - 1), strategy=strategy)
+        for part in contents.queries:
+            known[part.name] = _remaining(passed.tables[part.name], tick or 0, part)
+    if isinstance(plain, RelationScan) and plain.source.name in contents.names:
+        table = known[plain.source.name]
+    else:
+        ran = _run_plain(query, plain, known, tick, strategy)
+        table = pa.table(ran.tables[query.name].columns[2:], names=_numbered(plain.schema))
+        _count_rejected(passed, ran)
+    late = {name: count for name, count in passed.late.items() if count}
+    return OneTimeAnswer(query, _in_order(query, table), tick, late, _rejections(passed))
+
+
+def _run_plain(
+    query: OneTimeQuery, plain: Algebra, inputs: Mapping[str, pa.Table], tick: int | None, strategy: Strategy
+) -> LocalResult:
+    try:
+        return run_local([Query(query.name, plain, SinkSpec("MEMORY"))], inputs, strategy=strategy)
+    except PenstockError as error:
+        if error.code != "P0612" or tick is None:
+            raise
+        # A query over static relations has the instant 0.
+        message = error.message.replace(f" at {CALENDAR.show(0)} ", f" at {query.domain.show(tick)} ")
+        raise PenstockError(error.code, message, error.position, error.hint, error.cause) from None
+
+
+def _last_instant(sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], now: int) -> int | None:
+    """Return the largest timestamp of the timed sources, None while there is none."""
+    highs: list[int | None] = []
+    for name, source in sources.items():
+        if source.is_static or not inputs[name].num_rows:
+            continue
+        columns = read_columns(source, ())
+        arrays = [inputs[name].column(c).combine_chunks() for c in columns]
+        if not arrays:
+            highs.append(now)
+            continue
+        batch = pa.RecordBatch.from_arrays(arrays, names=[str(c) for c in columns])
+        highs.append(stamp(source, batch, columns, (), SourceProgress(), now).progress.high)
+    return max((tick for tick in highs if tick is not None), default=None)
+
+
+class _Contents:
+    """Replaces by static relations what a plain query reads. queries: those whose content at the instant they hold."""
+
+    def __init__(self, domain: TimeDomain) -> None:
+        self._domain = domain
+        self._by_fingerprint: dict[str, RelationScan] = {}
+        self.queries: list[Query] = []
+        #: Static relations that are read as relations with all their rows at tick 0, by the name that they have there.
+        self.timed: dict[str, Source] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(query.name for query in self.queries)
+
+    def replaced(self, node: Algebra) -> Algebra:
+        if node.is_stream:
+            return self._content(unbounded(node))
+        if isinstance(node, RelationScan) and node.source.is_static:
+            return node
+        if not node.is_plain_sql:
+            return self._content(node)
+        children = (self.replaced(child) if isinstance(child, Algebra) else child for child in node.children)
+        return node.with_children(tuple(children))
+
+    def _content(self, node: Algebra) -> RelationScan:
+        known = self._by_fingerprint.get(node.fingerprint)
+        if known is None:
+            name = f"content {len(self.queries) + 1}"
+            columns = zip(_numbered(node.schema), node.schema, strict=True)
+            source = Source(name, False, Schema(tuple(Field(n, f.type) for n, f in columns)), "MEMORY")
+            known = RelationScan(source, tuple(range(len(node.schema))))
+            self._by_fingerprint[node.fingerprint] = known
+            # Time does not run on for a query over static relations alone, and what is below a stream may end.
+            timed = transform_up(node, self._at_zero) if node.domain is None else node
+            self.queries.append(Query(name, timed, SinkSpec("MEMORY")))
+        return known
+
+    def _at_zero(self, node: Node) -> Node:
+        if not isinstance(node, RelationScan):
+            return node
+        declared = node.source
+        name = f"{declared.name} at 0"
+        self.timed[name] = declared
+        columns = Schema((*declared.columns, Field("tick", self._domain.type())))
+        source = replace(
+            declared, name=name, columns=columns, timestamp=len(declared.columns), domain=self._domain, primary_key=()
+        )
+        return replace(node, source=source)
+
+
+def _numbered(schema: Schema) -> list[str]:
+    return [f"column {i + 1}" for i in range(len(schema))]
+
+
+def _remaining(changes: pa.Table, tick: int, query: Query) -> pa.Table:
+    """Return the rows of a relation at `tick`, from its changes."""
+    past = changes.filter(pc.less_equal(changes.column(0).cast(pa.int64()), tick)).combine_chunks()
+    columns = [column.combine_chunks() for column in past.columns[2:]]
+    goes = pc.equal(past.column(1), "-").combine_chunks()
+    if pc.any(goes).as_py():
+        signs = np.where(goes.to_numpy(zero_copy_only=False), -1, 1)
+        kept = net(replace(forever(columns, past.num_rows), sign=signs))
+        kept = kept.take(np.repeat(np.arange(len(kept)), kept.signs))
+        columns = list(kept.columns)
+    schema = pa.schema(list(zip(_numbered(query.root.schema), query.root.schema.types, strict=True)))
+    return pa.table([column.cast(f.type) for column, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _in_order(query: OneTimeQuery, table: pa.Table) -> pa.Table:
+    """Return the rows in the order of the query, without the columns that only serve it."""
+    table = table.combine_chunks()
+    if query.limit is not None:
+        columns = [column.combine_chunks() for column in table.columns]
+        chosen = sort_order(columns, query.order)[query.offset : query.offset + query.limit]
+        table = table.take(pa.array(chosen))
+    return pa.table(table.columns[: query.width], schema=query.output_schema)
+
+
+def _count_rejected(result: LocalResult, other: LocalResult) -> None:
+    for name, reasons in other.rejected.items():
+        result.rejected.setdefault(name, Counter()).update(reasons)
+    for name, count in other.unusable.items():
+        result.unusable[name] = result.unusable.get(name, 0) + count
+
+
+def _rejections(result: LocalResult) -> dict[str, dict[str, int]]:
+    """Return the rejected records by source and reason, those without a usable timestamp or key among them."""
+    found = {name: Counter(reasons) for name, reasons in result.rejected.items()}
+    for name, count in result.unusable.items():
+        found.setdefault(name, Counter())["no usable timestamp, operation or key"] += count
+    return {name: dict(+counts) for name, counts in found.items() if +counts}

@@ -1,0 +1,335 @@
+"""`penstock shell` without a terminal: statements from a pipe and from files, commands, errors, completion."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.shell.completion import candidates, quoted
+from penstock.cli.shell.shell import Quit, Shell
+from penstock.connectors.sinks.output import OutputFormat
+from penstock.language import bind_script
+from penstock.language.catalog import Catalog
+from penstock.language.quotes import is_blank, statement_end
+from penstock.session import Session
+
+SCRIPT = """CREATE STREAM S (ts INT, word STRING, n INT) FROM MEMORY () TIMESTAMP BY ts;
+INSERT INTO S VALUES (1, 'a', 10), (2, 'b', NULL), (9, 'a', 30);
+CREATE QUERY sums AS SELECT word, SUM(n) AS total FROM S [RANGE 5 SECONDS] GROUP BY word;
+"""
+
+
+def piped(*arguments: object, given: str | bytes, **more: object) -> subprocess.CompletedProcess[str]:
+    content = given if isinstance(given, bytes) else given.encode()
+    command = [sys.executable, "-m", "penstock", "shell", *(str(a) for a in arguments)]
+    done = subprocess.run(command, input=content, capture_output=True, **more)  # type: ignore[call-overload]
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Told:
+    """A shell whose output is in memory."""
+
+    def __init__(self, form: OutputFormat = OutputFormat.CSV, keep_going: bool = True) -> None:
+        self.out, self.err = io.StringIO(), io.StringIO()
+        self.shell = Shell(Session(), self.out, self.err, form, keep_going=keep_going)
+
+    def __call__(self, text: str) -> tuple[str, str]:
+        """Return what is written to standard output and to standard error."""
+        for stream in (self.out, self.err):
+            stream.seek(0)
+            stream.truncate()
+        self.shell.read(text.splitlines(keepends=True), None)
+        return self.out.getvalue(), self.err.getvalue()
+
+
+@pytest.fixture
+def told() -> Told:
+    made = Told()
+    assert made(SCRIPT) == ("", "")
+    return made
+
+
+def test_statements_of_a_pipe(tmp_path: Path) -> None:
+    done = piped(given=SCRIPT + "SELECT word\nFROM S\nWHERE n > 5; SELECT * FROM sums -- no semicolon at the end")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "word\na\na\nword,total\na,30\n", "")
+
+
+def test_the_script_of_the_command_line_comes_first(tmp_path: Path) -> None:
+    script = tmp_path / "s.cql"
+    script.write_text(SCRIPT + "SELECT COUNT(*) AS c FROM S;")
+    done = piped(script, "--format", "json", given="SELECT n FROM S LIMIT 1;\n\\q\nSELECT nothing;")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [{"c": 3}, {"n": None}]
+    script.write_text("SELECT nothing FROM s; SELECT a FROM t")
+    done = piped(script, given="SHOW VIEWS;")
+    assert done.returncode == 2 and done.stderr.count("error P0201") == 2 and done.stdout == ""
+    assert piped(tmp_path / "none.cql", given="").returncode == 2
+
+
+def test_the_first_error_ends_a_pipe_unless_told_otherwise() -> None:
+    statements = SCRIPT + "SELECT wrd FROM S;\nSELECT COUNT(*) AS c FROM S;\n"
+    done = piped(given=statements)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[:3] == [
+        "<stdin>:4:8: error P0202: unknown column wrd", "  SELECT wrd FROM S;", "         ^^^",
+    ]  # fmt: skip
+    done = piped("--keep-going", given=statements)
+    assert (done.returncode, done.stdout) == (1, "c\n3\n") and "P0202" in done.stderr
+
+
+def test_positions_are_those_of_the_input() -> None:
+    done = piped("--keep-going", given=SCRIPT + "SHOW VIEWS; SELECT a\n  FROM S; SELECT b FROM S;\n\n  SELEC c;")
+    first, second, third = (line for line in done.stderr.splitlines() if line.startswith("<stdin>"))
+    assert first.startswith("<stdin>:4:20: error P0202") and second.startswith("<stdin>:5:18: error P0202")
+    assert third.startswith("<stdin>:7:3: error P0101") and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "word"),
+    [
+        (b"\xef\xbb\xbfSHOW VIEWS;\r\n", 0, ""),
+        ("SHOW VIEWS;".encode("utf-16"), 2, "UTF-16"),
+        (b"SHOW VIEWS;\nSHOW \xff;", 2, "not UTF-8 text in line 2"),
+        (b"", 0, ""),
+        (b" ;;\n-- nothing\n/* nor here */;\n", 0, ""),
+        (b"SELECT 'open\n;", 1, "' is opened here and never closed"),
+        (b"SELECT /* open\n;", 1, "/* is opened here and never closed"),
+        (b"\\nothing\n", 1, "unknown command \\nothing"),
+        (b"\x00\x01;", 2, "UTF-16 or UTF-32"),
+        (b"SELECT \x01;", 1, "P0101"),
+    ],
+)
+def test_odd_inputs(given: bytes, code: int, word: str) -> None:
+    done = piped(given=given)
+    assert done.returncode == code and word in done.stderr and "Traceback" not in done.stderr
+    assert "\x01" not in done.stderr
+
+
+def test_a_reader_that_has_closed_the_pipe() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "penstock", "shell"]
+    done = subprocess.run(command, input=SCRIPT + "SELECT * FROM S;", stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_neither_spark_nor_a_prompt_is_loaded() -> None:
+    code = (
+        "import sys; from penstock.cli.main import app\n"
+        "try: app(['shell'], standalone_mode=False)\n"
+        "finally: assert not {'pyspark', 'py4j', 'prompt_toolkit'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=SCRIPT + "SELECT n FROM S LIMIT 1;", capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stdout == "n\n\n", done.stderr
+
+
+def test_an_error_leaves_the_session_as_it_was(told: Told) -> None:
+    out, err = told("CREATE VIEW v AS SELECT nothing FROM S;")
+    assert out == "" and err.startswith("line 1:25: error P0202")
+    assert told("SHOW VIEWS;") == ("", "")
+
+
+def test_an_error_that_is_not_the_users_has_no_traceback(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*given: object, **more: object) -> None:
+        raise ZeroDivisionError("by \x1b[31mzero\nat once")
+
+    monkeypatch.setattr(told.shell.session, "execute", fails)
+    assert told("SHOW VIEWS;") == ("", "error P0601: the statement failed: ZeroDivisionError: by \\x1b[31mzero\n")
+    assert told.shell.failed
+
+
+def test_an_interruption_passes_through_and_changes_nothing(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    before = told.shell.session.catalog
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("penstock.runtime.local.one_time.answer_once", stopped)
+        told("SELECT n FROM S; DROP QUERY sums;")
+    assert told.shell.session.catalog is before and told("SELECT ts FROM S LIMIT 1;") == ("ts\n1\n", "")
+
+
+def test_describe(told: Told) -> None:
+    told("CREATE VIEW `odd name` (`a``b`) AS SELECT n FROM S; \\format table")
+    listed, _ = told("\\d")
+    for name, kind in (("S", "stream"), ("odd name", "view"), ("sums", "query")):
+        assert any(name in line and kind in line for line in listed.splitlines())
+    shown, _ = told("\\d `odd name`")
+    assert "view odd name" in shown and "a`b" in shown and "INT" in shown and "CREATE VIEW" in shown
+    assert "CREATE STREAM S" in told("\\d s;")[0]
+    assert "CREATE QUERY sums" in told("\\d sums")[0]
+    assert "error P0201: unknown stream, relation, view or query sum" in told("\\d sum")[1]
+    assert "did you mean sums?" in told("\\d sum")[1]
+
+
+def test_secrets_are_not_shown(told: Told) -> None:
+    told("CREATE RELATION p (a INT) FROM POSTGRES (dbname 'd', table 't', user 'u', password 'pst');")
+    shown, err = told("\\d p")
+    assert "***" in shown and "pst" not in shown and err == ""
+
+
+def test_watch_repeats_the_last_select(told: Told) -> None:
+    assert "there is none yet" in told("\\watch 1 1")[1]
+    told("SELECT COUNT(*) AS c FROM S;")
+    assert told("\\watch 0.01 3") == ("c\n3\n" * 3, "")
+    for wrong in ("\\watch x", "\\watch 0", "\\watch 1 0", "\\watch 1 2 3", "\\watch nan"):
+        assert "error P0101" in told(wrong)[1]
+
+
+def test_format(told: Told) -> None:
+    assert told("\\format") == ("format: csv\n", "")
+    assert told("\\format json\nSELECT ts FROM S LIMIT 1;") == ('{"ts":1}\n', "")
+    out, err = told("\\format TABLE\nSELECT n FROM S WHERE n > 99;")
+    assert "n" in out and out.endswith("(0 rows, as of 9)\n") and err == ""
+    assert "error P0104: the shell has no format arrow" in told("\\format arrow")[1]
+    assert piped("--format", "arrow", given="").returncode == 2
+
+
+def test_include(told: Told, tmp_path: Path) -> None:
+    inner, outer, loop = (tmp_path / name for name in ("inner.cql", "outer file.cql", "loop.cql"))
+    inner.write_text(
+        "SELECT ts FROM S LIMIT 1;\n\\format json\nSELECT wrd FROM S;\nSHOW VIEWS;\nSELECT ts FROM S LIMIT 1;"
+    )
+    outer.write_text(f"\\i {inner}\n")
+    out, err = told(f"\\i {outer}")
+    assert out == 'ts\n1\n{"ts":1}\n' and err.startswith(f"{inner}:3:8: error P0202")
+    assert "error P0401: cannot read the script" in told(f"\\i {tmp_path}/none.cql")[1]
+    assert "needs the name of a file" in told("\\i")[1]
+    loop.write_text(f"\\i {loop}\n")
+    assert "16 deep, which is the limit" in told(f"\\i {loop}")[1]
+    first = Told(keep_going=False)
+    assert not first.shell.read([f"\\i {inner}\n", "SHOW VIEWS;"], None)
+    assert first.err.getvalue().count("error") == 1
+
+
+def test_help_and_quit(told: Told) -> None:
+    out, _ = told("\\?")
+    for word in ("\\d [name]", "\\watch", "\\i file", "\\format", "\\q"):
+        assert word in out
+    with pytest.raises(Quit):
+        told("\\q")
+
+
+def test_explain_show_and_set(told: Told) -> None:
+    assert "logical plan" in told("EXPLAIN SELECT n FROM S [RANGE 5 SECONDS];")[0]
+    assert "physical plan, as it ran" in told("EXPLAIN ANALYZE SELECT n FROM S [RANGE 5 SECONDS];")[0]
+    assert told("SHOW QUERIES;")[0].startswith("CREATE QUERY sums")
+    assert told("SELECT 5 / 2 AS h FROM S LIMIT 1; SET integer_division = true; SELECT 5 / 2 AS h FROM S LIMIT 1;")[
+        0
+    ] == ("h\n2.5\nh\n2\n")
+
+
+def test_nulls_wide_columns_and_control_characters(told: Told) -> None:
+    told("CREATE RELATION r (a STRING, b STRING) FROM MEMORY ();")
+    told(f"INSERT INTO r VALUES ('\x1b]0;x\x07\x9b', NULL), ('{'w' * 5000}', '');")
+    out, _ = told("\\format table\nSELECT * FROM r;")
+    assert "\\x1b]0;x\\x07\\x9b" in out and "NULL" in out and "w" * 5000 in out
+    assert not set("\x1b\x07\x9b") & set(out)
+    out, _ = told("SHOW RELATIONS; EXPLAIN SELECT a FROM r WHERE a = '\x1b[2J';")
+    assert "\x1b" not in out
+    assert "\x1b" not in told("SELECT `\x1b[2J` FROM r;")[1]
+
+
+def test_many_statements_are_read_in_time(told: Told) -> None:
+    rows = ",\n".join(f"({i}, 'w', {i})" for i in range(10, 5_010))
+    told(f"INSERT INTO S VALUES\n{rows};\n" + "".join(f"SET seed = {i};\n" for i in range(500)))
+    assert told("SELECT COUNT(*) AS c FROM S;") == ("c\n5003\n", "")
+
+
+# --- where statements end ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [("a;b", 2), ("';';", 4), ('";" ;', 5), ("`;``;`;", 7), ("-- ;\n;", 6), ("/* ; /* ; */ ; */;", 18), ("r'\\';", 5),
+     ("'it''s;';", 9), ("'a\\';';", 7), ("no", None), ("'open;", None), ("/* ;", None)],
+)  # fmt: skip
+def test_the_end_of_a_statement(text: str, end: int | None) -> None:
+    assert statement_end(text) == end
+
+
+def test_blank_texts() -> None:
+    assert all(map(is_blank, ("", " \n", ";", "-- a\n", "/* a; */ ;", "-- ';")))
+    assert not any(map(is_blank, ("a", "'", "/* open", "'';", "-- a\nb")))
+
+
+# --- completion -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    return bind_script(
+        """CREATE STREAM Flights (ts INT, origin STRING, `odd column` INT, `select` INT) FROM MEMORY () TIMESTAMP BY ts;
+           CREATE RELATION `odd name` (`a``b` INT) FROM MEMORY ();
+           CREATE VIEW forty (n) AS SELECT ts FROM Flights;
+           CREATE QUERY flow AS SELECT origin FROM Flights"""
+    ).catalog
+
+
+@pytest.mark.parametrize(
+    ("before", "texts"),
+    [
+        ("SELECT * FROM Fli", ["Flights"]),
+        ("SELECT * FROM od", ["`odd column`", "`odd name`"]),
+        ("SELECT * FROM `odd n", ["`odd name`"]),
+        ("SELECT * FROM `Fli", ["`Flights`"]),
+        ("SELECT `a``", ["`a``b`"]),
+        ("SELECT Flights.", ["`odd column`", "`select`", "origin", "ts"]),
+        ("SELECT `odd name`.", ["`a``b`"]),
+        ("SELECT f.or", ["origin"]),
+        ("SELECT flow.", ["origin"]),
+        ("SELECT forty.", ["n"]),
+        ("SELECT 'Fli", []),
+        ("SELECT 1 -- Fli", []),
+        ("SELECT /* Fli", []),
+        ("SELECT 1 -- x\nFROM Flig", ["Flights"]),
+        ("SELEC", ["`select`", "SELECT"]),
+        ("SELECT * FRO", ["FROM", "FROM_UNIXTIME"]),
+        ("SELECT ", []),
+        ("", []),
+        ("SELECT STRING_AG", ["STRING_AGG"]),
+        ("\\f", ["\\format"]),
+        ("\\d od", ["`odd name`"]),
+        ("\\d `odd", ["`odd name`"]),
+        ("\\format j", ["json"]),
+        ("\\nothing x", []),
+    ],
+)
+def test_completion(before: str, texts: list[str], catalog: Catalog) -> None:
+    found = candidates(before, catalog)
+    assert [c.text for c in found] == texts
+    assert all(before.endswith(before[len(before) - c.length :]) for c in found)
+
+
+def test_a_completion_in_backticks_replaces_them(catalog: Catalog) -> None:
+    (found,) = candidates("SELECT * FROM `odd n", catalog)
+    assert (found.length, found.what) == (len("`odd n"), "relation")
+
+
+def test_completion_of_files(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file.cql").touch()
+    (tmp_path / ".hidden").touch()
+    assert [c.text for c in candidates(f"\\i {tmp_path}/f", catalog)] == ["file.cql", "folder/"]
+    assert [c.text for c in candidates(f"\\i {tmp_path}/", catalog)] == ["file.cql", "folder/"]
+    assert candidates(f"\\i {tmp_path}/none/x", catalog) == []
+
+
+def test_names_are_written_so_that_they_parse(catalog: Catalog) -> None:
+    assert [quoted(n) for n in ("a1", "select", "a b", "`", "1a", "é")] == [
+        "a1",
+        "`select`",
+        "`a b`",
+        "````",
+        "`1a`",
+        "`é`",
+    ]

@@ -1,0 +1,51 @@
+"""docs/shell.md is true: its commands and statements print what stands below them."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.shell.commands import COMMANDS
+from penstock.cli.shell.shell import Shell
+from penstock.connectors.sinks.output import OutputFormat
+from penstock.session import Session
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "shell.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+SCRIPT = next(text for kind, text in BLOCKS if kind == "cql")
+EXAMPLES = [(text, result) for (kind, text), (_, result) in pairwise(BLOCKS) if kind == "sh"]
+
+
+@pytest.mark.parametrize(("command", "result"), EXAMPLES, ids=lambda text: text.split("\n")[0][:40])
+def test_the_commands(command: str, result: str, tmp_path: Path) -> None:
+    (tmp_path / "rooms.cql").write_text(SCRIPT)
+    ran = command.replace("penstock ", f"{shlex.quote(sys.executable)} -m penstock ", 1)
+    done = subprocess.run(["sh", "-c", ran], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, result, "")
+
+
+def test_the_statements() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    shell = Shell(Session(), out, err, OutputFormat.TABLE)
+    shell.execute(SCRIPT, None)
+    count = 0
+    for (kind, text), (following, result) in pairwise(BLOCKS):
+        if kind == "shell":
+            assert following == "result"
+            out.seek(0)
+            out.truncate()
+            assert shell.read(text.splitlines(keepends=True), None) and err.getvalue() == ""
+            assert out.getvalue() == result
+            count += 1
+    assert count == 3
+
+
+def test_every_command_is_on_the_page() -> None:
+    assert all(f"| `{command.usage}` |" in PAGE for command in COMMANDS.values())
