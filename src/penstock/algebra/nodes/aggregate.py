@@ -9,6 +9,7 @@ from penstock.algebra.nodes.base import Algebra, Keys, Unary, column_labels, is_
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import AggregateCall
 from penstock.expressions.text import to_sql
@@ -27,6 +28,10 @@ class Aggregate(Algebra):
     group: tuple[int, ...]
     aggregates: tuple[AggregateCall, ...]
     names: tuple[str, ...]
+
+    @property
+    def needs(self) -> Needs:
+        return needs_of_relations(self.inputs)
 
     @property
     def schema(self) -> Schema:
@@ -82,6 +87,10 @@ class Aggregate(Algebra):
 @dataclass(frozen=True, eq=False)
 class Distinct(Unary):
     """Every tuple once (δ; δ* where expirations are known `[golab 3.5.2]`)."""
+
+    @property
+    def needs(self) -> Needs:
+        return needs_of_relations(self.inputs)
 
     @property
     def pattern(self) -> Pattern:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, cast
 from penstock.algebra.optimizer.statistics import HORIZON, Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade, together, window_hint
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate
+from penstock.algebra.properties.need import Needs, everything, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.tree import Node, walk
@@ -122,6 +123,13 @@ class Algebra(Node):
     def carries_ends(self) -> bool:
         """Return whether elements carry their expiration; else negative tuples end them, or nothing does."""
         return any(child.carries_ends for child in self.inputs if not child.is_stream)
+
+    # The past
+
+    @property
+    def needs(self) -> Needs:
+        """Return what is needed of each source to determine the result from an instant on (`properties/need.py`)."""
+        return everything(self.source_names)
 
     # Changes over time
 
@@ -229,7 +237,7 @@ class Algebra(Node):
 
 
 _UNKNOWN = object()
-_DERIVED = ("schema", "pattern", "keys", "domain", "is_stream", "boundedness")
+_DERIVED = ("schema", "pattern", "keys", "domain", "is_stream", "boundedness", "needs")
 
 
 def _computed_once(place: str, given: property) -> property:
@@ -265,6 +273,10 @@ class RowWise(Unary):
     @property
     def pattern(self) -> Pattern:
         return self.input.pattern
+
+    @property
+    def needs(self) -> Needs:
+        return self.input.needs
 
     @property
     def arrives_in_order(self) -> bool:
@@ -411,6 +423,10 @@ class Compared(Algebra):
     @property
     def schema(self) -> Schema:
         return self.left.schema
+
+    @property
+    def needs(self) -> Needs:
+        return needs_of_relations(self.inputs)
 
     @property
     def whole(self) -> Keys:

@@ -35,6 +35,7 @@ from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.scans import RelationScan
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, SemiJoin
 from penstock.algebra.nodes.set_operations import UnionAll
+from penstock.algebra.properties.need import Needs, longer
 from penstock.types import Schema, TimeDomain
 
 
@@ -46,6 +47,11 @@ class Frequency(Emitted, Unary):
     rows: int | None = None
     slot: int | None = None
     partition: tuple[int, ...] = ()
+
+    @property
+    def needs(self) -> Needs:
+        # By rows, the count of the elements before decides.
+        return super().needs if self.slot is None else longer(self.input.needs, self.slot)
 
     @property
     def arrives_in_order(self) -> bool:

@@ -11,6 +11,7 @@ from penstock.algebra.nodes.base import NO_KEYS, Algebra, Emitted, Keys
 from penstock.algebra.optimizer.statistics import HORIZON, Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade, window_hint
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.need import Need, Needs
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.types import Field, Schema, TimeDomain
 
@@ -102,6 +103,10 @@ class StreamScan(Emitted, Scan):
     """The elements of a declared stream."""
 
     @property
+    def needs(self) -> Needs:
+        return {self.source.name: Need()}
+
+    @property
     def boundedness(self) -> Boundedness:
         name = self.source.name
         return Boundedness(Grade.UNBOUNDED, f"all of {name}", window_hint(name), name, None)
@@ -125,6 +130,10 @@ class StreamScan(Emitted, Scan):
 class RelationScan(Scan):
     """A declared relation: constant from the beginning of time, or updated by a timed source. The update columns
     (timestamp and operation) are ordinary columns too where the query reads them."""
+
+    @property
+    def needs(self) -> Needs:
+        return {} if self.source.is_static else {self.source.name: Need()}
 
     @property
     def pattern(self) -> Pattern:

@@ -24,6 +24,7 @@ from penstock.algebra.properties.cardinality import (
     Partners,
     partners,
 )
+from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Expression
 from penstock.types import Field, Schema
@@ -49,6 +50,10 @@ class SemiJoin(Algebra):
     equal: Pairs
     residual: Expression | None = None
     kind: SemiKind = SemiKind.SEMI
+
+    @property
+    def needs(self) -> Needs:
+        return needs_of_relations(self.inputs)
 
     @property
     def schema(self) -> Schema:
@@ -128,6 +133,10 @@ class OuterJoin(Algebra):
     residual: Expression | None = None
     kind: OuterKind = OuterKind.LEFT
     single: str = ""
+
+    @property
+    def needs(self) -> Needs:
+        return needs_of_relations(self.inputs)
 
     @property
     def schema(self) -> Schema:

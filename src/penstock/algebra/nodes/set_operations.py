@@ -9,6 +9,7 @@ from penstock.algebra.nodes.base import Algebra, Compared, Keys, TimeModelWindow
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate, partners
+from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern, worst
 from penstock.tree import walk
 from penstock.types import Schema
@@ -19,6 +20,10 @@ class UnionAll(Algebra):
     """The sum of bags. All inputs have the same column types; names are the first one's."""
 
     members: tuple[Algebra, ...]
+
+    @property
+    def needs(self) -> Needs:
+        return needs_of_relations(self.inputs)
 
     @property
     def schema(self) -> Schema:
