@@ -75,6 +75,7 @@ CODES: dict[str, str] = {
     "P0622": "an input without an end where all of it is to be read",
     "P0631": "metrics that cannot be served or written",
     "P0632": "more state than state_limit allows",
+    "P0703": "a START that needs a past which is not kept",
     "P0901": "described by the language, not supported yet",
 }
 

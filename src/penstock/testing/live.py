@@ -4,10 +4,11 @@ A result is written by one query at a time, in *episodes*: each from one round b
 emitted of each, from the oracle's answer alone. With h the heartbeat of an episode's query at its end:
 
 - over which input: `Start`. A relation's past happens at τ0 where streams are cut off before;
-- its instants are those after the *switch* up to h. The switch is τ0 (AT: that tick), and never before the instant that
-  the episode before had reached: an instant is answered once;
-- of a relation, the first answer is the net difference of R(switch) to the content that was emitted before, at the
-  switch; when h has not reached the switch, nothing is emitted.
+- from which instant on, its *first*: of a relation τ0 (AT: that tick), of a stream the one after it, or τ0 where
+  streams are cut off. It is never before the instant after the last one that was answered: an instant is answered
+  once. A query over static relations alone has one instant;
+- at its first instant the answer of a relation is the net difference of R to the content that was emitted before. When
+  h has not reached that instant, nothing is emitted.
 
 So what is emitted depends on the input and on the boundaries, not on the other rounds.
 """
@@ -36,13 +37,16 @@ NOTHING = BEGIN - 1
 class Episode:
     """A query that answers between two round boundaries.
 
-    begun, ended: how many rows of each source had been read at the boundary; ended None: it has not ended.
+    begun, ended: how many rows of each source had been read at the boundary; ended None: it has not ended; shown: the
+    same of the boundary from which this result shows the query, where it has run before that: for another result, or
+    paused with its state.
     """
 
     query: Query
     start: Start
     begun: Mapping[str, int]
     ended: Mapping[str, int] | None = None
+    shown: Mapping[str, int] | None = None
 
 
 @dataclass
@@ -87,37 +91,50 @@ def run_live(episodes: Sequence[Episode], inputs: Mapping[str, pa.Table]) -> lis
 def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> None:
     query = episode.query
     sources = {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
-    ended = inputs if episode.ended is None else {n: inputs[n].slice(0, episode.ended[n]) for n in sources}
-    rows = {name: timely_rows(source, ended[name]) for name, source in sources.items()}
-    before = {n: len(timely_rows(s, inputs[n].slice(0, episode.begun[n]))) for n, s in sources.items()}
-    begin = heartbeat(sources, {name: rows[name][:count] for name, count in before.items()})
+    read = {n: inputs[n] if episode.ended is None else inputs[n].slice(0, episode.ended[n]) for n in sources}
+    rows = {name: timely_rows(source, read[name]) for name, source in sources.items()}
+    begin = heartbeat(sources, _rows_before(sources, inputs, episode.begun))
+    first = max(_first(episode, sources, inputs, begin), result.reached + 1)
     end = heartbeat(sources, rows)
-    mode = episode.start.mode
-    if mode is StartMode.NOW:
-        rows = {name: _cut(source, rows[name], before[name], begin) for name, source in sources.items()}
+    if episode.start.mode is StartMode.NOW:
+        before = _rows_before(sources, inputs, episode.begun)
+        rows = {name: _cut(source, rows[name], len(before[name]), begin) for name, source in sources.items()}
     events = _events(query.root, rows, end)
-    if mode is StartMode.BEGINNING:
-        switch = result.reached
-    else:
-        at = episode.start.at if mode is StartMode.AT else begin
-        assert at is not None, "START AT has a tick"
-        switch = max(at, result.reached)
-    if end < switch:
+    if end < first:
         return
     content: Counter[Row] = Counter()
-    shown: dict[Row, Row] = {}
+    known: dict[Row, Row] = {}
     for ts, op, row in events:
-        if ts <= switch and op is not None:
-            shown[key_of(row)] = row
+        if ts <= first and op is not None:
+            known[key_of(row)] = row
             content[key_of(row)] += 1 if op == "+" else -1
     if not query.root.is_stream:
-        result.change_to(switch, content, shown)
-    # Elements of a stream at τ0 are those of relations that begin there; the past itself is answered by nobody.
-    first = begin if mode is StartMode.NOW and begin > result.reached else switch + 1
+        result.change_to(first, content, known)
     for event in events:
-        if event[0] > switch or (event[1] is None and event[0] >= first):
+        if event[0] > first or (event[1] is None and event[0] == first):
             result.emit(event)
     result.reached = end
+
+
+def _first(episode: Episode, sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], begin: int) -> int:
+    """Return the first instant that the episode answers, whatever was answered before. begin: τ0 of its query."""
+    mode, after = episode.start.mode, int(episode.query.root.is_stream)
+    if episode.shown is not None:
+        return heartbeat(sources, _rows_before(sources, inputs, episode.shown)) + after
+    if mode is StartMode.BEGINNING:
+        return BEGIN
+    if mode is StartMode.NOW:
+        return begin  # of a stream, elements of relations that begin there
+    tick = episode.start.at if mode is StartMode.AT else begin
+    assert tick is not None, "START AT has a tick"
+    return tick + after
+
+
+def _rows_before(
+    sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], read: Mapping[str, int]
+) -> dict[str, list[tuple[int, Row]]]:
+    """Return the elements among the first `read` rows of each source."""
+    return {name: timely_rows(source, inputs[name].slice(0, read[name])) for name, source in sources.items()}
 
 
 def _events(root: Algebra, rows: Mapping[str, list[tuple[int, Row]]], final: int) -> list[Event]:
