@@ -12,7 +12,7 @@ from penstock.algebra import Algebra, Scan, leaves
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.optimizer import optimize
-from penstock.algebra.properties.need import EVERYTHING, LastRows, Need
+from penstock.algebra.properties.need import EVERYTHING, LastRows, Need, reach
 from penstock.language import bind_script
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import first_difference, show_events
@@ -77,7 +77,10 @@ def check(query: Query, root: Algebra, rows: Mapping[str, Rows], ticks: list[int
             name: cut(source, rows[name], root.needs.get(name, EVERYTHING), tick) for name, source in sources.items()
         }
         left_out += sum(map(len, rows.values())) - sum(map(len, kept.values()))
-        found = events_in(root, World(kept, final, firsts=firsts))
+        # Time need not begin before what is needed.
+        back = reach(root.needs)
+        begun = {name: first if back is None else max(first, tick - back) for name, first in firsts.items()}
+        found = events_in(root, World(kept, final, firsts=begun))
         expected, given = from_then_on(query, whole, tick), from_then_on(query, found, tick)
         ts = first_difference(expected, given)
         shown = [show_events(events, query.domain) for events in (expected, given)]

@@ -27,6 +27,7 @@ from penstock.runtime.live import LiveEngine
 from penstock.testing.cases import case_inputs, parse_case
 from penstock.testing.compare import check_shape, events_of, first_difference, show_events
 from penstock.testing.live import Episode, run_live
+from penstock.testing.oracle import timely_rows
 from penstock.testing.random.worlds import FLAVOURS, random_case, seeded_choices
 from penstock.testing.thresholds import lowered, small
 
@@ -259,6 +260,9 @@ class System(RuleBasedStateMachine):
                 self.advance()
         self.advance()
         read = {name: self.inputs[name].slice(0, count) for name, count in self.read.items()}
+        for name in self.inserted:
+            lost = sum(self.engine.set_apart[name].values())
+            assert lost == self.read[name] - len(timely_rows(self.sources[name], read[name]))
         for name, life in self.lives.items():
             found = [event for table in life.tables for event in events_of(life.query, table)]
             try:

@@ -4,7 +4,8 @@ Contract: `Algebra.needs` is derived from the plan alone. For every instant τ0 
 `Need` names determine the relation at all instants from τ0 on, and the elements of a stream after τ0, together with
 
 - the elements after τ0;
-- the first timestamp of each source, with which time begins;
+- the first timestamp of each source, with which time begins, or any instant after it that lies as far before τ0 as
+  `reach` says;
 - the content of a relation that is updated: its rows at the instant from which its updates are needed.
 
 By default an operator needs everything. One whose result at an instant is a function of its inputs at that instant

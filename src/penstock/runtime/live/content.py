@@ -11,12 +11,12 @@ from penstock.physical.elements import Elements, Int64s, concat, empty
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.types import END
 
+#: Changes are netted when there are more of them than rows, and more than this.
+FEW = 1024
+
 
 class Content:
     """A bag of rows. Changes are appended, and netted when they are many or when the content is read."""
-
-    #: Changes are netted when there are more of them than rows, and more than this.
-    _FEW = 1024
 
     def __init__(self, types: Sequence[pa.DataType], rows: Elements | None = None) -> None:
         self._netted = empty(types) if rows is None else rows
@@ -25,7 +25,7 @@ class Content:
     def add(self, changes: Elements) -> None:
         """Apply changes: rows with their multiplicities, whatever their instants."""
         self._changes.append(changes)
-        if sum(map(len, self._changes)) > max(self._FEW, len(self._netted)):
+        if sum(map(len, self._changes)) > max(FEW, len(self._netted)):
             self.rows()
 
     def copy(self) -> Content:

@@ -11,6 +11,7 @@ command names a query that exists, or, where it registers one, that does not. A 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,7 @@ class LiveSnapshot:
     histories: dict[str, History]
     progress: dict[str, SourceProgress]
     relations: dict[str, tuple[Source, pa.Table]]
+    set_apart: dict[str, Counter[str]]
     results: dict[str, LiveResult]
 
 
@@ -74,6 +76,8 @@ class LiveEngine:
         self._relations: dict[str, tuple[Source, pa.Table]] = {}
         self._tables: dict[str, Elements] = {}
         self._pending: dict[str, list[pa.RecordBatch]] = {}
+        #: By source and reason, the rows read that did not become elements.
+        self.set_apart: dict[str, Counter[str]] = {}
         self._results: dict[str, LiveResult] = {}
         self._job = LocalJob(self._plan(), {}, shards)
 
@@ -84,11 +88,13 @@ class LiveEngine:
 
         Args:
             source: the declaration.
-            retain: for how many ticks elements of a stream are kept for queries that begin later; None for ever.
+            retain: for how many ticks elements are kept for queries that begin later; None for ever. The content of a
+                relation is always kept.
         """
         self._histories[source.name] = History(source, retain)
         self._progress[source.name] = SourceProgress()
         self._pending[source.name] = []
+        self.set_apart[source.name] = Counter()
 
     def declare_static(self, source: Source, rows: pa.Table) -> None:
         """Declare a relation without time, whose content is `rows`."""
@@ -169,10 +175,17 @@ class LiveEngine:
         for name, history in self._histories.items():
             for elements in read.elements[name]:
                 history.add(elements)
-            history.forget(self._progress[name].heartbeat(history.source.slack))
+        self._forget()
         beats = self._job.stages[0][0].heartbeats()
         running = [(name, result, result.track) for name, result in self._results.items() if result.track is not None]
         return {name: result.advance(beats[_key(track)]) for name, result, track in running}
+
+    def _forget(self) -> None:
+        """Drop what is no longer kept of the past. A relation begins with its content at the heartbeat of its query,
+        which may be that of any source."""
+        beats = {name: self._progress[name].heartbeat(h.source.slack) for name, h in self._histories.items()}
+        for name, history in self._histories.items():
+            history.forget(beats[name] if history.source.is_stream else min(beats.values()))
 
     def _read(self) -> _Read:
         read = _Read({})
@@ -184,6 +197,8 @@ class LiveEngine:
             read.elements[name] = []
             for batch in self._pending[name]:
                 taken = stamp(source, batch, read_columns(source, columns), columns, seen)
+                self.set_apart[name].update(taken.reasons)
+                self.set_apart[name]["late"] += len(taken.late)
                 read.elements[name].append(taken.elements)
                 progress = progress.merge(taken.progress)
                 seen = seen.merge(taken.progress)
@@ -202,6 +217,8 @@ class LiveEngine:
         tracks = {_key(track): track for track in self._tracks()}
         for key, parts in job.round(given, read.progress).items():
             tracks[key].take(parts)
+        # Every query that reads a relation rejects the same updates.
+        job.rejected.clear()
 
     # -- versions of the plan ----------------------------------------------------------------------------------
 
@@ -272,8 +289,9 @@ class LiveEngine:
         """Return what a query reads that begins at the heartbeat `begin`. Raises PenstockError P0703."""
         needs, tick = _needs(query, sources, start, begin)
         cut = start.mode is StartMode.NOW
-        missing = [name for name in sources if not self._histories[name].has(needs.get(name, Need()), tick)]
-        if missing and not cut:
+        read = [name for name, source in sources.items() if not (cut and source.is_stream)]
+        missing = [name for name in read if not self._histories[name].has(needs.get(name, Need()), tick)]
+        if missing:
             raise _not_kept(query, start, missing)
         elements = {
             name: [] if cut and source.is_stream else self._histories[name].since(needs.get(name, Need()), tick)
@@ -298,7 +316,7 @@ class LiveEngine:
         histories = {name: replace(history, parts=list(history.parts)) for name, history in self._histories.items()}
         return LiveSnapshot(
             self._shards, self._strategy, self._version, dict(self._generations), stages, histories,
-            dict(self._progress), dict(self._relations), deepcopy(self._results),
+            dict(self._progress), dict(self._relations), deepcopy(self.set_apart), deepcopy(self._results),
         )  # fmt: skip
 
     @classmethod
@@ -310,6 +328,7 @@ class LiveEngine:
         engine._histories = dict(snapshot.histories)
         engine._progress = dict(snapshot.progress)
         engine._relations = dict(snapshot.relations)
+        engine.set_apart = deepcopy(snapshot.set_apart)
         engine._pending = {name: [] for name in snapshot.histories}
         engine._results = deepcopy(snapshot.results)
         plan = engine._with_tables(engine._plan())
