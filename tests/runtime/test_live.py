@@ -389,3 +389,42 @@ def test_a_thousand_registrations_leave_nothing_behind() -> None:
             engine.drop(name)
         sizes.append(len(pickle.dumps(engine.snapshot())))
     assert max(sizes[10:]) < min(sizes[10:]) + 1000
+
+
+COUNTED = """
+CREATE STREAM S (ts INT, k INT, v INT) FROM MEMORY () TIMESTAMP BY ts UNIT SECOND;
+CREATE QUERY few AS SELECT k, v FROM S [ROWS 5 SLIDE 3 ROWS];
+CREATE QUERY parts AS SELECT k, SUM(v) AS s FROM S [PARTITION BY k ROWS 3 SLIDE 2 ROWS] GROUP BY k;
+CREATE QUERY pairs AS
+  SELECT ISTREAM(a.v, b.v AS w) FROM S [ROWS 3 SLIDE 2 ROWS] a, S [ROWS 4 SLIDE 3 ROWS] b WHERE a.k = b.k;
+"""
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_warm_query_goes_on_counting_rows(shards: int) -> None:
+    queries = bind_script(COUNTED).queries
+    source = next(leaf.source for leaf in leaves(queries[0].root) if isinstance(leaf, Scan))
+    for seed in range(8):
+        draw = random.Random(seed)
+        ticks = sorted(draw.randint(0, 40) for _ in range(60))
+        rows = [ticks, [draw.randint(0, 2) for _ in ticks], [draw.randint(0, 9) for _ in ticks]]
+        table = pa.table([pa.array(column, pa.int32()) for column in rows], names=["ts", "k", "v"])
+        engine = LiveEngine(shards)
+        engine.declare(source)
+        read = 0
+        found: dict[str, list[pa.Table]] = {query.name: [] for query in queries}
+        began: dict[str, int] = {}
+        while read < len(ticks):
+            part = table.slice(read, draw.randint(1, 9))
+            engine.insert("S", part.combine_chunks().to_batches()[0])
+            read += part.num_rows
+            for name, answers in engine.round().items():
+                found[name].append(answers)
+            for query in queries:
+                if query.name not in began and draw.random() < 0.3:
+                    began[query.name] = read
+                    found[query.name].append(engine.register(query, Start(StartMode.WARM)))
+        for query in (query for query in queries if query.name in began):
+            expected = run_live([Episode(query, Start(StartMode.WARM), {"S": began[query.name]})], {"S": table})
+            events = [event for answers in found[query.name] for event in events_of(query, answers)]
+            assert first_difference(expected, events) is None, f"seed {seed}, {query.name}"

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import NO_KEYS, Algebra, Evaluation, Keys, TimeModelWindow, column_labels
 from penstock.algebra.nodes.frequency_window import FrequencyWindow, slide_text
-from penstock.algebra.nodes.scans import StreamScan
+from penstock.algebra.nodes.scans import needs_of_last
 from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
-from penstock.algebra.properties.need import LastRows, Need, Needs, longer
+from penstock.algebra.properties.need import LastRows, Needs, longer
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -127,15 +127,12 @@ class RowWindow(TimeModelWindow):
 
     @property
     def needs(self) -> Needs:
-        if self.rows is None or (self.step or 1) > 1:
-            return super().needs  # the count of the elements before decides
-        if self.length is not None:
+        if self.rows is None:
+            return super().needs  # the content is as old as the arrival that brought it
+        step = self.step or 1
+        if self.length is not None and step == 1:
             return longer(self.input.needs, self.length + (self.slide or 0))
-        source = self.input
-        if not isinstance(source, StreamScan):
-            return super().needs
-        partition = tuple(source.columns[i] for i in self.partition)
-        return {source.source.name: Need(self.slide or 0, frozenset({LastRows(self.rows, partition)}))}
+        return needs_of_last(self.input, LastRows(self.rows + step - 1, self.partition, step), self.slide or 0)
 
     @property
     def lifetime(self) -> int | None:

@@ -14,6 +14,7 @@ needs what they need; a window adds its length.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,10 +22,16 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class LastRows:
-    """The last `count` elements, of each partition by the declared columns at the positions `partition`."""
+    """The last `count` elements, or some more, of each partition by the declared columns at the positions `partition`:
+    so many that the number of those before them is a multiple of `multiple`, since an operator counts arrivals."""
 
     count: int
     partition: tuple[int, ...] = ()
+    multiple: int = 1
+
+    def kept(self, rows: int) -> int:
+        """Return how many are kept of a partition of `rows` elements."""
+        return rows - max(0, rows - self.count) // self.multiple * self.multiple
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,15 @@ class Need:
         """Return what is needed for both."""
         if self.ticks is None or other.ticks is None:
             return EVERYTHING
+        merged: dict[tuple[int, ...], LastRows] = {}
+        for last in (*self.rows, *other.rows):
+            known = merged.get(last.partition, last)
+            multiple = math.lcm(last.multiple, known.multiple)
+            merged[last.partition] = LastRows(max(last.count, known.count), last.partition, multiple)
+        if len(merged) > 1 and any(last.multiple > 1 for last in merged.values()):
+            return EVERYTHING  # what is kept for one partitioning would be counted in the other
         # The last rows before a later instant are among those after the earlier one and the last before it.
-        return Need(max(self.ticks, other.ticks), self.rows | other.rows)
+        return Need(max(self.ticks, other.ticks), frozenset(merged.values()))
 
 
 EVERYTHING = Need(None)

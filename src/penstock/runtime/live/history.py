@@ -125,11 +125,13 @@ def _last(elements: Elements, rows: Int64s, last: LastRows) -> Int64s:
     """Return which of `rows` are the last ones of their partition, in the order of (timestamp, arrival)."""
     backwards = rows[np.argsort(elements.ts[rows], kind="stable")][::-1]
     if not last.partition:
-        return backwards[: last.count]
+        return backwards[: last.kept(len(backwards))]
     chosen = pa.array(backwards)
     first, second = fingerprints([elements.columns[i].take(chosen) for i in last.partition], len(backwards))
     _, part = np.unique(np.rec.fromarrays([first, second]), return_inverse=True)
     order = np.argsort(part, kind="stable")
     starts = np.concatenate([[0], np.flatnonzero(np.diff(part[order])) + 1]) if len(order) else np.zeros(0, np.int64)
-    rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
-    return backwards[order[rank < last.count]]
+    sizes = np.diff(np.append(starts, len(order)))
+    kept = np.array([last.kept(size) for size in sizes.tolist()], np.int64)
+    rank = np.arange(len(order)) - np.repeat(starts, sizes)
+    return backwards[order[rank < np.repeat(kept, sizes)]]
