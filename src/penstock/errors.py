@@ -77,6 +77,7 @@ CODES: dict[str, str] = {
     "P0631": "metrics that cannot be served or written",
     "P0632": "more state than state_limit allows",
     "P0701": "a run whose queries cannot be changed",
+    "P0703": "a query that begins with a past which is not kept",
     "P0723": "a package that the shell needs is missing",
     "P0901": "described by the language, not supported yet",
 }

@@ -130,7 +130,10 @@ def run_round(job: LocalJob, given: Input) -> dict[str, str]:
 
 
 def held(executor: StageExecutor) -> dict[str, int]:
-    """The rows of every synopsis. Equal ones may lie in other chunks: a table may write an unchanged row again."""
+    """The rows of every synopsis when its state is written, as a batch does. Equal ones may lie in other chunks: a
+    table may write an unchanged row again."""
+    for synopsis in executor.synopses().values():
+        synopsis.snapshot()
     return {name: synopsis.rows for name, synopsis in executor.synopses().items()}
 
 

@@ -88,7 +88,7 @@ def run_oracle(
     if drain:
         end = _last_end(root, world)
         world = World(read.rows, world.final if end is None else min(max(world.final, end), END - 1))
-    return Answer(sorted(_events(root, world), key=event_order), read.late, world.final, read.rejected)
+    return Answer(events_in(root, world), read.late, world.final, read.rejected)
 
 
 @deep
@@ -139,6 +139,13 @@ def _read(root: Algebra, inputs: Mapping[str, pa.Table], arrivals: Mapping[str, 
     return _ReadInputs(sources, stamped, late, rejected)
 
 
+def timely_rows(source: Source, table: pa.Table) -> list[tuple[int, Row]]:
+    """Return the (timestamp, row) pairs of a source that become elements, in arrival order. Whether a row does depends
+    only on the rows before it. A static relation's rows are valid from BEGIN."""
+    rows, _ = not_too_far(stamped_rows(source, table), source.ahead)
+    return [(ts, row) for ts, row, _ in rows] if source.is_static else _in_time(rows, source.slack, {})
+
+
 def _last_end(node: Algebra, world: World) -> int | None:
     """Return the instant at which time stops with drain: when every window over the last element of its sources has
     ended.
@@ -159,8 +166,9 @@ def _last_end(node: Algebra, world: World) -> int | None:
     return start if end == END else end
 
 
-def _events(root: Algebra, world: World) -> list[Event]:
-    """Return the elements of a stream root, or the netted changes of a relation root, up to the final instant."""
+def events_in(root: Algebra, world: World) -> list[Event]:
+    """Return the elements of a stream root, or the netted changes of a relation root, up to the final instant, in
+    canonical order."""
     meaning = denote(root, world)
     if isinstance(meaning, Stream):
         found: list[Event] = [(ts, None, row) for ts, row in meaning.elements]
@@ -169,7 +177,7 @@ def _events(root: Algebra, world: World) -> list[Event]:
         for tau, before, now in steps(meaning, first_instant(root, world)):
             found += [(tau, "-", row) for row in minus(before, now)]
             found += [(tau, "+", row) for row in minus(now, before)]
-    return [event for event in found if event[0] <= world.final]
+    return sorted((event for event in found if event[0] <= world.final), key=event_order)
 
 
 def _rejected(source: Source, rows: Sequence[tuple[int, Row]]) -> dict[str, int]:

@@ -49,6 +49,8 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "physical.synopses.join_indexes.sorted_runs._MERGE_AT": (2, 3),
     "physical.synopses.windows.row_window._FEWEST_DEAD": (1, 3),
     "physical.synopses.tables.keyed_table._FEWEST_SLOTS": (1, 4),
+    "runtime.live.content.FEW": (0, 2),
+    "runtime.live.history._FEWEST": (0, 2),
 }
 
 

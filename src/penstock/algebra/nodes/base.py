@@ -22,11 +22,13 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
+from penstock.algebra.nodes.computed_once import compute_once
 from penstock.algebra.optimizer.statistics import HORIZON, Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade, together, window_hint
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate
+from penstock.algebra.properties.need import Needs, everything, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
 from penstock.tree import Node, reached
@@ -52,7 +54,7 @@ class Algebra(Node):
     node, since every operator above reads them again."""
 
     def __init_subclass__(cls) -> None:
-        _cache_derived(cls)
+        compute_once(cls)
 
     @property
     @abstractmethod
@@ -81,11 +83,7 @@ class Algebra(Node):
 
     @property
     def domain(self) -> TimeDomain | None:
-        known = self.__dict__.get("_domain", _UNKNOWN)
-        if known is _UNKNOWN:
-            known = common_domain(self.inputs)
-            object.__setattr__(self, "_domain", known)
-        return cast("TimeDomain | None", known)
+        return common_domain(self.inputs)
 
     def describe(self) -> Mapping[str, str]:
         """Return the parameters that EXPLAIN shows beside the name, pattern and keys: parameter -> text."""
@@ -119,6 +117,13 @@ class Algebra(Node):
     def carries_ends(self) -> bool:
         """Return whether elements carry their expiration; else negative tuples end them, or nothing does."""
         return any(child.carries_ends for child in self.inputs if not child.is_stream)
+
+    # The past
+
+    @property
+    def needs(self) -> Needs:
+        """Return what is needed of each source to determine the result from an instant on (`properties/need.py`)."""
+        return everything(self.source_names)
 
     # Changes over time
 
@@ -231,32 +236,7 @@ class Algebra(Node):
         return STORED_AND_LOOKED_UP * self.received(inputs) + own.emitted
 
 
-_UNKNOWN = object()
-_DERIVED = (
-    "schema", "pattern", "keys", "domain", "is_stream", "boundedness", "source_names", "carries_ends",
-    "arrives_in_order", "is_instantaneous", "is_windowed", "results_have_lives",
-)  # fmt: skip
-
-
-def _computed_once(place: str, given: property) -> property:
-    """Return the property `given`, cached in the node under the name `place`."""
-
-    def read(node: Algebra) -> Any:
-        if place not in node.__dict__:
-            object.__setattr__(node, place, given.__get__(node))
-        return node.__dict__[place]
-
-    return property(read, doc=given.__doc__)
-
-
-def _cache_derived(kind: type) -> None:
-    for name in _DERIVED:
-        given = kind.__dict__.get(name)
-        if isinstance(given, property) and not getattr(given.fget, "__isabstractmethod__", False):
-            setattr(kind, name, _computed_once(f"_{kind.__qualname__}.{name}", given))
-
-
-_cache_derived(Algebra)
+compute_once(Algebra)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,6 +265,10 @@ class RowWise(Unary):
     @property
     def pattern(self) -> Pattern:
         return self.input.pattern
+
+    @property
+    def needs(self) -> Needs:
+        return self.input.needs
 
     @property
     def arrives_in_order(self) -> bool:
@@ -435,6 +419,10 @@ class Compared(Algebra):
     @property
     def schema(self) -> Schema:
         return self.left.schema
+
+    @property
+    def needs(self) -> Needs:
+        return needs_of_relations(self.inputs)
 
     @property
     def whole(self) -> Keys:

@@ -32,9 +32,10 @@ from penstock.algebra.nodes.nonretroactive import NRRJoin, is_nrr
 from penstock.algebra.nodes.r2s import RelationToStream, StreamKind
 from penstock.algebra.nodes.results import IndividualResults
 from penstock.algebra.nodes.rowwise import Project, Select
-from penstock.algebra.nodes.scans import RelationScan
+from penstock.algebra.nodes.scans import RelationScan, needs_of_last
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, SemiJoin
 from penstock.algebra.nodes.set_operations import UnionAll
+from penstock.algebra.properties.need import LastRows, Needs, longer
 from penstock.types import Schema, TimeDomain
 
 
@@ -46,6 +47,13 @@ class Frequency(Emitted, Unary):
     rows: int | None = None
     slot: int | None = None
     partition: tuple[int, ...] = ()
+
+    @property
+    def needs(self) -> Needs:
+        if self.slot is not None:
+            return longer(self.input.needs, self.slot)
+        assert self.rows is not None, "a frequency is in rows or in time"
+        return needs_of_last(self.input, LastRows(0, self.partition, self.rows))
 
     @property
     def arrives_in_order(self) -> bool:

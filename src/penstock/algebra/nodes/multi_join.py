@@ -10,6 +10,7 @@ from penstock.algebra.nodes.base import Algebra, Keys, column_labels, has_lives
 from penstock.algebra.nodes.join import joins_elements
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate, joined
+from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern, worst
 from penstock.expressions.nodes import Call, Expression, conjuncts
 from penstock.expressions.text import to_sql
@@ -28,6 +29,10 @@ class MultiJoin(Algebra):
     members: tuple[Algebra, ...]
     classes: tuple[tuple[int | None, ...], ...]
     residual: Expression | None = None
+
+    @property
+    def needs(self) -> Needs:
+        return needs_of_relations(self.inputs)
 
     @property
     def schema(self) -> Schema:

@@ -8,6 +8,7 @@ from penstock.algebra.nodes.base import Algebra, Keys, TimeModelWindow, Unary, h
 from penstock.algebra.nodes.internal import Internal
 from penstock.algebra.nodes.nonretroactive import NRRJoin
 from penstock.algebra.nodes.results import IndividualResults, Restored
+from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -15,6 +16,10 @@ from penstock.algebra.properties.update_pattern import Pattern
 class NegativeTuples(Unary):
     """The relation `input` itself. Its tuples carry no expiration: each is retracted by a negative tuple when it
     expires, so that all operators above are planned as for a strict input."""
+
+    @property
+    def needs(self) -> Needs:
+        return needs_of_relations(self.inputs)
 
     @property
     def pattern(self) -> Pattern:

@@ -17,6 +17,7 @@ from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.scans import RelationScan
 from penstock.algebra.properties.boundedness import Boundedness
+from penstock.algebra.properties.need import Needs, everything, longer, needs_of_relations, reach, together
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Expression
 from penstock.types import Schema
@@ -33,6 +34,14 @@ class NRRJoin(Algebra):
     equal: tuple[tuple[int, int], ...]
     residual: Expression | None = None
     came: int | None = None
+
+    @property
+    def needs(self) -> Needs:
+        # A tuple of the left was joined with the NRR as of its own timestamp.
+        left = needs_of_relations((self.left,))
+        back = reach(left)
+        right = everything(self.right.source_names) if back is None else longer(self.right.needs, back)
+        return together([left, right])
 
     @property
     def schema(self) -> Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,29 @@ class SinkSpec:
 
     def option(self, key: str, default: str = "") -> str:
         return dict(self.options).get(key, default)
+
+
+class StartMode(enum.Enum):
+    """Where the answer of a query begins that is registered while its streams run."""
+
+    NOW = "NOW"
+    WARM = "WARM"
+    AT = "AT"
+    BEGINNING = "BEGINNING"
+
+
+@dataclass(frozen=True)
+class Start:
+    """START of a query. With τ0 the query's heartbeat at the round boundary at which it begins:
+
+    - NOW: its streams are cut off before the boundary; a relation begins with its content at τ0;
+    - WARM: the answer over the whole streams at instants after τ0; that of a relation begins with R(τ0);
+    - AT: as WARM, with the tick `at` in place of τ0;
+    - BEGINNING: the whole answer over the whole streams.
+    """
+
+    mode: StartMode = StartMode.NOW
+    at: int | None = None
 
 
 @dataclass(frozen=True)

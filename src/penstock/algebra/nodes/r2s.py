@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import Algebra, Emitted, TimeModelWindow, Unary
 from penstock.algebra.nodes.scans import RelationScan
+from penstock.algebra.properties.need import Needs, needs_of_relations
 
 
 class StreamKind(enum.Enum):
@@ -25,6 +26,11 @@ class RelationToStream(Emitted, Unary):
     def as_read(self) -> Algebra:
         given = self.input.without_window() if self.kind is StreamKind.ISTREAM else None
         return self if given is None else given.as_read()
+
+    @property
+    def needs(self) -> Needs:
+        # The changes after τ0 are those since R(τ0).
+        return needs_of_relations(self.inputs)
 
     @property
     def timestamp_column(self) -> int | None:

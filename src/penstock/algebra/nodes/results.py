@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from penstock.algebra.nodes.base import Algebra, Emitted, TimeModelWindow, Unary, is_static
 from penstock.algebra.nodes.r2s import RelationToStream
+from penstock.algebra.properties.need import Needs, longer, needs_of_relations, together
 from penstock.types import Schema
 
 
@@ -24,6 +25,10 @@ class IndividualResults(Emitted, Unary):
     def as_read(self) -> Algebra:
         given = self.input.without_window(ended=True)
         return self if given is None else given.as_read()
+
+    @property
+    def needs(self) -> Needs:
+        return needs_of_relations(self.inputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +46,13 @@ class Restored(Emitted):
     slide: int
     align: int
     by_life: bool
+
+    @property
+    def needs(self) -> Needs:
+        # A short-lived result is emitted at the boundary after it began; what is there at the boundary before that, and
+        # looks as if it began there, is emitted no later than τ0.
+        below = needs_of_relations((self.continual,))
+        return together([self.reported.needs, longer(below, 2 * self.slide)])
 
     @property
     def schema(self) -> Schema:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from penstock.algebra.nodes.base import Algebra, Unary
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.need import Needs
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -24,6 +25,10 @@ class Sample(Unary):
     percent: Fraction
     seed: int
     name: str
+
+    @property
+    def needs(self) -> Needs:
+        return self.input.needs
 
     @property
     def is_stream(self) -> bool:

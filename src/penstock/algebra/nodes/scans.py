@@ -11,6 +11,7 @@ from penstock.algebra.nodes.base import NO_KEYS, Algebra, Emitted, Keys
 from penstock.algebra.optimizer.statistics import HORIZON, Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade, window_hint
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.need import LastRows, Need, Needs, everything
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.types import Field, Schema, TimeDomain
 
@@ -102,6 +103,10 @@ class StreamScan(Emitted, Scan):
     """The elements of a declared stream."""
 
     @property
+    def needs(self) -> Needs:
+        return {self.source.name: Need()}
+
+    @property
     def boundedness(self) -> Boundedness:
         name = self.source.name
         return Boundedness(Grade.UNBOUNDED, f"all of {name}", window_hint(name), name, None)
@@ -125,6 +130,10 @@ class StreamScan(Emitted, Scan):
 class RelationScan(Scan):
     """A declared relation: constant from the beginning of time, or updated by a timed source. The update columns
     (timestamp and operation) are ordinary columns too where the query reads them."""
+
+    @property
+    def needs(self) -> Needs:
+        return {} if self.source.is_static else {self.source.name: Need()}
 
     @property
     def pattern(self) -> Pattern:
@@ -168,3 +177,12 @@ class RelationScan(Scan):
         return replace(
             rows, distinct=tuple(rows.size if i in unique else v for i, v in enumerate(rows.distinct))
         ).decided()
+
+
+def needs_of_last(stream: Algebra, last: LastRows, ticks: int = 0) -> Needs:
+    """Return the need of the last elements of `stream`, of partitions by its own columns, from `ticks` before τ0 on.
+    Of any stream but a declared one, whose elements are not those of one source, everything."""
+    if not isinstance(stream, StreamScan):
+        return everything(stream.source_names)
+    partition = tuple(stream.columns[i] for i in last.partition)
+    return {stream.source.name: Need(ticks, frozenset({replace(last, partition=partition)}))}

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import NO_KEYS, Algebra, Evaluation, Keys, TimeModelWindow, column_labels
 from penstock.algebra.nodes.frequency_window import FrequencyWindow, slide_text
+from penstock.algebra.nodes.scans import needs_of_last
 from penstock.algebra.optimizer.statistics import Statistics, seconds
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.need import LastRows, Needs, longer
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -35,6 +37,10 @@ class Window(TimeModelWindow):
     length: int | None = None
     slide: int | None = None
     align: int = 0
+
+    @property
+    def needs(self) -> Needs:
+        return super().needs if self.lifetime is None else longer(self.input.needs, self.lifetime + (self.slide or 0))
 
     @property
     def lifetime(self) -> int | None:
@@ -118,6 +124,15 @@ class RowWindow(TimeModelWindow):
     length: int | None = None
     slide: int | None = None
     align: int = 0
+
+    @property
+    def needs(self) -> Needs:
+        if self.rows is None:
+            return super().needs  # the content is as old as the arrival that brought it
+        step = self.step or 1
+        if self.length is not None and step == 1:
+            return longer(self.input.needs, self.length + (self.slide or 0))
+        return needs_of_last(self.input, LastRows(self.rows + step - 1, self.partition, step), self.slide or 0)
 
     @property
     def lifetime(self) -> int | None:

@@ -17,6 +17,7 @@ from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.multi_join import MultiJoin
 from penstock.algebra.nodes.nonretroactive import NRRJoin
 from penstock.algebra.nodes.rowwise import Project, Select
+from penstock.algebra.properties.need import Needs
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Call, Column, Expression, remap
 from penstock.types import Field, Schema
@@ -30,6 +31,10 @@ class ArrivalTime(Algebra):
     instant at which it arrived."""
 
     input: Algebra
+
+    @property
+    def needs(self) -> Needs:
+        return self.input.needs
 
     @property
     def schema(self) -> Schema:

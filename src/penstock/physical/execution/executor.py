@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -31,7 +32,7 @@ from penstock.physical.plan.identity import step_keys
 from penstock.physical.plan.inputs import OutputSpec, ScanSpec
 from penstock.physical.plan.plan import Edge, Plan, Step
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec
-from penstock.physical.synopses.contract import Synopsis
+from penstock.physical.synopses.contract import Chunks, Synopsis
 
 #: Receives rows of a query's answer as they are produced.
 Taker = Callable[[str, Elements], None]
@@ -193,6 +194,14 @@ class _Flow:
             self._go_on(consumer, partial(self._operators[consumer.id].process, 0, made))
 
 
+@dataclass(frozen=True)
+class ExecutorSnapshot:
+    """The state of a stage in a shard. marks: the small state; synopses: (manifest, chunks) by name."""
+
+    marks: dict[str, Any]
+    synopses: dict[str, tuple[dict[str, Any], Chunks]]
+
+
 class StageExecutor:
     """A keyed stage (≥ 1) in one shard, with its state. `spent`: seconds used by each step in the last round."""
 
@@ -347,6 +356,17 @@ class StageExecutor:
         for step in self._graph.steps:
             if self._keys[step.id] in marks["operators"]:
                 self._operators[step.id].restore_marks(marks["operators"][self._keys[step.id]])
+
+    def snapshot(self) -> ExecutorSnapshot:
+        """Return the whole state."""
+        return ExecutorSnapshot(self.marks(), {name: synopsis.snapshot() for name, synopsis in self.synopses().items()})
+
+    def restore(self, snapshot: ExecutorSnapshot) -> None:
+        """Restore the state of the steps that are in `snapshot`, whose operators are new here."""
+        synopses = self.synopses()
+        for name, (manifest, chunks) in snapshot.synopses.items():
+            synopses[name].restore(manifest, chunks)
+        self.restore_marks(snapshot.marks)
 
 
 class NestedStage(StageExecutor):

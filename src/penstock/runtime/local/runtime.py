@@ -148,9 +148,7 @@ class LocalJob:
         for row in self.stages:
             for shard, executor in enumerate(row):
                 fresh = self._stage(executor.stage, shard)
-                for name, synopsis in executor.synopses().items():
-                    fresh.synopses()[name].restore(*synopsis.snapshot())
-                fresh.restore_marks(executor.marks())
+                fresh.restore(executor.snapshot())
                 row[shard] = fresh
 
 

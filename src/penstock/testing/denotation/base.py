@@ -58,13 +58,15 @@ class World:
     """The inputs as the query sees them: per source the (timestamp, row) pairs that were not late, in arrival order.
 
     A static relation's rows are valid from BEGIN. `final`: the last instant of the query's time; `line`: inside a query
-    in the sequence model, its instants; `known`: results computed before, by fingerprint.
+    in the sequence model, its instants; `known`: results computed before, by fingerprint; `firsts`: the first timestamp
+    of each source, where `rows` lacks the past.
     """
 
     rows: Mapping[str, list[tuple[int, Row]]]
     final: int
     line: InstantLine | None = None
     known: dict[str, Stream | Relation] = field(default_factory=dict, repr=False, compare=False)
+    firsts: Mapping[str, int] = field(default_factory=dict)
 
 
 def first_instant(node: Algebra, world: World) -> int | None:
@@ -75,10 +77,11 @@ def first_instant(node: Algebra, world: World) -> int | None:
     """
     if world.line is not None:
         return 1 if world.line.ticks else None
-    timed = [leaf.source for leaf in leaves(node) if isinstance(leaf, Scan) and not leaf.source.is_static]
+    timed = [leaf.source.name for leaf in leaves(node) if isinstance(leaf, Scan) and not leaf.source.is_static]
     if not timed:
         return 0
-    return min((ts for source in timed for ts, _ in world.rows[source.name]), default=None)
+    known = [world.firsts[name] for name in timed if name in world.firsts]
+    return min(known + [ts for name in timed for ts, _ in world.rows[name]], default=None)
 
 
 def steps(relation: Relation, start: int | None) -> Iterable[tuple[int, Bag, Bag]]:

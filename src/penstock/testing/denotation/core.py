@@ -216,7 +216,8 @@ def _(node: RelationToStream, world: World) -> Stream:
         evaluated: Iterable[int] = range(boundary(start, *period), world.final + 1, period[0])
     else:
         changed = {tau for tau, before, now in course if minus(now, before) or minus(before, now)}
-        evaluated = sorted(changed | set(_arrivals(node, world)))
+        # Elements of a stream of static relations may be older than the time line.
+        evaluated = sorted(changed | {tau for tau in _arrivals(node, world) if tau >= start})
     return Stream([(tau, row) for tau in evaluated for row in below.at(tau)])
 
 

@@ -331,7 +331,10 @@ class _Maker(Relations):
         """Return one FROM item of a SELECT over INTERNAL windows: a stream with such a window, or a static relation."""
         self.names += 1
         alias = f"x{self.names}"
-        table = self.choices.pick([t for t in self.tables if t.name in ("S", "T", "R")])
+        # The first source of a query with RESTORE is a stream.
+        names = ("S", "T") if self.restored else ("S", "T", "R")
+        table = self.choices.pick([t for t in self.tables if t.name in names])
+        self.restored = False
         window = self.window(table.columns).strip(" []") if table.is_stream else ""
         text = f"{table.name} [{window} INTERNAL] AS {alias}" if window else f"{table.name} AS {alias}"
         return tuple(RandomColumn(f"{alias}.{c.name}", c.type) for c in table.columns), text

@@ -1,0 +1,30 @@
+"""Properties of operators that are computed once for each node: what stands above reads them again and again, and an
+operator may stand below several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PROPERTIES = (
+    "schema", "pattern", "keys", "domain", "is_stream", "boundedness", "source_names", "carries_ends",
+    "arrives_in_order", "is_instantaneous", "is_windowed", "results_have_lives", "needs",
+)  # fmt: skip
+
+
+def compute_once(kind: type) -> None:
+    """Let the class `kind` of operators compute the properties that it defines itself once for each node."""
+    for name in _PROPERTIES:
+        given = kind.__dict__.get(name)
+        if isinstance(given, property) and not getattr(given.fget, "__isabstractmethod__", False):
+            setattr(kind, name, _cached(f"_{kind.__qualname__}.{name}", given))
+
+
+def _cached(place: str, given: property) -> property:
+    """Return the property `given`, cached in the node under the name `place`."""
+
+    def read(node: object) -> Any:
+        if place not in node.__dict__:
+            object.__setattr__(node, place, given.__get__(node))
+        return node.__dict__[place]
+
+    return property(read, doc=given.__doc__)

@@ -1,0 +1,111 @@
+"""How much of the past of its sources determines a query from an instant on: what a query needs that begins late.
+
+Contract: `Algebra.needs` is derived from the plan alone. For every instant τ0 and every source, the elements that
+`Need` names determine the relation at all instants from τ0 on, and the elements of a stream after τ0, together with
+
+- the elements after τ0;
+- the first timestamp of each source, with which time begins, or any instant after it that lies as far before τ0 as
+  `reach` says;
+- the content of a relation that is updated: its rows at the instant from which its updates are needed.
+
+By default an operator needs everything. One whose result at an instant is a function of its inputs at that instant
+needs what they need; a window adds its length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class LastRows:
+    """The last `count` elements, or some more, of each partition by the declared columns at the positions `partition`:
+    so many that the number of those before them is a multiple of `multiple`, since an operator counts arrivals."""
+
+    count: int
+    partition: tuple[int, ...] = ()
+    multiple: int = 1
+
+    def kept(self, rows: int) -> int:
+        """Return how many are kept of a partition of `rows` elements."""
+        return rows - max(0, rows - self.count) // self.multiple * self.multiple
+
+
+@dataclass(frozen=True)
+class Need:
+    """What is needed of a source: the elements with ts > τ0 - `ticks`, and of those before the last ones by `rows`.
+    ticks None: all elements."""
+
+    ticks: int | None = 0
+    rows: frozenset[LastRows] = frozenset()
+
+    def longer(self, ticks: int) -> Need:
+        """Return what is needed to determine a result from `ticks` before τ0 on."""
+        return self if self.ticks is None else Need(self.ticks + ticks, self.rows)
+
+    def and_also(self, other: Need) -> Need:
+        """Return what is needed for both."""
+        if self.ticks is None or other.ticks is None:
+            return EVERYTHING
+        merged: dict[tuple[int, ...], LastRows] = {}
+        for last in (*self.rows, *other.rows):
+            known = merged.get(last.partition, last)
+            multiple = math.lcm(last.multiple, known.multiple)
+            merged[last.partition] = LastRows(max(last.count, known.count), last.partition, multiple)
+        if len(merged) > 1 and any(last.multiple > 1 for last in merged.values()):
+            return EVERYTHING  # what is kept for one partitioning would be counted in the other
+        # The last rows before a later instant are among those after the earlier one and the last before it.
+        return Need(max(self.ticks, other.ticks), frozenset(merged.values()))
+
+
+EVERYTHING = Need(None)
+
+#: What is needed, by source; nothing of a source that is not named.
+Needs = Mapping[str, Need]
+
+
+def together(found: Iterable[Needs]) -> Needs:
+    """Return what several inputs need."""
+    needs: dict[str, Need] = {}
+    for one in found:
+        for name, need in one.items():
+            needs[name] = need.and_also(needs[name]) if name in needs else need
+    return needs
+
+
+class Operand(Protocol):
+    """A stream or relation below an operator."""
+
+    @property
+    def is_stream(self) -> bool: ...
+
+    @property
+    def source_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def needs(self) -> Needs: ...
+
+
+def needs_of_relations(inputs: Iterable[Operand]) -> Needs:
+    """Return what an operator needs whose result at an instant is a function of its inputs at that instant. A stream in
+    place of a relation is unbounded."""
+    return together(everything(one.source_names) if one.is_stream else one.needs for one in inputs)
+
+
+def longer(needs: Needs, ticks: int) -> Needs:
+    """Return what is needed from `ticks` before τ0 on."""
+    return {name: need.longer(ticks) for name, need in needs.items()}
+
+
+def everything(names: Iterable[str]) -> Needs:
+    """Return the need of all elements of the sources `names`."""
+    return dict.fromkeys(names, EVERYTHING)
+
+
+def reach(needs: Needs) -> int | None:
+    """Return for how many ticks before τ0 elements matter; None if there is no such number."""
+    ticks = [None if need.rows else need.ticks for need in needs.values()]
+    return None if None in ticks else max((t for t in ticks if t is not None), default=0)

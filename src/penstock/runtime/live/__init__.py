@@ -1,0 +1,5 @@
+"""The live engine: queries that come and go while streams run, in this process and without Spark."""
+
+from penstock.runtime.live.engine import LiveEngine, LiveSnapshot
+
+__all__ = ["LiveEngine", "LiveSnapshot"]

@@ -1,0 +1,60 @@
+"""The content of a relation as a bag of rows, folded from its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.physical.elements import Elements, Int64s, concat, empty
+from penstock.physical.kernels.fingerprints import fingerprints
+from penstock.types import END
+
+#: Changes are netted when there are more of them than rows, and more than this.
+FEW = 1024
+
+
+class Content:
+    """A bag of rows. Changes are appended, and netted when they are many or when the content is read."""
+
+    def __init__(self, types: Sequence[pa.DataType], rows: Elements | None = None) -> None:
+        self._netted = empty(types) if rows is None else rows
+        self._changes: list[Elements] = []
+
+    def add(self, changes: Elements) -> None:
+        """Apply changes: rows with their multiplicities, whatever their instants."""
+        self._changes.append(changes)
+        if sum(map(len, self._changes)) > max(FEW, len(self._netted)):
+            self.rows()
+
+    def copy(self) -> Content:
+        """Return the content as it is now."""
+        return Content((), self.rows())
+
+    def rows(self) -> Elements:
+        """Return the distinct rows with their multiplicities."""
+        if self._changes:
+            self._netted, self._changes = net([self._netted, *self._changes]), []
+        return self._netted
+
+
+def difference(before: Content, after: Content, tick: int) -> Elements:
+    """Return the changes at `tick` that turn one content into another."""
+    gone, new = before.rows(), after.rows()
+    found = net([Elements(gone.columns, gone.ts, gone.exp, -gone.signs), new])
+    return Elements(found.columns, np.full(len(found), tick, np.int64), found.exp, found.sign)
+
+
+def net(parts: Sequence[Elements]) -> Elements:
+    """Return every distinct row of `parts` once, with the sum of its signs, if that is not zero."""
+    whole = concat(parts)
+    first, second = fingerprints(whole.columns, len(whole))
+    identity = np.rec.fromarrays([first, second])
+    # A row that is taken away must be, to the bit, the one that was added: the latest that was.
+    _, representative, place = np.unique(identity[::-1], return_index=True, return_inverse=True)
+    total: Int64s = np.zeros(len(representative), np.int64)
+    np.add.at(total, place, whole.signs[::-1])
+    kept = np.flatnonzero(total)
+    rows = whole.take(len(whole) - 1 - representative[kept])
+    return Elements(rows.columns, rows.ts, np.full(len(kept), END, np.int64), total[kept])

@@ -1,0 +1,367 @@
+"""The live engine: versions of a plan, driven round by round in this process.
+
+Between two rounds queries are registered, dropped, paused, resumed and replaced. Each such change makes a new version
+of the plan, to which the running job is grafted (`StageExecutor.graft`): what stays goes on with its state. A query
+that begins with a past (`Start`) first runs by itself over what is kept of its sources (`history.py`); then its state
+joins the job. Positions in the streams belong to the streams: they move on while nobody reads.
+
+Contract: what the results contain is the law's answer (`penstock.testing.live`). Names are checked by the caller: a
+command names a query that exists, or, where it registers one, that does not. A command that raises changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.scans import Source
+from penstock.algebra.optimizer.optimizer import optimize
+from penstock.algebra.optimizer.statistics import Statistics
+from penstock.algebra.properties.need import EVERYTHING, Need, Needs, reach
+from penstock.errors import PenstockError
+from penstock.physical.elements import Elements
+from penstock.physical.execution.executor import ExecutorSnapshot
+from penstock.physical.execution.ingest import read_columns, stamp
+from penstock.physical.execution.primary_keys import keyed_rows
+from penstock.physical.execution.progress import SourceProgress, query_heartbeat, timed_sources
+from penstock.physical.plan.plan import Plan
+from penstock.physical.planning.planner import Generation, grains_of, plan_generations
+from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.live.content import Content
+from penstock.runtime.live.history import History
+from penstock.runtime.live.results import LiveResult, Track
+from penstock.runtime.local.runtime import LocalJob, compute_statics
+from penstock.types import BEGIN
+
+
+@dataclass(frozen=True)
+class LiveSnapshot:
+    """All that an engine needs to go on in another process: between rounds, a value that can be pickled."""
+
+    shards: int
+    strategy: Strategy
+    version: int
+    generations: dict[int, Generation]
+    stages: list[list[ExecutorSnapshot]]
+    histories: dict[str, History]
+    progress: dict[str, SourceProgress]
+    relations: dict[str, tuple[Source, pa.Table]]
+    set_apart: dict[str, Counter[str]]
+    results: dict[str, LiveResult]
+
+
+@dataclass
+class _Read:
+    """What a round reads: elements with all declared columns, and the progress that it makes, by source."""
+
+    elements: dict[str, list[Elements]]
+    progress: dict[str, SourceProgress] = field(default_factory=dict)
+
+
+class LiveEngine:
+    """Queries that come and go over sources that were declared before them."""
+
+    def __init__(self, shards: int = 1, strategy: Strategy = Strategy.PATTERN) -> None:
+        self._shards = shards
+        self._strategy = strategy
+        self._version = 0
+        self._generations: dict[int, Generation] = {}
+        self._histories: dict[str, History] = {}
+        self._progress: dict[str, SourceProgress] = {}
+        self._relations: dict[str, tuple[Source, pa.Table]] = {}
+        self._tables: dict[str, Elements] = {}
+        self._pending: dict[str, list[pa.RecordBatch]] = {}
+        #: By source and reason, the rows read that did not become elements.
+        self.set_apart: dict[str, Counter[str]] = {}
+        self._results: dict[str, LiveResult] = {}
+        self._job = LocalJob(self._plan(), {}, shards)
+
+    # -- sources -----------------------------------------------------------------------------------------------
+
+    def declare(self, source: Source, retain: int | None = None) -> None:
+        """Begin to read a stream, or a relation with updates.
+
+        Args:
+            source: the declaration.
+            retain: for how many ticks elements are kept for queries that begin later; None for ever. The content of a
+                relation is always kept.
+        """
+        self._histories[source.name] = History(source, retain)
+        self._progress[source.name] = SourceProgress()
+        self._pending[source.name] = []
+        self.set_apart[source.name] = Counter()
+
+    def declare_static(self, source: Source, rows: pa.Table) -> None:
+        """Declare a relation without time, whose content is `rows`."""
+        self._relations[source.name] = (source, keyed_rows(source, rows)[0])
+
+    def insert(self, source: str, rows: pa.RecordBatch) -> None:
+        """Append rows, with all declared columns, to what the next round reads."""
+        self._pending[source].append(rows)
+
+    # -- commands ----------------------------------------------------------------------------------------------
+
+    def register(self, query: Query, start: Start = Start()) -> pa.Table:  # noqa: B008 - immutable
+        """Begin to answer `query`; return what is answered at once. Raises PenstockError P0703 where the past that
+        `start` needs is not kept."""
+        result = LiveResult(query, Content(query.root.schema.types))
+        table = self._begin(result, query, start)
+        self._results[query.name] = result
+        return table
+
+    def drop(self, name: str) -> None:
+        """End a query."""
+        result = self._results.pop(name)
+        if result.track is not None:
+            self._end(result.track)
+
+    def pause(self, name: str, with_state: bool = False) -> None:
+        """Stop answering a query. with_state: its steps go on; else their state is dropped."""
+        result = self._results[name]
+        if with_state:
+            result.mute()
+        elif result.track is not None:
+            self._end(result.track)
+            result.pause()
+
+    def resume(self, name: str, start: Start = Start(StartMode.WARM)) -> pa.Table:  # noqa: B008 - immutable
+        """Answer a paused query again; return what is answered at once. One whose steps have gone on needs no past.
+        Raises PenstockError P0703."""
+        result = self._results[name]
+        if result.track is None:
+            return self._begin(result, result.query, start)
+        _show_after(result, result.track, result.track.reached)
+        return result.advance(result.track.reached)
+
+    def replace(self, name: str, query: Query, start: Start = Start(StartMode.WARM)) -> pa.Table:  # noqa: B008
+        """Answer `query` in the place of another one with the same columns; return what is answered at once. Raises
+        PenstockError P0703."""
+        result = self._results[name]
+        before = result.track
+        table = self._begin(result, query, start)
+        if before is not None:
+            self._end(before)
+        return table
+
+    def swap(self, one: str, other: str) -> dict[str, pa.Table]:
+        """Exchange the places of the answers of two running queries; return what is answered at once, by place."""
+        first, second = self._results[one], self._results[other]
+        tracks = first.track, second.track
+        answers: dict[str, pa.Table] = {}
+        for name, result, track in ((one, first, tracks[1]), (other, second, tracks[0])):
+            assert track is not None, "a paused query has no answers to exchange"
+            _show_after(result, track, track.reached)
+            result.query = replace(track.query, name=name)
+        for name, result in ((one, first), (other, second)):
+            assert result.track is not None
+            answers[name] = result.advance(result.track.reached)
+        return answers
+
+    def is_running(self, name: str) -> bool:
+        """Return whether the steps of a query run: it is not paused, or paused with its state."""
+        return self._results[name].track is not None
+
+    # -- rounds ------------------------------------------------------------------------------------------------
+
+    def round(self) -> dict[str, pa.Table]:
+        """Read what has been inserted; return the answers that became final, by query."""
+        read = self._read()
+        self._take(self._job, read)
+        for name, history in self._histories.items():
+            for elements in read.elements[name]:
+                history.add(elements)
+        self._forget()
+        beats = self._job.stages[0][0].heartbeats()
+        running = [(name, result, result.track) for name, result in self._results.items() if result.track is not None]
+        return {name: result.advance(beats[_key(track)]) for name, result, track in running}
+
+    def _forget(self) -> None:
+        """Drop what is no longer kept of the past. A relation begins with its content at the heartbeat of its query,
+        which may be that of any source."""
+        beats = {name: self._progress[name].heartbeat(h.source.slack) for name, h in self._histories.items()}
+        for name, history in self._histories.items():
+            history.forget(beats[name] if history.source.is_stream else min(beats.values()))
+
+    def _read(self) -> _Read:
+        read = _Read({})
+        for name, history in self._histories.items():
+            source, seen = history.source, self._progress[name]
+            columns = tuple(range(len(source.columns)))
+            # Queries of different births begin at different instants: a round tells only what came in it.
+            progress = replace(seen, first=None)
+            read.elements[name] = []
+            for batch in self._pending[name]:
+                taken = stamp(source, batch, read_columns(source, columns), columns, seen)
+                self.set_apart[name].update(taken.reasons)
+                self.set_apart[name]["late"] += len(taken.late)
+                read.elements[name].append(taken.elements)
+                progress = progress.merge(taken.progress)
+                seen = seen.merge(taken.progress)
+            self._pending[name] = []
+            self._progress[name] = seen
+            read.progress[name] = progress
+        return read
+
+    def _take(self, job: LocalJob, read: _Read) -> None:
+        """Run a round of `job`, and give its answers to the tracks."""
+        given: dict[str, list[Elements]] = {}
+        for name, batches in read.elements.items():
+            columns = job.ingests[name].columns if name in job.ingests else ()
+            chosen = [one.with_columns([one.columns[c] for c in columns]) for one in batches]
+            given[name] = chosen if name in job.ingests else []
+        tracks = {_key(track): track for track in self._tracks()}
+        for key, parts in job.round(given, read.progress).items():
+            tracks[key].take(parts)
+        # Every query that reads a relation rejects the same updates.
+        job.rejected.clear()
+
+    # -- versions of the plan ----------------------------------------------------------------------------------
+
+    def _tracks(self) -> list[Track]:
+        return [result.track for result in self._results.values() if result.track is not None]
+
+    def _begin(self, result: LiveResult, query: Query, start: Start) -> pa.Table:
+        """Show a new track of `query` in `result`, which has read its past; return what is answered at once."""
+        birth = self._version + 1
+        track = Track(query, birth, Content(query.root.schema.types))
+        sources = timed_sources(query.root)
+        begin = query_heartbeat(query.root, sources, self._progress, drain=False)
+        past = self._past(query, sources, start, begin)
+        generation = self._generation(track)
+        plan = self._with_tables(plan_generations([generation], self._strategy))
+        alone = LocalJob(plan, self._tables, self._shards)
+        columns = {name: ingest.columns for name, ingest in alone.ingests.items()}
+        given = {
+            name: [one.with_columns([one.columns[c] for c in columns[name]]) for one in past.elements[name]]
+            for name in columns
+        }
+        for parts in alone.round(given, past.progress).values():
+            track.take(parts)
+        # From here on nothing fails: the command has an effect.
+        self._version = birth
+        self._generations[birth] = generation
+        self._graft()
+        for row, others in zip(self._job.stages, alone.stages, strict=False):
+            for executor, other in zip(row, others, strict=True):
+                executor.restore(other.snapshot())
+        result.query = replace(query, name=result.query.name)
+        if start.mode is StartMode.NOW:
+            result.show(track, begin)
+        elif start.mode is StartMode.BEGINNING:
+            result.show(track, BEGIN)
+        else:
+            _show_after(result, track, begin if start.at is None else start.at)
+        return result.advance(begin)
+
+    def _end(self, track: Track) -> None:
+        self._version += 1
+        del self._generations[track.birth]
+        self._graft()
+
+    def _graft(self) -> None:
+        self._job.graft(self._with_tables(self._plan()), self._tables, self._progress)
+
+    def _generation(self, track: Track) -> Generation:
+        """Return the generation of one query, optimized and named by its birth."""
+        statistics = Statistics()
+        root = optimize(track.query.root, planning=self._strategy.planning(statistics))
+        ready = replace(track.query, name=_key(track), root=root)
+        return Generation(track.birth, [ready], statistics, grains_of([ready], statistics, self._strategy))
+
+    def _plan(self) -> Plan:
+        return plan_generations([self._generations[b] for b in sorted(self._generations)], self._strategy)
+
+    def _with_tables(self, plan: Plan) -> Plan:
+        """Compute the static relations of `plan` that are new."""
+        fresh = {name: static for name, static in plan.statics.items() if name not in self._tables}
+        rows = {name: table for name, (_, table) in self._relations.items()}
+        self._tables |= compute_statics(replace(plan, statics=fresh), rows)
+        return plan
+
+    # -- the past ----------------------------------------------------------------------------------------------
+
+    def _past(self, query: Query, sources: Mapping[str, Source], start: Start, begin: int) -> _Read:
+        """Return what a query reads that begins at the heartbeat `begin`. Raises PenstockError P0703."""
+        needs, tick = _needs(query, sources, start, begin)
+        cut = start.mode is StartMode.NOW
+        read = [name for name, source in sources.items() if not (cut and source.is_stream)]
+        missing = [name for name in read if not self._histories[name].has(needs.get(name, Need()), tick)]
+        if missing:
+            raise _not_kept(query, start, missing)
+        elements = {
+            name: [] if cut and source.is_stream else self._histories[name].since(needs.get(name, Need()), tick)
+            for name, source in sources.items()
+        }
+        back = reach(needs)
+        progress: dict[str, SourceProgress] = {}
+        for name in sources:
+            first = self._progress[name].first
+            if cut:
+                first = min((int(one.ts.min()) for one in elements[name] if len(one)), default=None)
+            elif first is not None and back is not None:
+                first = max(first, tick - back)
+            progress[name] = replace(self._progress[name], first=first)
+        return _Read(elements, progress)
+
+    # -- snapshots ---------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> LiveSnapshot:
+        """Return the state between two rounds; what is inserted and not yet read stays with its source."""
+        stages = [[executor.snapshot() for executor in row] for row in self._job.stages]
+        histories = {name: replace(history, parts=list(history.parts)) for name, history in self._histories.items()}
+        return LiveSnapshot(
+            self._shards, self._strategy, self._version, dict(self._generations), stages, histories,
+            dict(self._progress), dict(self._relations), deepcopy(self.set_apart), deepcopy(self._results),
+        )  # fmt: skip
+
+    @classmethod
+    def restored(cls, snapshot: LiveSnapshot) -> LiveEngine:
+        """Return an engine that goes on from a snapshot."""
+        engine = cls(snapshot.shards, snapshot.strategy)
+        engine._version = snapshot.version
+        engine._generations = dict(snapshot.generations)
+        engine._histories = dict(snapshot.histories)
+        engine._progress = dict(snapshot.progress)
+        engine._relations = dict(snapshot.relations)
+        engine.set_apart = deepcopy(snapshot.set_apart)
+        engine._pending = {name: [] for name in snapshot.histories}
+        engine._results = deepcopy(snapshot.results)
+        plan = engine._with_tables(engine._plan())
+        engine._job = LocalJob(plan, engine._tables, snapshot.shards)
+        for row, states in zip(engine._job.stages, snapshot.stages, strict=True):
+            for executor, state in zip(row, states, strict=True):
+                executor.restore(state)
+        return engine
+
+
+def _key(track: Track) -> str:
+    """Return the name of a track's query in the plan, which is never used again."""
+    return str(track.birth)
+
+
+def _show_after(result: LiveResult, track: Track, tick: int) -> None:
+    """Show a track from R(`tick`) on, or with the elements of a stream after `tick`."""
+    result.show(track, tick + int(track.query.root.is_stream))
+
+
+def _needs(query: Query, sources: Mapping[str, Source], start: Start, begin: int) -> tuple[Needs, int]:
+    """Return what a query that begins at the heartbeat `begin` needs, and at which instant it needs it."""
+    if start.mode is StartMode.NOW:
+        return {}, begin  # of a relation its content
+    if start.mode is StartMode.BEGINNING:
+        return dict.fromkeys(sources, EVERYTHING), begin
+    return query.root.needs, begin if start.at is None else min(start.at, begin)
+
+
+def _not_kept(query: Query, start: Start, missing: list[str]) -> PenstockError:
+    names = ", ".join(sorted(missing))
+    return PenstockError(
+        "P0703",
+        f"query {query.name}: START {start.mode.value} needs elements of {names} that are no longer kept",
+        hint=f"start it NOW, or keep more of {names}",
+    )

@@ -1,0 +1,137 @@
+"""What has been read of a source and is kept: the past of queries that begin later.
+
+A history holds the accepted elements with all declared columns, in the order of arrival. Whether an element was late
+has been decided when it arrived, so a query that begins later reads what one that was always there has read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.algebra.nodes.scans import Source
+from penstock.algebra.properties.need import LastRows, Need
+from penstock.physical.elements import Elements, Int64s, concat
+from penstock.physical.execution.progress import NOTHING
+from penstock.physical.kernels.fingerprints import fingerprints
+
+#: The updates of a relation are folded when there are more old ones than this, and than twice those that were left.
+_FEWEST = 256
+
+
+@dataclass
+class History:
+    """The elements of one source.
+
+    Args:
+        source: the declaration.
+        retain: for how many ticks before the heartbeat elements are kept; None for ever. Of a relation, the updates
+            that make its content are kept beyond that.
+        dropped: the tick up to which elements have been dropped, None for none.
+    """
+
+    source: Source
+    retain: int | None = None
+    parts: list[Elements] = field(default_factory=list)
+    dropped: int | None = None
+    #: The number of updates that the last folding left.
+    _held: int = 0
+
+    def add(self, elements: Elements) -> None:
+        if len(elements):
+            self.parts.append(elements)
+
+    def forget(self, heartbeat: int) -> None:
+        """Drop what is older than `retain` at `heartbeat`: elements of a stream, and updates of a relation that its
+        content no longer shows."""
+        if self.retain is None or heartbeat == NOTHING:
+            return
+        until = heartbeat - self.retain
+        if self.source.is_stream:
+            kept = [part.filter(part.ts > until) for part in self.parts]
+        else:
+            old = sum(int(np.count_nonzero(part.ts <= until)) for part in self.parts)
+            if old <= max(_FEWEST, 2 * self._held):
+                return
+            kept = [folded(self.source, concat(self.parts), until)]
+            self._held = int(np.count_nonzero(kept[0].ts <= until))
+        if sum(map(len, kept)) < sum(map(len, self.parts)):
+            self.dropped = until
+            self.parts = [part for part in kept if len(part)]
+
+    def has(self, need: Need, tick: int) -> bool:
+        """Return whether everything is kept that `need` names at the instant `tick`."""
+        if self.dropped is None:
+            return True
+        return need.ticks is not None and not need.rows and tick - need.ticks >= self.dropped
+
+    def since(self, need: Need, tick: int) -> list[Elements]:
+        """Return what `need` names at the instant `tick`, and all elements after it."""
+        if not self.parts or need.ticks is None:
+            return list(self.parts)
+        whole = concat(self.parts)
+        begin = tick - need.ticks
+        if not self.source.is_stream:
+            return [_begun(whole, begin)]
+        wanted = whole.ts > begin
+        for last in need.rows:
+            wanted[_last(whole, np.flatnonzero(whole.ts <= begin), last)] = True
+        return [whole.filter(wanted)]
+
+
+def folded(source: Source, updates: Elements, tick: int) -> Elements:
+    """Return the updates of a relation without those up to `tick` that its content at `tick` does not show. Of a NON
+    RETROACTIVE relation the last pair of updates of each deleted key remains, since the key may not come again."""
+    past = np.flatnonzero(updates.ts <= tick)
+    past = past[np.argsort(updates.ts[past], kind="stable")]
+    chosen = pa.array(past)
+    others = (i for i in range(len(updates.columns)) if i not in (source.timestamp, source.operation))
+    identity = fingerprints([updates.columns[i].take(chosen) for i in source.primary_key or others], len(past))
+    replaces = source.upserts or source.operation is None
+    held: dict[tuple[int, int], list[int]] = {}
+    deleted: dict[tuple[int, int], tuple[int, int]] = {}
+    rows = zip(past.tolist(), identity[0].tolist(), identity[1].tolist(), updates.signs[past].tolist(), strict=True)
+    for row, first, second, sign in rows:
+        key = first, second
+        there = held.setdefault(key, [])
+        if sign < 0:
+            if there:
+                deleted[key] = there.pop(0), row
+        elif not source.primary_key:
+            there.append(row)
+        elif there:
+            there[:] = [row] if replaces else there
+        elif not (source.non_retroactive and key in deleted):
+            there.append(row)
+    kept = [row for rows_of_key in held.values() for row in rows_of_key]
+    if source.non_retroactive:
+        kept += [row for pair in deleted.values() for row in pair]
+    later = np.flatnonzero(updates.ts > tick)
+    return updates.take(np.sort(np.concatenate([np.array(kept, np.int64), later])))
+
+
+def _begun(updates: Elements, tick: int) -> Elements:
+    """Return the updates of a relation in the order in which they apply, those up to `tick` as one change at `tick`."""
+    order = np.argsort(np.maximum(updates.ts, tick), kind="stable")
+    past = np.flatnonzero(updates.ts <= tick)
+    order[: len(past)] = past[np.argsort(updates.ts[past], kind="stable")]
+    ordered = updates.take(order)
+    return Elements(ordered.columns, np.maximum(ordered.ts, tick), ordered.exp, ordered.sign)
+
+
+def _last(elements: Elements, rows: Int64s, last: LastRows) -> Int64s:
+    """Return which of `rows` are the last ones of their partition, in the order of (timestamp, arrival)."""
+    backwards = rows[np.argsort(elements.ts[rows], kind="stable")][::-1]
+    if not last.partition:
+        return backwards[: last.kept(len(backwards))]
+    chosen = pa.array(backwards)
+    first, second = fingerprints([elements.columns[i].take(chosen) for i in last.partition], len(backwards))
+    _, part = np.unique(np.rec.fromarrays([first, second]), return_inverse=True)
+    order = np.argsort(part, kind="stable")
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(part[order])) + 1]) if len(order) else np.zeros(0, np.int64)
+    sizes = np.diff(np.append(starts, len(order)))
+    kept = np.array([last.kept(size) for size in sizes.tolist()], np.int64)
+    rank = np.arange(len(order)) - np.repeat(starts, sizes)
+    return backwards[order[rank < np.repeat(kept, sizes)]]

@@ -1,0 +1,112 @@
+"""What a query answers, and the place where its answers go.
+
+A *track* is a query that runs: its final answers and, of a relation, its content. A *result* is a place that shows one
+track at a time, from a *first* instant on; of a relation it emits the net difference at that instant to what it has
+emitted before. An answer is emitted when its instant is final, so what is emitted depends on the input and on the
+commands, not on the rounds (`penstock.testing.live`, the law).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.algebra.nodes.query import Query
+from penstock.physical.elements import Elements, concat
+from penstock.physical.execution.answers import answer_table
+from penstock.physical.execution.progress import NOTHING
+from penstock.runtime.live.content import Content, difference
+
+
+@dataclass
+class Track:
+    """A query that runs. birth: the version of the plan in which it began; early: answers beyond `reached`, the instant
+    up to which answers are final; content: that of a relation at `reached`."""
+
+    query: Query
+    birth: int
+    content: Content
+    early: list[Elements] = field(default_factory=list)
+    reached: int = NOTHING
+
+    def take(self, parts: Iterable[Elements]) -> None:
+        """Accept answers of a round."""
+        types = self.query.root.schema.types
+        for part in parts:
+            columns = [c if c.type == t else c.cast(t) for c, t in zip(part.columns, types, strict=True)]
+            self.early.append(part.with_columns(columns))
+
+    def final(self, tick: int) -> Elements | None:
+        """Remove and return the answers up to `tick`."""
+        self.reached = max(self.reached, tick)
+        if not self.early:
+            return None
+        whole = concat(self.early)
+        final = whole.ts <= tick
+        self.early = [whole.filter(~final)] if not final.all() else []
+        return whole.filter(final)
+
+
+@dataclass
+class LiveResult:
+    """A place of answers. track: the one that it shows, None while its query is paused; muted: the track runs, and
+    nothing is emitted; first: the first instant at which the track is shown; waits: that has not been reached; reached:
+    up to which instant everything has been answered; content: what has been emitted of a relation."""
+
+    query: Query
+    content: Content
+    track: Track | None = None
+    muted: bool = False
+    first: int = NOTHING
+    waits: bool = False
+    reached: int = NOTHING
+
+    def show(self, track: Track, first: int) -> None:
+        """Show `track` from the instant `first` on, or from the first one that has not been answered."""
+        self.content = self.content.copy()
+        self.track, self.muted, self.waits = track, False, True
+        self.first = max(first, self.reached + 1)
+
+    def pause(self) -> None:
+        """Show nothing."""
+        self.content, self.track = self.content.copy(), None
+
+    def mute(self) -> None:
+        """Emit nothing, while the track runs."""
+        self.content, self.muted = self.content.copy(), True
+
+    def advance(self, tick: int) -> pa.Table:
+        """Return the answers that the heartbeat `tick` makes final."""
+        track = self.track
+        assert track is not None, "a paused query has no heartbeat"
+        final = track.final(tick)
+        if self.query.root.is_stream:
+            emitted = None if final is None or self.muted else final.filter(final.ts >= self.first)
+        else:
+            emitted = self._changes(track, final, tick)
+        if not self.muted and tick >= self.first:
+            self.waits, self.reached = False, max(self.reached, tick)
+        return answer_table(self.query, [emitted] if emitted is not None and len(emitted) else [])
+
+    def _changes(self, track: Track, final: Elements | None, tick: int) -> Elements | None:
+        if self.muted or tick < self.first:
+            if final is not None:
+                track.content.add(final)
+            return None
+        if not self.waits:
+            if final is not None:
+                track.content.add(final)
+                self.content = track.content
+            return final
+        later = None
+        if final is not None:
+            track.content.add(final.filter(final.ts <= self.first))
+            later = final.filter(final.ts > self.first)
+        changes = difference(self.content, track.content, self.first)
+        if later is not None and len(later):
+            track.content.add(later)
+            changes = concat([changes, later])
+        self.content = track.content
+        return changes

@@ -1,0 +1,167 @@
+"""The law of a live system: what a result contains whose queries are registered, changed and paused while streams run.
+
+A result is written by one query at a time, in *episodes*: each from one round boundary to another. The law says what is
+emitted of each, from the oracle's answer alone. With h the heartbeat of an episode's query at its end:
+
+- over which input: `Start`. A relation's past happens at τ0 where streams are cut off before;
+- from which instant on, its *first*: of a relation τ0 (AT: that tick), of a stream the one after it, or τ0 where
+  streams are cut off. It is never before the instant after the last one that was answered: an instant is answered
+  once. A query over static relations alone has one instant;
+- at its first instant the answer of a relation is the net difference of R to the content that was emitted before. When
+  h has not reached that instant, nothing is emitted.
+
+So what is emitted depends on the input and on the boundaries, not on the other rounds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.algebra import Algebra, Scan, Source, leaves
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.deep import deep
+from penstock.testing.denotation import World
+from penstock.testing.oracle import events_in, timely_rows
+from penstock.testing.values import Event, Row, event_order, key_of
+from penstock.types import BEGIN
+
+#: The heartbeat of a source that had no element yet.
+NOTHING = BEGIN - 1
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A query that answers between two round boundaries.
+
+    begun, ended: how many rows of each source had been read at the boundary; ended None: it has not ended; shown: the
+    same of the boundary from which this result shows the query, where it has run before that: for another result, or
+    paused with its state.
+    """
+
+    query: Query
+    start: Start
+    begun: Mapping[str, int]
+    ended: Mapping[str, int] | None = None
+    shown: Mapping[str, int] | None = None
+
+
+@dataclass
+class _Result:
+    """What has been emitted. reached: every instant up to it has been answered; content: that of a relation."""
+
+    events: list[Event] = field(default_factory=list)
+    reached: int = NOTHING
+    content: Counter[Row] = field(default_factory=Counter)
+    rows: dict[Row, Row] = field(default_factory=dict)
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+        _, op, row = event
+        if op is not None:
+            self.rows[key_of(row)] = row
+            self.content[key_of(row)] += 1 if op == "+" else -1
+
+    def change_to(self, tick: int, content: Counter[Row], rows: Mapping[Row, Row]) -> None:
+        """Emit the net difference of `content` to what has been emitted."""
+        self.rows.update(rows)
+        gone, new = self.content - content, content - self.content
+        for op, keys in (("-", gone), ("+", new)):
+            for key in list(keys.elements()):
+                self.emit((tick, op, self.rows[key]))
+
+
+@deep
+def run_live(episodes: Sequence[Episode], inputs: Mapping[str, pa.Table]) -> list[Event]:
+    """Return the events of a result over its life, in canonical order.
+
+    Args:
+        episodes: one after the other.
+        inputs: for each source the rows that were read so far, in arrival order.
+    """
+    result = _Result()
+    for episode in episodes:
+        _add(result, episode, inputs)
+    return sorted(result.events, key=event_order)
+
+
+def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> None:
+    query = episode.query
+    sources = {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
+    read = {n: inputs[n] if episode.ended is None else inputs[n].slice(0, episode.ended[n]) for n in sources}
+    rows = {name: timely_rows(source, read[name]) for name, source in sources.items()}
+    begin = heartbeat(sources, _rows_before(sources, inputs, episode.begun))
+    first = max(_first(episode, sources, inputs, begin), result.reached + 1)
+    end = heartbeat(sources, rows)
+    if episode.start.mode is StartMode.NOW:
+        before = _rows_before(sources, inputs, episode.begun)
+        rows = {name: _cut(source, rows[name], len(before[name]), begin) for name, source in sources.items()}
+    events = _events(query.root, rows, end)
+    if end < first:
+        return
+    content: Counter[Row] = Counter()
+    known: dict[Row, Row] = {}
+    for ts, op, row in events:
+        if ts <= first and op is not None:
+            known[key_of(row)] = row
+            content[key_of(row)] += 1 if op == "+" else -1
+    if not query.root.is_stream:
+        result.change_to(first, content, known)
+    for event in events:
+        if event[0] > first or (event[1] is None and event[0] == first):
+            result.emit(event)
+    result.reached = end
+
+
+def _first(episode: Episode, sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], begin: int) -> int:
+    """Return the first instant that the episode answers, whatever was answered before. begin: τ0 of its query."""
+    mode, after = episode.start.mode, int(episode.query.root.is_stream)
+    if episode.shown is not None:
+        return heartbeat(sources, _rows_before(sources, inputs, episode.shown)) + after
+    if mode is StartMode.BEGINNING:
+        return BEGIN
+    if mode is StartMode.NOW:
+        return begin  # of a stream, elements of relations that begin there
+    tick = episode.start.at if mode is StartMode.AT else begin
+    assert tick is not None, "START AT has a tick"
+    return tick + after
+
+
+def _rows_before(
+    sources: Mapping[str, Source], inputs: Mapping[str, pa.Table], read: Mapping[str, int]
+) -> dict[str, list[tuple[int, Row]]]:
+    """Return the elements among the first `read` rows of each source."""
+    return {name: timely_rows(source, inputs[name].slice(0, read[name])) for name, source in sources.items()}
+
+
+def _events(root: Algebra, rows: Mapping[str, list[tuple[int, Row]]], final: int) -> list[Event]:
+    sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
+    timed = [name for name, source in sources.items() if not source.is_static]
+    if timed and not any(rows[name] for name in timed):
+        return []  # time has not begun
+    return events_in(root, World(rows, final))
+
+
+def heartbeat(sources: Mapping[str, Source], rows: Mapping[str, list[tuple[int, Row]]]) -> int:
+    """Return the instant up to which an answer over `sources` is final after these `rows`; 0 where all are static."""
+    beats = [
+        max((ts for ts, _ in rows[name]), default=NOTHING + source.slack + 1) - source.slack - 1
+        for name, source in sources.items()
+        if not source.is_static
+    ]
+    return min(beats, default=0)
+
+
+def _cut(source: Source, rows: list[tuple[int, Row]], before: int, tick: int) -> list[tuple[int, Row]]:
+    """Return the rows of a source without its past: a stream's elements that were not read `before`; of a relation all,
+    those up to `tick` as one change at `tick`."""
+    if source.is_static:
+        return rows
+    if source.is_stream:
+        return rows[before:]
+    # The order of (timestamp, arrival) in which they apply stays that of their own timestamps.
+    past = sorted((row for row in rows if row[0] <= tick), key=lambda row: row[0])
+    return [(tick, row) for _, row in past] + [row for row in rows if row[0] > tick]
