@@ -208,7 +208,7 @@ def test_damaged_state_stops_the_run_before_it_says_anything(calm: Path, how: Ca
     InlineRun(script(calm), calm / "checkpoint").run(3)
     before = rows(calm, "out")
     newest = max((calm / "checkpoint" / "penstock" / "state" / "1" / "0").glob("*.json"))
-    how(newest.parent / max(read_manifest(Folder(newest.parents[3]), newest)["files"]), random.Random(3))
+    how(newest.parent / max(read_manifest(Folder(newest.parents[3]), newest).files), random.Random(3))
     assert survives(calm, calm / "checkpoint") == "P0605"
     assert rows(calm, "out") == before
 

@@ -26,6 +26,7 @@ from penstock.runtime.watching.metrics import METRICS, OperatorMetrics, QueryMet
 from penstock.runtime.watching.prometheus import Endpoint
 from penstock.runtime.watching.recorder import Recorder, Totals
 from penstock.runtime.watching.reporting import Reporter, ReportOptions
+from penstock.runtime.watching.reports import IngestReport, ShardReport
 from penstock.runtime.watching.stopwatch import PHASES, Stopwatch, share_out
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
@@ -191,14 +192,14 @@ def reporter(wanted: ReportOptions) -> Reporter:
 
 def held(reporter: Reporter, nbytes: int) -> None:
     step = max(s.id for s in reporter.recorder._plan.steps if s.spec.title == "Aggregate")
-    reporter.recorder.report({"stage": 1, "shard": 0, "phases": {}, "state": {str(step): [1, nbytes]}})
+    reporter.recorder.report(ShardReport(1, 0, {}, {}, {step: (1, nbytes)}))
 
 
 def test_lines_of_json(tmp_path: Path) -> None:
     place = tmp_path / "metrics.jsonl"
     place.write_text("{}\n")
     told = reporter(ReportOptions(str(place)))
-    told.recorder.report({"stage": 0, "task": 0, "phases": {"read": 0.25}})
+    told.recorder.report(IngestReport(0, {"read": 0.25}))
     told.batch(7, 1.0, 0.5, 2, Totals(8, {"S": (10, 1, 0)}, {"sums": 4}, {"S": 50_000_000}, {"sums": 40_000_000}))
     told.close()
     line = json.loads(place.read_text().splitlines()[1])

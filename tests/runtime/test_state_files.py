@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.physical.execution.marks import StageMarks
 from penstock.runtime.spark.checkpoint import state_files
 from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest
 from penstock.runtime.spark.checkpoint.state_files import FORMAT, StateFiles, sweep
 
 
@@ -19,8 +21,12 @@ def batch(*values: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"c": pa.array(values, pa.int64())})
 
 
+def manifest(token: str) -> ShardManifest:
+    return ShardManifest(token, 0, StageMarks({}, {}, {}), {})
+
+
 def save(root: Path, number: int, token: str, new: dict[str, pa.RecordBatch], gone: set[str] | None = None) -> None:
-    StateFiles(str(root), 1, 0, number).save({"token": token}, new, gone or set())
+    StateFiles(str(root), 1, 0, number).save(manifest(token), new, gone or set())
 
 
 def files(root: Path) -> set[str]:
@@ -32,7 +38,7 @@ def test_a_batch_finds_what_the_one_before_left(tmp_path: Path) -> None:
     save(tmp_path, 0, "first", {"a": batch(1, 2), "b": batch(3)})
     save(tmp_path, 1, "second", {"c": batch(4)}, {"a"})
     state = StateFiles(str(tmp_path), 1, 0, 2)
-    assert state.manifest() == {"token": "second"}
+    assert state.manifest() == manifest("second")
     assert state.chunk("b").equals(batch(3)) and state.chunk("c").equals(batch(4))
 
 
@@ -40,9 +46,9 @@ def test_a_batch_that_is_run_again_starts_from_the_same_state(tmp_path: Path) ->
     save(tmp_path, 0, "first", {"a": batch(1)})
     save(tmp_path, 1, "failed", {"b": batch(2)}, {"a"})
     again = StateFiles(str(tmp_path), 1, 0, 1)
-    assert again.manifest() == {"token": "first"}
+    assert again.manifest() == manifest("first")
     assert again.chunk("a").equals(batch(1))
-    again.save({"token": "done"}, {"b": batch(5)}, {"a"})
+    again.save(manifest("done"), {"b": batch(5)}, {"a"})
     assert StateFiles(str(tmp_path), 1, 0, 2).chunk("b").equals(batch(5))
 
 

@@ -86,7 +86,7 @@ def needed(owner: str) -> None:
         raise PenstockError("P0208", f"{owner} needs the package deltalake", hint="pip install 'penstock[delta]'")
 
 
-def open_table(owner: str, path: str, version: int | str | None = None) -> Any:
+def open_table(owner: str, path: str, version: int | str | None = None) -> deltalake.DeltaTable:
     """Return the table in the folder `path`, as of a version or a time.
 
     Raises:
@@ -177,14 +177,14 @@ def _as_commit(path: str, actions: list[dict[str, Any]]) -> Commit:
     return Commit(tuple(added), removed, size, schema, configuration, features)
 
 
-def arrow_schema(schema: Any) -> pa.Schema:
+def arrow_schema(schema: deltalake.Schema | str) -> pa.Schema:
     """Return a schema of the library, or the log's own text of one, as an Arrow schema."""
     if isinstance(schema, str):
         schema = deltalake.Schema.from_json(schema)
     return pa.schema(schema.to_arrow())
 
 
-def columns_of(table: Any, names: Sequence[str]) -> pa.Table:
+def columns_of(table: deltalake.DeltaTable, names: Sequence[str]) -> pa.Table:
     """Columns of an open table, of values in any year; the library's own way into pyarrow reads the statistics of files
     through Python's calendar."""
     quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)

@@ -96,7 +96,7 @@ class Server:
         self._code = code
         self.timeout = options.value(_TIMEOUT)
 
-    def do(self, work: Callable[[Any], T], patient: bool = True, read_only: bool = False) -> T:
+    def do(self, work: Callable[[psycopg.Cursor], T], patient: bool = True, read_only: bool = False) -> T:
         """Return the result of `work` with a cursor, in one transaction.
 
         Args:
@@ -121,7 +121,7 @@ class Server:
             time.sleep(pause)
             pause = min(2 * pause, _AT_MOST)
 
-    def _once(self, work: Callable[[Any], T], read_only: bool) -> T:
+    def _once(self, work: Callable[[psycopg.Cursor], T], read_only: bool) -> T:
         try:
             connection = psycopg.connect(self._conninfo(), connect_timeout=5)
         except psycopg.Error as error:
@@ -138,7 +138,7 @@ class Server:
 
     def _conninfo(self) -> str:
         options = self._options
-        given: dict[str, Any] = {key.name: options.text(key) for key in _LIBPQ if options.has(key)}
+        given: dict[str, str | None] = {key.name: options.text(key) for key in _LIBPQ if options.has(key)}
         password = secret(options, "password")
         address = reveal(options.text(_URL))
         if password is not None:
@@ -201,6 +201,13 @@ def database_of(options: Options) -> tuple[str, ...]:
     return (f"{host}:{given['port'] or 5432}", given["dbname"] or given.get("user", ""))
 
 
-def identifier(table: str) -> Any:
+def only_row(cursor: psycopg.Cursor) -> psycopg.rows.TupleRow:
+    """Return the row of a statement that has exactly one."""
+    row = cursor.fetchone()
+    assert row is not None
+    return row
+
+
+def identifier(table: str) -> sql.Composable:
     """Return `schema.table` or `table` as an SQL identifier."""
     return sql.Identifier(*table.split("."))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -39,7 +38,7 @@ class Asked:
     declared: pa.DataType
 
 
-def where_of(wanted: Expression, columns: Sequence[Asked]) -> Any | None:
+def where_of(wanted: Expression, columns: Sequence[Asked]) -> sql.Composable | None:
     """Return the condition for rows with these columns; None for all rows."""
     guards = [_unreadable(column) for column in columns]
     if volatile(wanted) or any(guard is None for guard in guards):
@@ -47,10 +46,10 @@ def where_of(wanted: Expression, columns: Sequence[Asked]) -> Any | None:
     found = _at_least(wanted, columns)
     if found is None:
         return None
-    return sql.SQL(" OR ").join([found, *(guard for guard in guards if guard)])
+    return sql.SQL(" OR ").join([found, *(guard for guard in guards if isinstance(guard, sql.Composable))])
 
 
-def _unreadable(column: Asked) -> Any | None:
+def _unreadable(column: Asked) -> sql.Composable | str | None:
     """Return SQL for the rows whose value cannot be read as declared, empty where all can; None where SQL cannot
     decide.
     """
@@ -62,18 +61,19 @@ def _unreadable(column: Asked) -> Any | None:
     return sql.SQL("NOT {} BETWEEN '0001-01-01' AND '9999-12-31'").format(name)
 
 
-def _at_least(condition: Expression, columns: Sequence[Asked]) -> Any | None:
+def _at_least(condition: Expression, columns: Sequence[Asked]) -> sql.Composable | None:
     """Return SQL that is true wherever `condition` is; None for a condition that is always true."""
     if isinstance(condition, Call) and condition.function == "AND":
         parts = [_at_least(part, columns) for part in condition.arguments]
         return _joined(" AND ", [part for part in parts if part is not None])
     if isinstance(condition, Call) and condition.function == "OR":
         parts = [_at_least(part, columns) for part in condition.arguments]
-        return None if None in parts else _joined(" OR ", parts)
+        known = [part for part in parts if part is not None]
+        return None if len(known) < len(parts) else _joined(" OR ", known)
     return _same(condition, columns)
 
 
-def _same(condition: Expression, columns: Sequence[Asked]) -> Any | None:
+def _same(condition: Expression, columns: Sequence[Asked]) -> sql.Composable | None:
     """Return SQL with exactly the truth value of `condition`, NULL included; None where there is none."""
     if isinstance(condition, Column):
         column = columns[condition.index]
@@ -83,7 +83,8 @@ def _same(condition: Expression, columns: Sequence[Asked]) -> Any | None:
     name, arguments = condition.function, condition.arguments
     if name in ("AND", "OR"):
         parts = [_same(part, columns) for part in arguments]
-        return None if None in parts else _joined(f" {name} ", parts)
+        known = [part for part in parts if part is not None]
+        return None if len(known) < len(parts) else _joined(f" {name} ", known)
     if name == "NOT":
         inner = _same(arguments[0], columns)
         return None if inner is None else sql.SQL("NOT ({})").format(inner)
@@ -95,7 +96,7 @@ def _same(condition: Expression, columns: Sequence[Asked]) -> Any | None:
     return _comparison(name, arguments, columns)
 
 
-def _comparison(name: str, arguments: tuple[Expression, ...], columns: Sequence[Asked]) -> Any | None:
+def _comparison(name: str, arguments: tuple[Expression, ...], columns: Sequence[Asked]) -> sql.Composable | None:
     column = next((found for argument in arguments if (found := _column(argument, columns)) is not None), None)
     if column is None or not (name in _SIGNS or (name == "IN" and _column(arguments[0], columns) is column)):
         return None
@@ -129,7 +130,7 @@ _ALIKE: tuple[Callable[[Asked], bool], ...] = (
 )
 
 
-def _side(expression: Expression, columns: Sequence[Asked], column: Asked) -> Any | None:
+def _side(expression: Expression, columns: Sequence[Asked], column: Asked) -> sql.Composable | None:
     """Return one side of a comparison with `column` as SQL."""
     if not isinstance(expression, Literal):
         if _column(expression, columns) is None:
@@ -145,5 +146,5 @@ def _side(expression: Expression, columns: Sequence[Asked], column: Asked) -> An
     return sql.Literal(value)
 
 
-def _joined(word: str, parts: Sequence[Any]) -> Any | None:
+def _joined(word: str, parts: Sequence[sql.Composable]) -> sql.Composable | None:
     return sql.SQL("({})").format(sql.SQL(word).join(parts)) if parts else None

@@ -8,9 +8,9 @@ where the declaration allows it. The client returns records one by one; that is 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +26,44 @@ from penstock.connectors.kafka.client import (
 )
 from penstock.errors import PenstockError
 
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, TopicPartition
+
 Int64s = npt.NDArray[np.int64]
 #: Partition -> [from, to, ...].
 Ranges = Mapping[str, list[int]]
+#: Names and values.
+Headers = list[tuple[str, bytes | None]]
 
 _AT_ONCE = 10_000
 _LOOK_SECONDS = 0.2
+
+
+class Record(Protocol):
+    """A message of the client: a record of an assigned partition, or an error."""
+
+    def error(self) -> KafkaError | None: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def headers(self) -> Headers | None: ...
+
+
+class RecordConsumer(Protocol):
+    """What is used of the client's consumer."""
+
+    def assign(self, partitions: list[TopicPartition], /) -> None: ...
+    def unassign(self) -> None: ...
+    def incremental_assign(self, partitions: list[TopicPartition], /) -> None: ...
+    def incremental_unassign(self, partitions: list[TopicPartition], /) -> None: ...
+    def consume(self, most: int, timeout: float, /) -> Sequence[Record]: ...
+    def get_watermark_offsets(self, partition: TopicPartition, /, *, timeout: float) -> tuple[int, int]: ...
+
+
 #: Consumers of this process, by their settings: connecting takes longer than reading a small round.
-_OPEN: dict[tuple[tuple[str, str], ...], Any] = {}
+_OPEN: dict[tuple[tuple[str, str], ...], RecordConsumer] = {}
 
 
 @dataclass(frozen=True)
@@ -47,7 +77,7 @@ class TopicRecords:
     timestamp: Int64s
     values: pa.Array
     keys: pa.Array
-    headers: list[list[tuple[str, bytes | None]] | None] | None = None
+    headers: list[Headers | None] | None = None
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -63,9 +93,9 @@ class Gathered:
     timestamp: list[int] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
-    headers: list[Any] = field(default_factory=list)
+    headers: list[Headers | None] = field(default_factory=list)
 
-    def add(self, messages: list[Any]) -> None:
+    def add(self, messages: Sequence[Record]) -> None:
         self.partition += [m.partition() for m in messages]
         self.offset += [m.offset() for m in messages]
         self.timestamp += [m.timestamp()[1] if m.timestamp()[0] else -1 for m in messages]
@@ -122,7 +152,7 @@ class TopicReader:
             consumer.unassign()
         return found.records(ranges)
 
-    def _fill(self, consumer: Any, first: Mapping[int, int], todo: dict[int, int], found: Gathered) -> None:
+    def _fill(self, consumer: RecordConsumer, first: Mapping[int, int], todo: dict[int, int], found: Gathered) -> None:
         heard = time.monotonic()
         reached = dict(first)
         why: object = "it is silent"
@@ -138,21 +168,22 @@ class TopicReader:
                 reached |= {m.partition(): m.offset() + 1 for m in good}
                 self._finish(consumer, todo, reached)
             for message in messages:
-                if message.error() is not None:
-                    why = self._troubled(consumer, todo, message) or why
+                error = message.error()
+                if error is not None:
+                    why = self._troubled(consumer, todo, message, error) or why
             if time.monotonic() - heard > self.patience:
                 raise unreachable(self.owner, self.written["bootstrap.servers"], why)
 
-    def _finish(self, consumer: Any, todo: dict[int, int], reached: Mapping[int, int]) -> None:
+    def _finish(self, consumer: RecordConsumer, todo: dict[int, int], reached: Mapping[int, int]) -> None:
         done = [p for p, offset in reached.items() if p in todo and offset >= todo[p]]
         if done:
             consumer.incremental_unassign([self._place(p) for p in done])
         for p in done:
             del todo[p]
 
-    def _troubled(self, consumer: Any, todo: dict[int, int], message: Any) -> object:
+    def _troubled(self, consumer: RecordConsumer, todo: dict[int, int], message: Record, error: KafkaError) -> object:
         """Handle a message that is an error; return the error to report if retrying is useless."""
-        error, partition = message.error(), message.partition()
+        partition = message.partition()
         if error.name() == "_PARTITION_EOF":
             self._finish(consumer, todo, {partition: message.offset()})
             return None
@@ -163,7 +194,7 @@ class TopicReader:
             raise unreachable(self.owner, self.written["bootstrap.servers"], error)
         return error
 
-    def _gap(self, consumer: Any, todo: dict[int, int], partition: int) -> None:
+    def _gap(self, consumer: RecordConsumer, todo: dict[int, int], partition: int) -> None:
         if partition not in todo:
             return
         if self.lost != "earliest":
@@ -175,10 +206,11 @@ class TopicReader:
         else:
             consumer.incremental_assign([self._place(partition, low)])
 
-    def _place(self, partition: int, offset: int = 0) -> Any:
-        return library().TopicPartition(self.topic, partition, offset)
+    def _place(self, partition: int, offset: int = 0) -> TopicPartition:
+        place: TopicPartition = library().TopicPartition(self.topic, partition, offset)
+        return place
 
-    def _consumer(self) -> Any:
+    def _consumer(self) -> RecordConsumer:
         key = tuple(sorted(self.written.items()))
         if key not in _OPEN:
             fixed = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.kafka.client import (
     PATIENCE,
@@ -21,6 +21,9 @@ from penstock.connectors.kafka.client import (
     unreachable,
 )
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
 
 #: Partition -> offset.
 Offsets = dict[str, int]
@@ -83,7 +86,7 @@ class Topic:
         except library().KafkaException as error:
             raise self._failed(as_kafka_error(error)) from None
 
-    def _failed(self, error: Any) -> Exception:
+    def _failed(self, error: KafkaError) -> Exception:
         if error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
             return PenstockError(
                 "P0412", f"{self._owner}: there is no topic {self.name} at {self._bootstrap}", hint="create it first"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -25,6 +25,9 @@ from penstock.connectors.sinks.tables import check_rows, no_column, not_ours, ot
 from penstock.connectors.sinks.upserts import KEY, MODE, Net, is_unique, key_option, net, only_adds, violation
 from penstock.errors import PenstockError, nearest
 from penstock.types import type_name
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
 
 _PATH = Option("path", TEXT, "the folder of the table", required=True)
 _PARTITION_BY = Option("partition_by", TEXT, "columns, with commas, by which a new table is partitioned")
@@ -131,7 +134,7 @@ class DeltaSink(Sink):
             self._path, self._schema(), partition_by=self._partition or None, commit_properties=self._commit(0)
         )
 
-    def _begin(self, table: Any, overwrite: bool, ours: bool) -> None:
+    def _begin(self, table: DeltaTable, overwrite: bool, ours: bool) -> None:
         """Take the table over for this run.
 
         Raises:
@@ -173,7 +176,7 @@ class DeltaSink(Sink):
 
     # -- batches -----------------------------------------------------------------------------------------------
 
-    def _merge(self, target: Any, changes: Net, commit: Any) -> None:
+    def _merge(self, target: DeltaTable, changes: Net, commit: CommitProperties) -> None:
         rows = self._typed(changes.rows)
         self._no_key_twice(target, rows, changes)
         source = rows.append_column(_OP, pa.array(changes.stays))
@@ -183,7 +186,7 @@ class DeltaSink(Sink):
         merge = merge.when_matched_delete(f"NOT s.{_OP}").when_matched_update(values, f"s.{_OP}")
         merge.when_not_matched_insert(values, f"s.{_OP}").execute()
 
-    def _no_key_twice(self, target: Any, rows: pa.Table, changes: Net) -> None:
+    def _no_key_twice(self, target: DeltaTable, rows: pa.Table, changes: Net) -> None:
         """Check that a new key is not in the table yet, where the plan does not guarantee it."""
         if self._appends or is_unique(self.query, self._key) or not changes.fresh.any():
             return
@@ -193,7 +196,7 @@ class DeltaSink(Sink):
         if both.num_rows:
             raise violation(self.query, self._key, both, 0)
 
-    def _commit(self, done: int) -> Any:
+    def _commit(self, done: int) -> CommitProperties:
         """Return the properties of a commit: the number of batches of this run that the table has with it."""
         assert self._run is not None
         number = (self._run << _RUN) | done

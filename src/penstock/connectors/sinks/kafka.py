@@ -14,8 +14,9 @@ import queue
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -37,6 +38,9 @@ from penstock.connectors.options import Options
 from penstock.connectors.sinks.tables import stored_schema
 from penstock.errors import PenstockError
 from penstock.expressions.shown import shown_row
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
 
 #: Seconds between two checks whether the queue of the client has room again.
 _ROOM_SECONDS = 0.5
@@ -63,10 +67,10 @@ class KafkaSink(Sink):
         self._patience = options.value(PATIENCE_OPTION)
         self._types = {field.name: field.type for field in stored_schema(query)}
         self._encoder = encoder(query, self._types, options)
-        self._producer: Any = None
-        self._group: Any = None
+        self._producer: Producer | None = None
+        self._group: object = None
         self._next = 0
-        self._refusals: list[Any] = []
+        self._refusals: list[KafkaError] = []
         #: Reasons of the rows of the present batch that are refused, by position.
         self._refused: dict[int, str] = {}
         #: Whether every record is sent alone. The broker refuses whole requests; so it names the records that are too
@@ -115,9 +119,14 @@ class KafkaSink(Sink):
             self._producer.purge()
         self._producer = None
 
+    @property
+    def _connected_producer(self) -> Producer:
+        assert self._producer is not None
+        return self._producer
+
     def _transaction(self, batch: int, table: pa.Table) -> None:
         self._refusals.clear()
-        self._producer.begin_transaction()
+        self._connected_producer.begin_transaction()
         columns = [pa.field(name, type_) for name, type_ in self._types.items()]
         for row, message in enumerate(self._encoder.messages(table.cast(pa.schema(columns)))):
             if row not in self._refused:
@@ -131,7 +140,7 @@ class KafkaSink(Sink):
         self._call("commit_transaction", PATIENCE)
         self._next = batch + 1
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def _call(self, name: str, *arguments: object) -> None:
         """Call the producer.
 
         A call that was active when the broker died may wait for ever, whatever its own limit. It is abandoned with its
@@ -164,9 +173,9 @@ class KafkaSink(Sink):
         Raises:
             KafkaException: it accepts none any more.
         """
-        waiting, heard = len(self._producer), time.monotonic()
+        waiting, heard = len(self._connected_producer), time.monotonic()
         while waiting:
-            left = self._producer.flush(_ROOM_SECONDS)
+            left = self._connected_producer.flush(_ROOM_SECONDS)
             if left < waiting:
                 waiting, heard = left, time.monotonic()
             elif time.monotonic() - heard > PATIENCE:
@@ -184,20 +193,24 @@ class KafkaSink(Sink):
             self._refused[row] = f"record '{size} bytes' is larger than kafka.message.max.bytes"
 
     def _produce(
-        self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], heard: Any
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes | None]],
+        heard: Callable[[KafkaError | None, Message], None],
     ) -> None:
         while True:
             try:
-                self._producer.produce(self._topic, value, key, headers=headers, on_delivery=heard)
+                self._connected_producer.produce(self._topic, value, key, headers=[*headers], on_delivery=heard)
                 return
             except BufferError:
-                self._producer.poll(_ROOM_SECONDS)
+                self._connected_producer.poll(_ROOM_SECONDS)
 
-    def _delivered(self, error: Any, _message: object) -> None:
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             self._refusals.append(error)
 
-    def _delivered_alone(self, row: int, size: int, error: Any, message: object) -> None:
+    def _delivered_alone(self, row: int, size: int, error: KafkaError | None, message: Message) -> None:
         if error is not None and error.name() == _TOO_LARGE:
             self._refused[row] = f"record '{size} bytes' is larger than the topic's max.message.bytes"
         self._delivered(error, message)

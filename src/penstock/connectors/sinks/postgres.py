@@ -9,8 +9,8 @@ row that the table cannot hold is refused, and stored before the transaction end
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from penstock.algebra.nodes.query import Query
 from penstock.connectors.contract import Rejected, Sink, Target
 from penstock.connectors.options import TEXT, Option, Options, OptionTable
-from penstock.connectors.postgres import SERVER_OPTIONS, Server, database_of, identifier, sql
+from penstock.connectors.postgres import SERVER_OPTIONS, Server, database_of, identifier, only_row, sql
 from penstock.connectors.sinks.postgres_values import Positions, Reasons, put, readable, unholdable
 from penstock.connectors.sinks.tables import check_rows, no_column, not_ours, other_type
 from penstock.connectors.sinks.text import csv_text
@@ -28,12 +28,15 @@ from penstock.connectors.sinks.upserts import KEY, MODE, Net, key_option, net, o
 from penstock.errors import PenstockError
 from penstock.expressions.shown import shown_row
 
+if TYPE_CHECKING:
+    from psycopg import Cursor
+
 _TABLE = Option("table", TEXT, "the table of the result, with or without its schema", required=True)
 _NOTES = "penstock_batches"
 _STAYS, _FRESH, _ROW = "penstock_stays", "penstock_fresh", "penstock_row"
 
 #: Types of a result -> their type in a new table, and the column types of an existing table that accept them.
-_TYPES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
+_TYPES: tuple[tuple[Callable[[pa.DataType], bool], str, tuple[str, ...]], ...] = (
     (pa.types.is_boolean, "boolean", ("bool",)),
     (pa.types.is_int8, "smallint", ("int2", "int4", "int8", "numeric")),
     (pa.types.is_int16, "smallint", ("int2", "int4", "int8", "numeric")),
@@ -92,7 +95,7 @@ class PostgresSink(Sink):
 
     # -- the beginning -----------------------------------------------------------------------------------------
 
-    def _open(self, cursor: Any, resume: bool, overwrite: bool) -> int:
+    def _open(self, cursor: Cursor, resume: bool, overwrite: bool) -> int:
         """Prepare for writing; return the number of this run."""
         if not self._exists(cursor, self._notes):
             columns = (
@@ -120,47 +123,48 @@ class PostgresSink(Sink):
         return run
 
     @property
-    def _notes(self) -> Any:
+    def _notes(self) -> sql.Composable:
         """Return the table of notes, in the schema of the target."""
         return identifier(".".join([*self._table.split(".")[:-1], _NOTES]))
 
-    def _noted(self, cursor: Any) -> tuple[int, int] | None:
+    def _noted(self, cursor: Cursor) -> tuple[int, int] | None:
         """Return the run and the batch recorded last; other writers wait until this transaction has ended."""
         statement = sql.SQL("SELECT run, batch FROM {} WHERE query = %s AND target = %s FOR UPDATE").format(self._notes)
         cursor.execute(statement, (self.query.name, self._table))
         found: tuple[int, int] | None = cursor.fetchone()
         return found
 
-    def _exists(self, cursor: Any, table: Any) -> bool:
+    def _exists(self, cursor: Cursor, table: sql.Composable) -> bool:
         cursor.execute("SELECT to_regclass(%s) IS NOT NULL", (table.as_string(cursor),))
-        return bool(cursor.fetchone()[0])
+        return bool(only_row(cursor)[0])
 
-    def _create(self, cursor: Any) -> None:
+    def _create(self, cursor: Cursor) -> None:
         columns = [sql.Identifier(f.name) + sql.SQL(f" {_made(f.type)}") for f in self._schema()]
         if self._key:
             columns.append(sql.SQL("PRIMARY KEY ({})").format(_names(self._key)))
         cursor.execute(sql.SQL("CREATE TABLE {} (").format(self._target) + sql.SQL(", ").join(columns) + sql.SQL(")"))
 
-    def _make_room(self, cursor: Any, overwrite: bool, ours: bool) -> None:
+    def _make_room(self, cursor: Cursor, overwrite: bool, ours: bool) -> None:
         cursor.execute(sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(self._target))
-        if self._appends or not cursor.fetchone()[0]:
+        if self._appends or not only_row(cursor)[0]:
             return
         check_rows(self._where, overwrite, ours)
         cursor.execute(sql.SQL("DELETE FROM {}").format(self._target))
 
-    def _same_columns(self, cursor: Any) -> None:
+    def _same_columns(self, cursor: Cursor) -> None:
         cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(self._target))
-        there = {c.name: cursor.adapters.types.get(c.type_code) for c in cursor.description}
+        there = {c.name: cursor.adapters.types.get(c.type_code) for c in cursor.description or ()}
         for field in self._schema():
             if field.name not in there:
                 raise no_column(self._where, field.name, there)
-            found = there[field.name].name if there[field.name] else "of another type"
+            known = there[field.name]
+            found = known.name if known else "of another type"
             if found not in _taken(field.type):
                 raise other_type(self._where, field.name, found, _made(field.type))
         if self._key:
             self._same_key(cursor)
 
-    def _same_key(self, cursor: Any) -> None:
+    def _same_key(self, cursor: Cursor) -> None:
         """Check that the server itself keeps the key unique.
 
         Raises:
@@ -178,7 +182,7 @@ class PostgresSink(Sink):
             raise PenstockError("P0502", message, hint=f"ALTER TABLE {self._table} ADD UNIQUE ({shown})")
 
     @property
-    def _target(self) -> Any:
+    def _target(self) -> sql.Composable:
         return identifier(self._table)
 
     def _schema(self) -> pa.Schema:
@@ -187,7 +191,7 @@ class PostgresSink(Sink):
 
     # -- batches -----------------------------------------------------------------------------------------------
 
-    def _write(self, cursor: Any, batch: int, table: pa.Table, changes: Net | None) -> None:
+    def _write(self, cursor: Cursor, batch: int, table: pa.Table, changes: Net | None) -> None:
         noted = self._noted(cursor)
         if noted is None or noted[0] != self._run:
             raise not_ours(self._where)
@@ -207,13 +211,13 @@ class PostgresSink(Sink):
         if found:
             self.refuse(batch, found)
 
-    def _append(self, cursor: Any, rows: pa.Table) -> Reasons:
+    def _append(self, cursor: Cursor, rows: pa.Table) -> Reasons:
         """Add the rows that can be held; return why the others cannot."""
         reasons = unholdable(rows)
         kept = np.setdiff1d(np.arange(rows.num_rows), list(reasons))
         return reasons | put(cursor, kept, lambda p: self._copy(cursor, self._target, _at(rows, p)), rows.column_names)
 
-    def _upsert(self, cursor: Any, changes: Net) -> Reasons:
+    def _upsert(self, cursor: Cursor, changes: Net) -> Reasons:
         """Apply the last change of every key; return why rows cannot be held. In their place their key is removed,
         for what stood there before is no longer true."""
         names = changes.rows.column_names
@@ -243,7 +247,7 @@ class PostgresSink(Sink):
             cursor.execute(gone.format(self._target, staged, chosen) + same, ([*refused],))
         return reasons | refused
 
-    def _stage(self, cursor: Any, staged: Any, changes: Net) -> Reasons:
+    def _stage(self, cursor: Cursor, staged: sql.Composable, changes: Net) -> Reasons:
         """Copy the changes into the table `staged`, those whose row cannot be held as removals of their key."""
         rows, stays = changes.rows, changes.stays
         count = rows.num_rows
@@ -270,7 +274,7 @@ class PostgresSink(Sink):
         stage(np.array(sorted(failed), np.int64), np.empty(0, np.int64))
         return {p: why for p, why in (keyless | failed | reasons).items() if stays[p]}
 
-    def _no_key_twice(self, cursor: Any, staged: Any, same: Any) -> None:
+    def _no_key_twice(self, cursor: Cursor, staged: sql.Composable, same: sql.Composable) -> None:
         """Check that a new key is not in the table yet, where only this query writes."""
         keys = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(k)) for k in self._key)
         ask = sql.SQL("SELECT {} FROM {} t, {} c WHERE c.{} AND ").format(
@@ -282,7 +286,7 @@ class PostgresSink(Sink):
             columns = {name: [value] for name, value in zip(self._key, found, strict=True)}
             raise violation(self.query, self._key, pa.table(columns), 0)
 
-    def _copy(self, cursor: Any, target: Any, table: pa.Table) -> None:
+    def _copy(self, cursor: Cursor, target: sql.Composable, table: pa.Table) -> None:
         columns = [readable(column) for column in table.columns]
         text = csv_text(pa.table(columns, names=table.column_names))
         into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, HEADER true)").format(target, _names(table.column_names))
@@ -290,7 +294,7 @@ class PostgresSink(Sink):
             copy.write(memoryview(text))
 
 
-def _names(names: Sequence[str]) -> Any:
+def _names(names: Sequence[str]) -> sql.Composable:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 

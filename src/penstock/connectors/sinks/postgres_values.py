@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ import pyarrow.compute as pc
 
 from penstock.connectors.postgres import psycopg
 from penstock.expressions.values.calendar import far_day, far_moment
+
+if TYPE_CHECKING:
+    from psycopg import Cursor
 
 Positions = npt.NDArray[np.int64]
 #: By position of a row, why it is left out.
@@ -60,7 +63,7 @@ def unholdable(table: pa.Table) -> Reasons:
     return reasons
 
 
-def put(cursor: Any, positions: Positions, write: Callable[[Positions], None], names: Sequence[str]) -> Reasons:
+def put(cursor: Cursor, positions: Positions, write: Callable[[Positions], object], names: Sequence[str]) -> Reasons:
     """Write rows by `write`, in halves where the server refuses a value, and return the rows that it refuses alone.
 
     Args:
@@ -86,7 +89,7 @@ def put(cursor: Any, positions: Positions, write: Callable[[Positions], None], n
     return put(cursor, positions[:middle], write, names) | put(cursor, positions[middle:], write, names)
 
 
-def _reason(error: Any, names: Sequence[str]) -> str:
+def _reason(error: psycopg.Error, names: Sequence[str]) -> str:
     """The server's words in the form of other reasons: values in single quotes, then the column."""
     said = _QUOTED.sub(r"'\1'", " ".join((error.diag.message_primary or str(error)).split()))
     context = error.diag.context or ""

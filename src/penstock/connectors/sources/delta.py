@@ -17,7 +17,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,9 @@ from penstock.connectors.sources.formats.keys import folded
 from penstock.connectors.sources.formats.parquet import ParquetFormat
 from penstock.errors import PenstockError, nearest
 from penstock.types import TIMESTAMP, type_name
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 
 def _start(text: str) -> str:
@@ -197,7 +200,7 @@ class DeltaSource(SourceConnector):
             found += [replace(piece, path=shown, detail=detail) for piece in pieces]
         return found
 
-    def _files_of(self, table: Any) -> list[DataFile]:
+    def _files_of(self, table: DeltaTable) -> list[DataFile]:
         """Return the files of a snapshot, oldest first."""
         if "deletionVectors" in _features(table) and pa.table(table.deletion_vectors().read_all()).num_rows:
             raise delta_log.deletion_vectors(self._owner, self._path)
@@ -246,7 +249,7 @@ class DeltaSource(SourceConnector):
 
     # -- small things ------------------------------------------------------------------------------------------
 
-    def _open(self, version: int | str | None = None) -> Any:
+    def _open(self, version: int | str | None = None) -> DeltaTable:
         return delta_log.open_table(self._owner, self._path, version)
 
     def _first(self, current: int) -> int:
@@ -279,7 +282,7 @@ class DeltaSource(SourceConnector):
         message = f"{self._owner}: version {version} of {self._path} {what}, and a stream only gains them"
         return PenstockError("P0401", message, hint=hint)
 
-    def _stored_name(self, table: Any, name: str) -> str:
+    def _stored_name(self, table: DeltaTable, name: str) -> str:
         """Return the table's name of the declared column `name`."""
         names = [*delta_log.arrow_schema(table.schema()).names, *(FEED_COLUMNS if self._changes else ())]
         found: str = next((n for n in names if n == name), None) or next(n for n in names if folded(n) == folded(name))
@@ -332,11 +335,11 @@ def _version_option(options: Options) -> int | str | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).isoformat()
 
 
-def _features(table: Any) -> frozenset[str]:
+def _features(table: DeltaTable) -> frozenset[str]:
     return frozenset(table.protocol().reader_features or ())
 
 
-def _configuration(table: Any) -> Mapping[str, str]:
+def _configuration(table: DeltaTable) -> Mapping[str, str]:
     return dict(table.metadata().configuration or {})
 
 

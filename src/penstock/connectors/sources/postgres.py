@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ from penstock.connectors.postgres import (
     Gone,
     Server,
     identifier,
+    only_row,
     sql,
 )
 from penstock.connectors.postgres_where import Asked, where_of
@@ -47,6 +48,9 @@ from penstock.storage import NewFile, storage
 from penstock.storage.seals import checksum, damaged, sealed, unsealed
 from penstock.temporary import discard, temporary_folder
 from penstock.types import type_name
+
+if TYPE_CHECKING:
+    from psycopg import Column, Cursor
 
 _TABLE = Option("table", TEXT, "the table to read, with or without its schema")
 _QUERY = Option("query", TEXT, "the query to read, in the server's SQL")
@@ -160,13 +164,13 @@ class PostgresSource(SourceConnector):
     def _calendar(self) -> bool:
         return self.source.domain is not None and self.source.domain.calendar
 
-    def _poll(self, cursor: Any, polls: Sequence[int]) -> tuple[Path | None, int | None]:
+    def _poll(self, cursor: Cursor, polls: Sequence[int]) -> tuple[Path | None, int | None]:
         """Poll once: return the file of new rows, None if there are none, and the tick up to which all rows have been
         read.
         """
         columns = self._columns(cursor)
         last = _noted(self._json(polls[-1]))["version"] if polls else None
-        where: list[Any] = []
+        where: list[sql.Composable] = []
         upto = reached = None
         if self._version:
             version = sql.Identifier(self._column(columns, self._version).name)
@@ -181,7 +185,7 @@ class PostgresSource(SourceConnector):
                 + self._relation
                 + self._where(where)
             )
-            upto, reached = cursor.fetchone()
+            upto, reached = only_row(cursor)
             if upto is None and polls:
                 return None, reached or self._reached
             where.append(sql.SQL("{} <= {}").format(version, sql.Literal(upto)))
@@ -207,7 +211,7 @@ class PostgresSource(SourceConnector):
         storage().write(note, sealed(told, _place_of(note)))
         return place, reached
 
-    def _tick(self, version: Any) -> Any:
+    def _tick(self, version: sql.Composable) -> sql.Composable:
         """Return SQL for the tick up to which all rows have been read: by the clock of the server, or the highest
         version.
         """
@@ -240,12 +244,12 @@ class PostgresSource(SourceConnector):
     # -- what is asked -----------------------------------------------------------------------------------------
 
     @property
-    def _relation(self) -> Any:
+    def _relation(self) -> sql.Composable:
         if self._table:
             return identifier(self._table)
         return sql.SQL("(") + sql.SQL(self._query) + sql.SQL("\n) AS penstock_query")
 
-    def _columns(self, cursor: Any) -> Mapping[str, Stored]:
+    def _columns(self, cursor: Cursor) -> Mapping[str, Stored]:
         """Return the columns by name.
 
         Raises:
@@ -292,7 +296,7 @@ class PostgresSource(SourceConnector):
             raise PenstockError("P0402", message, hint=nearest(name, columns))
         return folded[0]
 
-    def _items(self, columns: Mapping[str, Stored]) -> Any:
+    def _items(self, columns: Mapping[str, Stored]) -> sql.Composable:
         items = []
         for position, column in enumerate(self.source.columns):
             if self._deleted and position == self.source.operation:
@@ -307,7 +311,7 @@ class PostgresSource(SourceConnector):
             items.append(sql.SQL("1 AS ") + sql.Identifier(_FILLER))
         return sql.SQL(", ").join(items)
 
-    def _order(self, columns: Mapping[str, Stored]) -> Any:
+    def _order(self, columns: Mapping[str, Stored]) -> sql.Composable:
         if self.source.is_static:
             return sql.SQL("")
         names = [self._version] if self._version else []
@@ -316,7 +320,7 @@ class PostgresSource(SourceConnector):
         keys = [sql.Identifier(self._column(columns, name).name) for name in names]
         return sql.SQL(" ORDER BY ") + sql.SQL(", ").join(keys) if keys else sql.SQL("")
 
-    def _where(self, conditions: Sequence[Any]) -> Any:
+    def _where(self, conditions: Sequence[sql.Composable]) -> sql.Composable:
         return sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("")
 
     # -- reading what is kept ----------------------------------------------------------------------------------
@@ -369,7 +373,7 @@ def _noted(note: Path) -> dict[str, Any]:
     return found
 
 
-def _stored(column: Any, cursor: Any) -> Stored:
+def _stored(column: Column, cursor: Cursor) -> Stored:
     oid = column.type_code
     known = cursor.adapters.types.get(oid)
     shown = (known.name if known else "a type of its own").upper()

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResult
+from penstock.physical.execution.marks import StageMarks
 from penstock.physical.execution.meter import Meter, StateGauge
 from penstock.physical.execution.progress import (
     Progress,
@@ -33,6 +33,7 @@ from penstock.physical.plan.inputs import OutputSpec, ScanSpec
 from penstock.physical.plan.plan import Edge, Plan, Step
 from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec
 from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
 
 #: Receives rows of a query's answer as they are produced.
 Taker = Callable[[str, Elements], None]
@@ -198,8 +199,8 @@ class _Flow:
 class ExecutorSnapshot:
     """The state of a stage in a shard. marks: the small state; synopses: (manifest, chunks) by name."""
 
-    marks: dict[str, Any]
-    synopses: dict[str, tuple[dict[str, Any], Chunks]]
+    marks: StageMarks
+    synopses: dict[str, tuple[Document, Chunks]]
 
 
 class StageExecutor:
@@ -335,27 +336,26 @@ class StageExecutor:
             for name, synopsis in self._operators[step.id].synopses().items()
         }
 
-    def marks(self) -> dict[str, Any]:
+    def marks(self) -> StageMarks:
         """Return the small state: operators' marks by key, and the progress seen."""
-        seen = {name: p.as_list() for name, p in self.progress.items()}
-        firsts = {str(b): {n: p.first for n, p in found.items()} for b, found in self._firsts.items()}
+        firsts = {birth: {n: p.first for n, p in found.items()} for birth, found in self._firsts.items()}
         marks = {self._keys[step.id]: m for step in self._graph.steps if (m := self._operators[step.id].marks())}
-        return {"progress": seen, "firsts": firsts, "operators": marks}
+        return StageMarks(dict(self.progress), firsts, marks)
 
-    def restore_marks(self, marks: dict[str, Any], sources: Container[str] | None = None) -> None:
+    def restore_marks(self, marks: StageMarks, sources: Container[str] | None = None) -> None:
         """Restore what `marks` returned, also in parts and from an executor of an earlier plan.
 
         `sources`: those that are unchanged; None for all.
         """
-        for name, values in marks["progress"].items():
+        for name, seen in marks.progress.items():
             if sources is None or name in sources:
-                self.progress[name] = self.progress.get(name, SourceProgress()).merge(SourceProgress(*values))
-        for birth, firsts in marks["firsts"].items():
-            if int(birth) in self._firsts:
-                self._firsts[int(birth)] |= {n: SourceProgress(first) for n, first in firsts.items()}
+                self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
+        for birth, firsts in marks.firsts.items():
+            if birth in self._firsts:
+                self._firsts[birth] |= {n: SourceProgress(first) for n, first in firsts.items()}
         for step in self._graph.steps:
-            if self._keys[step.id] in marks["operators"]:
-                self._operators[step.id].restore_marks(marks["operators"][self._keys[step.id]])
+            if self._keys[step.id] in marks.operators:
+                self._operators[step.id].restore_marks(marks.operators[self._keys[step.id]])
 
     def snapshot(self) -> ExecutorSnapshot:
         """Return the whole state."""
@@ -411,10 +411,11 @@ class NestedPlan:
     def synopses(self) -> dict[str, Synopsis]:
         return {f"inner.{name}": s for stage in self.stages for name, s in stage.synopses().items()}
 
-    def marks(self) -> list[Any]:
-        return [[stage.reached, stage.marks()] for stage in self.stages]
+    def marks(self) -> Sequence[Json]:
+        return [[stage.reached, stage.marks().as_json()] for stage in self.stages]
 
-    def restore_marks(self, marks: list[Any]) -> None:
-        for stage, (reached, found) in zip(self.stages, marks, strict=True):
-            stage.reached = reached
-            stage.restore_marks(found)
+    def restore_marks(self, marks: Sequence[Json]) -> None:
+        for stage, pair in zip(self.stages, marks, strict=True):
+            reached, found = as_array(pair, "inner")
+            stage.reached = as_integer(reached, "inner")
+            stage.restore_marks(StageMarks.from_json(as_document(found, "inner")))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from penstock.physical.elements import Elements
 from penstock.physical.operators.contract import Moment, Operator, Rejection
 from penstock.physical.synopses.contract import Synopsis
+from penstock.storage.documents import Document
 
 
 @dataclass
@@ -120,8 +120,8 @@ class _Metered(Operator):
     def synopses(self) -> Mapping[str, Synopsis]:
         return self._inner.synopses()
 
-    def marks(self) -> dict[str, Any]:
+    def marks(self) -> Document:
         return self._inner.marks()
 
-    def restore_marks(self, marks: dict[str, Any]) -> None:
+    def restore_marks(self, marks: Document) -> None:
         self._inner.restore_marks(marks)

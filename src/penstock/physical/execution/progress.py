@@ -9,7 +9,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 
@@ -18,6 +18,7 @@ from penstock.algebra.nodes.frequency import Frequency, Sequenced
 from penstock.algebra.nodes.nonretroactive import NRRJoin
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.physical.kernels.ticks import later, round_up
+from penstock.storage.documents import Json, as_boolean, as_integer, as_optional_integer
 from penstock.types import BEGIN, END
 
 #: The heartbeat before anything is known.
@@ -51,6 +52,17 @@ class SourceProgress:
     def as_list(self) -> list[int | bool | None]:
         """Return plain JSON: the arguments of the constructor."""
         return [self.first, self.high, self.ended, self.beat]
+
+    @staticmethod
+    def from_list(values: Sequence[Json]) -> SourceProgress:
+        """Return the progress that `as_list` wrote. Raises TypeError or ValueError for others."""
+        first, high, ended, beat = values
+        return SourceProgress(
+            as_optional_integer(first, "first"),
+            as_optional_integer(high, "high"),
+            as_boolean(ended, "ended"),
+            as_integer(beat, "beat"),
+        )
 
 
 Progress = Mapping[str, SourceProgress]

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from penstock.physical.elements import Elements
 from penstock.physical.plan.plan import Plan
 from penstock.physical.synopses.contract import Synopsis
+from penstock.storage.documents import Document, Json
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,11 @@ class Operator:
         """Return the state to keep, by a name that is unique in the operator."""
         return {}
 
-    def marks(self) -> dict[str, Any]:
+    def marks(self) -> Document:
         """Return small state that is not in the synopses, as plain JSON."""
         return {}
 
-    def restore_marks(self, marks: dict[str, Any]) -> None:
+    def restore_marks(self, marks: Document) -> None:
         """Take back what `marks` gave."""
 
 
@@ -102,10 +103,10 @@ class NestedRun(Protocol):
     def synopses(self) -> dict[str, Synopsis]:
         """Return the state of the plan's operators, by names that are unique in the plan."""
 
-    def marks(self) -> list[Any]:
+    def marks(self) -> Sequence[Json]:
         """Return small state beside the synopses, as plain JSON."""
 
-    def restore_marks(self, marks: list[Any]) -> None:
+    def restore_marks(self, marks: Sequence[Json]) -> None:
         """Restore what `marks` returned."""
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from penstock.physical.elements import Elements
@@ -11,6 +9,7 @@ from penstock.physical.kernels.compiled import cut_by_shard
 from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.operators.contract import Moment, Operator
 from penstock.physical.plan.inputs import StaticSpec
+from penstock.storage.documents import Document, flag
 
 
 class Static(Operator):
@@ -22,11 +21,11 @@ class Static(Operator):
         self._shards = shards
         self._emitted = False
 
-    def marks(self) -> dict[str, Any]:
+    def marks(self) -> Document:
         return {"given": self._emitted}
 
-    def restore_marks(self, marks: dict[str, Any]) -> None:
-        self._emitted = marks["given"]
+    def restore_marks(self, marks: Document) -> None:
+        self._emitted = flag(marks, "given")
 
     def advance(self, moment: Moment) -> list[Elements]:
         if self._emitted:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import pyarrow as pa
+
+from penstock.storage.documents import Document
 
 Chunks = Mapping[int, pa.RecordBatch]
 
@@ -33,17 +35,17 @@ class Synopsis(ABC):
     TIMES: ClassVar[StoredTimes | None] = None
 
     @classmethod
-    def first_live(cls, manifest: Mapping[str, Any], chunk: int) -> int:
+    def first_live(cls, manifest: Document, chunk: int) -> int:
         """Return the number of rows at the start of a chunk that are dead already."""
         return 0
 
     @abstractmethod
-    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+    def snapshot(self) -> tuple[Document, Chunks]:
         """Return (manifest, all live chunks). Chunks that were in the previous snapshot under the same id are
         unchanged."""
 
     @abstractmethod
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
         """Restore the content of a snapshot. Called on an empty, new synopsis only."""
 
     @property

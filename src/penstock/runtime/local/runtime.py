@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -38,6 +37,7 @@ from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.schedule import Arrivals, ScheduledRows, rounds, rounds_by_clock
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.recorder import Recorder, Totals
+from penstock.runtime.watching.reports import IngestReport, ShardReport
 from penstock.runtime.watching.stopwatch import Stopwatch
 from penstock.runtime.watching.time_jumps import warn_of_jumps
 
@@ -123,16 +123,12 @@ class LocalJob:
         with self.watch.phase("exchange"):
             router.post(result, sender)
 
-    def reports(self) -> Iterator[dict[str, Any]]:
-        """Yield the measurements of the last round and the present state sizes, in the format of
-        `runtime/watching/recorder.py`.
-        """
-        yield {"stage": 0, "task": 0, "phases": self.watch.seconds}
+    def reports(self) -> Iterator[IngestReport | ShardReport]:
+        """Yield the measurements of the last round and the present state sizes."""
+        yield IngestReport(0, self.watch.seconds)
         for row in self.stages:
             for shard, executor in enumerate(row):
-                sizes = executor.state_sizes()
-                report = {"stage": executor.stage, "shard": shard, "phases": {}, "seconds": executor.spent}
-                yield report if sizes is None else report | {"state": sizes}
+                yield ShardReport(executor.stage, shard, {}, executor.spent, executor.state_sizes())
 
     def graft(self, plan: Plan, tables: Tables, unchanged: Container[str]) -> None:
         """Continue, between two rounds, with another version of the plan; see `StageExecutor.graft`."""

@@ -6,7 +6,6 @@ once, answers travel as tagged packets and are separated at the sinks.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -57,6 +56,7 @@ from penstock.runtime.spark.worker.packets import (
     read_heartbeats,
     read_kind,
     read_rejected,
+    read_timings,
 )
 from penstock.runtime.spark.worker.spill_files import forget, forget_all
 from penstock.runtime.watching.metrics import RunMetrics
@@ -257,7 +257,7 @@ class SparkRun:
                 case Signal.REJECTED:
                     rejected += read_rejected(blob.as_py())
                 case Signal.TIMINGS:
-                    self._reporter.recorder.report(json.loads(blob.as_py()))
+                    self._reporter.recorder.report(read_timings(blob.as_py()))
                 case Signal.ROUND:
                     round_ = int(blob.as_py())
                 case AnswerOf(query):

@@ -1,25 +1,18 @@
-"""Puts the metrics of a run together: what tasks reported of their work, batch by batch, and the totals.
-
-Reports are plain values that travel beside the results, in packets that no result depends on::
-
-    {"stage": 0, "task": 3, "phases": {"read": 0.1, ...}}                                    an ingest task
-    {"stage": 1, "shard": 2, "phases": {...}, "seconds": {"4": 0.01}, "state": {"4": [10, 800]}}   a shard of a stage
-
-`seconds` is the work of each step, `state` its rows and bytes, left out when nobody looked.
-"""
+"""Puts the metrics of a run together: what tasks reported of their work (`reports.py`), batch by batch, and the
+totals."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from penstock.algebra.nodes.scans import Source
 from penstock.algebra.optimizer.statistics import seconds as in_seconds
 from penstock.physical.execution.progress import NOTHING
 from penstock.physical.plan.plan import Plan
 from penstock.runtime.watching.metrics import OperatorMetrics, QueryMetrics, RunMetrics, SourceMetrics
+from penstock.runtime.watching.reports import IngestReport, ShardReport
 from penstock.runtime.watching.stopwatch import PHASES, Phases, share_out
 from penstock.types import END, TimeDomain
 
@@ -67,14 +60,14 @@ class Recorder:
         self._before = Totals()
         self._rates: tuple[dict[str, float], dict[str, float]] = ({}, {})
 
-    def report(self, report: Mapping[str, Any]) -> None:
+    def report(self, report: IngestReport | ShardReport) -> None:
         """Add the report of a task of the batch in progress."""
-        self._tasks.setdefault(report["stage"], []).append(report["phases"])
-        for step, spent in report.get("seconds", {}).items():
-            self._worked[int(step)] = self._worked.get(int(step), 0.0) + spent
-        if "state" in report:
-            sizes = {int(step): (rows, nbytes) for step, (rows, nbytes) in report["state"].items()}
-            self._state[report["stage"], report["shard"]] = sizes
+        self._tasks.setdefault(report.stage, []).append(report.phases)
+        if isinstance(report, ShardReport):
+            for step, spent in report.seconds.items():
+                self._worked[step] = self._worked.get(step, 0.0) + spent
+            if report.state is not None:
+                self._state[report.stage, report.shard] = dict(report.state)
 
     def batch(self, duration: float, sink: float, cores: int, totals: Totals) -> RunMetrics:
         """Record the end of the batch in progress and return the metrics."""

@@ -31,6 +31,7 @@ from penstock.physical.plan.panes import IncrementalSlideSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import make_queue
 from penstock.physical.synopses.tables.keyed_table import KeyedTable, SlotAssignment
+from penstock.storage.documents import Document, flag
 from penstock.types import BEGIN, END
 
 
@@ -57,11 +58,11 @@ class Aggregation(Operator):
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"groups": self._groups, "early": self._early.queue, "live": self._live, **self._values.synopses}
 
-    def marks(self) -> dict[str, Any]:
+    def marks(self) -> Document:
         return {"started": self._started}
 
-    def restore_marks(self, marks: dict[str, Any]) -> None:
-        self._started = marks["started"]
+    def restore_marks(self, marks: Document) -> None:
+        self._started = flag(marks, "started")
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._early.add(elements)

@@ -7,7 +7,6 @@ boundaries [semantics 4.3]: a basic interval synopsis that windows of different 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ from penstock.physical.operators.reorder_buffer import ReorderBuffer
 from penstock.physical.plan.panes import PaneStoreSpec, WindowSumsSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.windows.pane_log import PaneLog
+from penstock.storage.documents import Document, optional_integer
 from penstock.types import END
 
 
@@ -68,11 +68,11 @@ class WindowSums(Operator):
         if before is not None:
             self._reader.done = before.done
 
-    def marks(self) -> dict[str, Any]:
+    def marks(self) -> Document:
         return {"done": self._read.done}
 
-    def restore_marks(self, marks: dict[str, Any]) -> None:
-        self._read.done = marks["done"]
+    def restore_marks(self, marks: Document) -> None:
+        self._read.done = optional_integer(marks, "done")
 
     @property
     def _read(self) -> WindowReader:

@@ -27,6 +27,7 @@ from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.operators.aggregates.group_rows import GroupHistory
 from penstock.physical.operators.contract import Moment
 from penstock.physical.plan.panes import IncrementalSlideSpec
+from penstock.storage.documents import Document, optional_integer
 from penstock.types import END
 
 #: More boundaries in a round than this are not visited one by one: at most of them nothing changes.
@@ -54,11 +55,11 @@ class IncrementalSlideAggregation(Aggregation):
         self._done: int | None = None
         self._sums = spec.plan.plain_sums
 
-    def marks(self) -> dict[str, Any]:
+    def marks(self) -> Document:
         return {"done": self._done}
 
-    def restore_marks(self, marks: dict[str, Any]) -> None:
-        self._done = marks["done"]
+    def restore_marks(self, marks: Document) -> None:
+        self._done = optional_integer(marks, "done")
 
     def advance(self, moment: Moment) -> Iterator[Elements]:
         standing = self._groups.live()

@@ -8,7 +8,6 @@ nested plan. A result has the timestamp of the element at whose position it is e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +19,7 @@ from penstock.physical.operators.contract import Moment, RunPlan, Tables
 from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, ReorderingOperator
 from penstock.physical.plan.sequence import CountTimeSpec
 from penstock.physical.synopses.contract import Synopsis
+from penstock.storage.documents import Document, array, integer
 from penstock.types import END
 
 
@@ -36,12 +36,12 @@ class CountTime(ReorderingOperator):
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**super().synopses(), **self._inner.synopses()}
 
-    def marks(self) -> dict[str, Any]:
+    def marks(self) -> Document:
         return {"count": self._count, "inner": self._inner.marks()}
 
-    def restore_marks(self, marks: dict[str, Any]) -> None:
-        self._count = marks["count"]
-        self._inner.restore_marks(marks["inner"])
+    def restore_marks(self, marks: Document) -> None:
+        self._count = integer(marks, "count")
+        self._inner.restore_marks(array(marks, "inner"))
 
     def advance(self, moment: Moment) -> list[Elements]:
         if moment.shard:

@@ -9,7 +9,6 @@ operators see instants as ticks. A result of the nested plan is emitted with the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, Reord
 from penstock.physical.plan.sequence import INSTANTS, SequenceModelSpec, SequenceWindow
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.windows.jumping_window import Instants, JumpingWindowBuffer
+from penstock.storage.documents import Document, array, integer, optional_integer
 from penstock.types import END
 
 #: About how many boundaries are processed at once.
@@ -52,12 +52,12 @@ class SequenceModel(Operator):
             found |= {f"substreams{number}": jumps.substreams, f"window{number}": jumps}
         return found | self._inner.synopses()
 
-    def marks(self) -> dict[str, Any]:
+    def marks(self) -> Document:
         return {"count": self._count, "done": self._done, "inner": self._inner.marks()}
 
-    def restore_marks(self, marks: dict[str, Any]) -> None:
-        self._count, self._done = marks["count"], marks["done"]
-        self._inner.restore_marks(marks["inner"])
+    def restore_marks(self, marks: Document) -> None:
+        self._count, self._done = integer(marks, "count"), optional_integer(marks, "done")
+        self._inner.restore_marks(array(marks, "inner"))
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         self._early[port].add(elements)

@@ -7,7 +7,6 @@ further ports.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from penstock.physical.plan.streams import RStreamSpec, StreamMode
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.join_indexes.sorted_runs import cancel
 from penstock.physical.synopses.tables.materialized import MaterializedElements
+from penstock.storage.documents import Document, optional_integer
 from penstock.types import END
 
 
@@ -39,11 +39,11 @@ class RStream(Operator):
     def synopses(self) -> Mapping[str, Synopsis]:
         return {"early": self._early.queue, "arrivals": self._arrivals.queue, "live": self._held}
 
-    def marks(self) -> dict[str, Any]:
+    def marks(self) -> Document:
         return {"done": self._done}
 
-    def restore_marks(self, marks: dict[str, Any]) -> None:
-        self._done = marks["done"]
+    def restore_marks(self, marks: Document) -> None:
+        self._done = optional_integer(marks, "done")
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         (self._early if port == 0 else self._arrivals).add(elements)

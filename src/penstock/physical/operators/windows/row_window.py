@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, Reord
 from penstock.physical.plan.windows import RowWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.windows.row_window import RowWindowBuffer, WindowRows, chosen
+from penstock.storage.documents import Document, integer
 from penstock.types import BEGIN, END
 
 
@@ -38,11 +38,11 @@ class RowWindow(ReorderingOperator):
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**super().synopses(), "last": self._last}
 
-    def marks(self) -> dict[str, Any]:
+    def marks(self) -> Document:
         return {"told": self._told}
 
-    def restore_marks(self, marks: dict[str, Any]) -> None:
-        self._told = marks["told"]
+    def restore_marks(self, marks: Document) -> None:
+        self._told = integer(marks, "told")
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)

@@ -9,7 +9,6 @@ without expiration and ended by a negative tuple. Each element is processed when
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ from penstock.physical.operators.reorder_buffer import ArrivalOrderBuffer, Reord
 from penstock.physical.plan.windows import StepWindowSpec
 from penstock.physical.synopses.contract import Synopsis
 from penstock.physical.synopses.queues.expiration_queue import make_queue
+from penstock.storage.documents import Document, integer
 from penstock.types import END
 
 
@@ -38,11 +38,11 @@ class StepWindow(ReorderingOperator):
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**super().synopses(), "waiting": self._waiting, "live": self._live}
 
-    def marks(self) -> dict[str, Any]:
+    def marks(self) -> Document:
         return {"since": self._since}
 
-    def restore_marks(self, marks: dict[str, Any]) -> None:
-        self._since = marks["since"]
+    def restore_marks(self, marks: Document) -> None:
+        self._since = integer(marks, "since")
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numba as nb
 import numpy as np
@@ -25,6 +25,7 @@ from penstock.physical.kernels.compiled import argsort_time, argsort_uint64, in_
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.join_indexes.sorted_runs import cancel
+from penstock.storage.documents import Document, integer, integer_pairs
 
 Int32s = npt.NDArray[np.int32]
 
@@ -294,13 +295,13 @@ class HashJoinIndex(Synopsis):
         index = self._size * _ENTRY + self._heads.nbytes if self._chunks else 0
         return index + sum(chunk.nbytes for chunk in self._chunks)
 
-    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+    def snapshot(self) -> tuple[Document, Chunks]:
         chunks: dict[int, pa.RecordBatch] = {chunk.number: chunk.batch for chunk in self._chunks}
         return {"next": self._next_id, "chunks": [[chunk.number, chunk.gone] for chunk in self._chunks]}, chunks
 
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
-        self._next_id = manifest["next"]
-        for number, gone in manifest["chunks"]:
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
+        self._next_id = integer(manifest, "next")
+        for number, gone in integer_pairs(manifest, "chunks"):
             self._hold(_ElementChunk(number, Elements.from_batch(chunks[number]), self._size, gone))
 
 

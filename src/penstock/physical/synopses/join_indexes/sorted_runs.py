@@ -21,6 +21,7 @@ from penstock.physical.elements import Elements, Int64s, concat
 from penstock.physical.kernels.compiled import argsort_code_time, group_codes
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
+from penstock.storage.documents import Document, integer, integers
 
 _MERGE_AT = 4
 #: Below twice this many negative tuples, runs are not netted.
@@ -244,13 +245,13 @@ class SortedRuns(Synopsis):
     def nbytes(self) -> int:
         return sum(run.nbytes for run in self._runs)
 
-    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+    def snapshot(self) -> tuple[Document, Chunks]:
         chunks: dict[int, pa.RecordBatch] = {run.number: run.elements.to_batch() for run in self._runs}
         return {"next": self._next_id, "runs": list(chunks)}, chunks
 
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
-        self._next_id = manifest["next"]
-        self._runs = [self.build(i, Elements.from_batch(chunks[i])) for i in manifest["runs"]]
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
+        self._next_id = integer(manifest, "next")
+        self._runs = [self.build(i, Elements.from_batch(chunks[i])) for i in integers(manifest, "runs")]
 
 
 def cancel(elements: Elements) -> Elements:

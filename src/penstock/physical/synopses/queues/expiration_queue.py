@@ -10,9 +10,9 @@ approach does `[golab 2.3.3]`. All store record batches with a due time per row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ import pyarrow as pa
 from penstock.physical.elements import Int64s, concat_arrays, int64s
 from penstock.physical.kernels.compiled import argsort_time, in_time
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
+from penstock.storage.documents import Document, integer, integer_pairs
 
 #: Number of chunks of similar size that are merged.
 _MERGED = 8
@@ -111,17 +112,16 @@ class _Queue(Synopsis):
         return sum(c.nbytes for c in self._all())
 
     @classmethod
-    def first_live(cls, manifest: Mapping[str, Any], chunk: int) -> int:
-        return int(dict(manifest["chunks"])[chunk])
+    def first_live(cls, manifest: Document, chunk: int) -> int:
+        return int(dict(integer_pairs(manifest, "chunks"))[chunk])
 
-    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+    def snapshot(self) -> tuple[Document, Chunks]:
         chunks = list(self._all())
-        manifest = {"next": self._next_id, "chunks": [[c.id, c.start] for c in chunks]}
-        return manifest, {c.id: c.batch for c in chunks}
+        return {"next": self._next_id, "chunks": [[c.id, c.start] for c in chunks]}, {c.id: c.batch for c in chunks}
 
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
-        self._next_id = manifest["next"]
-        self._chunks = [_Chunk(i, chunks[i], start) for i, start in manifest["chunks"]]
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
+        self._next_id = integer(manifest, "next")
+        self._chunks = [_Chunk(i, chunks[i], start) for i, start in integer_pairs(manifest, "chunks")]
 
     def contents(self) -> list[pa.RecordBatch]:
         """Return all rows in the queue."""

@@ -23,6 +23,7 @@ from penstock.physical.kernels.fingerprints import _mix, fingerprints
 from penstock.physical.kernels.key_order import Bytes, is_wide, sort_keys
 from penstock.physical.synopses.contract import Chunks
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.storage.documents import Document
 
 
 @nb.njit(cache=True)
@@ -132,7 +133,7 @@ class LinkedBag(ValueBag):
             return self.key_columns(slots)[0]
         return from_order_keys(self._nodes[slots + 1, trees.KEY], slots >= 0, self._types[0])
 
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
         super().restore(manifest, chunks)
         self._stale = True
 

@@ -22,6 +22,7 @@ from penstock.physical.kernels.compiled import distinct_slots
 from penstock.physical.kernels.fingerprints import UInt64s, fingerprints
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.physical.synopses.tables.appendable_columns import AppendableColumns
+from penstock.storage.documents import Document, integer, integers
 
 Float64s = npt.NDArray[np.float64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -212,7 +213,7 @@ class KeyedTable(Synopsis):
         lanes = self.count * 8 * (2 + len(self.integers) + len(self.floats))
         return lanes + self._columns.nbytes + sum(nbytes() for nbytes in self.beside)
 
-    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+    def snapshot(self) -> tuple[Document, Chunks]:
         self.shrink()
         changed = np.flatnonzero(self._touched[: self.count])
         logged = sum(batch.num_rows for batch in self._log.values())
@@ -229,18 +230,18 @@ class KeyedTable(Synopsis):
         self._rewrite = False
         return {"next": self._next_id, "log": list(self._log)}, dict(self._log)
 
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
-        self._next_id = manifest["next"]
-        self._log = {i: chunks[i] for i in manifest["log"]}
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
+        self._next_id = integer(manifest, "next")
+        self._log = {i: chunks[i] for i in integers(manifest, "log")}
         for chunk in self._log.values():  # oldest first: later rows of a key overwrite earlier ones
             arrays = chunk.columns
             first, second = int64s(arrays[0]).view(np.uint64), int64s(arrays[1]).view(np.uint64)
-            integers, floats = len(self.integers), len(self.floats)
-            slots = self.slots(first, second, arrays[2 + integers + floats :])
-            for k in range(integers):
+            lanes, float_lanes = len(self.integers), len(self.floats)
+            slots = self.slots(first, second, arrays[2 + lanes + float_lanes :])
+            for k in range(lanes):
                 self.integers[k, slots] = int64s(arrays[2 + k])
-            for k in range(floats):
-                self.floats[k, slots] = arrays[2 + integers + k].to_numpy(zero_copy_only=True)
+            for k in range(float_lanes):
+                self.floats[k, slots] = arrays[2 + lanes + k].to_numpy(zero_copy_only=True)
         self._count_live()
 
     def _rows_of(self, slots: Int64s) -> pa.RecordBatch:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from penstock.physical.elements import Elements
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
+from penstock.storage.documents import Document, integer
 
 
 class MaterializedElements(Synopsis):
@@ -29,11 +30,11 @@ class MaterializedElements(Synopsis):
     def nbytes(self) -> int:
         return 0 if self.elements is None else self.elements.nbytes
 
-    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+    def snapshot(self) -> tuple[Document, Chunks]:
         chunks = {} if self.elements is None else {self._version: self.elements.to_batch()}
         return {"version": self._version}, chunks
 
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
-        self._version = manifest["version"]
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
+        self._version = integer(manifest, "version")
         if self._version in chunks:
             self.elements = Elements.from_batch(chunks[self._version])

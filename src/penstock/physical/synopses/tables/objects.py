@@ -8,11 +8,12 @@ log has grown to twice the live objects, it is rewritten as one chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from penstock.physical.synopses.contract import Chunks, Synopsis
+from penstock.storage.documents import Document, integer, integers
 
 T = TypeVar("T")
 Key = tuple[int, int]
@@ -51,7 +52,7 @@ class ObjectTable(Synopsis, Generic[T]):
     def nbytes(self) -> int:
         return sum(len(self._pack(value)) + 16 for value in self._objects.values())
 
-    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+    def snapshot(self) -> tuple[Document, Chunks]:
         logged = sum(batch.num_rows for batch in self._log.values())
         changed = self._touched
         if logged + len(changed) > 2 * len(self._objects) + 64:
@@ -62,9 +63,9 @@ class ObjectTable(Synopsis, Generic[T]):
         self._touched = set()
         return {"next": self._next_id, "log": list(self._log)}, dict(self._log)
 
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
-        self._next_id = manifest["next"]
-        self._log = {i: chunks[i] for i in manifest["log"]}
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
+        self._next_id = integer(manifest, "next")
+        self._log = {i: chunks[i] for i in integers(manifest, "log")}
         packed: dict[Key, bytes | None] = {}
         for chunk in self._log.values():  # oldest first
             first, second, blobs = (column.to_pylist() for column in chunk.columns)

@@ -12,7 +12,7 @@ since are recognised by their expiration.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numba as nb
 import numpy as np
@@ -21,6 +21,7 @@ import pyarrow as pa
 from penstock.physical.elements import Bools, Int64s, int64s
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
+from penstock.storage.documents import Document, integer, integers
 
 #: Columns of a node. STATE: 0 free, 1 not in the log yet, 2 in the log.
 _KEY, _END, _BEFORE, _AFTER, _STATE, _FIRST, _SECOND, _ = range(8)
@@ -167,7 +168,7 @@ class Skyline(Synopsis):
     def nbytes(self) -> int:
         return int(self._nodes.nbytes + self._tips.nbytes)
 
-    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+    def snapshot(self) -> tuple[Document, Chunks]:
         self._refresh()
         fresh = np.unique(self._fresh[: self._news])
         fresh = fresh[self._nodes[fresh, _STATE] == 1]
@@ -183,10 +184,10 @@ class Skyline(Synopsis):
         self._fresh, self._news = np.empty(0, np.int64), 0
         return {"next": self._next_id, "time": int(self._time), "log": list(self._log)}, dict(self._log)
 
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
-        self._next_id = manifest["next"]
-        self._time = manifest["time"]
-        self._log = {i: chunks[i] for i in manifest["log"]}
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
+        self._next_id = integer(manifest, "next")
+        self._time = integer(manifest, "time")
+        self._log = {i: chunks[i] for i in integers(manifest, "log")}
         self._stale = True
 
     def _refresh(self) -> None:

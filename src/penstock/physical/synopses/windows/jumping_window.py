@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.queues import chunk_log
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.physical.synopses.windows.jumping_window_kernel import GONE, HELD, WAITING, link, run
+from penstock.storage.documents import Document, integer, integers
 from penstock.types import BEGIN, END
 
 _FEWEST_DEAD = 1 << 12
@@ -248,14 +249,14 @@ class JumpingWindowBuffer(Synopsis):
     def nbytes(self) -> int:
         return 40 * self._size + self._lists.nbytes + int(sum(batch.nbytes for batch in self._chunks.values()))
 
-    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+    def snapshot(self) -> tuple[Document, Chunks]:
         marks = [int(mark) for mark in self._marks]
         return {"next": self._next_id, "chunks": list(self._chunks), "marks": marks}, dict(self._chunks)
 
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
         """Return the counts are restored by themselves, before or after: they are looked at when the window is next
         needed."""
-        self._next_id = manifest["next"]
-        self._chunks = {i: chunks[i] for i in manifest["chunks"]}
-        self._marks = np.array(manifest["marks"], np.int64)
+        self._next_id = integer(manifest, "next")
+        self._chunks = {i: chunks[i] for i in integers(manifest, "chunks")}
+        self._marks = np.array(integers(manifest, "marks"), np.int64)
         self._unread = True

@@ -11,8 +11,8 @@ among the fingerprints of all present groups; `PaneReader`s have arrays by place
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.queues.expiration_queue import FifoQueue
 from penstock.physical.synopses.tables.keyed_table import Float64s, KeyedTable
+from penstock.storage.documents import Document
 
 #: What stands for an integer lane that is 0 in every pane.
 ZERO = -1
@@ -225,13 +226,13 @@ class PaneLog(Synopsis):
         return self._queue.nbytes + arrays + self._groups.nbytes + sum(reader.nbytes for reader in self.readers)
 
     @classmethod
-    def first_live(cls, manifest: Mapping[str, Any], chunk: int) -> int:
+    def first_live(cls, manifest: Document, chunk: int) -> int:
         return FifoQueue.first_live(manifest, chunk)
 
-    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+    def snapshot(self) -> tuple[Document, Chunks]:
         return self._queue.snapshot()
 
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
         self._queue.restore(manifest, chunks)
         self._derived = False
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numba as nb
 import numpy as np
@@ -27,6 +27,7 @@ from penstock.physical.kernels.fingerprints import fingerprints
 from penstock.physical.synopses.contract import Chunks, StoredTimes, Synopsis
 from penstock.physical.synopses.queues import chunk_log
 from penstock.physical.synopses.tables.keyed_table import find_slots, index_slots
+from penstock.storage.documents import Document, integer, integers
 from penstock.types import END
 
 _FEWEST_DEAD = 1 << 12
@@ -312,7 +313,7 @@ class RowWindowBuffer(Synopsis):
         lanes = 16 * self._size + 48 * self._partitions
         return lanes + int(sum(batch.nbytes for batch in self._chunks.values()))
 
-    def snapshot(self) -> tuple[dict[str, Any], Chunks]:
+    def snapshot(self) -> tuple[Document, Chunks]:
         written: dict[int, pa.RecordBatch] = {}
         low = 0
         for i, batch in self._chunks.items():
@@ -322,10 +323,10 @@ class RowWindowBuffer(Synopsis):
             low = high
         return {"next": self._next_id, "chunks": list(written)}, written
 
-    def restore(self, manifest: dict[str, Any], chunks: Chunks) -> None:
-        self._next_id = manifest["next"]
+    def restore(self, manifest: Document, chunks: Chunks) -> None:
+        self._next_id = integer(manifest, "next")
         numbers = [np.empty(0, np.int64)]
-        for i in manifest["chunks"]:
+        for i in integers(manifest, "chunks"):
             ts, number, *columns = chunks[i].columns
             self._chunks[i] = unnamed([ts, *columns])
             numbers.append(int64s(number))

@@ -18,7 +18,6 @@ import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -26,7 +25,9 @@ from penstock.errors import PenstockError
 from penstock.physical.elements import decode, encode
 from penstock.runtime.spark.checkpoint.epochs import Epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, unwritable
+from penstock.runtime.spark.checkpoint.shard_manifest import ChunkPlace, FileManifest, ShardManifest
 from penstock.storage import NewFile, storage
+from penstock.storage.documents import Document
 from penstock.storage.local import TEMPORARY
 from penstock.storage.seals import damaged, unsealed, unsealed_before
 
@@ -56,18 +57,18 @@ class StateFiles:
         self._batch = batch
         self._maps: dict[str, pa.Buffer] = {}
         self._previous = self._newest_before(batch)
-        self._files: dict[str, dict[str, list[int]]] = {}
+        self._files: dict[str, dict[str, ChunkPlace]] = {}
         if self._previous is not None:
-            self._files = {f: dict(chunks) for f, chunks in self._previous["files"].items()}
+            self._files = {f: dict(chunks) for f, chunks in self._previous.files.items()}
 
     @property
     def previous(self) -> int | None:
         """Return the batch that wrote the state."""
         return max((n for n in _numbers(self._folder) if n < self._batch), default=None)
 
-    def manifest(self) -> dict[str, Any] | None:
+    def manifest(self) -> ShardManifest | None:
         """Return the stage's manifest of the batch before; None at the beginning. Raises PenstockError P0605."""
-        return None if self._previous is None else self._previous["stage"]
+        return None if self._previous is None else self._previous.stage
 
     def chunk(self, name: str) -> pa.RecordBatch:
         """Return a live chunk by name. Raises PenstockError P0605 when its file is damaged."""
@@ -80,7 +81,7 @@ class StateFiles:
             raise damaged(self._folder / file, error) from error
         return batch
 
-    def save(self, manifest: Mapping[str, Any], new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
+    def save(self, manifest: ShardManifest, new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
         """Write `manifest` and the live chunks: those before without `gone`, and `new`. Raises PenstockError P0601
         where the disk cannot be written; the state before stays.
         """
@@ -89,7 +90,7 @@ class StateFiles:
         except OSError as error:
             raise unwritable(self._folder, error) from error
 
-    def _save(self, manifest: Mapping[str, Any], new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
+    def _save(self, manifest: ShardManifest, new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
         if not storage().exists(self._folder):
             storage().make_folder(self._folder)
         for chunks in self._files.values():
@@ -103,27 +104,22 @@ class StateFiles:
                 raise damaged(self._folder / file, error) from error
             self._files[file] = {}
         if blobs:
-            self._write_data(f"{self._batch:09d}-{manifest['token'][:12]}.arrow", blobs)
-        before = set(self._previous["files"]) if self._previous else set()
+            self._write_data(f"{self._batch:09d}-{manifest.token[:12]}.arrow", blobs)
+        before = set(self._previous.files) if self._previous else set()
         self._files = {f: chunks for f, chunks in self._files.items() if chunks}
-        content = {
-            "format": FORMAT,
-            "stage": manifest,
-            "files": self._files,
-            "dead": sorted(before - self._files.keys()),
-        }
+        content = FileManifest(manifest, self._files, sorted(before - self._files.keys())).as_json(FORMAT)
         # The sync of its folder also makes the names of the data files durable.
         self._job_folder.write_sealed(self._manifest_path(self._batch), json.dumps(content))
         self._remove_old()
 
     @property
-    def files(self) -> dict[str, dict[str, list[int]]]:
-        """Return the live chunks of each data file: offset, length, checksum."""
+    def files(self) -> Mapping[str, Mapping[str, ChunkPlace]]:
+        """Return the live chunks of each data file."""
         return self._files
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def _newest_before(self, batch: int) -> dict[str, Any] | None:
+    def _newest_before(self, batch: int) -> FileManifest | None:
         numbers = [n for n in _numbers(self._folder) if n < batch]
         if not numbers:
             return None
@@ -156,14 +152,15 @@ class StateFiles:
         return sorted(chosen)
 
     def _write_data(self, file: str, blobs: Mapping[str, bytes | pa.Buffer]) -> None:
-        position, chunks = 0, {}
+        position = 0
+        chunks: dict[str, ChunkPlace] = {}
         with storage().create(self._folder / file) as output:
             for name, blob in blobs.items():
                 # Arrow requires buffers at multiples of 8 bytes; 64 keeps them off shared cache lines.
                 padding = -position % 64
                 output.write(b"\0" * padding)
                 length = _written(output, blob)
-                chunks[name] = [position + padding, length, zlib.crc32(blob)]
+                chunks[name] = (position + padding, length, zlib.crc32(blob))
                 position += padding + length
             output.sync()
         self._files[file] = chunks
@@ -172,7 +169,7 @@ class StateFiles:
         """Remove files that only older manifests name: the batch before is committed, or this one would not run."""
         if self._previous is None:
             return
-        for file in self._previous["dead"]:
+        for file in self._previous.dead:
             storage().remove(self._folder / file)
         numbers = sorted(n for n in _numbers(self._folder) if n < self._batch)
         for number in numbers[:-1]:
@@ -227,7 +224,7 @@ def sweep(root: Path) -> None:
         named: set[str] = set()
         for number in _numbers(shard_folder):
             manifest = read_manifest(folder, shard_folder / f"{number:09d}.json")
-            named |= {*manifest.get("files", ()), *manifest.get("dead", ())}
+            named |= {*manifest.files, *manifest.dead}
         for name in storage().list(shard_folder):
             if name.endswith(".arrow") and name not in named:
                 storage().remove(shard_folder / name)
@@ -252,12 +249,12 @@ def _numbers(folder: Path) -> list[int]:
     return [int(stem) for stem in stems if stem.isdigit()]
 
 
-def read_manifest(folder: Folder, path: Path) -> dict[str, Any]:
+def read_manifest(folder: Folder, path: Path) -> FileManifest:
     """Return a manifest. Raises PenstockError P0605 for one that is damaged, of another place or of another format."""
     try:
         data = storage().read(path)
-        manifest: dict[str, Any] = _read_before(data) or json.loads(unsealed(data, folder.place(path)))
-        number = manifest["format"]
+        fields: Document = _read_before(data) or json.loads(unsealed(data, folder.place(path)))
+        number = fields["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
     if number != FORMAT:
@@ -265,14 +262,17 @@ def read_manifest(folder: Folder, path: Path) -> dict[str, Any]:
             "P0605", f"the state in {path.parent} has format {number}, this version reads format {FORMAT}",
             hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
         )  # fmt: skip
-    return manifest
+    try:
+        return FileManifest.from_json(fields)
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from error
 
 
-def _read_before(data: bytes) -> dict[str, Any] | None:
+def _read_before(data: bytes) -> Document | None:
     """Return a manifest of an earlier format, else None: format 1 had no seal, those up to 5 one without a place."""
     try:
         text = data.decode() if data.startswith(b'{"format": 1,') else unsealed_before(data)
-        manifest: dict[str, Any] = json.loads(text)
+        fields: Document = json.loads(text)
     except ValueError:
         return None
-    return manifest if manifest.get("format") == 1 or manifest.get("format") in _BEFORE else None
+    return fields if fields.get("format") == 1 or fields.get("format") in _BEFORE else None

@@ -159,18 +159,18 @@ def _add_shard(
     if manifest is None:
         return
     lengths = {name: length for chunks in state.files.values() for name, (_, length, _) in chunks.items()}
-    for name, ids in manifest["chunks"].items():
+    for name, written in manifest.synopses.items():
         key, _, synopsis = name.partition(".")
         users = _users(epoch.queries, key)
         if not users:
             # State of a query that has been removed; the next batch drops it.
             continue
-        stored = StoredState(manifest["rows"][name], sum(lengths[f"{name}.{i}"] for i in ids), len(ids))
-        kind = manifest["formats"][name][0]
-        kept_as = synopsis_class(kind)
+        ids = written.chunks
+        stored = StoredState(written.rows, sum(lengths[f"{name}.{i}"] for i in ids), len(ids))
+        kept_as = synopsis_class(written.kind)
         if kept_as is not None and kept_as.TIMES is not None:
             for i in ids:
-                start = kept_as.first_live(manifest["synopses"][name], i)
+                start = kept_as.first_live(written.manifest, i)
                 _add_times(stored, kept_as.TIMES, state.chunk(f"{name}.{i}").slice(start))
         first = users[min(users)]
         operator = operators.setdefault(

@@ -24,6 +24,7 @@ from penstock.runtime.skipped_records import as_read, progress_after
 from penstock.runtime.spark.checkpoint.folder import Folder, Job, Seen
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.worker.packets import Packet, by_shard, port_packets, round_packet, timings_packet
+from penstock.runtime.watching.reports import IngestReport
 from penstock.runtime.watching.stopwatch import Stopwatch
 
 _MOST_LETTERS = 100_000
@@ -99,7 +100,7 @@ class Ingest:
         for shard, port, batches in self._router:
             yield from self.watch.through("exchange", port_packets(shard, port, batches, self._task))
         yield from by_shard(self._job.shards, {self._source.name: self.progress})
-        yield timings_packet(0, {"stage": 0, "task": self._task, "phases": self.watch.seconds})
+        yield timings_packet(0, IngestReport(self._task, self.watch.seconds))
 
     def _set_apart(self, stamped: StampedRows, parsed: ParsedRecords, split: str) -> None:
         batch = parsed.batch

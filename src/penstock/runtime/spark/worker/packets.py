@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Any
 
 import pyarrow as pa
 
@@ -19,6 +18,7 @@ from penstock.physical.execution.exchange import Port
 from penstock.physical.execution.progress import Progress, SourceProgress
 from penstock.physical.kernels.run_length import run_length_decoded, run_length_encoded
 from penstock.physical.operators import Rejection
+from penstock.runtime.watching.reports import IngestReport, ShardReport, report_from_json
 
 SCHEMA = pa.schema([pa.field("shard", pa.int32()), pa.field("kind", pa.string()), pa.field("blob", pa.binary())])
 SPARK_SCHEMA = "shard int, kind string, blob binary"
@@ -156,9 +156,13 @@ def rejected_packet(shard: int, rejected: Sequence[Rejection]) -> Packet:
     return Packet(shard, Signal.REJECTED, json.dumps([asdict(r) for r in rejected]).encode())
 
 
-def timings_packet(shard: int, report: Mapping[str, Any]) -> Packet:
-    """Return the packet with a task's report (`runtime/watching/recorder.py`)."""
-    return Packet(shard, Signal.TIMINGS, json.dumps(report).encode())
+def timings_packet(shard: int, report: IngestReport | ShardReport) -> Packet:
+    """Return the packet with a task's report."""
+    return Packet(shard, Signal.TIMINGS, json.dumps(report.as_json()).encode())
+
+
+def read_timings(blob: bytes | pa.Buffer) -> IngestReport | ShardReport:
+    return report_from_json(json.loads(bytes(blob)))
 
 
 def heartbeats_packet(shard: int, heartbeats: Heartbeats) -> Packet:
@@ -174,7 +178,7 @@ def read_rejected(blob: bytes) -> list[Rejection]:
 
 
 def read_progress(blob: bytes | pa.Buffer) -> dict[str, SourceProgress]:
-    return {name: SourceProgress(*values) for name, values in json.loads(bytes(blob)).items()}
+    return {name: SourceProgress.from_list(values) for name, values in json.loads(bytes(blob)).items()}
 
 
 def read_elements(blob: bytes | pa.Buffer) -> list[Elements]:

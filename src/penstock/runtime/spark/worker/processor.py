@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle, ValueState
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.streaming.stateful_processor import TimerValues
+
+    from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest
 
 
 class KeyedStage(StatefulProcessor):
@@ -32,9 +35,9 @@ class KeyedStage(StatefulProcessor):
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
-        key: Any,
+        key: tuple[int, ...],
         rows: Iterator[Row],
-        timerValues: Any,  # noqa: N803 - Spark's name
+        timerValues: TimerValues,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
         from penstock.runtime.spark.checkpoint.folder import load_job
         from penstock.runtime.spark.worker.packets import Packet, encode_kind, read_kind
@@ -55,9 +58,11 @@ class _StoreState:
         self._manifest = manifest
         self._chunks = chunks
 
-    def manifest(self) -> dict[str, Any] | None:
+    def manifest(self) -> ShardManifest | None:
+        from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest
+
         value = self._manifest.get()
-        return json.loads(value[0]) if value else None
+        return ShardManifest.from_json(json.loads(value[0])) if value else None
 
     def chunk(self, name: str) -> pa.RecordBatch:
         from penstock.physical.elements import decode
@@ -65,11 +70,11 @@ class _StoreState:
         (batch,) = decode(bytes(self._chunks.getValue((name,))[0]))
         return batch
 
-    def save(self, manifest: Mapping[str, Any], new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
+    def save(self, manifest: ShardManifest, new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
         from penstock.physical.elements import encode
 
         for name, batch in new.items():
             self._chunks.updateValue((name,), (encode([batch]),))
         for name in gone:
             self._chunks.removeKey((name,))
-        self._manifest.update((json.dumps(manifest),))
+        self._manifest.update((json.dumps(manifest.as_json()),))

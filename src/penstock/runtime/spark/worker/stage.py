@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from penstock.physical.execution.exchange import ExchangeRouter, Port, StageResu
 from penstock.physical.execution.executor import StageExecutor
 from penstock.physical.execution.progress import SourceProgress
 from penstock.runtime.spark.checkpoint.folder import Job
+from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest, StoredSynopsis
 from penstock.runtime.spark.output.answer_writer import AnswerWriter
 from penstock.runtime.spark.worker.packets import (
     Heartbeats,
@@ -35,6 +36,7 @@ from penstock.runtime.spark.worker.packets import (
     timings_packet,
 )
 from penstock.runtime.spark.worker.spill_files import SpillFiles, unpacked
+from penstock.runtime.watching.reports import ShardReport
 from penstock.runtime.watching.stopwatch import Stopwatch
 
 
@@ -58,13 +60,13 @@ _WARM: dict[tuple[str, int, int], _Warm] = {}
 class ShardState(Protocol):
     """Storage of a shard's state between batches."""
 
-    def manifest(self) -> dict[str, Any] | None:
+    def manifest(self) -> ShardManifest | None:
         """Return the manifest that `save` wrote in the batch before, None for none."""
 
     def chunk(self, name: str) -> pa.RecordBatch:
         """Return a live chunk."""
 
-    def save(self, manifest: Mapping[str, Any], new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
+    def save(self, manifest: ShardManifest, new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
         """Write `manifest`, and the chunks: those before without `gone`, and `new`."""
 
 
@@ -124,8 +126,7 @@ class ShardRound:
                 n: replace(p, first=progress[n].first if n in progress else None) for n, p in executor.progress.items()
             }
             yield progress_packet(shard, known)
-        report: dict[str, Any] = {"stage": self._stage, "shard": shard, "phases": self._watch.seconds}
-        yield timings_packet(shard, report | {"seconds": executor.spent} | ({} if sizes is None else {"state": sizes}))
+        yield timings_packet(shard, ShardReport(self._stage, shard, self._watch.seconds, executor.spent, sizes))
 
     def _packets(
         self, job: Job, executor: StageExecutor, shard: int, result: StageResult, forwarded: list[Packet]
@@ -151,7 +152,7 @@ class ShardRound:
         manifest = self._state.manifest()
         # Removed from the cache: an attempt that fails half way must not be continued.
         warm = _WARM.pop((self._root, self._stage, shard), None)
-        if warm is not None and manifest is not None and warm.token == manifest["token"]:
+        if warm is not None and manifest is not None and warm.token == manifest.token:
             if warm.epoch < job.epoch:
                 warm.executor.graft(job.plan, self._tables, _unchanged(job, warm.epoch))
                 self._join_past(warm.executor)
@@ -161,16 +162,16 @@ class ShardRound:
             self._join_past(executor)
             return executor, set()
         restored = restore(executor, manifest, self._state, job)
-        if manifest["epoch"] < job.epoch:
+        if manifest.epoch < job.epoch:
             restored |= self._join_past(executor)
         missing = executor.synopses().keys() - restored
-        if missing and manifest["epoch"] == job.epoch:
+        if missing and manifest.epoch == job.epoch:
             raise PenstockError(
                 "P0605",
                 f"stage {self._stage}, shard {shard}: the checkpoint holds no state of {min(missing)}",
                 hint="restore the checkpoint from a copy, or start afresh with a new --checkpoint",
             )
-        return executor, {f"{name}.{i}" for name, ids in manifest["chunks"].items() for i in ids}
+        return executor, manifest.chunks
 
     def _join_past(self, executor: StageExecutor) -> set[str]:
         manifest = self._past.manifest() if self._past is not None else None
@@ -178,26 +179,22 @@ class ShardRound:
 
     def _save(self, shard: int, executor: StageExecutor, stored: set[str]) -> None:
         token = uuid.uuid4().hex
-        manifest: dict[str, Any] = {
-            "token": token, "epoch": self._job.epoch, "marks": executor.marks(), "synopses": {}, "chunks": {},
-            "formats": {},
-            "rows": {},
-        }  # fmt: skip
+        synopses: dict[str, StoredSynopsis] = {}
+        marks = executor.marks()
         live: set[str] = set()
         new: dict[str, pa.RecordBatch] = {}
         nbytes = 0
         for name, synopsis in executor.synopses().items():
-            manifest["synopses"][name], chunks = synopsis.snapshot()
-            manifest["chunks"][name] = list(chunks)
-            manifest["rows"][name] = synopsis.rows
-            manifest["formats"][name] = [type(synopsis).__name__, synopsis.FORMAT]
+            manifest, chunks = synopsis.snapshot()
+            kind = type(synopsis).__name__
+            synopses[name] = StoredSynopsis(manifest, list(chunks), kind, synopsis.FORMAT, synopsis.rows)
             for i, batch in chunks.items():
                 chunk = f"{name}.{i}"
                 live.add(chunk)
                 nbytes += batch.nbytes
                 if chunk not in stored:
                     new[chunk] = batch
-        self._state.save(manifest, new, stored - live)
+        self._state.save(ShardManifest(token, self._job.epoch, marks, synopses), new, stored - live)
         keep_warm(
             (self._root, self._stage, shard),
             _Warm(token, executor, live, nbytes, self._job.epoch),
@@ -216,26 +213,26 @@ def _sending_order(sent: tuple[PortInput, Packet]) -> tuple[int, int]:
     return kind.sender, kind.number
 
 
-def restore(executor: StageExecutor, manifest: Mapping[str, Any], state: ShardState, job: Job) -> set[str]:
+def restore(executor: StageExecutor, manifest: ShardManifest, state: ShardState, job: Job) -> set[str]:
     """Restore the part of the executor's state that `manifest` has; return the names of those synopses. Raises
     PenstockError P0605 for a state of another format.
     """
-    executor.restore_marks(manifest["marks"], _unchanged(job, manifest["epoch"]))
+    executor.restore_marks(manifest.marks, _unchanged(job, manifest.epoch))
     restored: set[str] = set()
     for name, synopsis in executor.synopses().items():
-        if name not in manifest["chunks"]:
+        stored = manifest.synopses.get(name)
+        if stored is None:
             continue
-        expected, stored = [type(synopsis).__name__, synopsis.FORMAT], manifest["formats"][name]
-        if stored != expected:
+        kind, format_ = type(synopsis).__name__, synopsis.FORMAT
+        if (stored.kind, stored.format) != (kind, format_):
             raise PenstockError(
                 "P0605",
-                f"the state {name} was written as {stored[0]} of format {stored[1]}, "
-                f"this version reads {expected[0]} of format {expected[1]}",
+                f"the state {name} was written as {stored.kind} of format {stored.format}, "
+                f"this version reads {kind} of format {format_}",
                 hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
             )  # fmt: skip
         try:
-            ids = manifest["chunks"][name]
-            synopsis.restore(manifest["synopses"][name], {i: state.chunk(f"{name}.{i}") for i in ids})
+            synopsis.restore(stored.manifest, {i: state.chunk(f"{name}.{i}") for i in stored.chunks})
         except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
             raise PenstockError(
                 "P0605",

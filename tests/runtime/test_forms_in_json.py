@@ -1,0 +1,62 @@
+"""The forms of manifests, marks and reports in JSON: fixed, since a checkpoint of an earlier version holds them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from penstock.physical.execution.marks import StageMarks
+from penstock.physical.execution.progress import SourceProgress
+from penstock.runtime.spark.checkpoint.shard_manifest import FileManifest, ShardManifest, StoredSynopsis
+from penstock.runtime.watching.reports import IngestReport, ShardReport, report_from_json
+from penstock.storage.documents import array, flag, integer, integer_pairs, nested, text
+
+MARKS = (
+    '{"progress": {"S": [1, 5, false, -9]}, "firsts": {"0": {"S": 1, "R": null}}, "operators": {"k": {"done": null}}}'
+)
+STAGE = (
+    f'{{"token": "t", "epoch": 2, "marks": {MARKS}, "synopses": {{"k.rows": {{"next": 3, "log": [1, 3]}}}}, '
+    '"chunks": {"k.rows": [1, 3]}, "formats": {"k.rows": ["KeyedTable", 4]}, "rows": {"k.rows": 10}}'
+)
+FILE = f'{{"format": 7, "stage": {STAGE}, "files": {{"a.arrow": {{"k.rows.1": [0, 8, 99]}}}}, "dead": ["b.arrow"]}}'
+REPORTS = {
+    '{"stage": 0, "task": 3, "phases": {"read": 0.5}}': IngestReport(3, {"read": 0.5}),
+    '{"stage": 1, "shard": 2, "phases": {}, "seconds": {"4": 0.25}}': ShardReport(1, 2, {}, {4: 0.25}),
+    '{"stage": 1, "shard": 2, "phases": {}, "seconds": {}, "state": {"4": [10, 800]}}': ShardReport(
+        1, 2, {}, {}, {4: (10, 800)}
+    ),
+}
+
+
+def test_a_manifest_is_written_as_it_was_read() -> None:
+    assert json.dumps(FileManifest.from_json(json.loads(FILE)).as_json(7)) == FILE
+
+
+def test_what_a_manifest_holds() -> None:
+    found = ShardManifest.from_json(json.loads(STAGE))
+    marks = StageMarks({"S": SourceProgress(1, 5, False, -9)}, {0: {"S": 1, "R": None}}, {"k": {"done": None}})
+    stored = StoredSynopsis({"next": 3, "log": [1, 3]}, [1, 3], "KeyedTable", 4, 10)
+    assert found == ShardManifest("t", 2, marks, {"k.rows": stored})
+    assert found.chunks == {"k.rows.1", "k.rows.3"}
+
+
+@pytest.mark.parametrize("written", REPORTS)
+def test_a_report_is_written_as_it_was_read(written: str) -> None:
+    assert report_from_json(json.loads(written)) == REPORTS[written]
+    assert json.dumps(REPORTS[written].as_json()) == written
+
+
+@pytest.mark.parametrize(
+    ("read", "value"),
+    [(integer, "1"), (integer, None), (flag, 1), (text, 1), (array, "ab"), (nested, [1]), (integer_pairs, [[1, "a"]])],
+)
+def test_a_field_of_another_type_is_refused_by_its_name(read: Callable[..., object], value: object) -> None:
+    with pytest.raises(TypeError, match="the field n holds"):
+        read({"n": value}, "n")
+
+
+def test_a_damaged_manifest_is_refused() -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        FileManifest.from_json({"format": 7, "stage": {"token": "t"}})
