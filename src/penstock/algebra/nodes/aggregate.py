@@ -102,8 +102,8 @@ class Distinct(Unary):
 
     @property
     def pattern(self) -> Pattern:
-        given = self.input.pattern
-        return Pattern.WEAK if given is Pattern.WEAKEST else given
+        below = self.input.pattern
+        return Pattern.WEAK if below is Pattern.WEAKEST else below
 
     @property
     def keys(self) -> Keys:

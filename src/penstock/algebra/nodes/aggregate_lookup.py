@@ -43,41 +43,41 @@ class AggregateLookup:
 def find_probe(node: Join | OuterJoin) -> AggregateLookup | None:
     """Return `node` as a look-up, None if it is not one."""
     if isinstance(node, OuterJoin):
-        return _asked(node, True) if node.kind is OuterKind.LEFT else None
-    return _asked(node, True) or _asked(node, False)
+        return _probe(node, True) if node.kind is OuterKind.LEFT else None
+    return _probe(node, True) or _probe(node, False)
 
 
-def _asked(node: Join | OuterJoin, left: bool) -> AggregateLookup | None:
-    asking, asked = (node.left, node.right) if left else (node.right, node.left)
+def _probe(node: Join | OuterJoin, left: bool) -> AggregateLookup | None:
+    probing, grouped = (node.left, node.right) if left else (node.right, node.left)
     between: list[Select | Project] = []
-    below = asked
+    below = grouped
     while isinstance(below, Select | Project):
         between.insert(0, below)
         below = below.input
-    if not isinstance(below, Aggregate) or not below.group or is_static(below) or not lives_an_instant(asking):
+    if not isinstance(below, Aggregate) or not below.group or is_static(below) or not lives_an_instant(probing):
         return None
-    if any(_must_stay(e) for one in between for e in _expressions(one)):
+    if any(_must_stay(e) for operator in between for e in _expressions(operator)):
         return None
     pairs = [(i, j) if left else (j, i) for i, j in node.equal]
-    places = {_group_column(j, between): i for i, j in pairs}
-    if len(pairs) != len(below.group) or set(places) != set(range(len(below.group))):
+    key_of = {_group_column(j, between): i for i, j in pairs}
+    if len(pairs) != len(below.group) or set(key_of) != set(range(len(below.group))):
         return None
-    return AggregateLookup(asking, left, tuple(places[g] for g in range(len(below.group))), below, tuple(between))
+    return AggregateLookup(probing, left, tuple(key_of[g] for g in range(len(below.group))), below, tuple(between))
 
 
 def _group_column(column: int, between: list[Select | Project]) -> int | None:
     """Return the output column of the aggregate that the column `column` above `between` is; None if it is computed."""
-    for one in reversed(between):
-        if isinstance(one, Project):
-            computed = one.expressions[column]
+    for operator in reversed(between):
+        if isinstance(operator, Project):
+            computed = operator.expressions[column]
             if not isinstance(computed, Column):
                 return None
             column = computed.index
     return column
 
 
-def _expressions(one: Select | Project) -> tuple[Expression, ...]:
-    return (one.predicate,) if isinstance(one, Select) else one.expressions
+def _expressions(operator: Select | Project) -> tuple[Expression, ...]:
+    return (operator.predicate,) if isinstance(operator, Select) else operator.expressions
 
 
 def _must_stay(expression: Expression) -> bool:

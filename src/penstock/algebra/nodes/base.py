@@ -96,17 +96,17 @@ class Algebra(Node):
         """Return what bounds the relation. Of a stream: what bounds its elements if all of them were stored."""
         return together(child.boundedness for child in self.inputs)
 
-    def bounded_by_keys(self, columns: tuple[int, ...], below: Boundedness, what: str) -> Boundedness:
+    def bounded_by_keys(self, columns: tuple[int, ...], below: Boundedness, plural: str) -> Boundedness:
         """Return the boundedness of one row, or a few, for every value of `columns`: that of the rows below, else the
-        number of these values. what: the plural of what is stored for each, such as `groups`."""
+        number of these values. plural: the noun of what is stored for each, such as `groups`."""
         if not columns:
-            return Boundedness(Grade.FIXED, f"one {what.removesuffix('s')}")
+            return Boundedness(Grade.FIXED, f"one {plural.removesuffix('s')}")
         if below.grade <= Grade.KEYS:
             return below
         labels = column_labels(self.schema)
         names = ", ".join(labels[i] for i in columns)
-        hint = f"{what} never end over {below.by}; {below.hint}" if below.hint else ""
-        return Boundedness(Grade.KEYS, f"the number of {what} ({names})", hint, below.source, None)
+        hint = f"{plural} never end over {below.by}; {below.hint}" if below.hint else ""
+        return Boundedness(Grade.KEYS, f"the number of {plural} ({names})", hint, below.source, None)
 
     @property
     def source_names(self) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ class Algebra(Node):
     @property
     def is_instantaneous(self) -> bool:
         """Return whether every element of the relation lives only at ticks at which an element of one of its own
-        windows arrives, whatever selections are later pushed below these windows. An RSTREAM over it need not know of
+        windows arrives, whatever selections are later pushed below these windows. An RSTREAM over it needs no
         arrivals that the WHERE drops [semantics 4.3]: R is empty at these instants, and nothing would be emitted."""
         return self.lives_within(lambda child: child.is_instantaneous)
 
@@ -217,8 +217,8 @@ class Algebra(Node):
         distinct = tuple(known[i] if i < len(known) else math.inf for i in range(len(self.schema)))
         rate = sum(i.rate for i in inputs) or 1.0
         length = max((i.length for i in inputs), default=HORIZON)
-        found = Estimate(rate, length, distinct, rate if self.pattern is Pattern.STRICT else 0.0)
-        return found if self.is_stream else found.decided()
+        result = Estimate(rate, length, distinct, rate if self.pattern is Pattern.STRICT else 0.0)
+        return result if self.is_stream else result.decided()
 
     def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
         """Return the elements per second that this operator alone processes. inputs, own: the estimates of its inputs
@@ -469,7 +469,7 @@ def operators(root: Algebra) -> Iterator[Algebra]:
 
 def leaves(node: Algebra) -> Iterator[Algebra]:
     """Return the operators without inputs, left to right, one with several parents once."""
-    return (found for found in operators(node) if not found.inputs)
+    return (operator for operator in operators(node) if not operator.inputs)
 
 
 def column_labels(schema: Schema) -> tuple[str, ...]:

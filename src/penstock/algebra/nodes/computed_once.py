@@ -14,17 +14,17 @@ _PROPERTIES = (
 def compute_once(kind: type) -> None:
     """Let the class `kind` of operators compute the properties that it defines itself once for each node."""
     for name in _PROPERTIES:
-        given = kind.__dict__.get(name)
-        if isinstance(given, property) and not getattr(given.fget, "__isabstractmethod__", False):
-            setattr(kind, name, _cached(f"_{kind.__qualname__}.{name}", given))
+        derived = kind.__dict__.get(name)
+        if isinstance(derived, property) and not getattr(derived.fget, "__isabstractmethod__", False):
+            setattr(kind, name, _cached(f"_{kind.__qualname__}.{name}", derived))
 
 
-def _cached(place: str, given: property) -> property:
-    """Return the property `given`, cached in the node under the name `place`."""
+def _cached(attribute: str, derived: property) -> property:
+    """Return the property `derived`, cached in the node under the name `attribute`."""
 
     def read(node: object) -> Any:
-        if place not in node.__dict__:
-            object.__setattr__(node, place, given.__get__(node))
-        return node.__dict__[place]
+        if attribute not in node.__dict__:
+            object.__setattr__(node, attribute, derived.__get__(node))
+        return node.__dict__[attribute]
 
-    return property(read, doc=given.__doc__)
+    return property(read, doc=derived.__doc__)

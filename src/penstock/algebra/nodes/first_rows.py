@@ -14,7 +14,7 @@ from penstock.algebra.properties.update_pattern import Pattern
 
 
 class SortKey(NamedTuple):
-    """A column to order by: its position, the direction, and where its NULLs stand."""
+    """A column to order by: its position, the direction, and where its NULLs sort."""
 
     column: int
     descending: bool = False

@@ -132,8 +132,8 @@ class Sequenced(Emitted):
     @property
     def periods(self) -> tuple[tuple[int, int], ...]:
         """Return the (slide, align) of its frequencies in time, whose boundaries are instants."""
-        found = {(w.slide, w.align) for w in self.windows if w.slide is not None}
-        return tuple(sorted(found))
+        periods = {(w.slide, w.align) for w in self.windows if w.slide is not None}
+        return tuple(sorted(periods))
 
     @property
     def in_time(self) -> bool:
@@ -151,12 +151,12 @@ class Sequenced(Emitted):
 
 def own_frequency_windows(node: Algebra) -> Iterator[FrequencyWindow]:
     """Return the frequency windows of the query itself: those not inside a stream below."""
-    return (found for found in own_operators(node) if isinstance(found, FrequencyWindow))
+    return (operator for operator in own_operators(node) if isinstance(operator, FrequencyWindow))
 
 
 def own_updated_relations(node: Algebra) -> Iterator[RelationScan]:
     """Return the relations with updates of the query itself: those not inside a stream below."""
-    scans = (found for found in own_operators(node) if isinstance(found, RelationScan))
+    scans = (operator for operator in own_operators(node) if isinstance(operator, RelationScan))
     return (scan for scan in scans if not scan.source.is_static)
 
 
@@ -172,7 +172,7 @@ def not_on_the_line(node: Algebra) -> TimeModelWindow | None:
         return node if node.on_the_line() is None else None
     if node.is_stream or isinstance(node, StreamToRelation):
         return None
-    return next((found for found in map(not_on_the_line, node.inputs) if found is not None), None)
+    return next((window for window in map(not_on_the_line, node.inputs) if window is not None), None)
 
 
 def holds_internal(node: Algebra) -> bool:
@@ -211,8 +211,8 @@ def on_the_line(relation: Algebra) -> Algebra:
     if relation.is_stream or isinstance(relation, FrequencyWindow):
         return relation
     if isinstance(relation, TimeModelWindow):
-        found = relation.on_the_line()
-        assert found is not None, "the binder refuses windows without a form in the sequence model"
-        return found
+        translated = relation.on_the_line()
+        assert translated is not None, "the binder refuses windows without a form in the sequence model"
+        return translated
     children = tuple(on_the_line(c) if isinstance(c, Algebra) else c for c in relation.children)
     return relation.with_children(children)

@@ -50,22 +50,22 @@ class Internal(Unary):
 
 
 def what_forbids_internal(node: Algebra) -> Algebra | None:
-    """Return the first operator below `node`, down to its windows, that may not stand over INTERNAL ones; None for
+    """Return the first operator below `node`, down to its windows, that may not be over INTERNAL ones; None for
     none."""
     if isinstance(node, TimeModelWindow | Internal) or not node.inputs:
         return None
     if not node.may_stand_over_internal:
         return node
-    found = (what_forbids_internal(child) for child in node.inputs)
-    return next((one for one in found if one is not None), None)
+    forbidding = (what_forbids_internal(child) for child in node.inputs)
+    return next((operator for operator in forbidding if operator is not None), None)
 
 
 def own_operators(node: Algebra) -> Iterator[Algebra]:
     """Return `node` and the operators below it that are not inside a stream below it, each once."""
-    return reached(node, lambda one: tuple(child for child in one.inputs if not child.is_stream))
+    return reached(node, lambda operator: tuple(child for child in operator.inputs if not child.is_stream))
 
 
 def reaches_internal(node: Algebra) -> bool:
     """Return whether the relation `node` is made of results of INTERNAL windows. A stream made of them does not count:
     it is append-only by itself."""
-    return any(isinstance(found, Internal) for found in own_operators(node))
+    return any(isinstance(operator, Internal) for operator in own_operators(node))

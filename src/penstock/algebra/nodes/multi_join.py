@@ -46,12 +46,12 @@ class MultiJoin(Algebra):
     @property
     def common(self) -> tuple[int, ...]:
         """Return the classes in which every member takes part."""
-        return tuple(n for n, places in enumerate(self.classes) if None not in places)
+        return tuple(n for n, columns in enumerate(self.classes) if None not in columns)
 
     @property
     def pattern(self) -> Pattern:
-        found = worst(member.pattern for member in self.members)
-        return Pattern.WEAK if found is Pattern.WEAKEST else found
+        pattern = worst(member.pattern for member in self.members)
+        return Pattern.WEAK if pattern is Pattern.WEAKEST else pattern
 
     @property
     def keys(self) -> Keys:
@@ -78,8 +78,8 @@ class MultiJoin(Algebra):
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         part = 1.0
-        for places in self.classes:
-            values = sorted(m.distinct[p] for m, p in zip(inputs, places, strict=True) if p is not None)
+        for columns in self.classes:
+            values = sorted(m.distinct[p] for m, p in zip(inputs, columns, strict=True) if p is not None)
             for value in values[1:]:
                 part /= value
         return joined(inputs, inputs, part, self.residual)
@@ -97,15 +97,15 @@ class MultiJoin(Algebra):
 
     def class_columns(self, number: int) -> Iterator[int]:
         """Return the columns of a class, as positions in the joined row."""
-        for offset, place in zip(self.offsets, self.classes[number], strict=True):
-            if place is not None:
-                yield offset + place
+        for offset, column in zip(self.offsets, self.classes[number], strict=True):
+            if column is not None:
+                yield offset + column
 
 
 def offsets(members: tuple[Algebra, ...]) -> tuple[int, ...]:
     """Return where the columns of each of `members` begin when their rows stand side by side."""
-    found, width = [], 0
+    starts, width = [], 0
     for member in members:
-        found.append(width)
+        starts.append(width)
         width += len(member.schema)
-    return tuple(found)
+    return tuple(starts)

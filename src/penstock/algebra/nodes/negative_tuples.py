@@ -43,7 +43,7 @@ def announced(node: Algebra) -> Algebra:
         reported = announced(node.reported)
         return node.with_children((reported, _below_windows(node.continual)))
     if isinstance(node, NRRJoin):
-        # Its elements meet the relation before their window ends them, so the join is announced in its window's place;
+        # Its elements meet the relation before their window ends them, so the join is announced instead of its window;
         # A strict relation retracts its own tuples.
         joined = replace(node, left=_below_windows(node.left))
         return joined if joined.pattern in (Pattern.MONOTONIC, Pattern.STRICT) else NegativeTuples(joined)

@@ -65,7 +65,7 @@ class NRRJoin(Algebra):
 
     @property
     def results_have_lives(self) -> bool:
-        # The partners of an element stay, whatever becomes of the relation.
+        # An element keeps its partners when the relation changes later.
         return has_lives(self.left)
 
     @property

@@ -24,8 +24,8 @@ class RelationToStream(Emitted, Unary):
     kind: StreamKind
 
     def as_read(self) -> Algebra:
-        given = self.input.without_window() if self.kind is StreamKind.ISTREAM else None
-        return self if given is None else given.as_read()
+        windowless = self.input.without_window() if self.kind is StreamKind.ISTREAM else None
+        return self if windowless is None else windowless.as_read()
 
     @property
     def needs(self) -> Needs:

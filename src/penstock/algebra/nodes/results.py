@@ -23,8 +23,8 @@ class IndividualResults(Emitted, Unary):
     begins, whatever expires. `input` has validity intervals; of other relations this stream is their ISTREAM."""
 
     def as_read(self) -> Algebra:
-        given = self.input.without_window(ended=True)
-        return self if given is None else given.as_read()
+        windowless = self.input.without_window(ended=True)
+        return self if windowless is None else windowless.as_read()
 
     @property
     def needs(self) -> Needs:
@@ -70,7 +70,7 @@ def not_to_be_kept(node: Algebra) -> Algebra | None:
         return None
     if not node.may_be_kept:
         return node
-    return next((found for found in map(not_to_be_kept, node.inputs) if found is not None), None)
+    return next((operator for operator in map(not_to_be_kept, node.inputs) if operator is not None), None)
 
 
 def without_slide(node: Algebra) -> Algebra:

@@ -62,8 +62,10 @@ class Project(RowWise):
 
     @property
     def keys(self) -> Keys:
-        place = {e.index: i for i, e in reversed(list(enumerate(self.expressions))) if isinstance(e, Column)}
-        return frozenset(frozenset(place[c] for c in key) for key in self.input.keys if all(c in place for c in key))
+        positions = {e.index: i for i, e in reversed(list(enumerate(self.expressions))) if isinstance(e, Column)}
+        return frozenset(
+            frozenset(positions[c] for c in key) for key in self.input.keys if all(c in positions for c in key)
+        )
 
     @property
     def timestamp_column(self) -> int | None:

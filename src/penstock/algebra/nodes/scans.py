@@ -89,10 +89,10 @@ class Scan(Algebra):
         return (self.source.name,)
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
-        found = statistics.of(self.source)
+        source = statistics.of(self.source)
         names = [self.source.columns[i].name.lower() for i in self.columns]
-        taken = found.rate if self.pattern is Pattern.STRICT else 0.0
-        return Estimate(found.rate, HORIZON, tuple(found.distinct.get(n, math.inf) for n in names), taken)
+        taken = source.rate if self.pattern is Pattern.STRICT else 0.0
+        return Estimate(source.rate, HORIZON, tuple(source.distinct.get(n, math.inf) for n in names), taken)
 
     def describe(self) -> Mapping[str, str]:
         return {"source": self.source.name, "columns": ", ".join(self.schema.names)}

@@ -88,14 +88,14 @@ class SemiJoin(Algebra):
         return is_static(self.right) and has_lives(self.left)
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
-        found = self._partners(inputs)
+        partners = self._partners(inputs)
         if self.kind is SemiKind.ANTI:
-            return found.lone
+            return partners.lone
         if self.kind is SemiKind.SEMI:
             # As that of a join, its expiration is known: that of the tuple or of its partner.
-            return found.matched if self.pattern is Pattern.STRICT else replace(found.matched, taken=0.0)
-        rate, size = found.lone.rate + found.matched.rate, inputs[0].size
-        taken = found.lone.taken + found.matched.taken
+            return partners.matched if self.pattern is Pattern.STRICT else replace(partners.matched, taken=0.0)
+        rate, size = partners.lone.rate + partners.matched.rate, inputs[0].size
+        taken = partners.lone.taken + partners.matched.taken
         return Estimate(rate, size / rate, (*inputs[0].distinct, 2.0), taken)
 
     def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:

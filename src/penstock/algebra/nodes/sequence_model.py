@@ -22,7 +22,7 @@ from penstock.expressions.nodes import Call, Expression
 
 def sequenced(answer: Algebra, rank: Callable[[Algebra], int]) -> Sequenced:
     """Return the query `answer`, a relation-to-stream operator over a relation whose windows are all `on_the_line`,
-    whole. rank: the place of a stream among those of the script; at equal ones the order in the query decides."""
+    whole. rank: the position of a stream among those of the script; at equal ones the order in the query decides."""
     on_line = _streams([window.input for window in _each_window(answer)])
     ordered = sorted(dict.fromkeys(on_line.values()), key=rank)
 
@@ -45,14 +45,14 @@ def _streams(below: Sequence[Algebra]) -> dict[Algebra, Algebra]:
     related: dict[Algebra, list[Algebra]] = {}
     for stream in dict.fromkeys(below):
         related.setdefault(_chosen_of(stream), []).append(stream)
-    found: dict[Algebra, Algebra] = {}
+    line_streams: dict[Algebra, Algebra] = {}
     for whole, streams in related.items():
-        one = streams[0]
+        line_stream = streams[0]
         if len(streams) > 1:
             conditions = [stream.predicate for stream in streams if isinstance(stream, Select) and stream != whole]
-            one = whole if whole in streams else Select(whole, _any(conditions))
-        found |= dict.fromkeys(streams, one)
-    return found
+            line_stream = whole if whole in streams else Select(whole, _any(conditions))
+        line_streams |= dict.fromkeys(streams, line_stream)
+    return line_streams
 
 
 def _chosen_of(stream: Algebra) -> Algebra:

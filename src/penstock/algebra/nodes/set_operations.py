@@ -34,13 +34,13 @@ class UnionAll(Algebra):
 
     @property
     def pattern(self) -> Pattern:
-        found = worst(m.pattern for m in self.members)
-        if found is Pattern.WEAKEST:
+        pattern = worst(m.pattern for m in self.members)
+        if pattern is Pattern.WEAKEST:
             windows = (node for m in self.members for node in operators(m) if isinstance(node, TimeModelWindow))
             orders = {window.order_of_ends for window in windows if window.order_of_ends is not None}
             # Elements of windows of different length or boundaries do not expire in order of arrival.
             return Pattern.WEAKEST if len(orders) == 1 else Pattern.WEAK
-        return found
+        return pattern
 
     def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
         return all(map(holds, self.members))
@@ -102,12 +102,12 @@ class Intersect(Compared):
 
     @property
     def keys(self) -> Keys:
-        found = self.left.keys | self.right.keys
-        return found if self.every else found | self.whole
+        keys = self.left.keys | self.right.keys
+        return keys if self.every else keys | self.whole
 
     @property
     def boundedness(self) -> Boundedness:
-        return min((self.left.boundedness, self.right.boundedness), key=lambda found: found.grade)
+        return min((self.left.boundedness, self.right.boundedness), key=lambda bound: bound.grade)
 
     def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
         return holds(self.left) or holds(self.right)

@@ -81,9 +81,9 @@ def arrivals_cost(graph: JoinGraph, i: int, order: Order) -> float:
 
 def result_size(graph: JoinGraph, inputs: Iterable[int]) -> float:
     """Return φ: the expected size of the join of the windows of `inputs`."""
-    first, *rest = inputs
+    first, *others = inputs
     partial = _start(graph, first, graph.members[first].size)
-    for j in rest:
+    for j in others:
         partial = _extend(graph, partial, j)
     return partial.tuples
 
@@ -145,7 +145,7 @@ def _grown(graph: JoinGraph, start: Order) -> Order:
         partial = _extend(graph, partial, j)
     waiting = [j for j in range(len(graph.members)) if j not in start]
     while waiting:
-        extended = min((_extend(graph, partial, j) for j in waiting), key=lambda found: found.tuples)
+        extended = min((_extend(graph, partial, j) for j in waiting), key=lambda extension: extension.tuples)
         (chosen,) = extended.inputs - partial.inputs
         waiting.remove(chosen)
         order.append(chosen)
@@ -160,13 +160,13 @@ def _candidates(graph: JoinGraph, first: Order) -> Iterator[Order]:
     for i in fast:
         if len(orders) * len(first) > most:
             break
-        orders += [_moved(order, i, place) for order in orders for place in range(order.index(i))]
+        orders += [_moved(order, i, position) for order in orders for position in range(order.index(i))]
     return iter(orders)
 
 
-def _moved(order: Order, i: int, place: int) -> Order:
-    rest = [j for j in order if j != i]
-    return (*rest[:place], i, *rest[place:])
+def _moved(order: Order, i: int, position: int) -> Order:
+    others = [j for j in order if j != i]
+    return (*others[:position], i, *others[position:])
 
 
 def _start(graph: JoinGraph, i: int, tuples: float) -> _Partial:
@@ -201,16 +201,16 @@ def _per_probe(graph: JoinGraph, partial: _Partial, j: int) -> float:
     member = graph.members[j]
     if member.buckets is not None:
         return member.size / member.buckets
-    found = member.size
+    matches = member.size
     for have, own in zip(partial.distinct, member.distinct, strict=True):
         if have is not None and own is not None:
-            found /= max(have, own, 1.0)
-    return 1.0 + found  # the look-up itself, and what it finds
+            matches /= max(have, own, 1.0)
+    return 1.0 + matches  # the look-up itself, and what it finds
 
 
 def _linked(graph: JoinGraph, j: int, k: int) -> bool:
     pairs = zip(graph.members[j].distinct, graph.members[k].distinct, strict=True)
-    return any(one is not None and other is not None for one, other in pairs)
+    return any(left is not None and right is not None for left, right in pairs)
 
 
 def tree_cost(graph: JoinGraph, order: Order, shards: int) -> float:
@@ -224,9 +224,9 @@ def tree_cost(graph: JoinGraph, order: Order, shards: int) -> float:
         joined = _extend(graph, left, j)
         keyed = any(_linked(graph, j, k) for k in left.inputs)
         per_time = sum(1 / graph.members[k].length for k in joined.inputs)
-        made = joined.tuples * per_time
-        met = made / _kept(graph, left.inputs, j)
+        results = joined.tuples * per_time
+        met = results / _kept(graph, left.inputs, j)
         # Every pair is read when it is found, and its result once more when it is stored.
-        total += (rate + member.rate + met + made) / (shards if keyed else 1)
-        left, rate = joined, made
+        total += (rate + member.rate + met + results) / (shards if keyed else 1)
+        left, rate = joined, results
     return total

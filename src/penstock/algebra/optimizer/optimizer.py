@@ -171,8 +171,8 @@ def _settle(root: Algebra, rules: tuple[Rule, ...], run: _Run) -> Algebra:
 def _groups(rules: tuple[Rule, ...]) -> list[tuple[Rule, ...]]:
     """Return the rules in order, those in a row that look at one node together."""
     groups: list[tuple[Rule, ...]] = []
-    for local, found in itertools.groupby(rules, lambda rule: rule.kind is RuleKind.LOCAL):
-        together = tuple(found)
+    for local, group in itertools.groupby(rules, lambda rule: rule.kind is RuleKind.LOCAL):
+        together = tuple(group)
         groups.extend([together] if local else [(rule,) for rule in together])
     return groups
 
@@ -243,9 +243,9 @@ def _has_choices(root: Algebra, rules: tuple[Rule, ...]) -> bool:
     return any(choice(node) for node in operators(root) for choice in choices)
 
 
-def _replaced(root: Algebra, node: Algebra, other: Algebra) -> Algebra:
-    """Return `root` with `other` in every place of `node`."""
-    return transform_up(root, lambda one: other if one == node else one, Algebra)
+def _replaced(root: Algebra, node: Algebra, replacement: Algebra) -> Algebra:
+    """Return `root` with `replacement` in place of every `node`."""
+    return transform_up(root, lambda operator: replacement if operator == node else operator, Algebra)
 
 
 def _verify(rule: Rule, before: Algebra, after: Algebra) -> None:
@@ -261,13 +261,13 @@ def _clocks(root: Algebra, slot: int | None = None) -> list[tuple[int, int] | No
     """Return the instants of every RSTREAM; the others emit changes when they occur. A query in the sequence model that
     is evaluated at the boundaries of one frequency alone has those of a SLIDE. slot: what is picked of the answers just
     below: those at other boundaries are not seen."""
-    found: list[tuple[int, int] | None] = []
+    clocks: list[tuple[int, int] | None] = []
     if isinstance(root, RelationToStream) and root.kind is StreamKind.RSTREAM:
-        found.append(_seen(evaluation_period(root), slot))
+        clocks.append(_seen(evaluation_period(root), slot))
     elif isinstance(root, Sequenced) and root.reports_all and root.in_time:
-        found.append(_seen(root.periods[0], slot))
+        clocks.append(_seen(root.periods[0], slot))
     below = root.slot if isinstance(root, Frequency) and not root.partition else None
-    return found + [clock for child in root.inputs for clock in _clocks(child, below)]
+    return clocks + [clock for child in root.inputs for clock in _clocks(child, below)]
 
 
 def _seen(period: tuple[int, int] | None, slot: int | None) -> tuple[int, int] | None:

@@ -63,12 +63,12 @@ class Statistics:
 
     def updated(self, hints: tuple[SourceHint, ...]) -> Statistics:
         """Return these statistics, overridden by the hints."""
-        found = dict(self.sources)
+        sources = dict(self.sources)
         for name, rate, distinct in hints:
-            known = found.get(name.lower(), SourceStatistics())
+            known = sources.get(name.lower(), SourceStatistics())
             values = {**known.distinct, **{column.lower(): count for column, count in distinct}}
-            found[name.lower()] = SourceStatistics(known.rate if rate is None else rate, values)
-        return replace(self, sources=found)
+            sources[name.lower()] = SourceStatistics(known.rate if rate is None else rate, values)
+        return replace(self, sources=sources)
 
 
 def observe(sources: Mapping[str, DeclaredSource], tables: Mapping[str, pa.Table]) -> Statistics:
@@ -88,8 +88,8 @@ def known_statistics(
     and the hints. Other inputs are not read."""
     tables = {name: frame for name, frame in frames.items() if isinstance(frame, pa.Table)}
     for name, source in sources.items():
-        if found := rows.get(name.lower(), ())[:SAMPLE]:
-            arrays = [pa.array([row[i] for row in found], f.type) for i, f in enumerate(source.columns)]
+        if sample := rows.get(name.lower(), ())[:SAMPLE]:
+            arrays = [pa.array([row[i] for row in sample], f.type) for i, f in enumerate(source.columns)]
             tables[name] = pa.Table.from_arrays(arrays, names=list(source.columns.names))
     return observe(sources, tables).updated(hints)
 

@@ -32,7 +32,7 @@ class Sweep:
         #: By identity, a visited node and its result; the node is kept, so that its identity is not reused.
         self._known: dict[int, tuple[Algebra, Algebra]] = {}
         #: Functions that return the whole plan with another node in the place of the visited one.
-        self._places: list[Callable[[Algebra], Algebra]] = []
+        self._insertions: list[Callable[[Algebra], Algebra]] = []
 
     def settled(self, root: Algebra) -> Algebra:
         """Return the plan with all rules applied; `exhausted` is true if the walk ended before they were."""
@@ -43,14 +43,14 @@ class Sweep:
         known = self._known.get(id(node))
         if known is not None:
             return known[1]
-        given = node
+        original = node
         while True:
             node = self._over_settled(node)
             changed = self._changed(node)
             if changed is None:
                 break
             node = changed
-        self._known[id(given)] = given, node
+        self._known[id(original)] = original, node
         self._known[id(node)] = node, node
         return node
 
@@ -79,15 +79,15 @@ class Sweep:
 
     @contextmanager
     def _inside(self, node: Algebra, number: int) -> Iterator[None]:
-        self._places.append(lambda child: _with_child(node, number, child))
+        self._insertions.append(lambda child: _with_child(node, number, child))
         try:
             yield
         finally:
-            self._places.pop()
+            self._insertions.pop()
 
     def _whole(self, node: Algebra) -> Algebra:
-        for place in reversed(self._places):
-            node = place(node)
+        for insert in reversed(self._insertions):
+            node = insert(node)
         return node
 
 

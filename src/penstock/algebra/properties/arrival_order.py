@@ -17,5 +17,5 @@ def in_arrival_order(stream: Algebra) -> Algebra | None:
     """Return an equivalent of `stream` whose elements are in order of arrival, made of its scan, or another leaf that
     emits its elements in order, selections, projections and samples; None where the elements have no order of
     arrival."""
-    found = stream.as_read()
-    return found if found.arrives_in_order else None
+    read = stream.as_read()
+    return read if read.arrives_in_order else None

@@ -74,12 +74,12 @@ def _of_join(node: Join) -> Algebra:
     """Return the join with arrival times. A static relation precedes everything, so it adds nothing."""
     width, right = len(node.left.schema), len(node.right.schema)
     shift = 0 if is_static(node.left) else 1
-    one = node.left if is_static(node.left) else with_arrivals(node.left)
-    other = node.right if is_static(node.right) else with_arrivals(node.right)
+    left = node.left if is_static(node.left) else with_arrivals(node.left)
+    right_input = node.right if is_static(node.right) else with_arrivals(node.right)
     residual = _moved(node.residual, lambda i: i if i < width else i + shift)
     ends = [width] * shift + ([] if is_static(node.right) else [width + shift + right])
     kept = [*range(width), *range(width + shift, width + shift + right)]
-    return _behind(Join(one, other, node.equal, residual), kept, ends, node.schema)
+    return _behind(Join(left, right_input, node.equal, residual), kept, ends, node.schema)
 
 
 def _behind(node: Algebra, kept: list[int], ends: list[int], schema: Schema) -> Project:
@@ -94,8 +94,8 @@ def _came(node: Algebra) -> Column:
     return Column(_CAME.type, len(node.schema) - 1, _CAME.name)
 
 
-def _moved(residual: Expression | None, place: Callable[[int], int]) -> Expression | None:
-    return None if residual is None else remap(residual, place)
+def _moved(residual: Expression | None, position: Callable[[int], int]) -> Expression | None:
+    return None if residual is None else remap(residual, position)
 
 
 def longest_slide(node: Algebra) -> int:

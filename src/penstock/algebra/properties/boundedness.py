@@ -35,16 +35,16 @@ class Boundedness:
     length: float | None = 0.0
 
 
-def together(found: Iterable[Boundedness]) -> Boundedness:
+def together(bounds: Iterable[Boundedness]) -> Boundedness:
     """Return the boundedness of several relations that are stored at once."""
-    each = list(found)
+    each = list(bounds)
     if not each:
         return Boundedness(Grade.FIXED, "one row")
-    grade = max(one.grade for one in each)
-    least = [one for one in each if one.grade is grade]
-    texts = list(dict.fromkeys(one.by for one in least))
-    lengths = [one.length for one in each]
-    length = None if any(one is None for one in lengths) else max(one for one in lengths if one is not None)
+    grade = max(bound.grade for bound in each)
+    least = [bound for bound in each if bound.grade is grade]
+    texts = list(dict.fromkeys(bound.by for bound in least))
+    lengths = [bound.length for bound in each]
+    length = None if None in lengths else max(length for length in lengths if length is not None)
     return Boundedness(grade, " and ".join(texts), least[0].hint, least[0].source, length)
 
 

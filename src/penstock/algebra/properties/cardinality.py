@@ -106,19 +106,19 @@ class Partners:
 
 
 def partners(
-    one: Estimate, other: Estimate, equal: Iterable[tuple[int, int]], residual: Expression | None, static: bool
+    tuples: Estimate, partner: Estimate, equal: Iterable[tuple[int, int]], residual: Expression | None, static: bool
 ) -> Partners:
-    """Return the estimates of the tuples of `one`. Partners arrive independently: among those that a tuple has m of in
-    the mean, none is there for e^-m of the time `[Poisson]`. static: `other` never changes."""
-    part = agreeing(one, other, equal)
-    distinct = one.distinct + other.distinct
+    """Return the estimates of `tuples`. Partners arrive independently: among those that a tuple has m of in
+    the mean, none is there for e^-m of the time `[Poisson]`. static: `partner` never changes."""
+    part = agreeing(tuples, partner, equal)
+    distinct = tuples.distinct + partner.distinct
     for condition in () if residual is None else conjuncts(residual):
         part *= kept(condition, distinct)
-    mean = other.size * part
+    mean = partner.size * part
     lone = min(max(math.exp(-mean), SELDOM), 1 - SELDOM)
     # The rate at which a first partner enters for a lone tuple, and a last one leaves.
-    turns = 0.0 if static else one.size * other.rate * part * lone
-    return Partners(_part(one, lone, turns), _part(one, 1 - lone, turns))
+    turns = 0.0 if static else tuples.size * partner.rate * part * lone
+    return Partners(_part(tuples, lone, turns), _part(tuples, 1 - lone, turns))
 
 
 def _part(of: Estimate, part: float, turns: float) -> Estimate:

@@ -80,18 +80,18 @@ def origins(node: Algebra, column: int, known: dict[Origin, Origins], path: tupl
         known: those found so far below one node; each column is computed once, however many others read it.
         path: the inputs that lead from that node to `node`.
     """
-    found = known.get((path, column))
-    if found is None:
+    result = known.get((path, column))
+    if result is None:
         how = computation(node, column)
         if how is None:
-            found = Origins(frozenset({(path, column)}), copied=True)
+            result = Origins(frozenset({(path, column)}), copied=True)
         else:
             inputs = node.inputs
             below = [origins(inputs[i], read, known, (*path, i)) for i, read in how.columns]
             copied = how.copied and below[0].copied
-            found = Origins(frozenset().union(*(one.columns for one in below)), copied)
-        known[path, column] = found
-    return found
+            result = Origins(frozenset().union(*(source.columns for source in below)), copied)
+        known[path, column] = result
+    return result
 
 
 def deciding(node: Project, columns: Sequence[int]) -> tuple[int, ...] | None:
@@ -100,14 +100,14 @@ def deciding(node: Project, columns: Sequence[int]) -> tuple[int, ...] | None:
     Only columns of types whose equal values are identical count: 0.0 equals -0.0, but their texts differ.
     """
     known: dict[Origin, Origins] = {}
-    places: dict[Origin, int] = {}
-    for place, expression in reversed(list(enumerate(node.expressions))):
+    positions: dict[Origin, int] = {}
+    for position, expression in reversed(list(enumerate(node.expressions))):
         if isinstance(expression, Column) and _exact(expression.type):
-            found = origins(node.input, expression.index, known)
-            if found.copied:
-                places |= dict.fromkeys(found.columns, place)
+            copies = origins(node.input, expression.index, known)
+            if copies.copied:
+                positions |= dict.fromkeys(copies.columns, position)
     needed = frozenset().union(*(origins(node.input, column, known).columns for column in columns))
-    return tuple(sorted({places[origin] for origin in needed})) if needed <= places.keys() else None
+    return tuple(sorted({positions[origin] for origin in needed})) if needed <= positions.keys() else None
 
 
 def _exact(type_: pa.DataType) -> bool:

@@ -50,8 +50,8 @@ def periods(root: Algebra) -> tuple[Period, ...]:
     answer = root
     while isinstance(answer, Project):
         answer = answer.input
-    found = (_periods(node, node is answer) for node in operators(root))
-    return tuple(dict.fromkeys(period for each in found for period in each))
+    of_operators = (_periods(node, node is answer) for node in operators(root))
+    return tuple(dict.fromkeys(period for each in of_operators for period in each))
 
 
 def _periods(node: Algebra, is_answer: bool) -> Iterator[Period]:

@@ -34,7 +34,7 @@ class Context:
         references: view -> the names it reads, for every view of the script.
         view, view_kind: the view being declared, and its kind.
         silenced: something failed without a message, because what it uses failed before.
-        noted: places and messages of the errors.
+        noted: positions and messages of the errors.
     """
 
     source: SourceText
@@ -51,13 +51,13 @@ class Context:
     noted: set[tuple[Position | None, str]] = field(default_factory=set)
 
     def warn(self, message: str, span: TextSpan, hint: str | None = None) -> None:
-        """Record a warning about a probable mistake; one message per place."""
-        found = ScriptWarning(message, self.source.position(span), hint)
-        if found not in self.warnings:
-            self.warnings.append(found)
+        """Record a warning about a probable mistake; one message per position."""
+        warning = ScriptWarning(message, self.source.position(span), hint)
+        if warning not in self.warnings:
+            self.warnings.append(warning)
 
     def note(self, error: PenstockError, span: TextSpan) -> None:
-        """Record `error`, at `span` unless it has a place; one message per place."""
+        """Record `error`, at `span` unless it has a position; one message per position."""
         error.at(self.source.position(span))
         if (error.position, error.message) not in self.noted:
             self.noted.add((error.position, error.message))
@@ -88,16 +88,16 @@ class Context:
 
     def each(self, build: Callable[[A], T], parts: Iterable[A]) -> list[T]:
         """Return `build` of every part; when some fail, all are tried before failing."""
-        found: list[T] = []
+        results: list[T] = []
         refused = False
         for part in parts:
             try:
-                found.append(build(part))
+                results.append(build(part))
             except BindingFailed:
                 refused = True
         if refused:
             raise BindingFailed
-        return found
+        return results
 
     def depends_on_itself(self, name: str) -> bool:
         """Return whether the view being declared reads `name`, which in turn reads the view."""

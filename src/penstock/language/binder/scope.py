@@ -1,4 +1,4 @@
-"""Resolution of column names at one place of a query."""
+"""Resolution of column names in one clause of a query."""
 
 from __future__ import annotations
 
@@ -75,37 +75,37 @@ class Scope:
             if any(e.lost for e in self.entries):
                 context.fail_silently()
             return _known([e for e in self.entries if not e.merged], context)
-        found = [e for e in self.entries if e.qualifier is not None and qualifier.matches(e.qualifier)]
-        if any(e.lost for e in found):
+        matching = [e for e in self.entries if e.qualifier is not None and qualifier.matches(e.qualifier)]
+        if any(e.lost for e in matching):
             context.fail_silently()
-        if not found:
+        if not matching:
             self._unknown_qualifier(qualifier, context)
-        return _known(found, context)
+        return _known(matching, context)
 
     def resolve(self, name: Name, qualifier: Name | None, context: Context) -> Entry:
         """Return the one column to which the name refers. Fails with P0201, P0202 or P0205."""
-        found = _matching(self.entries, name, qualifier)
-        if not found and not (qualifier is not None and any(qualifier.matches(q) for q in self.qualifiers())):
-            found = self._around(name, qualifier)
-        if len(found) != 1:
-            self._refuse(found, name, qualifier, context)
-        return _known(found, context)[0]
+        matching = _matching(self.entries, name, qualifier)
+        if not matching and not (qualifier is not None and any(qualifier.matches(q) for q in self.qualifiers())):
+            matching = self._around(name, qualifier)
+        if len(matching) != 1:
+            self._refuse(matching, name, qualifier, context)
+        return _known(matching, context)[0]
 
     def _around(self, name: Name, qualifier: Name | None) -> list[Entry]:
         """Return the matches in the innermost enclosing query that has the name; else those of a source beside."""
         for beside in (False, True):
             for depth, entries in enumerate(self.enclosing, 1):
-                found = _matching([e for e in entries if e.beside is beside], name, qualifier)
-                if found:
-                    return [replace(e, depth=depth) for e in found]
+                matching = _matching([e for e in entries if e.beside is beside], name, qualifier)
+                if matching:
+                    return [replace(e, depth=depth) for e in matching]
         return []
 
-    def _refuse(self, found: list[Entry], name: Name, qualifier: Name | None, context: Context) -> NoReturn:
+    def _refuse(self, matching: list[Entry], name: Name, qualifier: Name | None, context: Context) -> NoReturn:
         span = qualifier.span.to(name.span) if qualifier else name.span
         if self._may_be_lost(qualifier):
             context.fail_silently()
-        if found:
-            owners = [f"{e.qualifier}.{e.name}" for e in found if e.qualifier]
+        if matching:
+            owners = [f"{e.qualifier}.{e.name}" for e in matching if e.qualifier]
             hint = "say " + " or ".join(owners) if len(set(owners)) > 1 else "give the columns different names with AS"
             context.fail("P0205", f"{name.text} is ambiguous: it may be several columns", span, hint)
         if _matching(self.outer, name, qualifier):
@@ -118,8 +118,8 @@ class Scope:
         shown = f"{qualifier.text}.{name.text}" if qualifier else name.text
         operator = qualifier is None and name.text.upper() in StreamOperator.__members__
         elsewhere = NAMES.get(name.key.upper()) if qualifier is None else None
-        meant = f"put items in parentheses: {shown}(a, b)" if operator else elsewhere or nearest(name.text, known)
-        context.fail("P0202", f"unknown column {shown}", name.span, meant)
+        suggestion = f"put items in parentheses: {shown}(a, b)" if operator else elsewhere or nearest(name.text, known)
+        context.fail("P0202", f"unknown column {shown}", name.span, suggestion)
 
     def knows(self, name: Name) -> bool:
         """Return whether the name is or may be known here, including names that may not be read here."""
@@ -130,8 +130,10 @@ class Scope:
         return bool(_matching(self.entries, name, None))
 
     def _unknown_qualifier(self, qualifier: Name, context: Context) -> NoReturn:
-        found = dict.fromkeys(e.qualifier for entries in self._levels() for e in entries if e.qualifier is not None)
-        hint = nearest(qualifier.text, found)
+        qualifiers = dict.fromkeys(
+            e.qualifier for entries in self._levels() for e in entries if e.qualifier is not None
+        )
+        hint = nearest(qualifier.text, qualifiers)
         context.fail("P0201", f"{qualifier.text} is not a source of this query", qualifier.span, hint)
 
     def _levels(self) -> tuple[tuple[Entry, ...], ...]:

@@ -84,13 +84,13 @@ class AggregateLayout:
     def double_sums(self) -> tuple[tuple[int, int, int], ...]:
         """Return, of each sum of doubles: the integer lane that counts its terms, its first float lane, and the one
         after its last."""
-        found: list[tuple[int, int, int]] = []
+        sums: list[tuple[int, int, int]] = []
         for argument in self.arguments:
             first = argument.floats
             for width in argument.widths:
-                found.append((argument.integers, first, first + width))
+                sums.append((argument.integers, first, first + width))
                 first += width
-        return tuple(found)
+        return tuple(sums)
 
     @property
     def carried(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -131,7 +131,9 @@ class AggregateLayout:
     @property
     def plain_sums(self) -> bool:
         """Return whether the results are sums that cost little more to finalize than to copy."""
-        return not self.valued and all(a.is_plain(one.type) for one in self.arguments for a in one.accumulators)
+        return not self.valued and all(
+            a.is_plain(argument.type) for argument in self.arguments for a in argument.accumulators
+        )
 
     def _of(self, *kinds: ArgumentState) -> tuple[int, ...]:
         return tuple(i for i, a in enumerate(self.arguments) if a.kind in kinds)
@@ -167,5 +169,5 @@ def plan_lanes(group: tuple[int, ...], calls: tuple[AggregateCall, ...], strict:
         argument = Argument(expressions, call.filter, kind, distinct, nulls, integers, floats, ranked)
         integers, floats = integers + argument.integer_lanes, floats + argument.float_lanes
         arguments.append(argument)
-    places = {key: i for i, key in enumerate(needed)}
-    return AggregateLayout(group, calls, tuple(arguments), tuple(None if k is None else places[k] for k in keys))
+    index_of = {key: i for i, key in enumerate(needed)}
+    return AggregateLayout(group, calls, tuple(arguments), tuple(None if k is None else index_of[k] for k in keys))

@@ -80,13 +80,13 @@ def _generations(generations: Sequence[Generation], strategy: Strategy) -> tuple
             prepared.append(query)
     steps = with_queries(builder.steps)
     sources = {n: s for q in prepared for n, s in timed_sources(q.root).items()}
-    asked = {q.name: periods(q.root) for q in prepared}
+    frequencies = {q.name: periods(q.root) for q in prepared}
     plan = Plan(
         steps,
         {q.name: q for q in prepared},
         sources,
         builder.statics,
-        periods=asked,
+        periods=frequencies,
         source_predicates=source_predicates(steps),
     )
     return plan, builder.nodes
@@ -125,7 +125,7 @@ def part_of(plan: Plan, queries: Collection[str]) -> Plan:
     )
     needed = {name for step in chosen for name in step.sources}
     sources = {name: source for name, source in plan.sources.items() if name in needed}
-    asked = {n: found for n, found in plan.periods.items() if n in queries}
+    frequencies = {n: of_query for n, of_query in plan.periods.items() if n in queries}
     predicates = source_predicates(steps) if plan.source_predicates else {}
     kept = {n: q for n, q in plan.queries.items() if n in queries}
-    return Plan(steps, kept, sources, plan.statics, periods=asked, source_predicates=predicates)
+    return Plan(steps, kept, sources, plan.statics, periods=frequencies, source_predicates=predicates)

@@ -45,35 +45,37 @@ def bounds_of_difference(part: Expression, width: int) -> Iterator[RangeBound]:
     constant."""
     if not (isinstance(part, Call) and part.function in FLIPPED) or is_volatile(part):
         return
-    one, other, function = *part.arguments, part.function
-    if isinstance(one, Literal):
-        one, other, function = other, one, FLIPPED[function]
-    if not (isinstance(one, Call) and isinstance(other, Literal)) or any(isinstance(n, UserCall) for n in walk(part)):
+    difference, constant, function = *part.arguments, part.function
+    if isinstance(difference, Literal):
+        difference, constant, function = constant, difference, FLIPPED[function]
+    if not (isinstance(difference, Call) and isinstance(constant, Literal)) or any(
+        isinstance(n, UserCall) for n in walk(part)
+    ):
         return
     below = function in ("LT", "LE")
-    if one.function == "ABS" and below and isinstance(one.arguments[0], Call):
-        inner = one.arguments[0]
-        yield from _bound(inner, True, other, width)
-        yield from _bound(inner, False, _negative(other), width)
+    if difference.function == "ABS" and below and isinstance(difference.arguments[0], Call):
+        inner = difference.arguments[0]
+        yield from _bound(inner, True, constant, width)
+        yield from _bound(inner, False, _negative(constant), width)
     else:
-        yield from _bound(one, below, other, width)
+        yield from _bound(difference, below, constant, width)
 
 
 def _bound(difference: Call, below: bool, constant: Literal, width: int) -> Iterator[RangeBound]:
     """Return the bound of `difference <= constant`, or `>=`."""
     if difference.function != "SUB" or len(difference.arguments) != 2:
         return
-    one, other = difference.arguments
-    limit = _limit(one.type)
+    left, right = difference.arguments
+    limit = _limit(left.type)
     far = _size(constant)
-    if one.type != other.type or limit is None or far is None or far > limit:
+    if left.type != right.type or limit is None or far is None or far > limit:
         return
-    if crosses(one, other, width):
-        bound = Call(other.type, "ADD", (other, constant))
-        yield RangeBound(below, one, remap(bound, lambda i: i - width), limit)
-    elif crosses(other, one, width):
-        bound = Call(one.type, "SUB", (one, constant))
-        yield RangeBound(not below, other, remap(bound, lambda i: i - width), limit)
+    if crosses(left, right, width):
+        bound = Call(right.type, "ADD", (right, constant))
+        yield RangeBound(below, left, remap(bound, lambda i: i - width), limit)
+    elif crosses(right, left, width):
+        bound = Call(left.type, "SUB", (left, constant))
+        yield RangeBound(not below, right, remap(bound, lambda i: i - width), limit)
 
 
 def _limit(kind: pa.DataType) -> int | None:

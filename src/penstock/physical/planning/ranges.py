@@ -107,16 +107,16 @@ def find_ranges(condition: Expression | None, width: int) -> Ranges | None:
     """Return the ranges of a join's `condition` over the columns of both sides, of which the left one has `width`; None
     for none. Where several could be taken, first those of one width (a band), then those about one expression."""
     parts = () if condition is None else conjuncts(condition)
-    found = [bound for part in parts for bound in (*_comparison(part, width), *bounds_of_difference(part, width))]
-    below, above = [b for b in found if b.left_is_less], [b for b in found if not b.left_is_less]
-    if not found:
+    bounds = [bound for part in parts for bound in (*_comparison(part, width), *bounds_of_difference(part, width))]
+    below, above = [b for b in bounds if b.left_is_less], [b for b in bounds if not b.left_is_less]
+    if not bounds:
         return None
     if not below or not above:
-        (one,) = found[:1]
-        left, right = RangeSpan(one.left, None, one.limit), RangeSpan(None, one.right, one.limit)
-        if one.left_is_less:
+        (only,) = bounds[:1]
+        left, right = RangeSpan(only.left, None, only.limit), RangeSpan(None, only.right, only.limit)
+        if only.left_is_less:
             return Ranges(left, right)
-        return Ranges(RangeSpan(None, one.left, one.limit), RangeSpan(one.right, None, one.limit))
+        return Ranges(RangeSpan(None, only.left, only.limit), RangeSpan(only.right, None, only.limit))
     pairs = [_both(under, over) for under, over in product(below, above)]
     return max(pairs, key=lambda pair: (pair.cell is not None, _points(pair)))
 
@@ -135,10 +135,10 @@ def _comparison(part: Expression, width: int) -> list[RangeBound]:
     """Return the bounds of a comparison between the sides."""
     if not (isinstance(part, Call) and part.function in FLIPPED) or is_volatile(part):
         return []
-    one, other = part.arguments
-    if one.type != other.type or not _sorts(one.type) or any(isinstance(n, UserCall) for n in walk(part)):
+    first, second = part.arguments
+    if first.type != second.type or not _sorts(first.type) or any(isinstance(n, UserCall) for n in walk(part)):
         return []
-    for left, right, function in ((one, other, part.function), (other, one, FLIPPED[part.function])):
+    for left, right, function in ((first, second, part.function), (second, first, FLIPPED[part.function])):
         if crosses(left, right, width):
             return [RangeBound(function in ("LT", "LE"), left, remap(right, lambda i: i - width))]
     return []
@@ -170,12 +170,12 @@ def _offset(end: Expression) -> _Offset:
     if isinstance(end, Cast) and _widens(end.argument.type, end.type):
         return _offset(end.argument)
     if isinstance(end, Call) and end.function in ("ADD", "SUB") and len(end.arguments) == 2:
-        one, other = end.arguments
-        if end.function == "ADD" and isinstance(one, Literal):
-            one, other = other, one
-        constant = _constant(other, end.type)
+        base, added = end.arguments
+        if end.function == "ADD" and isinstance(base, Literal):
+            base, added = added, base
+        constant = _constant(added, end.type)
         if constant is not None:
-            inner, constant = _offset(one), constant if end.function == "ADD" else -constant
+            inner, constant = _offset(base), constant if end.function == "ADD" else -constant
             total = inner.constant + constant
             if _fractional(end.type):
                 return _Offset(inner.base, total, inner.wrapped, inner.wrapping)
@@ -229,7 +229,7 @@ def span_keys(span: RangeSpan, elements: Elements) -> tuple[Int64s, Int64s]:
     if span.limit is None:
         return lows, highs
     far = ~_valid(ends, len(elements))
-    for end in (keys for keys, there in ((lows, span.low), (highs, span.high)) if there is not None):
+    for end in (keys for keys, end_expression in ((lows, span.low), (highs, span.high)) if end_expression is not None):
         far |= (end > span.limit) | (end < -span.limit)
     return np.where(far, _LEAST, lows), np.where(far, _MOST, highs)
 
@@ -270,6 +270,6 @@ def _cell(column: pa.Array, width: float, rounded: bool) -> Int64s:
     if rounded:
         values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         with np.errstate(over="ignore"):
-            found = np.floor(np.where(np.isnan(values), np.inf, values) / width)
-        return np.clip(found, -_LAST_CELL, _LAST_CELL).astype(np.int64)
+            numbers = np.floor(np.where(np.isnan(values), np.inf, values) / width)
+        return np.clip(numbers, -_LAST_CELL, _LAST_CELL).astype(np.int64)
     return coarse_keys(column, _ASCENDING) // max(1, math.ceil(width))

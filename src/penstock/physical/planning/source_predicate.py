@@ -24,8 +24,8 @@ def source_predicates(steps: Sequence[Step]) -> dict[str, Expression]:
     Sources of which all rows are read are left out: those with a reader that is no selection; relations that lose rows,
     whose updates are identified by all of them; relations with a primary key, which rejects rows."""
     sources = {step.spec.source.name: step.spec.source for step in steps if isinstance(step.spec, ScanSpec)}
-    found = {name: _of_source(steps, source) for name, source in sources.items()}
-    return {name: condition for name, condition in found.items() if condition is not None}
+    conditions = {name: _of_source(steps, source) for name, source in sources.items()}
+    return {name: condition for name, condition in conditions.items() if condition is not None}
 
 
 def source_predicate_of(plans: Iterable[Plan], source: str) -> Expression | None:

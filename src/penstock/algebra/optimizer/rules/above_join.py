@@ -14,11 +14,13 @@ def pulled_above(node: Algebra, pulled: Callable[[Join, bool], Algebra | None]) 
     """Return the plans that `pulled` makes of a join from its left (True) and from its right."""
     if not isinstance(node, Join) or (node.residual is not None and is_volatile(node.residual)):
         return ()
-    found = (pulled(node, from_left) for from_left in (True, False))
-    return tuple(plan for plan in found if plan is not None)
+    plans = (pulled(node, from_left) for from_left in (True, False))
+    return tuple(plan for plan in plans if plan is not None)
 
 
-def asked_of(join: Join, from_left: bool, values: tuple[Expression, ...]) -> tuple[list[Expression], list[Expression]]:
+def key_and_condition(
+    join: Join, from_left: bool, values: tuple[Expression, ...]
+) -> tuple[list[Expression], list[Expression]]:
     """Return which of one side's columns, which are `values`, a join reads in its equalities, in their order, and in
     its further condition."""
     keys = [values[i if from_left else j] for i, j in join.equal]

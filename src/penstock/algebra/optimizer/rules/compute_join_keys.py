@@ -28,8 +28,8 @@ def compute_join_keys(node: Algebra) -> Algebra:
     right = _with_keys(node.right, tuple(remap(g, lambda i: i - width) for _, g in keys.values()))
     offset = len(left.schema) - width
     equal = node.equal + tuple((width + n, len(node.right.schema) + n) for n in range(len(keys)))
-    rest = tuple(remap(p, lambda i: i if i < width else i + offset) for p in parts if p not in keys)
-    joined = Join(left, right, equal, conjunction(rest))
+    remaining = tuple(remap(p, lambda i: i if i < width else i + offset) for p in parts if p not in keys)
+    joined = Join(left, right, equal, conjunction(remaining))
     kept = (*range(width), *range(width + offset, width + offset + len(node.right.schema)))
     fields = node.schema.fields
     return Project(joined, tuple(column(f, i) for f, i in zip(fields, kept, strict=True)), fields)
@@ -39,10 +39,10 @@ def _key(part: Expression, width: int) -> tuple[Expression, Expression] | None:
     """Return the two sides of an equality between the inputs, the left input's first."""
     if not (isinstance(part, Call) and part.function == "EQ") or is_volatile(part):
         return None
-    one, other = part.arguments
-    if one.type != other.type:
+    left, right = part.arguments
+    if left.type != right.type:
         return None
-    for f, g in ((one, other), (other, one)):
+    for f, g in ((left, right), (right, left)):
         reads_f, reads_g = columns_of(f), columns_of(g)
         if reads_f and reads_g and max(reads_f) < width <= min(reads_g):
             return f, g

@@ -46,8 +46,8 @@ def _counted(sequence: Sequenced, times: int) -> Algebra | None:
     alike = not others and not any(window.by for window in windows)
     if every is None or not alike or not all(isinstance(window.input, Arrivals) for window in windows):
         return None
-    asked = every * times
-    relation = _moved(body.input, lambda window: replace(window, every=asked))
+    frequency = every * times
+    relation = _moved(body.input, lambda window: replace(window, every=frequency))
     return replace(sequence, body=AtInstants(relation))
 
 

@@ -17,7 +17,7 @@ def evaluate_in_time(node: Algebra) -> Algebra:
     FREQUENCY t = RSTREAM(R) over the same windows with SLIDE t.
 
     Law: an operator of the algebra is local, R(τ) follows from its inputs' R(τ) alone (`[csql 3.3]`), so it is all one
-    whether the whole query or each of its windows is looked at every t. A boundary stands behind all elements up to it,
+    whether the whole query or each of its windows is evaluated every t. A boundary follows all elements up to it,
     so no order within a timestamp is seen there; a relation with updates is there what it is at that tick. Then what is
     known of windows in time holds: selections move below them, panes are shared, groups are cut over shards.
     Unsound for:

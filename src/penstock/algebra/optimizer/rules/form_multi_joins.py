@@ -84,7 +84,7 @@ def _leaf(node: Algebra) -> _Flat:
 
 def _flat_multi(node: MultiJoin) -> _Flat:
     classes = [tuple(node.class_columns(n)) for n in range(len(node.classes))]
-    equal = tuple((places[0], other) for places in classes for other in places[1:])
+    equal = tuple((columns[0], other) for columns in classes for other in columns[1:])
     return replace(_leaf(node), members=node.members, equal=equal, parts=_conditions(node.residual))
 
 
@@ -124,18 +124,18 @@ def _flat_project(node: Project, keys: frozenset[int]) -> _Flat | None:
 def _only_member(expression: Expression, members: tuple[Algebra, ...]) -> int | None:
     """Return the only member whose columns `expression` reads."""
     starts = offsets(members)
-    found = {max(n for n, start in enumerate(starts) if start <= c) for c in columns_of(expression)}
-    return found.pop() if len(found) == 1 else None
+    members_read = {max(n for n, start in enumerate(starts) if start <= c) for c in columns_of(expression)}
+    return members_read.pop() if len(members_read) == 1 else None
 
 
 def _with_key(flat: _Flat, columns: list[Expression], key: int, member: int) -> tuple[_Flat, list[Expression]]:
     """Return the members with the expression `columns[key]` as a further column of `member`."""
-    given = flat.members[member]
-    start, width = offsets(flat.members)[member], len(given.schema)
+    old = flat.members[member]
+    start, width = offsets(flat.members)[member], len(old.schema)
     computed = remap(columns[key], lambda i: i - start)
-    fields = (*given.schema.fields, Field(f"key{width}", computed.type))
-    kept = tuple(column(field, i) for i, field in enumerate(given.schema))
-    wider = Project(given, (*kept, computed), fields)
+    fields = (*old.schema.fields, Field(f"key{width}", computed.type))
+    kept = tuple(column(field, i) for i, field in enumerate(old.schema))
+    wider = Project(old, (*kept, computed), fields)
 
     def place(i: int) -> int:
         return i if i < start + width else i + 1
@@ -152,15 +152,15 @@ def _joined(flat: _Flat, fields: tuple[Field, ...]) -> Algebra:
     starts = offsets(flat.members)
     members = list(flat.members)
     classes: list[tuple[int | None, ...]] = []
-    for places in _classes(flat.equal):
+    for positions in _classes(flat.equal):
         own: list[list[int]] = [[] for _ in members]
-        for place in sorted(places):
-            member = max(n for n, start in enumerate(starts) if start <= place)
-            own[member].append(place - starts[member])
-        for member, found in enumerate(own):
-            members[member] = _alike(members[member], found)
-        if sum(bool(found) for found in own) > 1:
-            classes.append(tuple(found[0] if found else None for found in own))
+        for position in sorted(positions):
+            member = max(n for n, start in enumerate(starts) if start <= position)
+            own[member].append(position - starts[member])
+        for member, columns in enumerate(own):
+            members[member] = _alike(members[member], columns)
+        if sum(bool(columns) for columns in own) > 1:
+            classes.append(tuple(columns[0] if columns else None for columns in own))
     multi = MultiJoin(tuple(members), tuple(classes), conjunction(flat.parts))
     if [c.index if isinstance(c, Column) else -1 for c in flat.columns] == list(range(len(multi.schema))):
         return multi

@@ -52,10 +52,10 @@ class _Pruned:
     """`node` with, for every requested old position, the position that the column now has."""
 
     node: Algebra
-    place: Mapping[int, int]
+    positions: Mapping[int, int]
 
     def moved(self, expression: Expression) -> Expression:
-        return remap(expression, lambda i: self.place[i])
+        return remap(expression, lambda i: self.positions[i])
 
 
 def _all(node: Algebra) -> _Pruned:
@@ -67,23 +67,23 @@ def _exact(pruned: _Pruned, fields: Iterable[Field], named: bool = False, kept: 
     `named`: their names must stay too."""
     old = tuple(fields)
     chosen = tuple(range(len(old)) if kept is None else kept)
-    places = [pruned.place[i] for i in chosen]
-    given = pruned.node.schema
-    if places == list(range(len(given))) and (not named or given.names == tuple(old[i].name for i in chosen)):
+    positions = [pruned.positions[i] for i in chosen]
+    schema = pruned.node.schema
+    if positions == list(range(len(schema))) and (not named or schema.names == tuple(old[i].name for i in chosen)):
         return pruned.node
-    columns = tuple(column(given[place], place) for place in places)
+    columns = tuple(column(schema[position], position) for position in positions)
     return Project(pruned.node, columns, tuple(old[i] for i in chosen))
 
 
 def _narrow(node: Algebra, needed: frozenset[int]) -> _Pruned:
     """Return the input `node` of an operator that stores or ships rows, with the `needed` columns and no other."""
     pruned = _prune(node, needed)
-    used = sorted({pruned.place[i] for i in needed})
+    used = sorted({pruned.positions[i] for i in needed})
     if not used or len(used) == len(pruned.node.schema):
         return pruned
-    given = pruned.node.schema
-    thin = Project(pruned.node, tuple(column(given[i], i) for i in used), tuple(given[i] for i in used))
-    return _Pruned(thin, {i: used.index(pruned.place[i]) for i in needed})
+    schema = pruned.node.schema
+    thin = Project(pruned.node, tuple(column(schema[i], i) for i in used), tuple(schema[i] for i in used))
+    return _Pruned(thin, {i: used.index(pruned.positions[i]) for i in needed})
 
 
 def _identity(node: Algebra) -> _Pruned:
@@ -129,7 +129,7 @@ def _width(type_: pa.DataType) -> int:
 @_prune_anew.register
 def _select(node: Select, needed: frozenset[int]) -> _Pruned:
     below = _prune(node.input, needed | columns_of(node.predicate))
-    return _Pruned(Select(below.node, below.moved(node.predicate)), below.place)
+    return _Pruned(Select(below.node, below.moved(node.predicate)), below.positions)
 
 
 @_prune_anew.register
@@ -139,7 +139,7 @@ def _project(node: Project, needed: frozenset[int]) -> _Pruned:
     below = _prune(node.input, frozenset().union(*(columns_of(e) for e in chosen)))
     columns = [e for e in chosen if isinstance(e, Column)]
     if len(columns) == len(chosen):
-        return _Pruned(below.node, {i: below.place[c.index] for i, c in zip(kept, columns, strict=True)})
+        return _Pruned(below.node, {i: below.positions[c.index] for i, c in zip(kept, columns, strict=True)})
     thin = Project(below.node, tuple(below.moved(e) for e in chosen), tuple(node.fields[i] for i in kept))
     return _Pruned(thin, {old: i for i, old in enumerate(kept)})
 
@@ -149,7 +149,7 @@ def _window(node: TimeModelWindow, needed: frozenset[int]) -> _Pruned:
     if not node.judges_alone:
         return _whole(node, needed)
     below = _prune(node.input, needed)
-    return _Pruned(replace(node, input=below.node), below.place)
+    return _Pruned(replace(node, input=below.node), below.positions)
 
 
 @_prune_anew.register
@@ -158,7 +158,7 @@ def _row_window(node: RowWindow, needed: frozenset[int]) -> _Pruned:
         return _whole(node, needed)
     below = _narrow(node.input, needed.union(node.partition))
     return _Pruned(
-        replace(node, input=below.node, partition=tuple(below.place[i] for i in node.partition)), below.place
+        replace(node, input=below.node, partition=tuple(below.positions[i] for i in node.partition)), below.positions
     )
 
 
@@ -167,8 +167,8 @@ def _pick(node: Frequency, needed: frozenset[int]) -> _Pruned:
     if in_arrival_order(node.input) is None:
         return _identity(replace(node, input=_exact(_all(node.input), node.schema.fields, named=True)))
     below = _narrow(node.input, needed.union(node.partition))
-    partition = tuple(below.place[i] for i in node.partition)
-    return _Pruned(replace(node, input=below.node, partition=partition), below.place)
+    partition = tuple(below.positions[i] for i in node.partition)
+    return _Pruned(replace(node, input=below.node, partition=partition), below.positions)
 
 
 @_prune_anew.register(Join)
@@ -180,10 +180,10 @@ def _join(node: Join | NRRJoin, needed: frozenset[int]) -> _Pruned:
     left = _narrow(node.left, frozenset(i for i in read if i < width) | left_keys)
     right = _narrow(node.right, frozenset(i - width for i in read if i >= width) | right_keys)
     offset = len(left.node.schema)
-    place = dict(left.place) | {width + i: offset + new for i, new in right.place.items()}
-    equal = tuple((left.place[i], right.place[j]) for i, j in node.equal)
-    residual = None if node.residual is None else remap(node.residual, lambda i: place[i])
-    return _Pruned(replace(node, left=left.node, right=right.node, equal=equal, residual=residual), place)
+    positions = dict(left.positions) | {width + i: offset + new for i, new in right.positions.items()}
+    equal = tuple((left.positions[i], right.positions[j]) for i, j in node.equal)
+    residual = None if node.residual is None else remap(node.residual, lambda i: positions[i])
+    return _Pruned(replace(node, left=left.node, right=right.node, equal=equal, residual=residual), positions)
 
 
 @_prune_anew.register
@@ -192,8 +192,8 @@ def _semi_join(node: SemiJoin, needed: frozenset[int]) -> _Pruned:
     read = columns_of(node.residual) if node.residual is not None else frozenset()
     left = _narrow(node.left, frozenset(i for i in needed | read if i < width) | {i for i, _ in node.equal})
     right = _narrow(node.right, frozenset(i - width for i in read if i >= width) | {j for _, j in node.equal})
-    made = _rejoined(node, left, right)
-    return _Pruned(made, dict(left.place) | {width: len(left.node.schema)})  # the mark stands last
+    rejoined = _rejoined(node, left, right)
+    return _Pruned(rejoined, dict(left.positions) | {width: len(left.node.schema)})  # the mark stands last
 
 
 @_prune_anew.register
@@ -203,17 +203,17 @@ def _outer_join(node: OuterJoin, needed: frozenset[int]) -> _Pruned:
     left = _narrow(node.left, frozenset(i for i in read if i < width) | {i for i, _ in node.equal})
     right = _narrow(node.right, frozenset(i - width for i in read if i >= width) | {j for _, j in node.equal})
     offset = len(left.node.schema)
-    place = dict(left.place) | {width + i: offset + new for i, new in right.place.items()}
-    return _Pruned(_rejoined(node, left, right), place)
+    positions = dict(left.positions) | {width + i: offset + new for i, new in right.positions.items()}
+    return _Pruned(_rejoined(node, left, right), positions)
 
 
 def _rejoined(node: SemiJoin | OuterJoin, left: _Pruned, right: _Pruned) -> SemiJoin | OuterJoin:
     """Return `node` over pruned inputs."""
     width, offset = len(node.left.schema), len(left.node.schema)
-    equal = tuple((left.place[i], right.place[j]) for i, j in node.equal)
+    equal = tuple((left.positions[i], right.positions[j]) for i, j in node.equal)
     residual = node.residual
     if residual is not None:
-        residual = remap(residual, lambda i: left.place[i] if i < width else offset + right.place[i - width])
+        residual = remap(residual, lambda i: left.positions[i] if i < width else offset + right.positions[i - width])
     return replace(node, left=left.node, right=right.node, equal=equal, residual=residual)
 
 
@@ -221,21 +221,21 @@ def _rejoined(node: SemiJoin | OuterJoin, left: _Pruned, right: _Pruned) -> Semi
 def _multi_join(node: MultiJoin, needed: frozenset[int]) -> _Pruned:
     read = needed | (columns_of(node.residual) if node.residual is not None else frozenset())
     members: list[_Pruned] = []
-    place: dict[int, int] = {}
+    positions: dict[int, int] = {}
     width = 0
     for number, (member, start) in enumerate(zip(node.members, node.offsets, strict=True)):
-        keys = {own for places in node.classes if (own := places[number]) is not None}
+        keys = {own for columns in node.classes if (own := columns[number]) is not None}
         inside = {i - start for i in read if start <= i < start + len(member.schema)}
         thin = _narrow(member, frozenset(inside | keys))
-        place |= {start + old: width + new for old, new in thin.place.items()}
+        positions |= {start + old: width + new for old, new in thin.positions.items()}
         width += len(thin.node.schema)
         members.append(thin)
     classes = tuple(
-        tuple(None if own is None else thin.place[own] for own, thin in zip(places, members, strict=True))
-        for places in node.classes
+        tuple(None if own is None else thin.positions[own] for own, thin in zip(columns, members, strict=True))
+        for columns in node.classes
     )
-    residual = None if node.residual is None else remap(node.residual, lambda i: place[i])
-    return _Pruned(MultiJoin(tuple(thin.node for thin in members), classes, residual), place)
+    residual = None if node.residual is None else remap(node.residual, lambda i: positions[i])
+    return _Pruned(MultiJoin(tuple(thin.node for thin in members), classes, residual), positions)
 
 
 @_prune_anew.register
@@ -247,9 +247,9 @@ def _aggregate(node: Aggregate, needed: frozenset[int]) -> _Pruned:
     calls = [node.aggregates[n] for n in kept]
     below = _narrow(node.input, frozenset(node.group).union(*(columns_of(call) for call in calls)))
     moved = tuple(call for call in map(below.moved, calls) if isinstance(call, AggregateCall))
-    group = tuple(below.place[i] for i in node.group)
-    place = {i: i for i in range(width)} | {width + n: width + i for i, n in enumerate(kept)}
-    return _Pruned(Aggregate(below.node, group, moved, tuple(node.names[n] for n in kept)), place)
+    group = tuple(below.positions[i] for i in node.group)
+    positions = {i: i for i in range(width)} | {width + n: width + i for i, n in enumerate(kept)}
+    return _Pruned(Aggregate(below.node, group, moved, tuple(node.names[n] for n in kept)), positions)
 
 
 @_prune_anew.register

@@ -6,7 +6,7 @@ from penstock.algebra.nodes.aggregate import Aggregate
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.join import Join
 from penstock.algebra.nodes.rowwise import Project
-from penstock.algebra.optimizer.rules.above_join import asked_of, pulled_above
+from penstock.algebra.optimizer.rules.above_join import key_and_condition, pulled_above
 from penstock.algebra.optimizer.rules.negation import unprojected
 from penstock.algebra.optimizer.rules.support import column, is_volatile
 from penstock.expressions.nodes import AggregateCall, Column, Expression, columns_of, is_small, remap, substitute
@@ -35,7 +35,7 @@ def _pulled(join: Join, from_left: bool) -> Algebra | None:
     if any(map(is_volatile, grouped.aggregates)) or frozenset() in other.keys:
         return None
     groups = len(grouped.group)
-    keys, condition = asked_of(join, from_left, values)
+    keys, condition = key_and_condition(join, from_left, values)
     if not all(isinstance(key, Column) for key in keys):
         return None
     if any(c >= groups for expression in (*keys, *condition) for c in columns_of(expression)):
@@ -49,13 +49,13 @@ def _rebuilt(
     below = grouped.input
     own, wide, groups = len(below.schema), len(other.schema), len(grouped.group)
     start, aside = (0, own) if left else (wide, 0)
-    places = [grouped.group[c] for key in keys for c in columns_of(key)]
-    pairs = zip(places, ((j if left else i) for i, j in join.equal), strict=True)
+    key_columns = [grouped.group[c] for key in keys for c in columns_of(key)]
+    pairs = zip(key_columns, ((j if left else i) for i, j in join.equal), strict=True)
     equal = tuple((p, o) if left else (o, p) for p, o in pairs)
-    given = tuple(column(field, aside + i) for i, field in enumerate(other.schema))
+    other_columns = tuple(column(field, aside + i) for i, field in enumerate(other.schema))
     # Before grouping, a group column is the column it groups by; the aggregates are not read.
     early = tuple(remap(v, lambda c: start + grouped.group[c] if c < groups else c) for v in values)
-    columns = early + given if left else given + early
+    columns = early + other_columns if left else other_columns + early
     residual = None if join.residual is None else substitute(join.residual, columns)
     if residual is not None and join.residual is not None and not is_small(residual, join.residual, columns):
         return None

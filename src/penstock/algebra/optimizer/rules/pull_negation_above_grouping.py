@@ -25,29 +25,31 @@ def pull_negation_above_grouping(node: Algebra) -> tuple[Algebra, ...]:
     if not isinstance(node, Distinct | Aggregate) or (isinstance(node, Aggregate) and not node.group):
         return ()
     below, values = unprojected(node.input)
-    found = negation(below)
-    if not isinstance(found, SemiJoin) or found.kind is not SemiKind.ANTI:
+    negated = negation(below)
+    if not isinstance(negated, SemiJoin) or negated.kind is not SemiKind.ANTI:
         return ()
-    residual = found.residual
+    residual = negated.residual
     if residual is not None and not same_for_equal(residual):
         return ()
-    own = len(found.left.schema)
-    read = {i for i, _ in found.equal} | ({c for c in columns_of(residual) if c < own} if residual else set())
-    places = _places(node, values)
-    if not all(c in places for c in read):
+    own = len(negated.left.schema)
+    read = {i for i, _ in negated.equal} | ({c for c in columns_of(residual) if c < own} if residual else set())
+    positions = _places(node, values)
+    if not all(c in positions for c in read):
         return ()
-    projected = found.left if below is node.input else Project(found.left, values, node.input.schema.fields)
+    projected = negated.left if below is node.input else Project(negated.left, values, node.input.schema.fields)
     grouped = replace(node, input=projected)
     width = len(grouped.schema)
     if residual is not None:
-        residual = remap(residual, lambda i: places[i] if i < own else width + i - own)
-    equal = tuple((places[i], j) for i, j in found.equal)
-    return (replace(found, left=grouped, equal=equal, residual=residual),)
+        residual = remap(residual, lambda i: positions[i] if i < own else width + i - own)
+    equal = tuple((positions[i], j) for i, j in negated.equal)
+    return (replace(negated, left=grouped, equal=equal, residual=residual),)
 
 
 def _places(node: Distinct | Aggregate, values: tuple[object, ...]) -> dict[int, int]:
     """Return the positions of columns of the negated relation among those that `node` groups by."""
     group = tuple(range(len(values))) if isinstance(node, Distinct) else node.group
     return {
-        value.index: place for place, c in reversed(list(enumerate(group))) if isinstance(value := values[c], Column)
+        value.index: position
+        for position, c in reversed(list(enumerate(group)))
+        if isinstance(value := values[c], Column)
     }

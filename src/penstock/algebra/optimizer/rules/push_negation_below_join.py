@@ -22,36 +22,36 @@ def push_negation_below_join(node: Algebra) -> tuple[Algebra, ...]:
     Unsound for: a condition over columns of both sides (a pair may lack a partner that r has); volatile conditions; and
     a scalar subquery that is checked to have one row, since r that joins nothing would be checked too.
     """
-    found = negation(node)
-    if found is None:
+    negated = negation(node)
+    if negated is None:
         return ()
-    join, values = unprojected(found.left)
+    join, values = unprojected(negated.left)
     if not isinstance(join, Join):
         return ()
-    plans = (_pushed(found, join, values, to_left) for to_left in (True, False))
+    plans = (_pushed(negated, join, values, to_left) for to_left in (True, False))
     return tuple(plan for plan in plans if plan is not None)
 
 
-def _pushed(found: Negation, join: Join, values: tuple[Expression, ...], to_left: bool) -> Algebra | None:
-    own, added = len(found.left.schema), added_columns(found)
+def _pushed(negated: Negation, join: Join, values: tuple[Expression, ...], to_left: bool) -> Algebra | None:
+    own, added = len(negated.left.schema), added_columns(negated)
     width = len(join.left.schema)
     side = join.left if to_left else join.right
     start = 0 if to_left else width
-    keys = [values[i] for i, _ in found.equal]
-    read = () if found.residual is None else columns_of(found.residual)
+    keys = [values[i] for i, _ in negated.equal]
+    read = () if negated.residual is None else columns_of(negated.residual)
     decisive = [*keys, *(values[i] for i in read if i < own)]
     inside = range(start, start + len(side.schema))
     if not all(isinstance(key, Column) for key in keys):
         return None
     if not all(c in inside for expression in decisive for c in columns_of(expression)):
         return None
-    equal = tuple((next(iter(columns_of(key))) - start, j) for key, (_, j) in zip(keys, found.equal, strict=True))
-    over_side = _condition(found, values, side, start)
-    if over_side is not None and found.residual is not None:
-        partners = tuple(column(field, own + j) for j, field in enumerate(found.right.schema))
-        if not is_small(over_side, found.residual, values + partners):
+    equal = tuple((next(iter(columns_of(key))) - start, j) for key, (_, j) in zip(keys, negated.equal, strict=True))
+    over_side = _condition(negated, values, side, start)
+    if over_side is not None and negated.residual is not None:
+        partners = tuple(column(field, own + j) for j, field in enumerate(negated.right.schema))
+        if not is_small(over_side, negated.residual, values + partners):
             return None
-    below = replace(found, left=side, equal=equal, residual=over_side)
+    below = replace(negated, left=side, equal=equal, residual=over_side)
 
     def place(i: int) -> int:
         return i + added if to_left and i >= width else i
@@ -60,14 +60,14 @@ def _pushed(found: Negation, join: Join, values: tuple[Expression, ...], to_left
     joined = replace(join, left=below if to_left else join.left, right=join.right if to_left else below)
     moved = tuple(remap(value, place) for value in values)
     first = start + len(side.schema)
-    extra = tuple(column(field, first + n) for n, field in enumerate(found.schema.fields[own:]))
-    return Project(replace(joined, residual=condition), (*moved, *extra), found.schema.fields)
+    extra = tuple(column(field, first + n) for n, field in enumerate(negated.schema.fields[own:]))
+    return Project(replace(joined, residual=condition), (*moved, *extra), negated.schema.fields)
 
 
-def _condition(found: Negation, values: tuple[Expression, ...], side: Algebra, start: int) -> Expression | None:
-    """Return the residual of `found` over `side` and the partners."""
-    if found.residual is None:
+def _condition(negated: Negation, values: tuple[Expression, ...], side: Algebra, start: int) -> Expression | None:
+    """Return the residual of `negated` over `side` and the partners."""
+    if negated.residual is None:
         return None
     left = tuple(remap(value, lambda i: i - start) for value in values)
-    right = tuple(column(field, len(side.schema) + j) for j, field in enumerate(found.right.schema))
-    return substitute(found.residual, left + right)
+    right = tuple(column(field, len(side.schema) + j) for j, field in enumerate(negated.right.schema))
+    return substitute(negated.residual, left + right)

@@ -30,7 +30,7 @@ def push_selection_below_frequency(node: Algebra) -> Algebra:
     if not moved:
         return node
     inside = conjunction(tuple(moved))
-    rest = conjunction(tuple(p for p in parts if p not in moved))
+    remaining = conjunction(tuple(p for p in parts if p not in moved))
     assert inside is not None
     picked = replace(below, input=Select(below.input, inside))
-    return picked if rest is None else Select(picked, rest)
+    return picked if remaining is None else Select(picked, remaining)

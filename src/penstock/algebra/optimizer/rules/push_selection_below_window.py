@@ -34,10 +34,10 @@ def push_selection_below_window(root: Algebra) -> Algebra:
 
 def _visit(node: Algebra, hears_dropped: bool, known: dict[tuple[int, bool], tuple[Algebra, Algebra]]) -> Algebra:
     """known: by identity and `hears_dropped`, a visited node, kept for its identity, and its result."""
-    place = id(node), hears_dropped
-    if place not in known:
-        known[place] = node, _visited(node, hears_dropped, known)
-    return known[place][1]
+    visit = id(node), hears_dropped
+    if visit not in known:
+        known[visit] = node, _visited(node, hears_dropped, known)
+    return known[visit][1]
 
 
 def _visited(node: Algebra, hears_dropped: bool, known: dict[tuple[int, bool], tuple[Algebra, Algebra]]) -> Algebra:

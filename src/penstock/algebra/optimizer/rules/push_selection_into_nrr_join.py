@@ -27,8 +27,8 @@ def push_selection_into_nrr_join(node: Algebra) -> Algebra:
         return node
     join = node.input
     width = len(join.left.schema)
-    left, rest = split(move, lambda p: all(c < width for c in columns_of(p)))
-    right, both = split(rest, lambda p: all(c >= width for c in columns_of(p)))
+    left, remaining = split(move, lambda p: all(c < width for c in columns_of(p)))
+    right, both = split(remaining, lambda p: all(c >= width for c in columns_of(p)))
     known = () if join.residual is None else conjuncts(join.residual)
     moved = replace(
         join,

@@ -26,8 +26,8 @@ def read_sequence_as_stream(node: Algebra) -> Algebra:
     """
     if not isinstance(node, Sequenced) or not isinstance(node.body, IndividualResults) or len(node.streams) != 1:
         return node
-    found = _without_window(node.body.input, node.streams[0])
-    return node if found is None else RelationToStream(found, StreamKind.ISTREAM)
+    windowless = _without_window(node.body.input, node.streams[0])
+    return node if windowless is None else RelationToStream(windowless, StreamKind.ISTREAM)
 
 
 def _without_window(relation: Algebra, stream: Algebra) -> Algebra | None:

@@ -14,7 +14,7 @@ def remove_identity_projection(node: Algebra) -> Algebra:
     """
     if not isinstance(node, Project):
         return node
-    places = [e.index if isinstance(e, Column) else None for e in node.expressions]
-    if places == list(range(len(node.input.schema))) and node.schema.names == node.input.schema.names:
+    columns = [e.index if isinstance(e, Column) else None for e in node.expressions]
+    if columns == list(range(len(node.input.schema))) and node.schema.names == node.input.schema.names:
         return node.input
     return node

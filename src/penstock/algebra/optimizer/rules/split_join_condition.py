@@ -30,15 +30,15 @@ def split_join_condition(node: Algebra) -> Algebra:
     equal = tuple(dict.fromkeys((*node.equal, *(pair for pair in pairs.values() if pair is not None))))
     left = tuple(p for p in fixed if all(c < width for c in columns_of(p)))
     right = tuple(remap(p, lambda i: i - width) for p in fixed if all(c >= width for c in columns_of(p)))
-    rest = tuple(p for p in parts if is_volatile(p) or (pairs[p] is None and _crosses(p, width)))
-    if len(rest) == len(parts):
+    remaining = tuple(p for p in parts if is_volatile(p) or (pairs[p] is None and _crosses(p, width)))
+    if len(remaining) == len(parts):
         return node
     flipped = tuple((r, s) for s, r in equal)
     return Join(
         select(node.left, unique(left + tuple(_copies(right, flipped)))),
         select(node.right, unique(right + tuple(_copies(left, equal)))),
         equal,
-        conjunction(rest),
+        conjunction(remaining),
     )
 
 
@@ -51,10 +51,10 @@ def _pair(part: Expression, width: int) -> tuple[int, int] | None:
     """Return the equi-join pair that `part` states, if it does."""
     if not (isinstance(part, Call) and part.function == "EQ" and _crosses(part, width)):
         return None
-    one, other = part.arguments
-    if not (isinstance(one, Column) and isinstance(other, Column)) or one.type != other.type:
+    first, second = part.arguments
+    if not (isinstance(first, Column) and isinstance(second, Column)) or first.type != second.type:
         return None
-    return min(one.index, other.index), max(one.index, other.index) - width
+    return min(first.index, second.index), max(first.index, second.index) - width
 
 
 def _copies(parts: tuple[Expression, ...], pairs: Pairs) -> Iterable[Expression]:
@@ -62,6 +62,6 @@ def _copies(parts: tuple[Expression, ...], pairs: Pairs) -> Iterable[Expression]
     for part in parts:
         columns = columns_of(part)
         if len(columns) == 1 and same_for_equal(part):
-            for here, there in pairs:
-                if here in columns:
-                    yield remap(part, lambda _, to=there: to)  # type: ignore[misc]
+            for own, equal in pairs:
+                if own in columns:
+                    yield remap(part, lambda _, to=equal: to)  # type: ignore[misc]

@@ -21,9 +21,9 @@ def count(written: Count, context: Context, least: str = "ROWS 1") -> int:
 
 def ticks(duration: Duration, domain: TimeDomain, context: Context, least: int = 1) -> int:
     """Return a length in ticks, at least `least` (0 or 1). Raises BindingFailed after P0102 or P0303."""
-    found = context.guard(duration.span, lambda: domain.ticks(duration.interval))
-    if found < least:
+    count = context.guard(duration.span, lambda: domain.ticks(duration.interval))
+    if count < least:
         context.fail("P0102", "a length of time here is at least one tick", duration.span)
-    if found >= LONGEST_TICKS:
+    if count >= LONGEST_TICKS:
         context.fail("P0102", "this exceeds the range of time", duration.span)
-    return found
+    return count

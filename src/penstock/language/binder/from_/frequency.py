@@ -55,11 +55,11 @@ def in_order(answer: Algebra, span: TextSpan, context: Context) -> Algebra:
         names = (leaf.source.name for leaf in leaves(stream) if isinstance(leaf, Scan))
         return min((declared.index(name) for name in names if name in declared), default=len(declared))
 
-    found = sequenced(answer, rank)
-    if not found.streams:
+    sequence = sequenced(answer, rank)
+    if not sequence.streams:
         message = "a query with FREQUENCY needs a stream: its instants are elements that arrive"
         context.fail("P0102", message, span)
-    return found
+    return sequence
 
 
 def picked(frequency: FrequencyClause, stream: Algebra, partition: tuple[int, ...], context: Context) -> Algebra:
@@ -79,12 +79,12 @@ def measure(length: Duration | Count | None, domain: TimeDomain, context: Contex
 def columns_of_partition(frequency: FrequencyClause, scope: Scope, context: Context) -> tuple[int, ...]:
     """Return the positions of the PARTITIONED BY columns of a stream in FROM."""
     binder = ExpressionBinder(scope, context, "PARTITIONED BY")
-    found: dict[int, None] = {}
+    columns: dict[int, None] = {}
     for bound, node in zip(context.each(binder.bind, frequency.partition), frequency.partition, strict=True):
         if not isinstance(bound, Column):
             context.fail("P0102", "PARTITIONED BY takes columns of the stream", span_of(node))
-        found[bound.index] = None
-    return tuple(found)
+        columns[bound.index] = None
+    return tuple(columns)
 
 
 def items_of_partition(
@@ -92,14 +92,14 @@ def items_of_partition(
 ) -> tuple[int, ...]:
     """Return the positions of the PARTITIONED BY columns among the items of a SELECT."""
     binder = ExpressionBinder(scope, context, "PARTITIONED BY", outputs=list(outputs))
-    found: dict[int, None] = {}
+    positions: dict[int, None] = {}
     for bound, node in zip(context.each(binder.bind, frequency.partition), frequency.partition, strict=True):
-        place = next((i for i, (_, item) in enumerate(outputs) if item == bound), None)
-        if place is None:
+        position = next((i for i, (_, item) in enumerate(outputs) if item == bound), None)
+        if position is None:
             message = "PARTITIONED BY takes items of the select list here: they distinguish the answers"
             context.fail("P0102", message, span_of(node), "add the column to the select list")
-        found[place] = None
-    return tuple(found)
+        positions[position] = None
+    return tuple(positions)
 
 
 @dataclass(frozen=True)

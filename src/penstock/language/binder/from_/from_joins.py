@@ -49,8 +49,8 @@ def join_sources(join: JoinedSource, left: Inputs, right: Inputs, around: Around
     moved = tuple(remap(c, lambda i: i + width) for c in right.conditions)
     failed = left.failed or right.failed
     both = Inputs(left.members + right.members, left.entries + others, left.conditions + moved, failed)
-    made = context.attempt(lambda: _joined(join, left, right, rows, both, others, around, context))
-    return made or replace(both, members=(), conditions=(), failed=True)
+    joined = context.attempt(lambda: _joined(join, left, right, rows, both, others, around, context))
+    return joined or replace(both, members=(), conditions=(), failed=True)
 
 
 def _joined(
@@ -71,34 +71,34 @@ def _joined(
         raise BindingFailed
     parts = tuple(part for condition in conditions for part in conjuncts(condition))
     if rows is not None:
-        made = joined_beside(join, left, rows, [e.name for e in others], parts, subqueries)
+        joined = joined_beside(join, left, rows, [e.name for e in others], parts, subqueries)
         entries = left.entries if join.kind in _SEMI else _merged(both.entries, pairs)
-        return Inputs((FromInput(made, join.span),), entries)
+        return Inputs((FromInput(joined, join.span),), entries)
     asking = any(attached_in(part) for part in parts)
     if join.kind in _FLAT and asking:
         plain = conjunction(tuple(part for part in parts if not attached_in(part)))
-        made = picked_pairs(build_joins(both, plain, context), [p for p in parts if attached_in(p)], subqueries)
-        return Inputs((FromInput(made, join.span, _internal(both)),), both.entries)
+        joined = picked_pairs(build_joins(both, plain, context), [p for p in parts if attached_in(p)], subqueries)
+        return Inputs((FromInput(joined, join.span, _internal(both)),), both.entries)
     if join.kind in _FLAT:
         return Inputs(both.members, _merged(both.entries, pairs), both.conditions + conditions)
-    one, other = build_joins(left, None, context), build_joins(right, None, context)
-    context.guard(join.right.span, lambda: common_domain((one, other)))
+    left_node, right_node = build_joins(left, None, context), build_joins(right, None, context)
+    context.guard(join.right.span, lambda: common_domain((left_node, right_node)))
     internal = _internal(both)
     if join.kind in _SEMI:
         if asking:
-            made = joined_by_pairs(join.kind, one, other, parts, subqueries, join.span)
+            joined = joined_by_pairs(join.kind, left_node, right_node, parts, subqueries, join.span)
         else:
-            made = semi_join(one, other, parts, _SEMI[join.kind])
-        return Inputs((FromInput(made, join.span, internal),), left.entries)
+            joined = semi_join(left_node, right_node, parts, _SEMI[join.kind])
+        return Inputs((FromInput(joined, join.span, internal),), left.entries)
     padded = {JoinKind.LEFT: others, JoinKind.RIGHT: left.entries}.get(join.kind, both.entries)
     entries = tuple(_untimed((e,))[0] if e in padded else e for e in both.entries)
     kept = {e.index: e for e in entries}
     pairs = [(kept[a.index], kept[b.index]) for a, b in pairs]
     if asking:
-        made = joined_by_pairs(join.kind, one, other, parts, subqueries, join.span)
-        return Inputs((FromInput(made, join.span, internal),), entries)
-    found = _outer(join, one, other, parts, entries, pairs)
-    return replace(found, members=tuple(replace(m, internal=internal) for m in found.members))
+        joined = joined_by_pairs(join.kind, left_node, right_node, parts, subqueries, join.span)
+        return Inputs((FromInput(joined, join.span, internal),), entries)
+    outer = _outer(join, left_node, right_node, parts, entries, pairs)
+    return replace(outer, members=tuple(replace(m, internal=internal) for m in outer.members))
 
 
 def _untimed(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
@@ -113,19 +113,19 @@ def _internal(inputs: Inputs) -> TextSpan | None:
 
 
 def _outer(
-    join: JoinedSource, one: Algebra, other: Algebra, parts: tuple[Expression, ...], entries: tuple[Entry, ...],
+    join: JoinedSource, left: Algebra, right: Algebra, parts: tuple[Expression, ...], entries: tuple[Entry, ...],
     pairs: list[tuple[Entry, Entry]],
 ) -> Inputs:  # fmt: skip
     node: Algebra
     if join.kind is JoinKind.RIGHT:
-        width, others = len(one.schema), len(other.schema)
+        width, others = len(left.schema), len(right.schema)
         swapped = tuple(remap(p, lambda i: i + others if i < width else i - width) for p in parts)
-        node = outer_join(other, one, swapped, OuterKind.LEFT)
-        places = [*range(others, others + width), *range(others)]
-        node = Project(node, columns(node, places), tuple(node.schema[i] for i in places))
+        node = outer_join(right, left, swapped, OuterKind.LEFT)
+        swapped_columns = [*range(others, others + width), *range(others)]
+        node = Project(node, columns(node, swapped_columns), tuple(node.schema[i] for i in swapped_columns))
         pairs = [(b, a) for a, b in pairs]
     else:
-        node = outer_join(one, other, parts, OuterKind[join.kind.name])
+        node = outer_join(left, right, parts, OuterKind[join.kind.name])
     if join.kind is JoinKind.FULL and pairs:
         return _coalesced(join, node, entries, pairs)
     return Inputs((FromInput(node, join.span),), _merged(entries, pairs))
@@ -138,15 +138,15 @@ def _coalesced(
     width = len(node.schema)
     values = tuple(_either(a.column(), b.column()) for a, b in pairs)
     fields = tuple(Field(a.name, v.type) for (a, _), v in zip(pairs, values, strict=True))
-    made = Project(node, (*columns(node, range(width)), *values), node.schema.fields + fields)
+    coalesced = Project(node, (*columns(node, range(width)), *values), node.schema.fields + fields)
     fresh = tuple(Entry(width + i, f.name, f.type) for i, f in enumerate(fields))
     hidden = {e for pair in pairs for e in pair}
-    rest = tuple(replace(e, merged=True) if e in hidden else e for e in entries)
-    return Inputs((FromInput(made, join.span),), fresh + rest)
+    other_entries = tuple(replace(e, merged=True) if e in hidden else e for e in entries)
+    return Inputs((FromInput(coalesced, join.span),), fresh + other_entries)
 
 
-def _either(one: Expression, other: Expression) -> Expression:
-    return build_call("COALESCE", (one, other))
+def _either(first: Expression, second: Expression) -> Expression:
+    return build_call("COALESCE", (first, second))
 
 
 def _common_names(left: Sequence[Entry], right: Sequence[Entry]) -> tuple[Name, ...]:
@@ -159,11 +159,11 @@ def _common_names(left: Sequence[Entry], right: Sequence[Entry]) -> tuple[Name, 
 def _using(
     names: Sequence[Name], left: tuple[Entry, ...], right: tuple[Entry, ...], context: Context
 ) -> list[tuple[Entry, Entry]]:
-    ones = context.attempt(lambda: context.each(lambda n: Scope(left).resolve(n, None, context), names))
-    others = context.each(lambda n: Scope(right).resolve(n, None, context), names)
-    if ones is None:
+    left_entries = context.attempt(lambda: context.each(lambda n: Scope(left).resolve(n, None, context), names))
+    right_entries = context.each(lambda n: Scope(right).resolve(n, None, context), names)
+    if left_entries is None:
         raise BindingFailed
-    return list(zip(ones, others, strict=True))
+    return list(zip(left_entries, right_entries, strict=True))
 
 
 def _merged(entries: tuple[Entry, ...], pairs: list[tuple[Entry, Entry]]) -> tuple[Entry, ...]:
@@ -171,5 +171,5 @@ def _merged(entries: tuple[Entry, ...], pairs: list[tuple[Entry, Entry]]) -> tup
     by its qualified name only.
     """
     shown, hidden = [a for a, _ in pairs], [b for _, b in pairs]
-    rest = [replace(e, merged=True) if e in hidden else e for e in entries if e not in shown]
-    return (*shown, *rest)
+    unshared = [replace(e, merged=True) if e in hidden else e for e in entries if e not in shown]
+    return (*shown, *unshared)

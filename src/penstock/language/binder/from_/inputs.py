@@ -13,7 +13,7 @@ from penstock.language.text import TextSpan
 
 @dataclass(frozen=True)
 class FromInput:
-    """One relation of a FROM clause, and its place in the script. internal: the place of the INTERNAL of its window."""
+    """One relation of a FROM clause, and its span in the script. internal: the span of the INTERNAL of its window."""
 
     node: Algebra
     span: TextSpan

@@ -21,12 +21,12 @@ def collected(node: Algebra, inputs: Inputs, context: Context) -> Algebra:
     """Return `node`, the SELECT over `inputs`; with INTERNAL windows among them, the collection of its results. Fails
     with P0310 where these would have to expire.
     """
-    places = [member.internal for member in inputs.members if member.internal is not None]
-    if not places:
+    spans = [member.internal for member in inputs.members if member.internal is not None]
+    if not spans:
         return node
     forbidding = what_forbids_internal(node)
     if forbidding is not None:
-        refuse_internal(type(forbidding).__name__.upper(), inputs, places[0], context)
+        refuse_internal(type(forbidding).__name__.upper(), inputs, spans[0], context)
     for member in inputs.members:
         if member.internal is None and member.node.pattern is not Pattern.MONOTONIC:
             message = "an input beside an INTERNAL window loses tuples: the results would have to expire with these"
@@ -39,13 +39,13 @@ def refuse_internal(operator: str, inputs: Inputs | None, span: TextSpan, contex
     the word INTERNAL if it is in the same SELECT, else at `span`.
     """
     members = inputs.members if inputs is not None else ()
-    place = next((member.internal for member in members if member.internal is not None), span)
-    context.fail("P0310", f"INTERNAL under {operator}: its results would have to expire", place, _HINT)
+    error_span = next((member.internal for member in members if member.internal is not None), span)
+    context.fail("P0310", f"INTERNAL under {operator}: its results would have to expire", error_span, _HINT)
 
 
 def refuse_partners(node: Algebra, inputs: Inputs, span: TextSpan, context: Context) -> None:
     """Fail with P0310 where an outer join, IN or EXISTS has results of INTERNAL windows on a side."""
-    for found in operators(node):
-        if isinstance(found, SemiJoin | OuterJoin) and any(reaches_internal(side) for side in found.inputs):
-            what = "an outer join" if isinstance(found, OuterJoin) else "IN or EXISTS"
-            refuse_internal(what, inputs, span, context)
+    for operator in operators(node):
+        if isinstance(operator, SemiJoin | OuterJoin) and any(reaches_internal(side) for side in operator.inputs):
+            operator_text = "an outer join" if isinstance(operator, OuterJoin) else "IN or EXISTS"
+            refuse_internal(operator_text, inputs, span, context)

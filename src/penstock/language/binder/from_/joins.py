@@ -39,10 +39,14 @@ def build_joins(inputs: Inputs, where: Expression | None, context: Context) -> A
     """
     conditions = [part for c in (*inputs.conditions, *((where,) if where else ())) for part in conjuncts(c)]
     if len(inputs.members) > 1 and any(is_nrr(member.node) for member in inputs.members):
-        found = attach(inputs.members, conditions, join_two, context)
-        node = _left_deep(found.members, found.conditions, context)
+        joined = attach(inputs.members, conditions, join_two, context)
+        node = _left_deep(joined.members, joined.conditions, context)
         fields = tuple(f for member in inputs.members for f in member.node.schema)
-        return node if found.place == sorted(found.place) else Project(node, columns(node, found.place), fields)
+        return (
+            node
+            if joined.positions == sorted(joined.positions)
+            else Project(node, columns(node, joined.positions), fields)
+        )
     return _left_deep(inputs.members, conditions, context)
 
 
@@ -61,8 +65,8 @@ def _left_deep(inputs: Sequence[FromInput], conditions: list[Expression], contex
         left = node
         context.guard(member.span, lambda: common_domain((left, member.node)))  # noqa: B023
         node = join_two(node, member.node, placed.get(i, []))
-    rest = conjunction(tuple(above))
-    return Select(node, rest) if rest is not None else node
+    remaining = conjunction(tuple(above))
+    return Select(node, remaining) if remaining is not None else node
 
 
 @dataclass
@@ -131,8 +135,8 @@ def _pushed_right(
     width = len(left.schema)
     mine = tuple(c for c in conditions if columns_of(c) and min(columns_of(c)) >= width)
     predicate = conjunction(tuple(remap(c, lambda i: i - width) for c in mine))
-    rest = tuple(c for c in conditions if c not in mine)
-    return (Select(right, predicate) if predicate is not None else right), rest
+    remaining = tuple(c for c in conditions if c not in mine)
+    return (Select(right, predicate) if predicate is not None else right), remaining
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ class _Keyed:
     residual: Expression | None
     width: int
     right_places: range
-    """where the right input's own columns stand in left + right"""
+    """positions of the right input's own columns in left + right"""
 
     def without_keys(self, node: Algebra, kept: list[int]) -> Algebra:
         """Return `node` with its columns `kept` only."""
@@ -155,22 +159,22 @@ class _Keyed:
 
 
 def _keyed(left: Algebra, right: Algebra, conditions: Iterable[Expression]) -> _Keyed:
-    one, other = _Side(left, []), _Side(right, [])
+    first, second = _Side(left, []), _Side(right, [])
     equal: list[tuple[int, int]] = []
     residual: list[Expression] = []
     for condition in conditions:
-        pair = _equality(condition, one.width)
+        pair = _equality(condition, first.width)
         if isinstance(condition, Literal) and condition.value is True:
             continue
         if pair is None:
             residual.append(condition)
-        elif (keys := (one.key(pair[0]), other.key(pair[1]))) not in equal:
+        elif (keys := (first.key(pair[0]), second.key(pair[1]))) not in equal:
             equal.append(keys)
-    extra = len(one.computed)
-    width = one.width
+    extra = len(first.computed)
+    width = first.width
     moved = [remap(c, lambda i: i if i < width else i + extra) for c in residual]
-    places = range(width + extra, width + extra + other.width)
-    return _Keyed(one.projected(), other.projected(), tuple(equal), conjunction(tuple(moved)), width, places)
+    right_columns = range(width + extra, width + extra + second.width)
+    return _Keyed(first.projected(), second.projected(), tuple(equal), conjunction(tuple(moved)), width, right_columns)
 
 
 def _equality(condition: Expression, width: int) -> tuple[Expression, Expression] | None:

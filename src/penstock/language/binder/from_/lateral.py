@@ -68,12 +68,12 @@ def joined_beside(
         context.fail("P0312", message, join.kind_span, hint)
     if any(member.internal is not None for member in left.members):
         refuse_internal("a query in FROM that reads the sources beside it", left, join.span, context)
-    one = build_joins(left, None, context)
+    node = build_joins(left, None, context)
     beside = ClauseSubqueries(context, left.entries, _none_inside)
     beside.found.append(Subquery(rows, "ROWS", pa.null(), join.right.span, ""))
     fields = tuple(Field(name, item.type) for name, item in zip(names, rows.items, strict=True))
-    pairs = picked_pairs(Applied(one, beside).paired(0, fields), parts, subqueries)
-    return made_of_pairs(join.kind, one, None, pairs, context, join.span)
+    pairs = picked_pairs(Applied(node, beside).paired(0, fields), parts, subqueries)
+    return made_of_pairs(join.kind, node, None, pairs, context, join.span)
 
 
 def _none_inside(tree: QueryTree, entries: tuple[Entry, ...]) -> Inner:

@@ -25,7 +25,7 @@ class JoinedMembers:
 
     members: tuple[FromInput, ...]
     conditions: list[Expression]
-    place: list[int]
+    positions: list[int]
 
 
 def refuse_unjoined(root: Algebra, span: TextSpan, context: Context) -> None:
@@ -61,8 +61,8 @@ def attach(
             node = join_two(node, more, [remap(p, inside.index) for p in mine], kind)
         joined.append(replace(members[first], node=node))
     order = [c for group in groups for i in group for c in columns[i]]
-    place = [order.index(c) for c in range(len(owner))]
-    return JoinedMembers(tuple(joined), [remap(p, lambda c: place[c]) for p in left], place)
+    positions = [order.index(c) for c in range(len(owner))]
+    return JoinedMembers(tuple(joined), [remap(p, lambda c: positions[c]) for p in left], positions)
 
 
 def _groups(count: int, hosts: dict[int, list[int]]) -> list[list[int]]:
@@ -70,18 +70,18 @@ def _groups(count: int, hosts: dict[int, list[int]]) -> list[list[int]]:
     too.
     """
     groups = [{i} for i in range(count) if i not in hosts]
-    for wanted in hosts.values():
-        met = [group for group in groups if group & set(wanted)]
+    for joined in hosts.values():
+        met = [group for group in groups if group & set(joined)]
         groups = [group for group in groups if group not in met] + [set().union(*met)]
-    found = [[*sorted(group), *(nrr for nrr, wanted in hosts.items() if wanted[0] in group)] for group in groups]
-    return sorted(found)
+    attached = [[*sorted(group), *(nrr for nrr, joined in hosts.items() if joined[0] in group)] for group in groups]
+    return sorted(attached)
 
 
 def _hosts(members: Sequence[FromInput], touched: list[set[int]], context: Context) -> dict[int, list[int]]:
     """Return the streams of each NRR: the other members that its conditions reach, or the only stream there is."""
     nrrs = {i for i, member in enumerate(members) if is_nrr(member.node)}
     streams = [i for i in range(len(members)) if i not in nrrs and members[i].node.is_elementwise]
-    found: dict[int, list[int]] = {}
+    hosts: dict[int, list[int]] = {}
     for nrr in sorted(nrrs):
         met = {nrr}
         while grown := {i for group in touched if group & met & nrrs for i in group} - met:
@@ -95,5 +95,5 @@ def _hosts(members: Sequence[FromInput], touched: list[set[int]], context: Conte
                 other = "rows that are not single elements of streams: a group, or a row that may change"
             message = f"a NON RETROACTIVE relation is joined with stream elements; here it is joined with {other}"
             context.fail("P0340", message, members[nrr].span, _HINT)
-        found[nrr] = named
-    return found
+        hosts[nrr] = named
+    return hosts

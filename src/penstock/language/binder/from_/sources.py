@@ -56,12 +56,12 @@ class SourceBinder:
         """Return all relations of a FROM clause; with `failed`, and the errors recorded, where some could
         not be bound.
         """
-        found = self._bind(source, self.enclosing)
+        inputs = self._bind(source, self.enclosing)
         clashing = self._clashing(source)
         if clashing:
-            entries = (*found.entries, *(lost(name) for name in clashing))
-            return replace(found, entries=entries, failed=True)
-        return found
+            entries = (*inputs.entries, *(lost(name) for name in clashing))
+            return replace(inputs, entries=entries, failed=True)
+        return inputs
 
     def _bind(self, source: FromSource, around: Levels, right: bool = False) -> Inputs:
         """Bind one source. around: before `enclosing`, the columns left of each join whose right side contains this
@@ -72,11 +72,11 @@ class SourceBinder:
         name = source.alias
         if isinstance(source, NamedSource):
             named, name = source, name or source.name
-            found = self.context.attempt(lambda: self._named(named))
+            inputs = self.context.attempt(lambda: self._named(named))
         else:
             derived = source
-            found = self.context.attempt(lambda: self._derived(derived, around, right))
-        return found or Inputs((), (lost(name.text if name else None),), failed=True)
+            inputs = self.context.attempt(lambda: self._derived(derived, around, right))
+        return inputs or Inputs((), (lost(name.text if name else None),), failed=True)
 
     # --- one source
 
@@ -143,7 +143,7 @@ class SourceBinder:
         names: Sequence[str],
         window: WindowClause | None,
         qualifier: str | None,
-        place: Name | DerivedSource,
+        item: Name | DerivedSource,
     ) -> Inputs:
         stamp = node.timestamp_column if node.is_stream else None
         plain = Role.ELEMENT if node.is_stream else Role.RELATION
@@ -152,7 +152,7 @@ class SourceBinder:
             for i, (n, f) in enumerate(zip(names, node.schema, strict=True))
         )
         if node.is_stream:
-            called = place if isinstance(place, Name) else place.called
+            called = item if isinstance(item, Name) else item.called
             own = called.text if called is not None else qualifier
             # A window after an alias may still use the stream's own name.
             other = () if own == qualifier else (replace(e, qualifier=own, merged=True) for e in entries)
@@ -162,14 +162,14 @@ class SourceBinder:
                 return Inputs((), entries, failed=True)
             node = windowed
         elif window is not None:
-            shown = place.text if isinstance(place, Name) else "this query"
+            shown = item.text if isinstance(item, Name) else "this query"
             hint = "a window belongs to a stream; leave it out"
             self.context.note(
                 PenstockError("P0301", f"{shown} is a relation, which has no window", hint=hint), window.span
             )
             return Inputs((), entries, failed=True)
         internal = window.internal.span if window is not None and window.internal is not None else None
-        return Inputs((FromInput(node, place.span, internal),), entries)
+        return Inputs((FromInput(node, item.span, internal),), entries)
 
     def _unknown(self, name: Name) -> NoReturn:
         context = self.context

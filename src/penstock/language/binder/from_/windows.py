@@ -49,14 +49,14 @@ def bind_window(
     partition = context.attempt(lambda: _partition(spec, scope, context))
     selected = context.attempt(lambda: _selected(spec, stream, scope, context))
     below, columns = selected or stream, partition or ()
-    made: StreamToRelation
+    bound: StreamToRelation
     if spec.frequency is None:
-        made = _over(spec, below, columns, context)
+        bound = _over(spec, below, columns, context)
     else:
-        made = _often(spec, spec.frequency, below, columns, scope, context)
+        bound = _often(spec, spec.frequency, below, columns, scope, context)
     if partition is None or selected is None:
         raise BindingFailed
-    return made
+    return bound
 
 
 def check_window(spec: WindowClause | None, context: Context) -> None:
@@ -120,13 +120,13 @@ def _partition(spec: WindowClause, scope: Scope, context: Context) -> tuple[int,
     whole.
     """
     binder = ExpressionBinder(scope, context, "PARTITION BY")
-    found: list[int] = []
+    columns: list[int] = []
     for bound, node in zip(context.each(binder.bind, spec.partition), spec.partition, strict=True):
         if not isinstance(bound, Column):
             context.fail("P0102", "PARTITION BY takes columns of the stream", span_of(node))
-        if bound.index not in found:
-            found.append(bound.index)
-    return tuple(found)
+        if bound.index not in columns:
+            columns.append(bound.index)
+    return tuple(columns)
 
 
 def _selected(spec: WindowClause, stream: Algebra, scope: Scope, context: Context) -> Algebra:

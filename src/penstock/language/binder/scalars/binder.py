@@ -38,7 +38,7 @@ class ScalarBinder:
         unseen: names of the select list, invisible in this clause, for the hint.
         grouped: GROUP BY expressions with subqueries, and their bound forms, which equal text outside of aggregates
             shares.
-        places: spans of bound Columns, by identity, for errors of grouping.
+        column_spans: spans of bound Columns, by identity, for errors of grouping.
         inside: within an aggregate.
     """
 
@@ -46,7 +46,7 @@ class ScalarBinder:
     context: Context
     aggregates: str | None = None
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
-    places: list[tuple[Column, TextSpan]] = field(default_factory=list)
+    column_spans: list[tuple[Column, TextSpan]] = field(default_factory=list)
     inside: bool = False
     subqueries: ClauseSubqueries | None = None
     inner_subqueries: ClauseSubqueries | None = None
@@ -67,7 +67,7 @@ class ScalarBinder:
             raise BindingFailed  # reported by unsupported.py
         return bound(self, node)
 
-    def meant(self, node: exp.Expr) -> exp.Expr:
+    def aliased_item(self, node: exp.Expr) -> exp.Expr:
         """Return `node`, or the item of the select list that it names."""
         if not isinstance(node, exp.Column) or node.args.get("table") is not None:
             return node
@@ -110,9 +110,13 @@ class ScalarBinder:
 
     def _warn_of_texts(self, node: exp.Expr, bound: Expression, arguments: list[Expression], compares: bool) -> None:
         """Warn of every constant text that is cast to another type implicitly and is no value of it."""
-        given = {id(argument) for argument in arguments}
+        original = {id(argument) for argument in arguments}
         for operand in bound.children:
-            if not isinstance(operand, Cast) or id(operand) in given or not pa.types.is_string(operand.argument.type):
+            if (
+                not isinstance(operand, Cast)
+                or id(operand) in original
+                or not pa.types.is_string(operand.argument.type)
+            ):
                 continue
             text = fold(operand.argument)
             if isinstance(text, Literal) and text.value is not None and fold(operand) == Literal(operand.type, None):
@@ -125,14 +129,14 @@ class ScalarBinder:
         """Return the select-list column that `name` denotes, or None. Fails with P0205 where it is ambiguous."""
         if name.key in self.lost:
             self.context.fail_silently()
-        found = list(dict.fromkeys(value for known, value in self.outputs if name.matches(known)))
-        if len(found) > 1:
+        matching = list(dict.fromkeys(value for known, value in self.outputs if name.matches(known)))
+        if len(matching) > 1:
             hint = "give the columns different names with AS, or order by position"
             self.context.fail("P0205", f"{name.text} is ambiguous: it may be several columns", name.span, hint)
-        return found[0] if found else None
+        return matching[0] if matching else None
 
-    def place_of(self, column: Column) -> TextSpan | None:
-        return next((span for known, span in self.places if known is column), None)
+    def span_of_column(self, column: Column) -> TextSpan | None:
+        return next((span for known, span in self.column_spans if known is column), None)
 
 
 def _computed(argument: Expression) -> Expression:

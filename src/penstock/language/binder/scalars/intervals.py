@@ -90,9 +90,9 @@ def _parts(node: exp.Expr) -> list[tuple[Fraction | None, str]]:
     negative = isinstance(node.this, exp.Neg)
     text = (node.this.this if negative else node.this).name
     if not _unit(node):
-        found = _PART.findall(text)
+        matches = _PART.findall(text)
         whole = "".join(_PART.split(text)[::3]).strip() == ""
-        return [(_amount(amount.replace(" ", "")), unit) for amount, unit in found] if whole else []
+        return [(_amount(amount.replace(" ", "")), unit) for amount, unit in matches] if whole else []
     amount = _amount(text)
     return [(-amount if negative and amount is not None else amount, _unit(node))]
 

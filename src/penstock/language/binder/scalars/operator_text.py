@@ -31,5 +31,5 @@ def written_operator(node: exp.Expr, source: SourceText) -> str | None:
     spelled = _SPELLED.get(type(node))
     if spelled is None:
         return _OPERATORS.get(type(node))
-    found = spelled.search(source.text, span_of(node.this).end, span_of(node.expression).start)
-    return " ".join(found[0].upper().split()) if found else None
+    match = spelled.search(source.text, span_of(node.this).end, span_of(node.expression).start)
+    return " ".join(match[0].upper().split()) if match else None

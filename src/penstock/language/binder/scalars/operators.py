@@ -29,7 +29,7 @@ def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
     qualifier = name_of(table) if table is not None else None
     if qualifier is None and (output := binder.output(name)) is not None:
         return output
-    if (item := binder.meant(node)) is not node:
+    if (item := binder.aliased_item(node)) is not node:
         return replace(binder, aliases={}).bind(item)
     if qualifier is None and name.key in binder.unseen and not binder.scope.knows(name):
         hint = "WHERE comes before the select list: repeat the expression, or select from a query in FROM"
@@ -37,7 +37,7 @@ def _column(binder: ScalarBinder, node: exp.Expr) -> Expression:
     entry = binder.scope.resolve(name, qualifier, binder.context)
     column = entry.column()
     if isinstance(column, Column):
-        binder.places.append((column, span_of(node)))
+        binder.column_spans.append((column, span_of(node)))
     return column
 
 
@@ -119,11 +119,11 @@ def _chain(name: str) -> Binding:
 
 def _all_of(binder: ScalarBinder, name: str, node: exp.Expr, parts: Sequence[Expression]) -> Expression:
     """Return the AND or OR of `parts`, as a balanced tree."""
-    found = list(parts)
-    while len(found) > 1:
-        halves = [found[i : i + 2] for i in range(0, len(found), 2)]
-        found = [binder.call(name, node, pair) if len(pair) == 2 else pair[0] for pair in halves]
-    return found[0]
+    combined = list(parts)
+    while len(combined) > 1:
+        halves = [combined[i : i + 2] for i in range(0, len(combined), 2)]
+        combined = [binder.call(name, node, pair) if len(pair) == 2 else pair[0] for pair in halves]
+    return combined[0]
 
 
 def _like(name: str) -> Binding:
@@ -132,10 +132,10 @@ def _like(name: str) -> Binding:
         listed = isinstance(right, exp.Any | exp.All) and not isinstance(right.this.unnest(), EmbeddedQuery)
         patterns = _listed(binder, right) if listed else [right]
         bound = binder.bind_all([node.this, *patterns])
-        found = [binder.call(name, node, [bound[0], pattern]) for pattern in bound[1:]]
+        calls = [binder.call(name, node, [bound[0], pattern]) for pattern in bound[1:]]
         if node.args.get("negate"):
-            found = [binder.call("NOT", node, [one]) for one in found]
-        return _all_of(binder, "AND" if isinstance(right, exp.All) else "OR", node, found)
+            calls = [binder.call("NOT", node, [call]) for call in calls]
+        return _all_of(binder, "AND" if isinstance(right, exp.All) else "OR", node, calls)
 
     return bind
 
@@ -154,8 +154,8 @@ def _escape(binder: ScalarBinder, node: exp.Expr) -> Expression:
     name = {exp.Like: "LIKE", exp.ILike: "ILIKE"}.get(type(like))
     if name is None:
         binder.context.fail("P0101", "ESCAPE belongs to LIKE", span_of(node))
-    found = binder.call(name, node, binder.bind_all([like.this, like.expression, node.expression]))
-    return binder.call("NOT", node, [found]) if like.args.get("negate") else found
+    call = binder.call(name, node, binder.bind_all([like.this, like.expression, node.expression]))
+    return binder.call("NOT", node, [call]) if like.args.get("negate") else call
 
 
 def _is(binder: ScalarBinder, node: exp.Expr) -> Expression:
@@ -165,8 +165,8 @@ def _is(binder: ScalarBinder, node: exp.Expr) -> Expression:
         return binder.call("IS_NOT_NULL" if negate else "IS_NULL", node, [binder.bind(node.this)])
     if not isinstance(right, exp.Boolean):
         binder.context.fail("P0101", "IS is followed by [NOT] NULL, TRUE, FALSE or DISTINCT FROM", span_of(right))
-    found = binder.call("EQ_NULL_SAFE", node, binder.bind_all([node.this, right]))
-    return binder.call("NOT", node, [found]) if negate else found
+    equality = binder.call("EQ_NULL_SAFE", node, binder.bind_all([node.this, right]))
+    return binder.call("NOT", node, [equality]) if negate else equality
 
 
 def _not_same(binder: ScalarBinder, node: exp.Expr) -> Expression:
@@ -190,8 +190,13 @@ def _compared(binder: ScalarBinder, node: exp.Expr, left: exp.Expr, query: exp.E
     values = row.expressions if isinstance(row, exp.Tuple) else [left]
     operands = binder.context.attempt(lambda: binder.bind_all(values))
     tree, span = embedded_tree(query), span_of(query)
-    found = _subqueries(binder, span)
-    return found.contains(operands, tree, span, lambda ones, others: _rows(binder, node, comparison, ones, others))
+    subqueries = _subqueries(binder, span)
+    return subqueries.contains(
+        operands,
+        tree,
+        span,
+        lambda left_values, right_values: _rows(binder, node, comparison, left_values, right_values),
+    )
 
 
 def _with_row(binder: ScalarBinder, node: exp.Expr, name: str, row: exp.Expr, other: exp.Expr) -> Expression:
@@ -209,13 +214,17 @@ def _with_row(binder: ScalarBinder, node: exp.Expr, name: str, row: exp.Expr, ot
 def _row_with_query(
     binder: ScalarBinder, node: exp.Expr, name: str, row: exp.Expr, query: exp.Expr, query_first: bool = False
 ) -> Expression:
-    """Bind (a, b) = (SELECT c, d ...), whose query has at most one row. query_first: its place is on the left."""
-    ones = binder.context.attempt(lambda: binder.bind_all(row.expressions))
+    """Bind (a, b) = (SELECT c, d ...), whose query has at most one row. query_first: the query is the left operand."""
+    row_values = binder.context.attempt(lambda: binder.bind_all(row.expressions))
     span = span_of(query)
-    others = _subqueries(binder, span).row(len(row.expressions), embedded_tree(query), span)
-    if ones is None:
+    query_values = _subqueries(binder, span).row(len(row.expressions), embedded_tree(query), span)
+    if row_values is None:
         raise BindingFailed
-    return _rows(binder, node, name, others, ones) if query_first else _rows(binder, node, name, ones, others)
+    return (
+        _rows(binder, node, name, query_values, row_values)
+        if query_first
+        else _rows(binder, node, name, row_values, query_values)
+    )
 
 
 #: comparison -> the one that is TRUE where it is FALSE.
@@ -225,22 +234,20 @@ _STRICT = {"LT": "LT", "LE": "LT", "GT": "GT", "GE": "GT"}
 
 
 def _rows(
-    binder: ScalarBinder, node: exp.Expr, name: str, ones: Sequence[Expression], others: Sequence[Expression]
+    binder: ScalarBinder, node: exp.Expr, name: str, left: Sequence[Expression], right: Sequence[Expression]
 ) -> Expression:
     """Return the SQL comparison of two rows of values of equal width: equal where all columns are; less by the first
     column that differs, NULL where a NULL precedes that.
     """
     if name == "EQ":
-        return _all_of(
-            binder, "AND", node, [binder.call("EQ", node, [a, b]) for a, b in zip(ones, others, strict=True)]
-        )
+        return _all_of(binder, "AND", node, [binder.call("EQ", node, [a, b]) for a, b in zip(left, right, strict=True)])
     if name == "NE":
-        return _all_of(binder, "OR", node, [binder.call("NE", node, [a, b]) for a, b in zip(ones, others, strict=True)])
-    found = binder.call(name, node, [ones[-1], others[-1]])
-    for one, other in reversed(list(zip(ones[:-1], others[:-1], strict=True))):
-        tied = binder.call("AND", node, [binder.call("EQ", node, [one, other]), found])
-        found = binder.call("OR", node, [binder.call(_STRICT[name], node, [one, other]), tied])
-    return found
+        return _all_of(binder, "OR", node, [binder.call("NE", node, [a, b]) for a, b in zip(left, right, strict=True)])
+    compared = binder.call(name, node, [left[-1], right[-1]])
+    for a_value, b_value in reversed(list(zip(left[:-1], right[:-1], strict=True))):
+        tied = binder.call("AND", node, [binder.call("EQ", node, [a_value, b_value]), compared])
+        compared = binder.call("OR", node, [binder.call(_STRICT[name], node, [a_value, b_value]), tied])
+    return compared
 
 
 def _comparison(name: str) -> Binding:
@@ -251,13 +258,13 @@ def _comparison(name: str) -> Binding:
         left, right = node.this, node.expression
         if isinstance(right, exp.Any | exp.All):
             return _quantified(binder, node, name)
-        one, other = left.unnest(), right.unnest()
-        if isinstance(one, exp.Tuple) and isinstance(other, exp.Tuple):
-            return _with_row(binder, node, name, one, other)
-        if isinstance(one, exp.Tuple) and isinstance(other, EmbeddedQuery | exp.Subquery):
-            return _row_with_query(binder, node, name, one, right)
-        if isinstance(other, exp.Tuple) and isinstance(one, EmbeddedQuery | exp.Subquery):
-            return _row_with_query(binder, node, name, other, left, query_first=True)
+        first, second = left.unnest(), right.unnest()
+        if isinstance(first, exp.Tuple) and isinstance(second, exp.Tuple):
+            return _with_row(binder, node, name, first, second)
+        if isinstance(first, exp.Tuple) and isinstance(second, EmbeddedQuery | exp.Subquery):
+            return _row_with_query(binder, node, name, first, right)
+        if isinstance(second, exp.Tuple) and isinstance(first, EmbeddedQuery | exp.Subquery):
+            return _row_with_query(binder, node, name, second, left, query_first=True)
         return plain(binder, node)
 
     return bind
@@ -268,14 +275,14 @@ def _quantified(binder: ScalarBinder, node: exp.Expr, name: str) -> Expression:
     left, right = node.this, node.expression
     every = isinstance(right, exp.All)
     if not isinstance(right.this, exp.Tuple):
-        found = _compared(binder, node, left, right, _OPPOSITE[name] if every else name)
-        return binder.call("NOT", node, [found]) if every else found
+        contained = _compared(binder, node, left, right, _OPPOSITE[name] if every else name)
+        return binder.call("NOT", node, [contained]) if every else contained
     row = left.unnest()
     if isinstance(row, exp.Tuple):
         parts = [_with_row(binder, node, name, row, other) for other in _listed(binder, right)]
     else:
-        one, *others = binder.bind_all([left, *_listed(binder, right)])
-        parts = [binder.call(name, node, [one, other]) for other in others]
+        operand, *others = binder.bind_all([left, *_listed(binder, right)])
+        parts = [binder.call(name, node, [operand, other]) for other in others]
     return _all_of(binder, "AND" if every else "OR", node, parts)
 
 
@@ -299,11 +306,11 @@ def _scalar_subquery(binder: ScalarBinder, node: exp.Expr) -> Expression:
 
 
 def _subqueries(binder: ScalarBinder, span: TextSpan) -> ClauseSubqueries:
-    found = binder.inner_subqueries if binder.inside else binder.subqueries
-    if found is None:
+    subqueries = binder.inner_subqueries if binder.inside else binder.subqueries
+    if subqueries is None:
         hint = "subqueries are allowed everywhere in a query except in a window; a query in FROM can compute the value"
         binder.context.fail("P0312", "a subquery is not allowed here", span, hint)
-    return found
+    return subqueries
 
 
 def _between(binder: ScalarBinder, node: exp.Expr) -> Expression:

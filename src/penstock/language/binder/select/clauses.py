@@ -26,12 +26,12 @@ from penstock.types import Field
 
 @dataclass(frozen=True)
 class SelectItem:
-    """A column of a select list. `places`: spans of the columns that it reads."""
+    """A column of a select list. `column_spans`: spans of the columns that it reads."""
 
     name: str
     expression: Expression
     span: TextSpan
-    places: list[tuple[Column, TextSpan]]
+    column_spans: list[tuple[Column, TextSpan]]
 
 
 @dataclass
@@ -72,9 +72,9 @@ class Clauses:
         if self.group is None or not self.sure:
             return
         grouping, context = Grouping(self.binder, self.group), self.binder.context
-        asked = [(item.expression, item.span) for item in self.items]
-        asked += [(part, self.having_span) for part in (() if self.having is None else conjuncts(self.having))]
-        for expression, span in asked:
+        expressions = [(item.expression, item.span) for item in self.items]
+        expressions += [(part, self.having_span) for part in (() if self.having is None else conjuncts(self.having))]
+        for expression, span in expressions:
             context.attempt(lambda: grouping.lift(expression, span))  # noqa: B023
 
     def fields(self) -> tuple[Field, ...]:
@@ -147,10 +147,10 @@ class Correlated:
             return None
         keys = tuple(inner for inner, _ in pairs)
         fields = (*self.clauses.fields(), *(Field(f"key{n}", e.type) for n, e in enumerate(keys, 1)))
-        made = Distinct(Project(applied.node, (*items, *keys), fields))
+        distinct = Distinct(Project(applied.node, (*items, *keys), fields))
         width = len(items)
-        places = tuple(Column(f.type, i, f.name) for i, f in enumerate(made.schema))
-        return Inner(made, places[:width], _equalities(places[width:], pairs))
+        columns = tuple(Column(f.type, i, f.name) for i, f in enumerate(distinct.schema))
+        return Inner(distinct, columns[:width], _equalities(columns[width:], pairs))
 
     def _grouped(self, node: Algebra, pairs: list[tuple[Expression, Expression]]) -> Inner | None:
         clauses = self.clauses
@@ -159,27 +159,27 @@ class Correlated:
         calls = [n for part in parts for n in walk(part) if isinstance(n, AggregateCall)]
         if any(reads_outer(e) for e in (*clauses.group, *calls)):
             return None
-        made = clauses.grouped(node, tuple(inner for inner, _ in pairs))
-        keys = tuple(made.lift(inner, self.tree.span) for inner, _ in pairs)
+        grouped = clauses.grouped(node, tuple(inner for inner, _ in pairs))
+        keys = tuple(grouped.lift(inner, self.tree.span) for inner, _ in pairs)
         conditions = _equalities(keys, pairs)
         if not clauses.group:
-            return self._one_row(made, conditions)
-        applied = Applied(made.node, clauses.behind, made.lift)
-        applied.keep([part for part in made.having if not reads_outer(part)])
-        conditions += tuple(applied.resolved(part) for part in made.having if reads_outer(part))
-        items = tuple(applied.resolved(item) for item in made.items)
+            return self._one_row(grouped, conditions)
+        applied = Applied(grouped.node, clauses.behind, grouped.lift)
+        applied.keep([part for part in grouped.having if not reads_outer(part)])
+        conditions += tuple(applied.resolved(part) for part in grouped.having if reads_outer(part))
+        items = tuple(applied.resolved(item) for item in grouped.items)
         return Inner(applied.node, items, conditions)
 
-    def _one_row(self, made: Grouped, conditions: tuple[Expression, ...]) -> Inner | None:
+    def _one_row(self, grouped: Grouped, conditions: tuple[Expression, ...]) -> Inner | None:
         """Return an ungrouped aggregate, which has its row also for an empty group."""
-        if any(attached_in(e) for e in (*made.items, *made.having)):
+        if any(attached_in(e) for e in (*grouped.items, *grouped.having)):
             return None
-        calls, start = made.grouping.calls, len(made.grouping.group)
+        calls, start = grouped.grouping.calls, len(grouped.grouping.group)
         if any(isinstance(call, UserAggregateCall) for call in calls):
             return None
-        items = tuple(without_rows(e, calls, start) for e in made.items)
-        having = conjunction(tuple(without_rows(e, calls, start) for e in made.having))
-        return Inner(made.node, items, conditions, True, having)
+        items = tuple(without_rows(e, calls, start) for e in grouped.items)
+        having = conjunction(tuple(without_rows(e, calls, start) for e in grouped.having))
+        return Inner(grouped.node, items, conditions, True, having)
 
 
 def _equalities(keys: tuple[Expression, ...], pairs: list[tuple[Expression, Expression]]) -> tuple[Expression, ...]:

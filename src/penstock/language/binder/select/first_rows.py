@@ -58,8 +58,8 @@ def limits_of(tree: SortedQuery, context: Context, optional: bool = False) -> Li
         word, span = ("OFFSET", tree.offset_span) if tree.offset is not None else ("ORDER BY", tree.order_span)
         context.fail("P0331", f"{word} without LIMIT", span, hint)
     limit, offset = tree.limit, tree.offset
-    found = context.each(lambda part: _count(*part, context), [("LIMIT", limit), ("OFFSET", offset)])
-    return Limits(*found)
+    counts = context.each(lambda part: _count(*part, context), [("LIMIT", limit), ("OFFSET", offset)])
+    return Limits(*counts)
 
 
 def _count(word: str, node: exp.Expr | None, context: Context) -> int:
@@ -122,11 +122,11 @@ def place_keys(
         if key in outputs:
             placed.append(Column(key.type, outputs.index(key)))
         elif distinct is not None:
-            found = _over_outputs(key, outputs)
-            if found is None:
+            position = _over_outputs(key, outputs)
+            if position is None:
                 message = "with SELECT DISTINCT, ORDER BY takes columns of the select list"
                 context.fail("P0304", message, span_of(distinct.order[number].value))
-            placed.append(found)
+            placed.append(position)
         else:
             placed.append(Column(key.type, len(outputs) + len(hidden)))
             hidden.append(key)
@@ -160,14 +160,14 @@ def first_rows(tree: SortedQuery, node: Algebra, keys: Sequence[Expression], wid
     if computed:
         fields = tuple(Field(f"order {i + 1}", key.type) for i, key in enumerate(computed))
         node = Project(node, (*columns, *computed), node.schema.fields + fields)
-    places = iter(range(len(columns), len(columns) + len(computed)))
+    positions = iter(range(len(columns), len(columns) + len(computed)))
     order = tuple(
         SortKey(
-            key.index if isinstance(key, Column) else next(places),
-            said.descending,
-            not said.descending if said.nulls_first is None else said.nulls_first,
+            key.index if isinstance(key, Column) else next(positions),
+            order_item.descending,
+            not order_item.descending if order_item.nulls_first is None else order_item.nulls_first,
         )
-        for key, said in zip(keys, tree.order, strict=True)
+        for key, order_item in zip(keys, tree.order, strict=True)
     )
     first = TopK(node, order, limits.limit, limits.offset)
     if len(node.schema) == width:

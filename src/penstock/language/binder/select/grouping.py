@@ -34,10 +34,10 @@ class Grouping:
             position = self.calls.index(expression)
             return Column(expression.type, len(self.group) + position, "")
         if isinstance(expression, Column):
-            place = self.binder.place_of(expression) or span
+            column_span = self.binder.span_of_column(expression) or span
             hint = "group by it, or aggregate it, as in MAX(...)" if self.group else "group by it, or aggregate it"
             message = f"{expression.name} is neither grouped nor inside an aggregate"
-            self.binder.context.fail("P0304", message, place, hint)
+            self.binder.context.fail("P0304", message, column_span, hint)
         children = self.binder.context.each(lambda child: self.lift(cast(Expression, child), span), expression.children)
         return expression.with_children(tuple(children))
 

@@ -86,9 +86,9 @@ class QueryBinder:
         """Return a whole query, with the default operator of [semantics 4.3]. Raises BindingFailed with the errors
         recorded.
         """
-        found = as_stream(self.bind(tree), _span_of_query(tree), self.context)
-        self.context.guard(_span_of_query(tree), lambda: check_size(found))
-        return found
+        stream = as_stream(self.bind(tree), _span_of_query(tree), self.context)
+        self.context.guard(_span_of_query(tree), lambda: check_size(stream))
+        return stream
 
     def relation(self, tree: QueryTree) -> Algebra:
         """Return the relation of a whole one-time query: of a stream that of all its elements so far. Raises
@@ -132,11 +132,11 @@ class QueryBinder:
         views, context = dict(self.views), self.context
         for local in tree.views:
             beside = (*self.outer, *(entry for entries in self.enclosing for entry in entries))
-            found = context.attempt(lambda: QueryBinder(context, views, beside).root(local.query))  # noqa: B023
-            if found is None:  # statements that use it fail without a message
+            bound = context.attempt(lambda: QueryBinder(context, views, beside).root(local.query))  # noqa: B023
+            if bound is None:  # statements that use it fail without a message
                 context = replace(context, failed=context.failed | {local.name.key})
                 continue
-            root, names = found, found.schema.names
+            root, names = bound, bound.schema.names
             if local.columns:
                 if len(local.columns) != len(names):
                     self.context.fail(
@@ -194,11 +194,11 @@ class QueryBinder:
         return inputs, *rows, clauses
 
     def _finished(
-        self, tree: SelectQuery, inputs: Inputs, made: Projected, order: SortedQuery | None = None,
+        self, tree: SelectQuery, inputs: Inputs, selected: Projected, order: SortedQuery | None = None,
         limits: Limits | None = None,
     ) -> Algebra:  # fmt: skip
         context = self.context
-        projected, keys, width = made
+        projected, keys, width = selected
         projected = collected(projected, inputs, context)
         refuse_partners(projected, inputs, tree.span, context)
         if tree.distinct:
@@ -263,16 +263,16 @@ class QueryBinder:
         binder = ExpressionBinder(scope, context, None, aliases, subqueries=behind, inner_subqueries=within)
         group = context.attempt(lambda: self._group(tree, binder))
         tried = [(i, context.attempt(lambda i=i: self._item(i, binder))) for i in tree.items]  # type: ignore[misc]
-        items = [output for _, found in tried for output in found or ()]
-        missing = frozenset(name.key for item, found in tried if found is None for name in _names_of(item))
+        items = [output for _, bound in tried for output in bound or ()]
+        missing = frozenset(name.key for item, bound in tried if bound is None for name in _names_of(item))
         grouped = bool(tree.group) or tree.having is not None or _has_aggregate(tree, order, context.catalog)
         having_tree = tree.having
         having = context.attempt(lambda: binder.predicate(having_tree, "HAVING")) if having_tree is not None else None
         outputs = [(item.name, item.expression) for item in items]
         sorter = replace(binder, aliases={}, outputs=outputs, lost=missing)
-        complete = all(found is not None for _, found in tried)
+        complete = all(bound is not None for _, bound in tried)
         keys = [] if order is None else context.attempt(lambda: bind_keys(order, outputs, sorter, complete))
-        binder.places.extend(place for item in items for place in item.places)
+        binder.column_spans.extend(column_span for item in items for column_span in item.column_spans)
         span = tree.span if having_tree is None else span_of(having_tree)
         known = group if grouped else None
         clauses = Clauses(binder, items, known, having, span, within, behind, keys or [], group is not None)
@@ -312,18 +312,18 @@ class QueryBinder:
     def rows_of(self, tree: SelectQuery, beside: bool = False) -> tuple[Inner, tuple[str, ...]]:
         """Return a SELECT by its references to the enclosing row, and the names of its columns.
 
-        `beside`: it only reads the nearest enclosing row, beside which it stands in FROM.
+        `beside`: it only reads the nearest enclosing row, beside which it is in FROM.
         """
         inputs, node, conditions, clauses = self._bound(tree)
         names = tuple(item.name for item in clauses.items)
         read = [column for e in (*conditions, *clauses.expressions()) for column in outer_columns(e)]
         if any(column.depth == 1 or not beside for column in read):
             self._refuse_around(tree, inputs)
-            found = Correlated(tree, clauses).bind(node, conditions)
-            if found is not None:
-                return found, names
-        made = self._finished(tree, inputs, self._project(tree, clauses, _selected(node, conditions)))
-        return whole(self._as_often(tree, clauses, made)), names
+            correlated = Correlated(tree, clauses).bind(node, conditions)
+            if correlated is not None:
+                return correlated, names
+        finished = self._finished(tree, inputs, self._project(tree, clauses, _selected(node, conditions)))
+        return whole(self._as_often(tree, clauses, finished)), names
 
     def _refuse_around(self, tree: SelectQuery, inputs: Inputs) -> None:
         """Report clauses that a SELECT that reads the enclosing query may not have."""
@@ -344,7 +344,7 @@ class QueryBinder:
             entries = scope.star(value.qualifier, value.span, self.context)
             columns = [(e.name, Column(e.type, e.index, e.name)) for e in entries]
             return [SelectItem(name, column, value.span, [(column, value.span)]) for name, column in columns]
-        binder = replace(clauses, aliases={}, places=[])
+        binder = replace(clauses, aliases={}, column_spans=[])
         bound = binder.bind(value)
         if pa.types.is_null(bound.type):
             bound = cast_to(bound, pa.string())  # a bare NULL is a column too
@@ -352,7 +352,7 @@ class QueryBinder:
             name = item.alias.text
         else:
             name = bound.name if isinstance(bound, Column) and isinstance(value, exp.Column) else display_name(value)
-        return [SelectItem(name, bound, span_of(value), binder.places)]
+        return [SelectItem(name, bound, span_of(value), binder.column_spans)]
 
     def _group(self, tree: SelectQuery, clauses: ExpressionBinder) -> tuple[Expression, ...]:
         """Return the grouping expressions; a number means the item at that position. Those with subqueries, which are
@@ -361,10 +361,10 @@ class QueryBinder:
         binder = replace(clauses, aggregates="GROUP BY", subqueries=clauses.inner_subqueries, inner_subqueries=None)
 
         def bind(node: exp.Expr) -> Expression:
-            meant = self._ordinal(node, tree) if isinstance(node, exp.Literal) and not node.is_string else node
-            bound = binder.bind(meant)
+            grouped_by = self._ordinal(node, tree) if isinstance(node, exp.Literal) and not node.is_string else node
+            bound = binder.bind(grouped_by)
             if attached_in(bound):
-                clauses.grouped = (*clauses.grouped, (binder.meant(meant), bound))
+                clauses.grouped = (*clauses.grouped, (binder.aliased_item(grouped_by), bound))
             return bound
 
         bound = self.context.each(bind, tree.group)

@@ -19,7 +19,7 @@ class Inner:
 
     `conditions`: those of its WHERE that read the enclosing query; `items`: its select list; both over `node` and, as
     OuterColumns, over the enclosing row. `always`: it is an ungrouped aggregate, which has its one row also where
-    `node` has none for the enclosing row; `having`: its HAVING, in that case. `one`: it has at most one row.
+    `node` has none for the enclosing row; `having`: its HAVING, in that case. `one_row`: it has at most one row.
 
     `node` may read the enclosing row too; then it is unnested when that row is known.
     """
@@ -29,7 +29,7 @@ class Inner:
     conditions: tuple[Expression, ...] = ()
     always: bool = False
     having: Expression | None = None
-    one: bool = False
+    one_row: bool = False
 
     def outer_columns(self) -> list[OuterColumn]:
         """Return all columns of enclosing rows that any part of it reads."""

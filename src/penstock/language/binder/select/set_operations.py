@@ -50,15 +50,15 @@ def _members(tree: SetQuery) -> list[QueryTree]:
     """Return the operands of nested UNIONs of the same kind, left to right; of any other set operation its two."""
     if tree.kind is not SetOperator.UNION:
         return [tree.left, tree.right]
-    found: list[QueryTree] = []
+    members: list[QueryTree] = []
     todo: list[QueryTree] = [tree]
     while todo:
         part = todo.pop()
         if isinstance(part, SetQuery) and continues(part, tree):
             todo += [part.right, part.left]
         else:
-            found.append(part)
-    return found
+            members.append(part)
+    return members
 
 
 def _alike(word: str, parts: list[QueryTree], nodes: list[Algebra], context: Context) -> list[Algebra]:
@@ -70,11 +70,11 @@ def _alike(word: str, parts: list[QueryTree], nodes: list[Algebra], context: Con
             context.fail("P0305", message, part.span)
         context.guard(part.span, lambda node=node: common_domain((first, node)))  # type: ignore[misc]
     bare = [_bare_nulls(part) for part in parts]
-    told = [
+    node_types = [
         [pa.null() if i in nulls else f.type for i, f in enumerate(node.schema)]
         for node, nulls in zip(nodes, bare, strict=True)
     ]
-    columns = [list(column) for column in zip(*told, strict=True)]
+    columns = [list(column) for column in zip(*node_types, strict=True)]
     types = [_common(word, column, i, parts[-1].span, context) for i, column in enumerate(columns)]
     return [_as_types(node, types, nulls) for node, nulls in zip(nodes, bare, strict=True)]
 
@@ -90,11 +90,11 @@ def _bare_nulls(part: QueryTree) -> frozenset[int]:
 
 
 def _common(word: str, types: list[pa.DataType], column: int, span: TextSpan, context: Context) -> pa.DataType:
-    found = common_type(types)
-    if found is None:
+    common = common_type(types)
+    if common is None:
         shown = " and ".join(dict.fromkeys(type_name(t) for t in types))
         context.fail("P0305", f"column {column + 1} of {word} is {shown}", span, "CAST one of them")
-    return pa.string() if pa.types.is_null(found) else found
+    return pa.string() if pa.types.is_null(common) else common
 
 
 def _as_types(node: Algebra, types: list[pa.DataType], nulls: frozenset[int]) -> Algebra:

@@ -41,8 +41,8 @@ def to_stream(operator: ToStream, node: Algebra, context: Context, often: bool =
     if not counted:
         return RelationToStream(node, StreamKind[kind.name])
     everything = kind is StreamOperator.RSTREAM
-    told = AtInstants(node) if everything else RelationToStream(node, StreamKind[kind.name])
-    return in_order(told, operator.span, context)
+    stream = AtInstants(node) if everything else RelationToStream(node, StreamKind[kind.name])
+    return in_order(stream, operator.span, context)
 
 
 def _windowed(operator: ToStream, node: Algebra, counted: bool, context: Context) -> Algebra:

@@ -60,17 +60,17 @@ def _fill_format(
     name: str, table: OptionTable, options: dict[str, str], connector: Connector, context: Context
 ) -> None:
     """Add the format if the path implies it; reject options of other formats."""
-    wanted = table.get("format")
-    if wanted is None or table.get("path") is None:
+    format_option = table.get("format")
+    if format_option is None or table.get("path") is None:
         return
-    *words, last = wanted.type.words
+    *words, last = format_option.type.words
     if "format" not in options:
         formats = [*filter(None, map(implied_format, PurePosixPath(options["path"]).suffixes))]
-        if not formats and wanted.default is None:
+        if not formats and format_option.default is None:
             shown = f"format {', '.join(repr(word) for word in words)} or '{last}'"
             context.fail("P0208", f"{name} cannot derive the format from the path", connector.span, f"say {shown}")
-        options["format"] = formats[-1] if formats else wanted.default or ""
-        if options["format"] not in wanted.type.words:
+        options["format"] = formats[-1] if formats else format_option.default or ""
+        if options["format"] not in format_option.type.words:
             context.fail("P0208", f"results are written as {', '.join(words)} or {last}", connector.span)
     refused = False
     for written in connector.options:

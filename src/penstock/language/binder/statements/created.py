@@ -35,13 +35,13 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
     # All clauses are bound, so that all errors are reported.
     time = context.attempt(lambda: _time(statement, columns, context))
     operation = context.attempt(lambda: _operation(statement, columns, context))
-    places = (time[0] if time else None, operation[0] if operation else None)
-    primary_key = context.attempt(lambda: _primary_key(statement, columns, *places, context))
+    special_columns = (time[0] if time else None, operation[0] if operation else None)
+    primary_key = context.attempt(lambda: _primary_key(statement, columns, *special_columns, context))
     domain = time[1] if time else None
     slack = context.attempt(lambda: _slack(statement, domain, context))
     ahead = context.attempt(lambda: _ahead(statement, domain, context))
-    said = statement.idle
-    idle = context.attempt(lambda: (None if said is None else ticks(said, CALENDAR, context),))
+    idle_clause = statement.idle
+    idle = context.attempt(lambda: (None if idle_clause is None else ticks(idle_clause, CALENDAR, context),))
     _system_time_alone(statement, context)
     time = time or _likely_time(statement, columns)
     if time is None or operation is None or primary_key is None or slack is None or ahead is None or idle is None:
@@ -135,14 +135,14 @@ def _primary_key(
 ) -> tuple[int, ...]:
     """Return the positions of the key's columns."""
     distinct_names(statement.primary_key, context)
-    found = context.each(lambda name: _find(name, columns, context), statement.primary_key)
-    for name, position in zip(statement.primary_key, found, strict=True):
+    positions = context.each(lambda name: _find(name, columns, context), statement.primary_key)
+    for name, position in zip(statement.primary_key, positions, strict=True):
         if position in (timestamp, operation):
             hint = "a key identifies a row over all updates; use columns that do"
             context.fail(
                 "P0210", f"{name.text} describes an update and cannot be part of a primary key", name.span, hint
             )
-    return tuple(found)
+    return tuple(positions)
 
 
 def _columns(statement: CreateSource, context: Context) -> Schema:
@@ -168,10 +168,10 @@ def distinct_names(names: Sequence[Name], context: Context) -> None:
 
 
 def _find(name: Name, columns: Schema, context: Context) -> int:
-    found = next((i for i, column in enumerate(columns) if name.matches(column.name)), None)
-    if found is None:
+    position = next((i for i, column in enumerate(columns) if name.matches(column.name)), None)
+    if position is None:
         context.fail("P0202", f"unknown column {name.text}", name.span, nearest(name.text, columns.names))
-    return found
+    return position
 
 
 def _timestamp(by: TimestampBy, columns: Schema, context: Context) -> tuple[int, TimeDomain]:
@@ -247,27 +247,27 @@ def _column_values(
     column = source.columns[position]
     if column.type == UNKNOWN_TYPE:
         context.fail_silently()
-    found: list[Any] = [None] * len(values)
+    converted: list[Any] = [None] * len(values)
     alike: dict[pa.DataType, list[int]] = {}
-    given: list[Any] = []
+    literals: list[Any] = []
     wrong = False
     for i, (expression, _) in enumerate(values):
         literal = _literal(expression)
         alike.setdefault(literal.type, []).append(i)
-        given.append(literal.value)
-    for type_, places in alike.items():
-        nodes = [values[i][1] for i in places]
+        literals.append(literal.value)
+    for type_, columns_alike in alike.items():
+        nodes = [values[i][1] for i in columns_alike]
         cast = context.guard(span_of(nodes[0]), lambda: build_cast(Column(type_, 0), column.type, try_=True))  # noqa: B023
-        array = pa.array([given[i] for i in places], type_)
-        for i, value in zip(places, evaluate(cast, [array], len(places)).to_pylist(), strict=True):
-            if value is None and given[i] is not None:
-                message = f"{given[i]!r} is not {type_name(column.type)}, the type of {column.name}"
+        array = pa.array([literals[i] for i in columns_alike], type_)
+        for i, value in zip(columns_alike, evaluate(cast, [array], len(columns_alike)).to_pylist(), strict=True):
+            if value is None and literals[i] is not None:
+                message = f"{literals[i]!r} is not {type_name(column.type)}, the type of {column.name}"
                 context.note(PenstockError("P0203", message), span_of(values[i][1]))
                 wrong = True
-            found[i] = value
+            converted[i] = value
     if wrong:
         raise BindingFailed
-    return found
+    return converted
 
 
 def _literal(expression: Expression) -> Literal:

@@ -56,7 +56,7 @@ class Explain:
 
 @dataclass(frozen=True)
 class Show:
-    """SHOW kind: (name, the statement that declared it) of each, at this place of the script."""
+    """SHOW kind: (name, the statement that declared it) of each, at this point of the script."""
 
     kind: str
     entries: tuple[tuple[str, str], ...]
@@ -286,8 +286,8 @@ class ScriptBinder:
             users = [u for u in {**REGISTERED, **catalog.functions}.values() if f"{u.kind}S" == kind]
             return tuple((u.name, signature(u)) for u in users)
         streams = kind == "STREAMS"
-        found = [(key, s) for key, s in catalog.sources.items() if s.is_stream == streams]
-        return tuple((s.name, catalog.texts.get(key, "")) for key, s in found)
+        sources = [(key, s) for key, s in catalog.sources.items() if s.is_stream == streams]
+        return tuple((s.name, catalog.texts.get(key, "")) for key, s in sources)
 
     def _drop(self, statement: DropStatement, context: Context) -> None:
         name = statement.name

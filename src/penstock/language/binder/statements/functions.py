@@ -22,21 +22,21 @@ def bind_function(statement: CreateFunction, context: Context) -> UserDefined:
         context.fail("P0206", f"{name.text} is declared already", name.span, hint)
     parameters = None
     if statement.parameters is not None:
-        given = statement.parameters
-        parameters = context.each(lambda p: context.guard(p.span, lambda: parse_type(p.text)), given)
-    wanted = statement.returns
-    returns = None if wanted is None else context.guard(wanted.span, lambda: parse_type(wanted.text))
+        declared = statement.parameters
+        parameters = context.each(lambda p: context.guard(p.span, lambda: parse_type(p.text)), declared)
+    return_type = statement.returns
+    returns = None if return_type is None else context.guard(return_type.span, lambda: parse_type(return_type.text))
     # A name that the language defines is an error, whatever follows AS.
     if name.text.upper() in {known.upper() for known in known_functions()}:
         hint = "choose another name"
         context.fail("P0206", f"{name.text} is a function of the language", name.span, hint)
     body = context.guard(statement.body_span, lambda: load(statement.body))
     kind = UserFunction if statement.kind == "FUNCTION" else UserAggregate
-    made: UserDefined = context.guard(
+    function: UserDefined = context.guard(
         statement.body_span,
         lambda: make(kind, body, returns, name.text, parameters, bool(statement.volatile), statement.body),
     )
-    return made
+    return function
 
 
 def check_volatile(root: Algebra, span: TextSpan, context: Context) -> None:

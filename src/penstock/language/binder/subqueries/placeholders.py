@@ -17,10 +17,10 @@ OPERAND = -1
 
 @dataclass(frozen=True, eq=False)
 class SubqueryValue(Expression):
-    """The value of subquery `number` of this query. `place`: index of the column of its row."""
+    """The value of subquery `number` of this query. `position`: index of the column of its row."""
 
     number: int
-    place: int = 0
+    position: int = 0
 
 
 def reads_outer(expression: Expression) -> bool:

@@ -63,12 +63,12 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass
 class Unnesting:
-    """Unnest relations. `places`: positions of the enclosing row's columns in `domain`; `refuse`: is called with the
+    """Unnest relations. `positions`: positions of the enclosing row's columns in `domain`; `refuse`: is called with the
     reason why a relation cannot be unnested.
     """
 
     domain: Algebra
-    places: Mapping[int, int]
+    positions: Mapping[int, int]
     refuse: Callable[[str], NoReturn]
     _reads: dict[str, bool] = field(default_factory=dict)
     _made: dict[str, Algebra] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Unnesting:
         return transform_up(expression, move)
 
     def _place(self, column: OuterColumn) -> Column:
-        return Column(column.type, self.places[column.index], column.name)
+        return Column(column.type, self.positions[column.index], column.name)
 
     def _own(self) -> tuple[Column, ...]:
         return columns(self.domain, range(self.width))
@@ -183,15 +183,15 @@ class Unnesting:
         nothing = Aggregate(Select(below, _FALSE), (), calls, node.names) if own else None  # type: ignore[arg-type]
         return self._with_rows_of_none(node, made, nothing)
 
-    def _with_rows_of_none(self, node: Aggregate, made: Algebra, nothing: Algebra | None) -> Algebra:
-        """Return the groups `made` of an ungrouped aggregate by the domain, and a row for each domain row that has
+    def _with_rows_of_none(self, node: Aggregate, groups: Algebra, nothing: Algebra | None) -> Algebra:
+        """Return `groups`, those of an ungrouped aggregate by the domain, and a row for each domain row that has
         none.
 
         `nothing`: the aggregate of no rows, where a function of the user defines it.
         """
         width = self.width
-        made = Project(made, (*columns(made, range(len(made.schema))), _TRUE), (*made.schema, _THERE))
-        joined = outer_join(self.domain, made, tuple(self._same(width)), OuterKind.LEFT)
+        groups = Project(groups, (*columns(groups, range(len(groups.schema))), _TRUE), (*groups.schema, _THERE))
+        joined = outer_join(self.domain, groups, tuple(self._same(width)), OuterKind.LEFT)
         start = len(joined.schema)
         *values, mark = columns(joined, range(2 * width, start))
         none: Sequence[Expression] = [
@@ -200,8 +200,8 @@ class Unnesting:
         if nothing is not None:
             joined = join_two(joined, nothing, [])
             none = columns(joined, range(start, len(joined.schema)))
-        there = build_call("IS_NOT_NULL", [mark])
-        cells = [build_call("CASE", [there, v, empty]) for v, empty in zip(values, none, strict=True)]
+        has_group = build_call("IS_NOT_NULL", [mark])
+        cells = [build_call("CASE", [has_group, v, empty]) for v, empty in zip(values, none, strict=True)]
         return Project(joined, (*self._own(), *cells), (*self.domain.schema, *node.schema))
 
     @_put.register
@@ -247,18 +247,18 @@ class Unnesting:
         """Assign unmatched rows of either side to the domain row of the side that is present."""
         conditions = _conditions(node.left, node.right, node.equal, node.residual)
         width, left, right = self.width, len(node.left.schema), len(node.right.schema)
-        one = self.put(node.left)
-        one = Project(one, (*columns(one, range(width + left)), _TRUE), (*one.schema, _THERE))
+        left_rows = self.put(node.left)
+        left_rows = Project(left_rows, (*columns(left_rows, range(width + left)), _TRUE), (*left_rows.schema, _THERE))
         start = width + left + 1
 
         def place(i: int) -> int:
             return i + width if i < left else i - left + start + width
 
         parts = (*(self.over(c, place) for c in conditions), *self._same(start))
-        joined = outer_join(one, self.put(node.right), parts, OuterKind.FULL)
+        joined = outer_join(left_rows, self.put(node.right), parts, OuterKind.FULL)
         cells = columns(joined, range(len(joined.schema)))
-        there = build_call("IS_NOT_NULL", [cells[start - 1]])
-        domain = tuple(build_call("CASE", [there, cells[i], cells[start + i]]) for i in range(width))
+        from_left = build_call("IS_NOT_NULL", [cells[start - 1]])
+        domain = tuple(build_call("CASE", [from_left, cells[i], cells[start + i]]) for i in range(width))
         kept = (*cells[width : width + left], *cells[start + width : start + width + right])
         return Project(joined, (*domain, *kept), (*self.domain.schema, *node.schema))
 
@@ -272,13 +272,13 @@ class Unnesting:
         return Project(node, columns(node, kept), tuple(node.schema[i] for i in kept))
 
 
-def same(one: Expression, other: Expression) -> list[Expression]:
+def same(first: Expression, second: Expression) -> list[Expression]:
     """Return conditions under which two values are equal, NULL like NULL; some are equalities that rows can be joined
     by.
     """
-    zero = Literal(one.type, zero_of(one.type))
-    values = [build_call("COALESCE", [value, zero]) for value in (one, other)]
-    gaps = [build_call("IS_NULL", [value]) for value in (one, other)]
+    zero = Literal(first.type, zero_of(first.type))
+    values = [build_call("COALESCE", [value, zero]) for value in (first, second)]
+    gaps = [build_call("IS_NULL", [value]) for value in (first, second)]
     return [build_call("EQ", values), build_call("EQ", gaps)]
 
 
@@ -304,9 +304,10 @@ def zero_of(type_: pa.DataType) -> Any:
 def _conditions(left: Algebra, right: Algebra, equal: Pairs, residual: Expression | None) -> list[Expression]:
     """Return a join's condition, in parts, over the columns of both sides."""
     width = len(left.schema)
-    ones, others = columns(left, range(width)), columns(right, range(len(right.schema)))
+    left_columns, right_columns = columns(left, range(width)), columns(right, range(len(right.schema)))
     pairs: Sequence[Expression] = [
-        Call(pa.bool_(), "EQ", (ones[i], Column(others[j].type, width + j, others[j].name))) for i, j in equal
+        Call(pa.bool_(), "EQ", (left_columns[i], Column(right_columns[j].type, width + j, right_columns[j].name)))
+        for i, j in equal
     ]
     return [*pairs, *(() if residual is None else conjuncts(residual))]
 

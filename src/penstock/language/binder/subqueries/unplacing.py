@@ -83,8 +83,8 @@ class ClauseSubqueries:
         """Return the values of the one row of a subquery that has `width` columns."""
         inner = self.bind(tree, self.entries)
         self._check_width(inner, width, span)
-        found = self._add(tree, "SCALAR", inner, span, inner.items[0].type)
-        return [replace(found, type=item.type, place=place) for place, item in enumerate(inner.items)]
+        subquery = self._add(tree, "SCALAR", inner, span, inner.items[0].type)
+        return [replace(subquery, type=item.type, position=position) for position, item in enumerate(inner.items)]
 
     def contains(
         self, operands: Sequence[Expression] | None, tree: QueryTree, span: TextSpan,
@@ -97,8 +97,8 @@ class ClauseSubqueries:
         if operands is None:
             raise BindingFailed
         self._check_width(inner, len(operands), span)
-        asked = [OuterColumn(operand.type, OPERAND - n, "") for n, operand in enumerate(operands)]
-        test = compare(asked, inner.items)
+        outer = [OuterColumn(operand.type, OPERAND - n, "") for n, operand in enumerate(operands)]
+        test = compare(outer, inner.items)
         return self._add(tree, "IN", inner, span, pa.bool_(), tuple(operands), test)
 
     def _check_width(self, inner: Inner, width: int, span: TextSpan) -> None:
@@ -132,15 +132,15 @@ class Applied:
 
     def keep(self, conditions: Sequence[Expression]) -> None:
         """Keep only the tuples for which all `conditions` are TRUE."""
-        rest: list[Expression] = []
+        predicates: list[Expression] = []
         for condition in conditions:
             negated = isinstance(condition, Call) and condition.function == "NOT"
-            asked = condition.arguments[0] if negated and isinstance(condition, Call) else condition
-            if isinstance(asked, SubqueryValue) and self._questions(self._settled(asked.number)) is not None:
-                self._keep(self._settled(asked.number), negated)
+            value = condition.arguments[0] if negated and isinstance(condition, Call) else condition
+            if isinstance(value, SubqueryValue) and self._questions(self._settled(value.number)) is not None:
+                self._keep(self._settled(value.number), negated)
             else:
-                rest.append(self.resolved(condition))
-        predicate = conjunction(tuple(rest))
+                predicates.append(self.resolved(condition))
+        predicate = conjunction(tuple(predicates))
         if predicate is not None:
             self.node = Select(self.node, predicate)
 
@@ -166,15 +166,15 @@ class Applied:
             joined = Select(joined, self._over_both(subquery, (inner.having,))[0])
         return Project(joined, (*columns(joined, range(width)), *items), (*self.node.schema, *fields))
 
-    # --- what a subquery says of a tuple
+    # --- values of subqueries for a tuple
 
-    def _value(self, asked: SubqueryValue) -> Expression:
-        if asked.number not in self.values:
-            subquery = self._settled(asked.number)
+    def _value(self, value: SubqueryValue) -> Expression:
+        if value.number not in self.values:
+            subquery = self._settled(value.number)
             questions = self._questions(subquery)
-            found = self._row(subquery) if questions is None else [self._answer(subquery, *questions)]
-            self.values[asked.number] = found
-        return self.values[asked.number][asked.place]
+            row = self._row(subquery) if questions is None else [self._answer(subquery, *questions)]
+            self.values[value.number] = row
+        return self.values[value.number][value.position]
 
     def _questions(self, subquery: Subquery) -> tuple[list[Expression], list[Expression], list[Expression]] | None:
         """Return the conditions, in addition to the correlation, under which a row makes the result TRUE, and the two
@@ -231,7 +231,7 @@ class Applied:
         conditions = self._over_both(subquery, inner.conditions)
         width = len(self.node.schema)
         values = [over_both(item, width, lambda column: self._outer(subquery, column)) for item in items]
-        single = "" if inner.one or inner.always or frozenset() in right.keys else subquery.text
+        single = "" if inner.one_row or inner.always or frozenset() in right.keys else subquery.text
         self.node = outer_join(self.node, right, conditions, OuterKind.LEFT, single)
         return values
 
@@ -305,7 +305,7 @@ class Applied:
             items=tuple(moved(item) for item in inner.items),
             conditions=(*(moved(c) for c in inner.conditions), *agree),
             having=None if inner.having is None else moved(inner.having),
-            one=inner.one or frozenset() in inner.node.keys,
+            one_row=inner.one_row or frozenset() in inner.node.keys,
         )
         return replace(subquery, inner=rows, test=None if subquery.test is None else moved(subquery.test))
 
@@ -327,29 +327,29 @@ def _as_columns(right: Algebra, items: Sequence[Expression]) -> tuple[Algebra, l
     Those that read the enclosing row too test a last column for its presence.
     """
     kept = columns(right, range(len(right.schema)))
-    made = [item for item in items if not isinstance(item, Column) and not reads_outer(item)]
-    more = [Field("value", item.type) for item in made]
-    there = Column(pa.bool_(), len(kept) + len(made), "there")
-    asked = any(map(reads_outer, items))
-    if asked:
+    computed = [item for item in items if not isinstance(item, Column) and not reads_outer(item)]
+    more = [Field("value", item.type) for item in computed]
+    present = Column(pa.bool_(), len(kept) + len(computed), "there")
+    correlated = any(map(reads_outer, items))
+    if correlated:
         more.append(Field("there", pa.bool_()))
     if more:
-        right = Project(right, (*kept, *made, *([_TRUE] if asked else [])), (*right.schema.fields, *more))
-    places = itertools.count(len(kept))
+        right = Project(right, (*kept, *computed, *([_TRUE] if correlated else [])), (*right.schema.fields, *more))
+    positions = itertools.count(len(kept))
 
     def read(item: Expression) -> Expression:
         if isinstance(item, Column):
             return item
-        return build_call("CASE", [there, item]) if reads_outer(item) else Column(item.type, next(places), "value")
+        return build_call("CASE", [present, item]) if reads_outer(item) else Column(item.type, next(positions), "value")
 
     return right, [read(item) for item in items]
 
 
 def embedded_tree(node: exp.Expr) -> QueryTree:
     """Return the query inside a node of sqlglot that holds one."""
-    found = node if isinstance(node, EmbeddedQuery) else node.find(EmbeddedQuery)
-    assert isinstance(found, EmbeddedQuery)
-    return found.tree
+    query = node if isinstance(node, EmbeddedQuery) else node.find(EmbeddedQuery)
+    assert isinstance(query, EmbeddedQuery)
+    return query.tree
 
 
 def _is_null(expression: Expression) -> Expression:

@@ -41,8 +41,8 @@ class Lowered:
 
     def meets(self, key: Iterable[int]) -> bool:
         """Return whether rows that agree on `key` are in one shard already."""
-        wanted = set(key)
-        return self.stage > 0 and self.partitions is not None and any(set(p) <= wanted for p in self.partitions)
+        key_columns = set(key)
+        return self.stage > 0 and self.partitions is not None and any(set(p) <= key_columns for p in self.partitions)
 
 
 @dataclass
@@ -72,14 +72,14 @@ class Builder:
         self.known, self.notes = {}, {}
 
     def lower(self, node: Algebra) -> Lowered:
-        found = self.known.get(node.fingerprint)
-        if found is None:
+        lowered = self.known.get(node.fingerprint)
+        if lowered is None:
             if is_static(node) and not self.inputs_static:
-                found = self.static(node)
+                lowered = self.static(node)
             else:
-                found = lower(node, self)
-            self.known[node.fingerprint] = found
-        return found
+                lowered = lower(node, self)
+            self.known[node.fingerprint] = lowered
+        return lowered
 
     def add(
         self, spec: Spec, inputs: Sequence[Edge], stage: int, node: Algebra,
@@ -172,9 +172,9 @@ def meet(
     return stage, edges, (left_key, right_key)
 
 
-def moved_partitions(partitions: Partitions, places: dict[int, int]) -> Partitions:
-    """Return the partitions after columns moved to `places`; None when no partition survives."""
+def moved_partitions(partitions: Partitions, positions: dict[int, int]) -> Partitions:
+    """Return the partitions after columns moved to `positions`; None when no partition survives."""
     if partitions is None:
         return None
-    kept = frozenset(tuple(places[c] for c in p) for p in partitions if all(c in places for c in p))
+    kept = frozenset(tuple(positions[c] for c in p) for p in partitions if all(c in positions for c in p))
     return kept or None

@@ -82,13 +82,13 @@ def _sequenced(node: Sequenced, builder: Builder, ordered: bool) -> Lowered:
     streams = [
         builder.lower(stream if known is None else known) for stream, known in zip(node.streams, plain, strict=True)
     ]
-    given = [*streams, *(builder.lower(relation) for relation in node.relations)]
-    stage = max(s.stage if s.stage and s.partitions == ONE_SHARD else s.stage + 1 for s in given)
-    edges = [Edge(s.step, None if s.stage == stage else Exchange(())) for s in given]
+    inputs = [*streams, *(builder.lower(relation) for relation in node.relations)]
+    stage = max(s.stage if s.stage and s.partitions == ONE_SHARD else s.stage + 1 for s in inputs)
+    edges = [Edge(s.step, None if s.stage == stage else Exchange(())) for s in inputs]
     inner, windows = _inner(node, builder)
     spec = SequenceModelSpec(
         tuple(stream.schema.types for stream in node.streams), tuple(known is not None for known in plain),
-        windows, node.periods, node.reports_all, inner, ordered, asked(node.windows),
+        windows, node.periods, node.reports_all, inner, ordered, window_frequencies(node.windows),
         tuple(relation.fingerprint for relation in node.relations),
     )  # fmt: skip
     return Lowered(builder.add(spec, edges, stage, node), stage, ONE_SHARD)
@@ -100,15 +100,15 @@ def _numbered(node: Sequenced, numbers: ByNumber, builder: Builder, ordered: boo
     edge, stage, _ = builder.keyed(builder.lower(stream if plain is None else plain), ())
     spec = CountTimeSpec(
         numbers.columns, plain is not None, ARRIVALS, numbers.rows, numbers.every,
-        _plan_inside(numbers.body, builder), ordered, asked(node.windows),
+        _plan_inside(numbers.body, builder), ordered, window_frequencies(node.windows),
     )  # fmt: skip
     return Lowered(builder.add(spec, [edge], stage, node), stage, ONE_SHARD)
 
 
-def asked(windows: Sequence[FrequencyWindow]) -> tuple[tuple[int, int, int], ...]:
+def window_frequencies(windows: Sequence[FrequencyWindow]) -> tuple[tuple[int, int, int], ...]:
     """Return how often the windows are evaluated: (tuples, ticks, align) of each frequency, 0 for none."""
-    found = {(w.every or 0, w.slide or 0, w.align) for w in windows if w.every is not None or w.slide is not None}
-    return tuple(sorted(found))
+    frequencies = {(w.every or 0, w.slide or 0, w.align) for w in windows if w.every is not None or w.slide is not None}
+    return tuple(sorted(frequencies))
 
 
 def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindow, ...]]:
@@ -118,11 +118,11 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
     used = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
     windows = tuple(
         SequenceWindow(
-            told.fingerprint, *_arriving(window.input), WindowShape.of(window), isinstance(told, ArrivalTime)
+            source.fingerprint, *_arriving(window.input), WindowShape.of(window), isinstance(source, ArrivalTime)
         )
         for window in node.windows
-        for told in (window, ArrivalTime(window))
-        if told.fingerprint in used
+        for source in (window, ArrivalTime(window))
+        if source.fingerprint in used
     )
     return plan, windows
 
@@ -140,8 +140,8 @@ def _plan_inside(body: Algebra, builder: Builder) -> Plan:
 def _arriving(below: Algebra) -> tuple[int, Expression | None]:
     """Return the stream whose elements arrive at a window, and the condition of those that enter it."""
     if isinstance(below, Select):
-        place, others = _arriving(below.input)
-        return place, below.predicate if others is None else conjunction((others, below.predicate))
+        number, others = _arriving(below.input)
+        return number, below.predicate if others is None else conjunction((others, below.predicate))
     assert isinstance(below, Arrivals)
     return below.place, None
 

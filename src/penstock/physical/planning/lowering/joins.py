@@ -49,17 +49,21 @@ def _spread(node: Join, left: Lowered, right: Lowered) -> tuple[int, list[Edge],
     """Return the exchange of a join with a relation of one row, which goes to every shard; the other input stays
     partitioned."""
     one_left = not one_row(node.right)
-    one, other, spread = (left, right, node.right) if one_left else (right, left, node.left)
+    single, partitioned, spread = (left, right, node.right) if one_left else (right, left, node.left)
     start = len(node.left.schema) if one_left else 0
-    if other.stage > one.stage and other.partitions is not None:
-        stage, edge, lie = other.stage, Edge(other.step), other.partitions
+    if partitioned.stage > single.stage and partitioned.partitions is not None:
+        stage, edge, lie = partitioned.stage, Edge(partitioned.step), partitioned.partitions
     else:
         # Negative tuples must go to the shard of their tuples, so all columns decide.
         every = tuple(range(len(spread.schema)))
-        stage, edge, lie = max(one.stage, other.stage) + 1, Edge(other.step, Exchange(every)), frozenset({every})
-    single = Edge(one.step, Exchange((), everywhere=True))
+        stage, edge, lie = (
+            max(single.stage, partitioned.stage) + 1,
+            Edge(partitioned.step, Exchange(every)),
+            frozenset({every}),
+        )
+    single_edge = Edge(single.step, Exchange((), everywhere=True))
     moved = frozenset(tuple(start + c for c in part) for part in lie)
-    return stage, [single, edge] if one_left else [edge, single], moved
+    return stage, [single_edge, edge] if one_left else [edge, single_edge], moved
 
 
 def _lookup(node: Join, builder: Builder, moving: Algebra, fixed: Algebra) -> Lowered:
@@ -73,5 +77,5 @@ def _lookup(node: Join, builder: Builder, moving: Algebra, fixed: Algebra) -> Lo
     spec = LookupSpec(builder.table(fixed), key, table_key, node.residual, static_left, ranges)
     step = builder.add(spec, [Edge(child.step)], child.stage, node)
     shift = len(fixed.schema) if static_left else 0
-    places = {i: i + shift for i in range(len(moving.schema))}
-    return Lowered(step, child.stage, moved_partitions(child.partitions, places))
+    positions = {i: i + shift for i in range(len(moving.schema))}
+    return Lowered(step, child.stage, moved_partitions(child.partitions, positions))

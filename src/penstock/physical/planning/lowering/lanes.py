@@ -48,7 +48,7 @@ def _own(
     plan = plan_lanes(node.group, node.aggregates, strict)
     panes = any(w.slide is not None for w in own_windows(node)) if not strict else _jumps(node, plan)
     types = lane_types(node, plan)
-    places = {column: i for i, column in reversed(list(enumerate(node.group)))}
+    positions = {column: i for i, column in reversed(list(enumerate(node.group)))}
     names = _names(node, types)
     if not panes:
         # Rows are narrower than the numbers that are computed from them.
@@ -57,10 +57,10 @@ def _own(
         if edge.exchange is not None:
             edge, partitions = Edge(edge.step, Exchange(sent)), frozenset({sent})
         step = builder.add(AccumulatorRowsSpec(plan, panes), [edge], stage, node.input, types, names)
-        return AccumulatorInput(Edge(step), stage, moved_partitions(partitions, places), plan, types)
+        return AccumulatorInput(Edge(step), stage, moved_partitions(partitions, positions), plan, types)
     step = builder.add(AccumulatorRowsSpec(plan, panes), [Edge(child.step)], child.stage, node.input, types, names)
-    made = Lowered(step, child.stage, moved_partitions(child.partitions, places))
-    edge, stage, partitions = builder.keyed(made, tuple(range(len(node.group))))
+    lowered = Lowered(step, child.stage, moved_partitions(child.partitions, positions))
+    edge, stage, partitions = builder.keyed(lowered, tuple(range(len(node.group))))
     return AccumulatorInput(edge, stage, partitions, plan, types)
 
 

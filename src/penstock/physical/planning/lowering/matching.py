@@ -88,15 +88,15 @@ def _pairs(node: SemiJoin) -> tuple[Project, bool]:
         if not columns:
             columns, fields = (Literal(pa.bool_(), True),), (Field("any", pa.bool_()),)
         right = Distinct(Project(node.right, columns, fields))
-        equal = tuple((i, place) for place, (i, _) in enumerate(node.equal))
+        equal = tuple((i, position) for position, (i, _) in enumerate(node.equal))
     joined = Join(node.left, right, equal, node.residual)
     return Project(joined, _columns(node.left), node.left.schema.fields), once
 
 
 def _match(builder: Builder, node: Algebra, left: Algebra, pairs: Algebra, keep: Keep, single: str) -> Lowered:
-    one, other = builder.lower(left), builder.lower(pairs)
+    probing, partners = builder.lower(left), builder.lower(pairs)
     every = tuple(range(len(left.schema)))
-    stage, edges, parts = meet(one, other, every, every)
+    stage, edges, parts = meet(probing, partners, every, every)
     step = builder.add(PartnerCountsSpec(left.schema.types, keep, single, node.domain or CALENDAR), edges, stage, node)
     return Lowered(step, stage, frozenset({parts[0]}))
 

@@ -85,10 +85,10 @@ def _as_tree(
     node: MultiJoin, linked: Order, items: tuple[Expression, ...], fields: tuple[Field, ...], why: str, builder: Builder
 ) -> Lowered:
     """Return the `items` over the joined row."""
-    tree, place = join_tree(node, linked, frozenset(c for item in items for c in columns_of(item)))
+    tree, positions = join_tree(node, linked, frozenset(c for item in items for c in columns_of(item)))
     names = ", ".join(member_names(node)[i] for i in linked)
     builder.notes[tree.fingerprint] = f"tree in the order {names}; {why}"
-    moved = tuple(remap(item, place.__getitem__) for item in items)
+    moved = tuple(remap(item, positions.__getitem__) for item in items)
     if all(isinstance(e, Column) and e.index == i for i, e in enumerate(moved)) and len(moved) == len(tree.schema):
         return builder.lower(tree)
     return builder.lower(Project(tree, moved, fields))
@@ -96,12 +96,12 @@ def _as_tree(
 
 def join_graph(node: MultiJoin, statistics: Statistics) -> JoinGraph:
     """Return the estimates of the inputs of `node`, for the cost model."""
-    found = [estimate(member, statistics) for member in node.members]
+    estimates = [estimate(member, statistics) for member in node.members]
     members = tuple(
         JoinInput(e.rate, e.length, tuple(None if p[i] is None else e.distinct[p[i]] for p in node.classes), None)  # type: ignore[index]
-        for i, e in enumerate(found)
+        for i, e in enumerate(estimates)
     )
-    distinct = tuple(value for e in found for value in e.distinct)
+    distinct = tuple(value for e in estimates for value in e.distinct)
     starts = node.offsets
     conditions = tuple(
         (
@@ -141,8 +141,8 @@ def _meet(children: list[Lowered], keys: list[tuple[int, ...]]) -> tuple[int, li
     for child, key in zip(children, keys, strict=True):
         if child.stage == top and child.meets(key):
             for part in sorted(p for p in child.partitions or () if set(p) <= set(key)):
-                places = [key.index(c) for c in part]
-                parts = [tuple(k[p] for p in places) for k in keys]
+                part_positions = [key.index(c) for c in part]
+                parts = [tuple(k[p] for p in part_positions) for k in keys]
                 pairs = list(zip(children, parts, strict=True))
                 if all(c.stage < top or p in (c.partitions or ()) for c, p in pairs):
                     return top, [Edge(c.step, None if c.stage == top else Exchange(p)) for c, p in pairs], parts
@@ -150,49 +150,53 @@ def _meet(children: list[Lowered], keys: list[tuple[int, ...]]) -> tuple[int, li
     return top + 1, edges, keys
 
 
-def join_tree(node: MultiJoin, order: Order, wanted: frozenset[int]) -> tuple[Algebra, dict[int, int]]:
-    """Return the same join as a left-deep tree of binary joins in `order`; and, for the columns `wanted` of the joined
+def join_tree(node: MultiJoin, order: Order, needed: frozenset[int]) -> tuple[Algebra, dict[int, int]]:
+    """Return the same join as a left-deep tree of binary joins in `order`; and, for the columns `needed` of the joined
     row, their positions in it. Columns that neither these nor a later join reads are dropped at once."""
     starts = node.offsets
     waiting = [] if node.residual is None else list(conjuncts(node.residual))
     tree: Algebra = node.members[order[0]]
-    place = {starts[order[0]] + c: c for c in range(len(tree.schema))}
+    positions = {starts[order[0]] + c: c for c in range(len(tree.schema))}
     bound = {order[0]}
     for j in order[1:]:
         equal = []
-        for n, places in enumerate(node.classes):
-            own = places[j]
-            other = next((c for c in sorted(node.class_columns(n)) if c in place), None)
+        for n, columns in enumerate(node.classes):
+            own = columns[j]
+            other = next((c for c in sorted(node.class_columns(n)) if c in positions), None)
             if own is not None and other is not None:
-                equal.append((place[other], own))
+                equal.append((positions[other], own))
         width = len(tree.schema)
-        place |= {starts[j] + c: width + c for c in range(len(node.members[j].schema))}
+        positions |= {starts[j] + c: width + c for c in range(len(node.members[j].schema))}
         bound.add(j)
         last = len(bound) == len(order)
-        due = [p for p in waiting if last or (columns_of(p) <= place.keys() and columns_of(p) and not is_volatile(p))]
+        due = [
+            p for p in waiting if last or (columns_of(p) <= positions.keys() and columns_of(p) and not is_volatile(p))
+        ]
         waiting = [p for p in waiting if p not in due]
-        residual = conjunction(tuple(remap(p, place.__getitem__) for p in due))
+        residual = conjunction(tuple(remap(p, positions.__getitem__) for p in due))
         tree = Join(tree, node.members[j], tuple(equal), residual)
         if not last:
-            tree, place = _thin(tree, place, wanted | _read_later(node, bound, place, waiting))
-    return tree, place
+            tree, positions = _thin(tree, positions, needed | _read_later(node, bound, positions, waiting))
+    return tree, positions
 
 
-def _read_later(node: MultiJoin, bound: set[int], place: dict[int, int], waiting: list[Expression]) -> frozenset[int]:
+def _read_later(
+    node: MultiJoin, bound: set[int], positions: dict[int, int], waiting: list[Expression]
+) -> frozenset[int]:
     """Return the columns of the joined row that further joins of the tree read: of conditions, and one of each
     class."""
     read = {c for part in waiting for c in columns_of(part)}
-    for n, places in enumerate(node.classes):
-        if any(own is not None and member not in bound for member, own in enumerate(places)):
-            read.update([c for c in sorted(node.class_columns(n)) if c in place][:1])
+    for n, columns in enumerate(node.classes):
+        if any(own is not None and member not in bound for member, own in enumerate(columns)):
+            read.update([c for c in sorted(node.class_columns(n)) if c in positions][:1])
     return frozenset(read)
 
 
-def _thin(tree: Algebra, place: dict[int, int], read: frozenset[int]) -> tuple[Algebra, dict[int, int]]:
+def _thin(tree: Algebra, positions: dict[int, int], read: frozenset[int]) -> tuple[Algebra, dict[int, int]]:
     """Return `tree` with the columns `read` and no other, at least one; and their positions."""
-    kept = sorted(place[c] for c in read if c in place) or [0]
+    kept = sorted(positions[c] for c in read if c in positions) or [0]
     if len(kept) == len(tree.schema):
-        return tree, place
+        return tree, positions
     fields = tuple(tree.schema[i] for i in kept)
     thin = Project(tree, tuple(column(f, i) for f, i in zip(fields, kept, strict=True)), fields)
-    return thin, {c: kept.index(old) for c, old in place.items() if old in kept}
+    return thin, {c: kept.index(old) for c, old in positions.items() if old in kept}

@@ -33,23 +33,25 @@ from penstock.physical.planning.lowering.rowwise import projected, selected, win
 @lower.register
 def _nrr_join(node: NRRJoin, builder: Builder) -> Lowered:
     if node.came is not None:
-        return _asked_by_column(node, node.came, builder)
+        return _lookup_by_arrival(node, node.came, builder)
     if not node.over_one_window:
         kept = tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema))
         return builder.lower(Project(with_arrivals(node), kept, node.schema.fields))
     return windowed(_window_of(node), node, _before_window(node, builder), builder)
 
 
-def _asked_by_column(node: NRRJoin, came: int, builder: Builder) -> Lowered:
+def _lookup_by_arrival(node: NRRJoin, arrival_column: int, builder: Builder) -> Lowered:
     stream, relation = builder.lower(node.left), builder.lower(node.right)
     left_key, right_key = tuple(pair[0] for pair in node.equal), tuple(pair[1] for pair in node.equal)
     stage, edges, parts = meet(stream, relation, left_key, right_key)
     width = len(node.left.schema)
     strict = node.left.pattern is Pattern.STRICT
     late = any(isinstance(w, FrequencyWindow) and w.jumps for w in operators(node.left))
-    told = [Edge(waiting(node.left, builder).step, Exchange(()))] if late else []
-    spec = NRRJoinSpec(left_key, right_key, node.residual, came, longest_slide(node.left), strict, width, late)
-    step = builder.add(spec, [*edges, *told], stage, node)
+    waiting_edges = [Edge(waiting(node.left, builder).step, Exchange(()))] if late else []
+    spec = NRRJoinSpec(
+        left_key, right_key, node.residual, arrival_column, longest_slide(node.left), strict, width, late
+    )
+    step = builder.add(spec, [*edges, *waiting_edges], stage, node)
     return Lowered(step, stage, frozenset({parts[0], tuple(width + c for c in parts[1])}))
 
 

@@ -52,10 +52,10 @@ class _Cluster:
     @property
     def cost(self) -> float:
         """Return the cost: every row is read once, every pane travels, and each member reads it."""
-        one = self.members[0]
+        first = self.members[0]
         if len(self.members) == 1:
-            return one.alone
-        return one.rate + (EXCHANGE + len(self.members)) * one.panes(self.grain)
+            return first.alone
+        return first.rate + (EXCHANGE + len(self.members)) * first.panes(self.grain)
 
     def with_(self, other: _Paned) -> _Cluster:
         return _Cluster(math.gcd(self.grain, other.grain), [*self.members, other])
@@ -92,11 +92,11 @@ def paned_window(node: Aggregate) -> Window | None:
 def over_panes(node: Aggregate, grain: int) -> Aggregate:
     """Return `node` over a window that is panes of `grain` ticks; the same for all aggregates that may share them."""
 
-    def below(one: Algebra) -> Algebra:
-        if isinstance(one, Window):
-            return replace(one, kind=WindowKind.RANGE, length=grain, slide=grain, align=one.align)
-        assert isinstance(one, Select | Project)
-        return replace(one, input=below(one.input))
+    def below(operator: Algebra) -> Algebra:
+        if isinstance(operator, Window):
+            return replace(operator, kind=WindowKind.RANGE, length=grain, slide=grain, align=operator.align)
+        assert isinstance(operator, Select | Project)
+        return replace(operator, input=below(operator.input))
 
     return replace(node, input=below(node.input), names=tuple(f"a{i}" for i in range(len(node.names))))
 
@@ -111,15 +111,15 @@ def _paned(node: Aggregate, window: Window, statistics: Statistics) -> _Paned:
 
 def _clusters(kind: list[_Paned]) -> list[_Cluster]:
     """Return the clusters of aggregates that share panes: the coarsest first, each where it adds least to the cost."""
-    found: list[_Cluster] = []
-    for one in sorted(kind, key=lambda p: (-p.grain, p.name)):
+    clusters: list[_Cluster] = []
+    for member in sorted(kind, key=lambda p: (-p.grain, p.name)):
         best, saved = None, 0.0
-        for i, cluster in enumerate(found):
-            gain = cluster.cost + one.alone - cluster.with_(one).cost
+        for i, cluster in enumerate(clusters):
+            gain = cluster.cost + member.alone - cluster.with_(member).cost
             if gain > saved:
                 best, saved = i, gain
         if best is None:
-            found.append(_Cluster(one.grain, [one]))
+            clusters.append(_Cluster(member.grain, [member]))
         else:
-            found[best] = found[best].with_(one)
-    return found
+            clusters[best] = clusters[best].with_(member)
+    return clusters

@@ -52,14 +52,14 @@ def may_take_back(node: Algebra, builder: Builder) -> bool:
 def lower_probe(node: Join | OuterJoin, probe: AggregateLookup, builder: Builder) -> Lowered:
     asking, lanes = _sides(probe, builder)
     # The partitions of the lane rows before they are sent: which side moves depends on the other one.
-    told = Lowered(lanes.edge.step, lanes.stage, lanes.partitions)
+    accumulators = Lowered(lanes.edge.step, lanes.stage, lanes.partitions)
     if lanes.edge.exchange is not None:
-        told = replace(told, stage=lanes.stage - 1, partitions=None)
-    stage, edges, (part, _) = meet(asking, told, probe.key, tuple(range(len(probe.key))))
+        accumulators = replace(accumulators, stage=lanes.stage - 1, partitions=None)
+    stage, edges, (part, _) = meet(asking, accumulators, probe.key, tuple(range(len(probe.key))))
     right = node.right if probe.left else node.left
     spec = AggregateLookupSpec(
         lanes.plan, probe.aggregate.input.pattern <= Pattern.WEAKEST, lanes.types, probe.key,
-        tuple(one.predicate if isinstance(one, Select) else one.expressions for one in probe.between),
+        tuple(n.predicate if isinstance(n, Select) else n.expressions for n in probe.between),
         right.schema.types, node.residual, probe.left, isinstance(node, OuterJoin),
         builder.notes.get(node.fingerprint, ""),
     )  # fmt: skip
@@ -86,8 +86,12 @@ def _one_scan(probe: AggregateLookup, builder: Builder) -> tuple[Lowered, Lowere
     where each side drops rows before they are sent."""
     chains = [_chain(side) for side in probe.inputs]
     scans = [chain[-1] for chain in chains]
-    one, other = scans
-    if not (isinstance(one, StreamScan) and isinstance(other, StreamScan) and one.source.name == other.source.name):
+    probing, grouped = scans
+    if not (
+        isinstance(probing, StreamScan)
+        and isinstance(grouped, StreamScan)
+        and probing.source.name == grouped.source.name
+    ):
         return None
     if all(any(isinstance(step, Select) for step in chain) for chain in chains):
         return None
@@ -96,7 +100,7 @@ def _one_scan(probe: AggregateLookup, builder: Builder) -> tuple[Lowered, Lowere
     keys = [_scanned(chain, column) for chain, column in zip(chains, (probe.key, probe.aggregate.group), strict=True)]
     if keys[0] is None or keys[0] != keys[1]:
         return None
-    both = StreamScan(one.source, tuple(sorted({*one.columns, *other.columns})))
+    both = StreamScan(probing.source, tuple(sorted({*probing.columns, *grouped.columns})))
     key = tuple(both.columns.index(c) for c in keys[0])
     name = f"sent by {key} {both.fingerprint}"
     if name not in builder.known:
@@ -106,22 +110,23 @@ def _one_scan(probe: AggregateLookup, builder: Builder) -> tuple[Lowered, Lowere
     met = builder.known[name]
     columns = [
         tuple(column(both.schema[both.columns.index(c)], both.columns.index(c)) for c in s.columns)
-        for s in (one, other)
+        for s in (probing, grouped)
     ]
     first, second = (
-        projected(Project(both, c, s.schema.fields), met, builder) for c, s in zip(columns, (one, other), strict=True)
+        projected(Project(both, c, s.schema.fields), met, builder)
+        for c, s in zip(columns, (probing, grouped), strict=True)
     )
     return first, second
 
 
 def _chain(node: Algebra) -> list[Algebra]:
     """Return `node` and the operators below it, as long as each has one input that is read row by row."""
-    found = [node]
+    chain = [node]
     top = node
     while isinstance(top, Select | Project) or (isinstance(top, TimeModelWindow) and top.judges_alone):
         top = top.input
-        found.append(top)
-    return found
+        chain.append(top)
+    return chain
 
 
 def _scanned(chain: Sequence[Algebra], key: tuple[int, ...]) -> tuple[int, ...] | None:

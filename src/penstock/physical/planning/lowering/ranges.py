@@ -19,7 +19,7 @@ from penstock.physical.planning.ranges import Ranges, RangeSpan
 
 
 def one_row(node: Algebra) -> bool:
-    """Return whether the relation never has two rows: a key says so, or DISTINCT over constants."""
+    """Return whether the relation never has two rows: by its keys, or as DISTINCT over constants."""
     if isinstance(node, Distinct) and isinstance(node.input, Project):
         return not any(columns_of(e) for e in node.input.expressions)
     return frozenset() in node.keys

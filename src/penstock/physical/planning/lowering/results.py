@@ -31,7 +31,7 @@ def _restored(node: Restored, builder: Builder) -> Lowered:
     reported = builder.lower(node.reported)
     short = _short(node, builder)
     stage = max(reported.stage, short.stage)
-    edges = [Edge(one.step, None if one.stage == stage else Exchange(None)) for one in (reported, short)]
+    edges = [Edge(child.step, None if child.stage == stage else Exchange(None)) for child in (reported, short)]
     return Lowered(builder.add(UnionSpec(), edges, stage, node), stage)
 
 

@@ -72,11 +72,11 @@ def _project(node: Project, builder: Builder) -> Lowered:
 def projected(node: Project, child: Lowered, builder: Builder) -> Lowered:
     """Return the projection of `node` over `child`."""
     step = builder.add(ProjectSpec(node.expressions), [Edge(child.step)], child.stage, node)
-    places = {e.index: i for i, e in reversed(list(enumerate(node.expressions))) if isinstance(e, Column)}
+    positions = {e.index: i for i, e in reversed(list(enumerate(node.expressions))) if isinstance(e, Column)}
     known = {*(child.partitions or ()), *child.colocated}
     # Where a key is dropped, the columns it is computed of may stay: of a.id % 10 = b.id % 10 the column a.id.
-    colocated = frozenset(found for part in known if (found := deciding(node, part)) is not None)
-    return Lowered(step, child.stage, moved_partitions(child.partitions, places), colocated)
+    colocated = frozenset(deciders for part in known if (deciders := deciding(node, part)) is not None)
+    return Lowered(step, child.stage, moved_partitions(child.partitions, positions), colocated)
 
 
 @lower.register

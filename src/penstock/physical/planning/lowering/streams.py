@@ -115,11 +115,11 @@ def _above_rstream(node: RelationToStream) -> Algebra | None:
         below = below.input
     if not (isinstance(below, Aggregate) and can_tell_rows(below)):
         return None
-    if any(isinstance(e, UserCall) for one in between for own in _expressions(one) for e in walk(own)):
+    if any(isinstance(e, UserCall) for operator in between for own in _expressions(operator) for e in walk(own)):
         return None  # the cost of a call is unknown: it is made once a row, not once a row and boundary
     raised: Algebra = replace(node, input=below)
-    for one in reversed(between):
-        raised = replace(one, input=raised)
+    for operator in reversed(between):
+        raised = replace(operator, input=raised)
     return raised
 
 

@@ -38,9 +38,9 @@ def lower_user_aggregates(node: Aggregate, builder: Builder) -> Lowered:
     names = [to_sql(e, node.input.schema.names) for e in columns]
     types = [e.type for e in columns]
     values = builder.add(ProjectSpec(columns), [Edge(child.step)], child.stage, node.input, types, names)
-    places = {column: i for i, column in reversed(list(enumerate(node.group)))}
-    made = Lowered(values, child.stage, moved_partitions(child.partitions, places))
-    edge, stage, _ = builder.keyed(made, tuple(range(len(node.group))))
+    positions = {column: i for i, column in reversed(list(enumerate(node.group)))}
+    lowered = Lowered(values, child.stage, moved_partitions(child.partitions, positions))
+    edge, stage, _ = builder.keyed(lowered, tuple(range(len(node.group))))
     assert stage == base.stage, "both parts of a group lie alike"
 
     spec = UserAggregateSpec(
@@ -57,9 +57,9 @@ def _call(call: UserAggregateCall, arguments: list[Expression], pattern: Pattern
             arguments.append(expression)
         return arguments.index(expression)
 
-    given = tuple(place(a) for a in call.arguments)
+    inputs = tuple(place(a) for a in call.arguments)
     only = None if call.filter is None else place(call.filter)
-    return UserCallSpec(call.definition, given, only, call.distinct, _state(call, pattern))
+    return UserCallSpec(call.definition, inputs, only, call.distinct, _state(call, pattern))
 
 
 def _state(call: UserAggregateCall, pattern: Pattern) -> UserState:
@@ -75,10 +75,10 @@ def _state(call: UserAggregateCall, pattern: Pattern) -> UserState:
 def _order(node: Aggregate) -> tuple[tuple[bool, int], ...]:
     """Return the origin of each column of the whole row."""
     width = len(node.group)
-    found: list[tuple[bool, int]] = [(False, i) for i in range(width)]
+    order: list[tuple[bool, int]] = [(False, i) for i in range(width)]
     counts = [width, 0]
     for call in node.aggregates:
         kind = isinstance(call, UserAggregateCall)
-        found.append((kind, counts[kind]))
+        order.append((kind, counts[kind]))
         counts[kind] += 1
-    return tuple(found)
+    return tuple(order)

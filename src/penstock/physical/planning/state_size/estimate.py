@@ -23,14 +23,14 @@ from penstock.physical.planning.state_size.parts import StepState
 
 def state_of(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> tuple[StepState, ...]:
     """Return the steps of `plan` that store state; nodes: what each computes (`planner.planned`)."""
-    given: dict[int, StateInput] = {}
-    found = []
+    computed: dict[int, StateInput] = {}
+    steps = []
     fresh: set[int] = set()
     for step in plan.steps:
-        inputs = tuple(given[edge.step] for edge in step.inputs)
-        made = _given(step, nodes[step.id], inputs, statistics)
-        given[step.id] = made
-        parts = [*step.spec.state(inputs, made)]
+        inputs = tuple(computed[edge.step] for edge in step.inputs)
+        output = _output(step, nodes[step.id], inputs, statistics)
+        computed[step.id] = output
+        parts = [*step.spec.state(inputs, output)]
         arrives = any(edge.step in fresh for edge in step.inputs)
         if step.stage == 0 or (arrives and step.spec.forwards_early):
             fresh.add(step.id)
@@ -38,28 +38,28 @@ def state_of(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> tu
             parts.append(_ahead(step, inputs, plan))
         parts = [part for part in parts if part.rows > 0]
         if parts:
-            found.append(StepState(step, tuple(parts)))
-    return tuple(found)
+            steps.append(StepState(step, tuple(parts)))
+    return tuple(steps)
 
 
-def _given(step: Step, node: Algebra, inputs: tuple[StateInput, ...], statistics: Statistics) -> StateInput:
-    made = StateInput(node, node.boundedness, estimate(node, statistics), step.types)
+def _output(step: Step, node: Algebra, inputs: tuple[StateInput, ...], statistics: Statistics) -> StateInput:
+    output = StateInput(node, node.boundedness, estimate(node, statistics), step.types)
     lanes = step.spec.panes(inputs)
     if lanes is None or node.domain is None:
-        return made
+        return output
     # Elements that share group and interval are one: at most one per group and boundary.
     windows = (window for window in operators(node) if isinstance(window, TimeModelWindow) and window.judges_alone)
     period = max(seconds(window.slide or 0, node.domain) for window in windows)
-    expected = made.expected
-    rate = min(expected.rate, made.values(lanes.group) / period) if period else expected.rate
-    return replace(made, expected=Estimate(rate, expected.length, expected.distinct), lanes=lanes)
+    expected = output.expected
+    rate = min(expected.rate, output.values(lanes.group) / period) if period else expected.rate
+    return replace(output, expected=Estimate(rate, expected.length, expected.distinct), lanes=lanes)
 
 
 def _ahead(step: Step, inputs: Sequence[StateInput], plan: Plan) -> StatePart:
     """Return the elements that wait until the heartbeat has passed them: those within the slack of their source."""
     sources = [plan.sources[name] for name in sorted(step.sources) if plan.sources[name].slack]
     waits = max((seconds(s.slack, s.domain) for s in sources if s.domain), default=0.0)
-    each = [(waits * one.expected.rate, width(one.types) + TIMES) for one in inputs]
+    each = [(waits * child.expected.rate, width(child.types) + TIMES) for child in inputs]
     names = ", ".join(source.name for source in sources)
     return StatePart(
         "elements ahead of the heartbeat",

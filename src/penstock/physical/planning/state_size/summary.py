@@ -63,11 +63,11 @@ class QueryState:
 
     @property
     def _assumed(self) -> str:
-        told = [
+        rates = [
             f"{name} with {rate:g} {'row' if rate == 1 else 'rows'}/s{'' if known else ', the default'}"
             for name, rate, known in self.rates
         ]
-        return f" ({'; '.join(told)})" if told else ""
+        return f" ({'; '.join(rates)})" if rates else ""
 
     def text(self) -> str:
         """Return the verdict, then the parts of every operator; ends with a newline."""
@@ -134,15 +134,15 @@ class JobState:
 
 def job_state(plan: Plan, nodes: Sequence[Algebra], statistics: Statistics) -> JobState:
     """Return the state of a plan from its steps (`planner.planned`): no query is planned again."""
-    found: dict[str, float] = {}
+    horizons: dict[str, float] = {}
     unbounded: dict[str, list[Boundedness]] = {}
     for step in state_of(plan, nodes, statistics):
         if step.bound.grade <= Grade.BOUNDED:
-            found[step.name] = math.inf if step.horizon is None else step.horizon
+            horizons[step.name] = math.inf if step.horizon is None else step.horizon
         elif step.bound.grade is Grade.UNBOUNDED:
             for query in sorted(step.step.queries):
                 unbounded.setdefault(query, []).append(step.bound)
-    return JobState(found, {query: together(bounds) for query, bounds in unbounded.items()})
+    return JobState(horizons, {query: together(bounds) for query, bounds in unbounded.items()})
 
 
 def size_text(nbytes: float) -> str:
