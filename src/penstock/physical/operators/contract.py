@@ -110,7 +110,7 @@ class NestedRun(Protocol):
         """Restore what `marks` returned."""
 
 
-#: Start a plan inside of an operator. The executor provides it, so that operators need not know the executor.
+#: Start a plan inside of an operator. The executor provides it, so that operators do not import it.
 RunPlan = Callable[[Plan, Tables], NestedRun]
 
 

@@ -1,4 +1,4 @@
-"""Elements ahead of the heartbeat, kept until their ts has come (the buffered sort of `[ops]`)."""
+"""Elements ahead of the heartbeat, kept until the heartbeat reaches their ts (the buffered sort of `[ops]`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates of a relation, in (timestamp, arrival) order: rows come, and go by negative tuples [semantics 3].
+"""Updates of a relation, in (timestamp, arrival) order: insertions, and deletions by negative tuples [semantics 3].
 
 A row is identified by its primary key, or else by all its columns except timestamp and operation; in the second case a
 `-` deletes the oldest of equal rows. An update that cannot be applied is rejected with a reason, and leaves the
@@ -108,22 +108,22 @@ class Updates(ReorderingOperator):
         return {**super().synopses(), "rows": self._rows, "deleted": self._deleted}
 
     def rejections(self) -> list[Rejection]:
-        found, self._rejected = self._rejected, []
-        return found
+        rejected, self._rejected = self._rejected, []
+        return rejected
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
         if arrived is None:
             return []
         arrived = arrived.take(np.argsort(arrived.ts, kind="stable"))
-        deleted, held = self._known(self._deleted, arrived), self._known(self._rows, arrived)
-        rows = concat([*deleted, *held, arrived])
-        was, known = sum(map(len, deleted)), sum(map(len, (*deleted, *held)))
+        deleted, stored = self._known(self._deleted, arrived), self._known(self._rows, arrived)
+        rows = concat([*deleted, *stored, arrived])
+        deleted_count, known_count = sum(map(len, deleted)), sum(map(len, (*deleted, *stored)))
         kind = np.where(rows.signs < 0, _GOES, _COMES)
-        kind[:was] = _WAS
+        kind[:deleted_count] = _WAS
         ended_by, verdict = self._judge(rows, kind)
         self._reject(rows, verdict)
-        fresh = np.arange(len(rows)) >= known
+        fresh = np.arange(len(rows)) >= known_count
         comings = _plain(rows.take(np.flatnonzero(fresh & (verdict == _FINE) & (kind == _COMES))))
         # The negative tuple has the columns of the row that it deletes, and the time of the deletion.
         ended = np.flatnonzero(ended_by >= 0)
@@ -151,11 +151,11 @@ class Updates(ReorderingOperator):
         # All elements in the state began before the elements that arrive.
         at = np.full(len(heads), int(arrived.ts.max()), np.int64)
         asking = Elements((), at, at + 1)
-        found = [run.elements.take(rows) for run in runs for _, rows in (probe_run(run, asking, first, second),)]
-        found = [part for part in found if len(part)]
-        if not found:
+        matching = [run.elements.take(rows) for run in runs for _, rows in (probe_run(run, asking, first, second),)]
+        matching = [part for part in matching if len(part)]
+        if not matching:
             return []
-        netted = _plain(_netted(concat(found)))
+        netted = _plain(_netted(concat(matching)))
         return [netted.take(np.argsort(netted.ts, kind="stable"))] if len(netted) else []
 
     def _judge(self, rows: Elements, kind: Int64s) -> tuple[Int64s, Int64s]:

@@ -73,7 +73,7 @@ def all_lanes(
     plan: AggregateLayout, carried: Sequence[pa.Array], values: Sequence[pa.Array]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return (rows, lanes) of lane rows, integers and floats, those of DISTINCT arguments as if each value were new.
-    carried: the lanes that came; values: by `plan.valued`."""
+    carried: the lanes of the input; values: by `plan.valued`."""
     width, pairs = plan.carried
     length = len(carried[0])
     integers, floats = np.empty((length, plan.integers), np.int64), np.empty((length, plan.floats), np.float64)
@@ -82,13 +82,13 @@ def all_lanes(
     for lane, column in zip(pairs, carried[len(width) :], strict=True):
         floats[:, lane] = column.to_numpy(zero_copy_only=True)
     for argument, column in zip(plan.valued, values, strict=True):
-        one = plan.arguments[argument]
-        if one.kind is not ArgumentState.DISTINCT:
+        argument_lanes = plan.arguments[argument]
+        if argument_lanes.kind is not ArgumentState.DISTINCT:
             continue
-        made, pair = value_lanes(one, column, np.ones(length, np.int64))
-        for lane, numbers in enumerate(made, one.integers):
+        integer_lanes, pair = value_lanes(argument_lanes, column, np.ones(length, np.int64))
+        for lane, numbers in enumerate(integer_lanes, argument_lanes.integers):
             integers[:, lane] = numbers
-        for lane, halves in enumerate(pair, one.floats):
+        for lane, halves in enumerate(pair, argument_lanes.floats):
             floats[:, lane] = halves
     return integers, floats
 
@@ -122,11 +122,11 @@ def sum_doubles(codes: Int64s, lanes: Sequence[Float64s], count: int) -> Sequenc
 @nb.njit(cache=True)
 def _sum_pairs(codes, high, low, count):  # type: ignore[no-untyped-def]
     sums = np.zeros(count)
-    rests = np.zeros(count)
+    low_parts = np.zeros(count)
     for i in range(codes.shape[0]):
         k = codes[i]
-        sums[k], rests[k] = add_pair(sums[k], rests[k], high[i], low[i])
-    return sums, rests
+        sums[k], low_parts[k] = add_pair(sums[k], low_parts[k], high[i], low[i])
+    return sums, low_parts
 
 
 @nb.njit(cache=True)

@@ -103,13 +103,13 @@ class Aggregation(Operator):
         values = tuple(arrived.columns[self._plan.values_at :])
         lanes = all_lanes(self._plan, arrived.columns[self._keys : self._plan.values_at], values)
         every = np.arange(len(arrived))
-        gone = np.flatnonzero(arrived.exp <= heartbeat)
+        expired = np.flatnonzero(arrived.exp <= heartbeat)
         parts = [
             GroupEvents(
-                np.concatenate([slots, slots[gone]]),
-                np.concatenate([arrived.ts, arrived.exp[gone]]),
-                np.concatenate([every, gone]),
-                np.concatenate([np.ones(len(every), np.int64), np.full(len(gone), -1, np.int64)]),
+                np.concatenate([slots, slots[expired]]),
+                np.concatenate([arrived.ts, arrived.exp[expired]]),
+                np.concatenate([every, expired]),
+                np.concatenate([np.ones(len(every), np.int64), np.full(len(expired), -1, np.int64)]),
                 *lanes,
                 values,
                 arrived.exp,
@@ -139,9 +139,9 @@ class Aggregation(Operator):
         arrays = batch.columns
         size = len(slots)
         carried = arrays[3 : 3 + self._plan.values_at - self._keys]
-        told = iter(arrays[3 + len(carried) :])
+        lasting_values = iter(arrays[3 + len(carried) :])
         values = tuple(
-            next(told) if kept else pa.nulls(size, type_)
+            next(lasting_values) if kept else pa.nulls(size, type_)
             for kept, type_ in zip(self._values.lasting, self._value_types, strict=True)
         )
         due = int64s(arrays[0])

@@ -1,4 +1,4 @@
-"""Sums of groups told at every boundary of a round, in the order in which they are told [semantics 4.3].
+"""Sums of groups, emitted at every boundary of a round, in the order of emission [semantics 4.3].
 
 `events.sweep` processes group by group, for aggregates that emit changes. Where every live group is emitted at every
 boundary, processing boundary by boundary touches state that fits the cache instead of rows scattered over memory, and
@@ -28,28 +28,28 @@ def _by_step(steps, count):  # type: ignore[no-untyped-def]
         starts[steps[e] + 1] += 1
     for k in range(count):
         starts[k + 1] += starts[k]
-    place = starts.copy()
+    next_index = starts.copy()
     order = np.empty(steps.shape[0], np.int64)
     for e in range(steps.shape[0]):
-        order[place[steps[e]]] = e
-        place[steps[e]] += 1
+        order[next_index[steps[e]]] = e
+        next_index[steps[e]] += 1
     return order, starts
 
 
 @nb.njit(cache=True)
 def _merged(active, fresh):  # type: ignore[no-untyped-def]
     """Merge two sorted arrays without common members."""
-    made = np.empty(active.shape[0] + fresh.shape[0], np.int64)
+    merged = np.empty(active.shape[0] + fresh.shape[0], np.int64)
     i = 0
     j = 0
-    for k in range(made.shape[0]):
+    for k in range(merged.shape[0]):
         if j == fresh.shape[0] or (i < active.shape[0] and active[i] < fresh[j]):
-            made[k] = active[i]
+            merged[k] = active[i]
             i += 1
         else:
-            made[k] = fresh[j]
+            merged[k] = fresh[j]
             j += 1
-    return made
+    return merged
 
 
 @nb.njit(cache=True)
@@ -71,7 +71,7 @@ def _apply(  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
-def tell(  # type: ignore[no-untyped-def]
+def sums_at_boundaries(  # type: ignore[no-untyped-def]
     slots, steps, rows, signs, integers, floats, state_integers, state_floats, sums, ranks, by_rank, count,
 ):  # fmt: skip
     """Apply events to the state, each at the boundary steps[e] of `count`, and emit every live group at every boundary.
@@ -83,7 +83,7 @@ def tell(  # type: ignore[no-untyped-def]
         shown[rank] = state_integers[0, by_rank[rank]] > 0
     active = np.flatnonzero(shown)
     size = min(active.shape[0] * count, _FIRST_ROOM)  # the groups live now may all end at the first boundary
-    told = np.empty((2, size), np.int64)
+    out_rows = np.empty((2, size), np.int64)
     out_integers = np.empty((integers.shape[1], size), np.int64)
     out_floats = np.empty((floats.shape[1], size), np.float64)
     fresh = np.empty(ranks.shape[0], np.int64)
@@ -101,7 +101,7 @@ def tell(  # type: ignore[no-untyped-def]
         if new:
             active = _merged(active, np.sort(fresh[:new]))
         needed = total + active.shape[0]
-        told = with_room(told, total, needed)
+        out_rows = with_room(out_rows, total, needed)
         out_integers = with_room(out_integers, total, needed)
         out_floats = with_room(out_floats, total, needed)
         kept = 0
@@ -113,12 +113,12 @@ def tell(  # type: ignore[no-untyped-def]
                 continue
             active[kept] = rank
             kept += 1
-            told[0, total] = k
-            told[1, total] = rank
+            out_rows[0, total] = k
+            out_rows[1, total] = rank
             for lane in range(out_integers.shape[0]):
                 out_integers[lane, total] = state_integers[lane, slot]
             for lane in range(out_floats.shape[0]):
                 out_floats[lane, total] = state_floats[lane, slot]
             total += 1
         active = active[:kept]
-    return told[:, :total], out_integers[:, :total], out_floats[:, :total]
+    return out_rows[:, :total], out_integers[:, :total], out_floats[:, :total]

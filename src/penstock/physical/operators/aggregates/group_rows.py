@@ -31,37 +31,37 @@ class GroupHistory:
 def changed_rows(course: GroupHistory, groups: KeyedTable) -> list[Elements]:
     """Return closed elements with both ends, an open element for the last row of each group, and a negative tuple for
     the row that was open before."""
-    place = np.searchsorted(course.touched, course.slots)
-    chosen = np.flatnonzero(_changed(course, place))
-    slots, times, live, place = course.slots[chosen], course.times[chosen], course.live[chosen], place[chosen]
+    index = np.searchsorted(course.touched, course.slots)
+    chosen = np.flatnonzero(_changed(course, index))
+    slots, times, live, index = course.slots[chosen], course.times[chosen], course.live[chosen], index[chosen]
     if not len(slots):
         return []
     same = slots[1:] == slots[:-1]
     ends = np.where(np.append(same, False), np.append(times[1:], END), END)
-    made: list[Elements] = []
+    parts: list[Elements] = []
     shown = np.flatnonzero(live)
     if len(shown):
         picked = pa.array(chosen[shown])
         columns = [*groups.key_columns(slots[shown]), *(r.take(picked) for r in course.results)]
-        made.append(Elements(tuple(columns), times[shown], ends[shown]))
+        parts.append(Elements(tuple(columns), times[shown], ends[shown]))
     first = np.concatenate([[True], ~same])
-    ended = np.flatnonzero(first & course.was_live[place])
+    ended = np.flatnonzero(first & course.was_live[index])
     if len(ended):
-        picked = pa.array(place[ended])
+        picked = pa.array(index[ended])
         columns = [*groups.key_columns(slots[ended]), *(r.take(picked) for r in course.before)]
         size = len(ended)
-        made.append(Elements(tuple(columns), times[ended], np.full(size, END), np.full(size, -1, np.int64)))
-    return [concat(made)] if made else []
+        parts.append(Elements(tuple(columns), times[ended], np.full(size, END), np.full(size, -1, np.int64)))
+    return [concat(parts)] if parts else []
 
 
-def _changed(course: GroupHistory, place: Int64s) -> Bools:
+def _changed(course: GroupHistory, index: Int64s) -> Bools:
     """Return which rows differ from the row that the group had just before."""
     leads = np.concatenate([[True], course.slots[1:] != course.slots[:-1]])
     first, second = fingerprints(course.results, len(course.live))
     old_first, old_second = fingerprints(course.before, len(course.was_live))
-    before_live = np.where(leads, course.was_live[place], np.concatenate([[False], course.live[:-1]]))
-    before_first = np.where(leads, old_first[place], np.concatenate([first[:1], first[:-1]]))
-    before_second = np.where(leads, old_second[place], np.concatenate([second[:1], second[:-1]]))
+    before_live = np.where(leads, course.was_live[index], np.concatenate([[False], course.live[:-1]]))
+    before_first = np.where(leads, old_first[index], np.concatenate([first[:1], first[:-1]]))
+    before_second = np.where(leads, old_second[index], np.concatenate([second[:1], second[:-1]]))
     same = (before_first == first) & (before_second == second)
     changed: Bools = (course.live != before_live) | (course.live & ~same)
     return changed

@@ -84,8 +84,8 @@ class WindowSums(Operator):
         since, until = moment.start if reader.done is None else reader.done + 1, moment.heartbeat + 1
         if since is None or since >= until:
             return  # this round has no instant to evaluate
-        for rows in reader.tell(reader.boundary(since), reader.boundary(until)):
-            chosen = pa.array(rows.places)
+        for rows in reader.rows_at(reader.boundary(since), reader.boundary(until)):
+            chosen = pa.array(rows.positions)
             keys = [key.take(chosen) for key in self._log.keys]
             columns = (*keys, *finish(self._spec.plan, rows.integers, rows.floats, {}))
             yield Elements(columns, rows.ticks, np.full(len(rows.ticks), END))

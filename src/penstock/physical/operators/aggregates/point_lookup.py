@@ -27,8 +27,8 @@ class AccumulatorChanges:
     """Accumulator rows: the first `old` ones are from earlier rounds and expire in this one; the others are added at
     `ts`. All are removed at `exp`, if that is at the heartbeat or before. slots: of their groups, -1 for a group that
     was removed; ones, lanes: the integer lanes that are 1 in all rows, and those that are neither that nor 0 in all
-    rows; integers: by (row, index in `lanes`); floats: by (row, pair) the high parts; rests: the low parts, empty if
-    all are 0."""
+    rows; integers: by (row, index in `lanes`); floats: by (row, pair) the high parts; low_parts: the low parts,
+    empty if all are 0."""
 
     slots: Int64s
     ts: Int64s
@@ -38,13 +38,13 @@ class AccumulatorChanges:
     lanes: Int64s
     integers: Int64s
     floats: Float64s
-    rests: Float64s
+    low_parts: Float64s
 
-    def coming(self) -> Int64s:
+    def additions(self) -> Int64s:
         """Return the numbers of the added rows in time order; empty if they are in time order already."""
         return np.empty(0, np.int64) if in_time(self.ts) else argsort_time(self.ts) + self.old
 
-    def going(self, heartbeat: int) -> tuple[Int64s, int]:
+    def removals(self, heartbeat: int) -> tuple[Int64s, int]:
         """Return the numbers of the removed rows in time order, empty if they are in time order already; and their
         count."""
         if in_time(self.exp):
@@ -59,15 +59,15 @@ def changes(
     """Collect accumulator rows into one `AccumulatorChanges`. parts: the lanes of the rows in batches, `width` integer
     lanes and the high and low parts of `pairs` doubles."""
     columns = [[int64s(part[lane]) for part in parts] for lane in range(width)]
-    ones = [lane for lane, found in enumerate(columns) if all(bool((c == 1).all()) for c in found)]
-    lanes = [lane for lane, found in enumerate(columns) if lane not in ones and any(bool(c.any()) for c in found)]
+    ones = [lane for lane, batches in enumerate(columns) if all(bool((c == 1).all()) for c in batches)]
+    lanes = [lane for lane, batches in enumerate(columns) if lane not in ones and any(bool(c.any()) for c in batches)]
     doubles = [[part[width + k].to_numpy(zero_copy_only=True) for part in parts] for k in range(2 * pairs)]
-    rested = any(bool(c.any()) for found in doubles[1::2] for c in found)
+    has_low_parts = any(bool(c.any()) for batches in doubles[1::2] for c in batches)
     integers = _beside([columns[lane] for lane in lanes], len(slots), np.int64)
     floats = _beside(doubles[::2], len(slots), np.float64)
-    rests = _beside(doubles[1::2] if rested else [], len(slots), np.float64)
+    low_parts = _beside(doubles[1::2] if has_low_parts else [], len(slots), np.float64)
     return AccumulatorChanges(
-        slots, ts, exp, old, np.array(ones, np.int64), np.array(lanes, np.int64), integers, floats, rests
+        slots, ts, exp, old, np.array(ones, np.int64), np.array(lanes, np.int64), integers, floats, low_parts
     )
 
 
@@ -86,42 +86,42 @@ def _beside(columns: list[list[npt.NDArray[Any]]], size: int, kind: type) -> npt
 
 @nb.njit(cache=True)
 def follow(  # type: ignore[no-untyped-def]
-    coming, going, goings, old, ts, exp, slots, ones, lanes, integers, floats, rests, place, asked, instants, groups,
-    state_integers, state_floats, sums, out_integers, out_floats,
+    additions, removals, removal_count, old, ts, exp, slots, ones, lanes, integers, floats, low_parts, progress,
+    lookups, instants, groups, state_integers, state_floats, sums, out_integers, out_floats,
 ):  # fmt: skip
     """Apply changes to the state in time order, additions before removals, and record the state at each look-up.
 
-    The k-th look-up is number asked[k]: it reads the group groups[asked[k]] after all changes up to
-    instants[asked[k]]. asked: in time order; coming, going: the numbers of the added and removed rows, empty if the
-    rows are in time order; place: how many rows have been added and removed so far, updated in place. Without look-ups
-    all remaining changes are applied. sums: as in `events.sweep`."""
-    comings, questions = ts.shape[0], asked.shape[0]
+    The k-th look-up is number lookups[k]: it reads the group groups[lookups[k]] after all changes up to
+    instants[lookups[k]]. lookups: in time order; additions, removals: the numbers of the added and removed rows, empty
+    if the rows are in time order; progress: how many rows have been added and removed so far, updated in place. Without
+    look-ups all remaining changes are applied. sums: as in `events.sweep`."""
+    addition_count, lookup_count = ts.shape[0], lookups.shape[0]
     last = np.iinfo(np.int64).max
-    i, j, came, gone = place[0], place[1], 0, 0
-    comes_at, goes_at = last, last
-    if i < comings:
-        came = coming[i] if coming.shape[0] > 0 else old + i
-        comes_at = ts[came - old]
-    if j < goings:
-        gone = going[j] if going.shape[0] > 0 else j
-        goes_at = exp[gone]
-    for k in range(max(questions, 1)):
-        until = instants[asked[k]] if questions > 0 else last
-        while (i < comings and comes_at <= until) or (j < goings and goes_at <= until):
-            if i < comings and comes_at <= goes_at:
-                row, sign = came, 1
+    i, j, added, removed = progress[0], progress[1], 0, 0
+    added_at, removed_at = last, last
+    if i < addition_count:
+        added = additions[i] if additions.shape[0] > 0 else old + i
+        added_at = ts[added - old]
+    if j < removal_count:
+        removed = removals[j] if removals.shape[0] > 0 else j
+        removed_at = exp[removed]
+    for k in range(max(lookup_count, 1)):
+        until = instants[lookups[k]] if lookup_count > 0 else last
+        while (i < addition_count and added_at <= until) or (j < removal_count and removed_at <= until):
+            if i < addition_count and added_at <= removed_at:
+                row, sign = added, 1
                 i += 1
-                comes_at = last
-                if i < comings:
-                    came = coming[i] if coming.shape[0] > 0 else old + i
-                    comes_at = ts[came - old]
+                added_at = last
+                if i < addition_count:
+                    added = additions[i] if additions.shape[0] > 0 else old + i
+                    added_at = ts[added - old]
             else:
-                row, sign = gone, -1
+                row, sign = removed, -1
                 j += 1
-                goes_at = last
-                if j < goings:
-                    gone = going[j] if going.shape[0] > 0 else j
-                    goes_at = exp[gone]
+                removed_at = last
+                if j < removal_count:
+                    removed = removals[j] if removals.shape[0] > 0 else j
+                    removed_at = exp[removed]
             slot = slots[row]
             if slot < 0:
                 continue
@@ -138,23 +138,23 @@ def follow(  # type: ignore[no-untyped-def]
                 if sums[s, 2] - sums[s, 1] > 2:
                     for pair in range(p, sums[s, 2] // 2):
                         add_term(state_floats, slot, sums[s, 1], sums[s, 2], sign * floats[row, pair])
-                        if rests.shape[1] > 0:
-                            add_term(state_floats, slot, sums[s, 1], sums[s, 2], sign * rests[row, pair])
+                        if low_parts.shape[1] > 0:
+                            add_term(state_floats, slot, sums[s, 1], sums[s, 2], sign * low_parts[row, pair])
                     continue
                 high, low = state_floats[2 * p, slot], state_floats[2 * p + 1, slot]
                 more = sign * floats[row, p]
-                rest = sign * rests[row, p] if rests.shape[1] > 0 else 0.0
+                more_low = sign * low_parts[row, p] if low_parts.shape[1] > 0 else 0.0
                 whole = high + more
                 back = whole - high
-                if low == 0.0 and rest == 0.0 and (high - (whole - back)) + (more - back) == 0.0:
+                if low == 0.0 and more_low == 0.0 and (high - (whole - back)) + (more - back) == 0.0:
                     # The low part is 0: the error-free addition would give the same.
                     state_floats[2 * p, slot] = whole
                 else:
-                    state_floats[2 * p, slot], state_floats[2 * p + 1, slot] = add_pair(high, low, more, rest)
-        if questions > 0:
-            slot = groups[asked[k]]
+                    state_floats[2 * p, slot], state_floats[2 * p + 1, slot] = add_pair(high, low, more, more_low)
+        if lookup_count > 0:
+            slot = groups[lookups[k]]
             for lane in range(out_integers.shape[0]):
                 out_integers[lane, k] = state_integers[lane, slot] if slot >= 0 else 0
             for lane in range(out_floats.shape[0]):
                 out_floats[lane, k] = state_floats[lane, slot] if slot >= 0 else 0.0
-    place[0], place[1] = i, j
+    progress[0], progress[1] = i, j

@@ -38,8 +38,8 @@ _STRETCH = 64
 def boundary_rows(plan: AggregateLayout, due: Sequence[Elements]) -> list[Elements]:
     """Return the rows of groups at the boundaries (the ts) of the accumulator rows `due`: by boundary, and within a
     boundary in an order that follows from the keys."""
-    made = [_aggregate(plan, wave) for wave in _waves(due)]
-    return [concat(made)] if made else []
+    parts = [_aggregate(plan, wave) for wave in _waves(due)]
+    return [concat(parts)] if parts else []
 
 
 def _waves(due: Sequence[Elements]) -> Iterator[Elements]:
@@ -84,8 +84,8 @@ def _aggregate(plan: AggregateLayout, rows: Elements) -> Elements:
         floats[lane] = column.to_numpy(zero_copy_only=True)
     values = dict(zip(plan.valued, range(plan.values_at, len(rows.columns)), strict=True))
     for argument in plan.distincts:
-        one = plan.arguments[argument]
-        _sum_distinct(one, rows.columns[values[argument]], codes, bounds, integers, floats)
+        argument_layout = plan.arguments[argument]
+        _sum_distinct(argument_layout, rows.columns[values[argument]], codes, bounds, integers, floats)
     others = {
         call: sums.columns[values[argument]]
         for call, argument in enumerate(plan.sources)
@@ -107,8 +107,8 @@ def _sum_distinct(
     first, second = with_time(first, second, codes)
     _, heads = group_runs(first, second, bounds)
     count, codes = integers.shape[1], codes[heads]
-    made, doubles = value_lanes(argument, column.take(pa.array(heads)), np.ones(len(heads), np.int64))
-    for lane, numbers in enumerate(made, argument.integers):
+    integer_lanes, doubles = value_lanes(argument, column.take(pa.array(heads)), np.ones(len(heads), np.int64))
+    for lane, numbers in enumerate(integer_lanes, argument.integers):
         integers[lane] = sum_by_code(codes, numbers, count)
     start = 0
     for width in argument.widths:

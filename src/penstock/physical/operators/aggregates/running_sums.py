@@ -28,11 +28,11 @@ def _added(high, low, more_high, more_low):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True)
-def _leave(start, stop, slots, integers, floats, place, sums, pairs, guards):  # type: ignore[no-untyped-def]
+def _leave(start, stop, slots, integers, floats, positions, sums, pairs, guards):  # type: ignore[no-untyped-def]
     """Subtract the rows start ... stop - 1 of the log."""
     width, floating = integers.shape[1], guards.shape[0]
     for row in range(start, stop):
-        p = place[slots[row]]
+        p = positions[slots[row]]
         for lane in range(width):
             sums[p, lane] -= integers[row, lane]
         for k in range(floating):
@@ -46,12 +46,12 @@ def _leave(start, stop, slots, integers, floats, place, sums, pairs, guards):  #
 
 
 @nb.njit(cache=True)
-def _enter(start, stop, slots, integers, floats, place, sums, pairs, guards, shown, new):  # type: ignore[no-untyped-def]
+def _enter(start, stop, slots, integers, floats, positions, sums, pairs, guards, shown, new):  # type: ignore[no-untyped-def]
     """Add the rows start ... stop - 1 of the log. Return how many groups that were not shown are written to `new`."""
     width, floating = integers.shape[1], guards.shape[0]
     fresh = 0
     for row in range(start, stop):
-        p = place[slots[row]]
+        p = positions[slots[row]]
         for lane in range(width):
             sums[p, lane] += integers[row, lane]
         for k in range(floating):
@@ -66,13 +66,13 @@ def _enter(start, stop, slots, integers, floats, place, sums, pairs, guards, sho
 
 
 @nb.njit(cache=True)
-def move(places, active, count, sums, pairs, new_active, new_sums, new_pairs, shown):  # type: ignore[no-untyped-def]
-    """Move the sums at the first `count` places of `active` to their new `places`, into arrays filled with 0. Return
-    how many remain. Removed places have no sums, and the others keep their order."""
+def move(new_positions, active, count, sums, pairs, new_active, new_sums, new_pairs, shown):  # type: ignore[no-untyped-def]
+    """Move the sums at the first `count` positions of `active` to `new_positions`, into arrays filled with 0. Return
+    how many remain. Removed positions have no sums, and the others keep their order."""
     kept = 0
     for i in range(count):
         old = active[i]
-        now = places[old]
+        now = new_positions[old]
         if now < 0:
             continue
         for lane in range(sums.shape[1]):
@@ -91,9 +91,9 @@ def _with_new(active, count, new, fresh, shown):  # type: ignore[no-untyped-def]
     shown, in order."""
     if fresh * _MANY > shown.shape[0]:
         total = 0
-        for place in range(shown.shape[0]):
-            if shown[place]:
-                active[total] = place
+        for position in range(shown.shape[0]):
+            if shown[position]:
+                active[total] = position
                 total += 1
         return total
     sorted_new = np.sort(new[:fresh])
@@ -110,7 +110,7 @@ def _with_new(active, count, new, fresh, shown):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True)
 def carry(  # type: ignore[no-untyped-def]
-    slots, integers, floats, place, lows, highs, anew, quiet, sums, pairs, guards, shown, active, count, low, high,
+    slots, integers, floats, positions, lows, highs, anew, quiet, sums, pairs, guards, shown, active, count, low, high,
     size,
 ):  # fmt: skip
     """Carry sums on to the boundaries b, at which the window contains the rows lows[b] ... highs[b] - 1 of the log;
@@ -119,7 +119,7 @@ def carry(  # type: ignore[no-untyped-def]
     sums, pairs: (places, lanes), of the rows low ... high - 1; active: the places that may be shown, `count` of them,
     in order; size: number of output rows allocated at first. Return (places, integer lanes and sums of pairs by (lane,
     row) of the emitted rows, number of emitted rows by boundary, `count`)."""
-    told = np.empty((1, size), np.int32)
+    out_positions = np.empty((1, size), np.int32)
     out_integers = np.empty((integers.shape[1], size), np.int64)
     out_floats = np.empty((guards.shape[0], size), np.float64)
     lengths = np.zeros(lows.shape[0] - quiet, np.int64)
@@ -136,15 +136,15 @@ def carry(  # type: ignore[no-untyped-def]
                 shown[p] = False
             count = 0
             low = high = lows[b]
-        _leave(low, min(lows[b], high), slots, integers, floats, place, sums, pairs, guards)
+        _leave(low, min(lows[b], high), slots, integers, floats, positions, sums, pairs, guards)
         start = max(high, lows[b])
-        fresh = _enter(start, highs[b], slots, integers, floats, place, sums, pairs, guards, shown, new)
+        fresh = _enter(start, highs[b], slots, integers, floats, positions, sums, pairs, guards, shown, new)
         low, high = lows[b], highs[b]
         if fresh:
             count = _with_new(active, count, new, fresh, shown)
         if b < quiet:
             continue
-        told = with_room(told, total, total + count)
+        out_positions = with_room(out_positions, total, total + count)
         out_integers = with_room(out_integers, total, total + count)
         out_floats = with_room(out_floats, total, total + count)
         kept = 0
@@ -156,7 +156,7 @@ def carry(  # type: ignore[no-untyped-def]
                 continue
             active[kept] = p
             kept += 1
-            told[0, total] = p
+            out_positions[0, total] = p
             for lane in range(out_integers.shape[0]):
                 out_integers[lane, total] = sums[p, lane]
             for lane in range(out_floats.shape[0]):
@@ -164,4 +164,4 @@ def carry(  # type: ignore[no-untyped-def]
             total += 1
         count = kept
         lengths[b - quiet] = total - before
-    return told[0, :total], out_integers[:, :total], out_floats[:, :total], lengths, count
+    return out_positions[0, :total], out_integers[:, :total], out_floats[:, :total], lengths, count

@@ -25,11 +25,11 @@ PIECE = 2**17
 
 @dataclass(frozen=True)
 class BoundaryRows:
-    """Rows of groups by boundary, and within a boundary by place. integers, floats: by lane of the plan, as `finish`
+    """Rows of groups by boundary, and within a boundary by position. integers, floats: by lane of the plan, as `finish`
     takes them."""
 
     ticks: Int64s
-    places: npt.NDArray[np.int32]
+    positions: npt.NDArray[np.int32]
     integers: list[Int64s]
     floats: list[Float64s]
 
@@ -68,12 +68,14 @@ class WindowReader:
         self._cold = True
         self._clear(0)
 
-    def move(self, places: Int64s, count: int) -> None:
+    def move(self, new_positions: Int64s, count: int) -> None:
         if self._cold:
             return
-        sums, pairs, active, held = self._sums, self._pairs, self._active, self._count
+        sums, pairs, active, old_count = self._sums, self._pairs, self._active, self._count
         self._clear(count)
-        self._count = move(places, active, held, sums, pairs, self._active, self._sums, self._pairs, self._shown)
+        self._count = move(
+            new_positions, active, old_count, sums, pairs, self._active, self._sums, self._pairs, self._shown
+        )
 
     def _clear(self, count: int) -> None:
         self._sums = np.zeros((count, 1 + max(self._log.lanes)), np.int64)
@@ -92,7 +94,7 @@ class WindowReader:
         """Return the last boundary before `boundary` at which the sums were computed afresh."""
         return (boundary - 1) // self._period * self._period
 
-    def tell(self, first: int, stop: int) -> Iterator[BoundaryRows]:
+    def rows_at(self, first: int, stop: int) -> Iterator[BoundaryRows]:
         """Yield the rows at the boundaries first ... stop - 1, some boundaries at a time. They must follow the
         boundaries of the previous call."""
         if first >= stop:
@@ -112,18 +114,18 @@ class WindowReader:
             quiet = int(np.searchsorted(numbers, first))
             ticks = self._align + self._slide * numbers
             lows, highs = self._rows(ticks)
-            places, integers, floats, lengths, self._count = carry(
+            positions, integers, floats, lengths, self._count = carry(
                 log.slots, log.integers, log.floats, log.place, lows, highs, numbers % self._period == 0, quiet,
                 self._sums, self._pairs, guards, self._shown, self._active, self._count, self._low - log.base,
                 self._high - log.base, (len(lows) - quiet) * log.groups,
             )  # fmt: skip
             self._low, self._high = int(lows[-1]) + log.base, int(highs[-1]) + log.base
-            if not len(places):
+            if not len(positions):
                 continue
-            zeros, no_rest = np.broadcast_to(np.int64(0), len(places)), np.broadcast_to(-0.0, len(places))
+            zeros, no_rest = np.broadcast_to(np.int64(0), len(positions)), np.broadcast_to(-0.0, len(positions))
             lanes = [zeros if kept == ZERO else integers[kept] for kept in log.lanes]
             pairs = [half for value in floats for half in (value, no_rest)]
-            yield BoundaryRows(np.repeat(ticks[quiet:], lengths), places, lanes, pairs)
+            yield BoundaryRows(np.repeat(ticks[quiet:], lengths), positions, lanes, pairs)
 
     def _rows(self, ticks: Int64s) -> tuple[Int64s, Int64s]:
         """Return the range of the log (start, stop) that the window contains at each tick."""
@@ -156,5 +158,5 @@ class WindowReader:
         high = np.minimum(boundary_number(times + self._length, self._slide, self._align), stop)
         # Both are ascending: the range that a pane adds begins where the ranges before it end.
         low = np.maximum(low, np.concatenate([low[:1], np.maximum.accumulate(high)[:-1]]))
-        there = low < high
-        return low[there], high[there]
+        not_empty = low < high
+        return low[not_empty], high[not_empty]

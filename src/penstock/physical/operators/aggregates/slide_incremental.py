@@ -21,7 +21,7 @@ from penstock.physical.kernels.boundary_pieces import pieces
 from penstock.physical.kernels.compiled import argsort_code_time, argsort_time, argsort_uint64, repeat
 from penstock.physical.kernels.ticks import boundary_number
 from penstock.physical.operators.aggregates.aggregate import Aggregation
-from penstock.physical.operators.aggregates.boundary_sums import tell
+from penstock.physical.operators.aggregates.boundary_sums import sums_at_boundaries
 from penstock.physical.operators.aggregates.events import GroupEvents
 from penstock.physical.operators.aggregates.finalize import finish
 from penstock.physical.operators.aggregates.group_rows import GroupHistory
@@ -74,13 +74,13 @@ class IncrementalSlideAggregation(Aggregation):
             yield from self._emit_sums(events, first, stop)
             self._shrink()
             return
-        asked = first < stop
+        has_boundaries = first < stop
         parts: list[_RowIntervals] = []
         if events is not None and len(events.slots):
             course = self._course(events)
             standing = np.setdiff1d(standing, course.touched, assume_unique=True)
-            parts = _row_intervals(course, since, until) if asked else []
-        if asked and len(standing):
+            parts = _row_intervals(course, since, until) if has_boundaries else []
+        if has_boundaries and len(standing):
             low, high = (np.full(len(standing), instant) for instant in (since, until))
             parts.append(_RowIntervals(standing, low, high, self._rows(standing)))
         if parts:
@@ -113,15 +113,15 @@ class IncrementalSlideAggregation(Aggregation):
         for low in range(first, stop, width):
             high = min(low + width, stop)
             mine = order[np.searchsorted(ordered, low) : np.searchsorted(ordered, high)]
-            told, integers, floats = tell(
+            boundary_and_rank, integers, floats = sums_at_boundaries(
                 events.slots[mine], at[mine] - low, events.rows[mine], events.signs[mine], events.integers,
                 events.floats, groups.integers, groups.floats, self._double_sums, ranks, by_rank, high - low,
             )  # fmt: skip
-            if not told.shape[1]:
+            if not boundary_and_rank.shape[1]:
                 continue
-            chosen = pa.array(told[1])
+            chosen = pa.array(boundary_and_rank[1])
             keys = [k.take(chosen) for k in groups.key_columns(by_rank)]
-            instants = self._align + self._slide * (told[0] + low)
+            instants = self._align + self._slide * (boundary_and_rank[0] + low)
             yield Elements((*keys, *finish(plan, integers, floats, {})), instants, np.full(len(instants), END))
         groups.touch(events.slots)
 
@@ -153,9 +153,11 @@ def _row_intervals(course: GroupHistory, since: int, until: int) -> list[_RowInt
     """Return the rows of the groups that a round changed: those from before the round, then those of its history."""
     slots, times = course.slots, course.times
     leads = np.flatnonzero(np.concatenate([[True], slots[1:] != slots[:-1]]))
-    was = np.flatnonzero(course.was_live)
-    before = [r.take(pa.array(was)) for r in course.before]
-    old = _RowIntervals(course.touched[was], np.full(len(was), since), times[leads[was]], before)
+    live_before = np.flatnonzero(course.was_live)
+    before = [r.take(pa.array(live_before)) for r in course.before]
+    old = _RowIntervals(
+        course.touched[live_before], np.full(len(live_before), since), times[leads[live_before]], before
+    )
     ends = np.append(times[1:], until)
     ends[np.append(leads[1:], len(slots)) - 1] = until
     live = np.flatnonzero(course.live)
@@ -174,8 +176,8 @@ def _spread(first: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
         boundaries, rows = _spread_dense(first, stop)
         return boundaries, rows
     # Sparse: long intervals without any row.
-    rows, places = repeat(lengths)
-    boundaries = first[rows] + places
+    rows, offsets = repeat(lengths)
+    boundaries = first[rows] + offsets
     order = argsort_time(boundaries)
     return boundaries[order], rows[order]
 
@@ -183,22 +185,22 @@ def _spread(first: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
 @nb.njit(cache=True)
 def _spread_dense(first, stop):  # type: ignore[no-untyped-def]
     low, high = first.min(), stop.max()
-    place = np.zeros(high - low + 1, np.int64)
+    next_index = np.zeros(high - low + 1, np.int64)
     for row in range(first.shape[0]):
-        place[first[row] - low] += 1
-        place[stop[row] - low] -= 1
+        next_index[first[row] - low] += 1
+        next_index[stop[row] - low] -= 1
     standing = 0
     total = 0
     for k in range(high - low + 1):
-        standing += place[k]
-        place[k] = total
+        standing += next_index[k]
+        next_index[k] = total
         total += standing
     boundaries = np.empty(total, np.int64)
     rows = np.empty(total, np.int64)
     for row in range(first.shape[0]):
         for boundary in range(first[row], stop[row]):
             k = boundary - low
-            boundaries[place[k]] = boundary
-            rows[place[k]] = row
-            place[k] += 1
+            boundaries[next_index[k]] = boundary
+            rows[next_index[k]] = row
+            next_index[k] += 1
     return boundaries, rows

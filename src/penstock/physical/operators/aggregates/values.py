@@ -61,12 +61,12 @@ class GroupValues:
                 self._extremes.append(_Extreme(column, Skyline(groups), calls, types[column], flip))
                 continue
             functions = [_ordered(plan.calls[i]) for i in calls]
-            asked = np.array([f.question() for f in functions], np.int64)
+            kinds = np.array([f.question() for f in functions], np.int64)
             parameters = np.array([f.parameter(plan.calls[i]) for f, i in zip(functions, calls, strict=True)])
             distinct = plan.arguments[argument].distinct
-            questions = Questions(asked, parameters)
+            questions = Questions(kinds, parameters)
             bag: LinkedBag
-            if set(asked.tolist()) <= {trees.LEAST, trees.GREATEST}:
+            if set(kinds.tolist()) <= {trees.LEAST, trees.GREATEST}:
                 bag = ExtremeBag(groups, types[column], questions)
             else:
                 bag = OrderedBag(groups, types[column], distinct, questions)
@@ -100,8 +100,8 @@ class GroupValues:
         for b in self._bags:
             column = events.of_events(events.values[b.column])
             pairs = b.bag.pairs(events.slots, column)
-            found = b.bag.follow(events.slots, events.times, order, pairs, events.weights, outputs)
-            results |= self._results(b, found)
+            answers = b.bag.follow(events.slots, events.times, order, pairs, events.weights, outputs)
+            results |= self._results(b, answers)
         for e in self._extremes:
             column = events.values[e.column]
             valid = column.is_valid().to_numpy(zero_copy_only=False)
@@ -123,23 +123,23 @@ class GroupValues:
         for each DISTINCT argument 1 where its value appears, -1 where it disappears, else 0."""
         factors = np.zeros((len(events.slots), 1 + len(self._sets)), np.int64)
         factors[:, 0] = events.signs
-        for number, (place, bag) in enumerate(self._sets.values(), 1):
-            column = events.of_events(events.values[place])
+        for number, (argument, bag) in enumerate(self._sets.values(), 1):
+            column = events.of_events(events.values[argument])
             pairs = bag.pairs(events.slots, column)
             comings(events.slots, events.times, order, pairs, events.weights, bag.integers, factors[:, number])
             bag.touch(pairs[pairs >= 0])
         return factors
 
-    def _results(self, b: _Bag, found: Found) -> dict[int, pa.Array]:
-        calls = ((place, self._plan.calls[place]) for place in b.calls)
+    def _results(self, b: _Bag, answers: Found) -> dict[int, pa.Array]:
+        calls = ((call_number, self._plan.calls[call_number]) for call_number in b.calls)
         return {
-            place: _ordered(call).finalize(call, _Answer(b.bag, found, question))
-            for question, (place, call) in enumerate(calls)
+            call_number: _ordered(call).finalize(call, _Answer(b.bag, answers, question))
+            for question, (call_number, call) in enumerate(calls)
         }
 
 
-def _extreme(e: _Extreme, keys: Int64s, there: Bools) -> dict[int, pa.Array]:
-    values = from_order_keys(keys ^ e.flip, there, e.type)
+def _extreme(e: _Extreme, keys: Int64s, present: Bools) -> dict[int, pa.Array]:
+    values = from_order_keys(keys ^ e.flip, present, e.type)
     return dict.fromkeys(e.calls, values)
 
 
@@ -152,10 +152,10 @@ def _ordered(call: AggregateCall) -> OrderedFunction:
 class _Answer:
     """The answer of a bag to one question (`OrderedAnswer`)."""
 
-    def __init__(self, bag: LinkedBag, found: Found, question: int) -> None:
-        self._bag, self._found = bag, found
-        self._first, self._second = found.found[question, :, 0], found.found[question, :, 1]
-        self.share = found.between[question]
+    def __init__(self, bag: LinkedBag, answers: Found, question: int) -> None:
+        self._bag, self._answers = bag, answers
+        self._first, self._second = answers.found[question, :, 0], answers.found[question, :, 1]
+        self.share = answers.between[question]
 
     def value(self) -> pa.Array:
         return self._bag.values(self._first)
@@ -167,9 +167,9 @@ class _Answer:
         starts, stops = self._first, self._second
         lengths = np.where(starts < 0, 0, stops - starts)
         ends = np.cumsum(lengths)
-        places = np.repeat(starts - (ends - lengths), lengths) + np.arange(int(ends[-1]) if len(ends) else 0)
+        positions = np.repeat(starts - (ends - lengths), lengths) + np.arange(int(ends[-1]) if len(ends) else 0)
         offsets = np.concatenate([[0], ends]).astype(np.int32)
-        values = self._bag.values(self._found.members[places])
+        values = self._bag.values(self._answers.members[positions])
         # Counts are known where the most frequent values were searched.
-        counts = self._found.counts[places] if len(self._found.counts) else np.ones(len(places), np.int64)
+        counts = self._answers.counts[positions] if len(self._answers.counts) else np.ones(len(positions), np.int64)
         return Members(offsets, values, counts, starts < 0)

@@ -50,8 +50,8 @@ class AggregateLookup(Aggregation):
 
     def advance(self, moment: Moment) -> list[Elements]:
         probing = self._asking.until(moment.heartbeat)
-        found = self._found(probing, self._early.until(moment.heartbeat), moment.heartbeat)
-        result = [] if probing is None else _joined(self._spec, probing, *found)
+        rows_and_columns = self._found(probing, self._early.until(moment.heartbeat), moment.heartbeat)
+        result = [] if probing is None else _joined(self._spec, probing, *rows_and_columns)
         self._shrink()
         return result
 
@@ -75,14 +75,14 @@ class AggregateLookup(Aggregation):
         if probing is None:
             return slots, []
         rows = np.flatnonzero(slots >= 0)
-        place = _last_change(known, times, slots[rows], probing.ts[rows])
-        place = np.where(place >= 0, place, len(known) + np.searchsorted(groups, slots[rows]))
-        alive = live[place]
-        rows, chosen = rows[alive], pa.array(place[alive])
+        change = _last_change(known, times, slots[rows], probing.ts[rows])
+        change = np.where(change >= 0, change, len(known) + np.searchsorted(groups, slots[rows]))
+        alive = live[change]
+        rows, chosen = rows[alive], pa.array(change[alive])
         return rows, [*self._keys_at(probing, rows, slots), *(r.take(chosen) for r in results)]
 
     def _slots_of(self, probing: Elements) -> Int64s:
-        """Return the group that each row asks about; -1 where there is none."""
+        """Return the slot of the group that each row looks up; -1 where there is none."""
         key = [probing.columns[c] for c in self._spec.key]
         slots = self._groups.find(*fingerprints(key, len(probing)))
         if any(column.null_count for column in key):
@@ -104,7 +104,7 @@ class SumsLookup(AggregateLookup):
         self, probing: Elements | None, arrived: Elements | None, heartbeat: int
     ) -> tuple[Int64s, list[pa.Array]]:  # fmt: skip
         placed = None if arrived is None else self._groups.place(arrived.columns[: self._keys], len(arrived))
-        found = self._changes(arrived, placed, self._live.pop_until(heartbeat))
+        batch = self._changes(arrived, placed, self._live.pop_until(heartbeat))
         if arrived is not None and placed is not None:
             self._keep(arrived, placed, heartbeat)
         if probing is None:
@@ -113,33 +113,33 @@ class SumsLookup(AggregateLookup):
             slots = placed.slots
         else:
             slots = self._slots_of(probing)
-        rows, columns = self._results_found(found, heartbeat, self._none if probing is None else probing.ts, slots)
-        self._groups.touch(distinct_slots(found.slots[found.slots >= 0], self._groups.count))
+        rows, columns = self._results_found(batch, heartbeat, self._none if probing is None else probing.ts, slots)
+        self._groups.touch(distinct_slots(batch.slots[batch.slots >= 0], self._groups.count))
         return (rows, []) if probing is None else (rows, [*self._keys_at(probing, rows, slots), *columns])
 
     def _results_found(
-        self, found: AccumulatorChanges, heartbeat: int, instants: Int64s, slots: Int64s
+        self, batch: AccumulatorChanges, heartbeat: int, instants: Int64s, slots: Int64s
     ) -> tuple[Int64s, list[pa.Array]]:  # fmt: skip
-        """Apply the changes; return the look-ups that find a row, and the results found."""
+        """Apply the changes; return the look-ups that find a row, and their results."""
         order, groups, plan = argsort_time(instants), self._groups, self._plan
-        coming, (going, goings) = found.coming(), found.going(heartbeat)
-        place = np.zeros(2, np.int64)
+        additions, (removals, removal_count) = batch.additions(), batch.removals(heartbeat)
+        progress = np.zeros(2, np.int64)
         rows: list[Int64s] = []
         parts: list[list[pa.Array]] = []
         # The last batch has no look-ups: it applies the changes that follow all of them.
         for start in range(0, len(order) + _AT_ONCE, _AT_ONCE):
-            asked = order[start : start + _AT_ONCE]
-            integers = np.empty((plan.integers, len(asked)), np.int64)
-            floats = np.empty((plan.floats, len(asked)), np.float64)
+            lookups = order[start : start + _AT_ONCE]
+            integers = np.empty((plan.integers, len(lookups)), np.int64)
+            floats = np.empty((plan.floats, len(lookups)), np.float64)
             follow(
-                coming, going, goings, found.old, found.ts, found.exp, found.slots, found.ones, found.lanes,
-                found.integers, found.floats, found.rests, place, asked, instants, slots, groups.integers,
-                groups.floats, self._double_sums, integers, floats,
+                additions, removals, removal_count, batch.old, batch.ts, batch.exp, batch.slots, batch.ones,
+                batch.lanes, batch.integers, batch.floats, batch.low_parts, progress, lookups, instants, slots,
+                groups.integers, groups.floats, self._double_sums, integers, floats,
             )  # fmt: skip
             live = integers[0] > 0
             if not live.all():
-                asked, integers, floats = asked[live], integers[:, live], floats[:, live]
-            rows.append(asked)
+                lookups, integers, floats = lookups[live], integers[:, live], floats[:, live]
+            rows.append(lookups)
             parts.append(finish(plan, integers, floats, {}))
         chosen = np.concatenate(rows)
         columns = [concat_arrays(list(pieces)) for pieces in zip(*parts, strict=True)]
@@ -149,9 +149,11 @@ class SumsLookup(AggregateLookup):
         return np.sort(chosen), [c.take(back) for c in columns]
 
     def _probe_own_group(self, probing: Elements, arrived: Elements) -> bool:
-        """Return whether each row asks about the group that it comes to."""
+        """Return whether each row looks up the group that it belongs to."""
         keys = [probing.columns[c] for c in self._spec.key]
-        return all(one is other and not one.null_count for one, other in zip(keys, arrived.columns, strict=False))
+        return all(
+            probed is stored and not probed.null_count for probed, stored in zip(keys, arrived.columns, strict=False)
+        )
 
     def _changes(
         self, arrived: Elements | None, placed: SlotAssignment | None, expired: Sequence[pa.RecordBatch]
@@ -187,51 +189,51 @@ def _taken(column: pa.Array, rows: Int64s) -> pa.Array:
     return column if len(rows) == len(column) else column.take(pa.array(rows))
 
 
-def _last_change(slots: Int64s, times: Int64s, asked: Int64s, instants: Int64s) -> Int64s:
-    """For each question the last change of its group up to its instant, -1 where there was none."""
+def _last_change(slots: Int64s, times: Int64s, lookup_slots: Int64s, instants: Int64s) -> Int64s:
+    """Return, for each look-up, the last change of its group up to its instant; -1 where there is none."""
     size = len(slots)
-    groups = np.concatenate([slots, asked])
+    groups = np.concatenate([slots, lookup_slots])
     # A change precedes a look-up of the same instant.
     order = argsort_code_time(groups, np.concatenate([times, instants]))
     last = np.maximum.accumulate(np.where(order < size, np.arange(len(order)), -1))
     change = np.where(last >= 0, order[last], -1)
     change[(change >= 0) & (groups[change] != groups[order])] = -1
-    found = np.empty(len(order), np.int64)
-    found[order] = change
-    return found[size:]
+    changes_found = np.empty(len(order), np.int64)
+    changes_found[order] = change
+    return changes_found[size:]
 
 
-def _joined(spec: AggregateLookupSpec, probing: Elements, rows: Int64s, found: list[pa.Array]) -> list[Elements]:
-    """Return the rows that ask with what they have found: `rows` of them, `found` beside each."""
+def _joined(spec: AggregateLookupSpec, probing: Elements, rows: Int64s, results: list[pa.Array]) -> list[Elements]:
+    """Return the probing rows `rows`, each joined with its row of `results`."""
     for step in spec.between:
         if isinstance(step, tuple):
-            found = evaluate_all(step, found, len(rows))
+            results = evaluate_all(step, results, len(rows))
         else:
-            rows, found = _kept(mask(step, found, len(rows)), rows, found)
+            rows, results = _kept(mask(step, results, len(rows)), rows, results)
     if spec.residual is not None:
         mine = [_taken(c, rows) for c in probing.columns]
-        pair = [*mine, *found] if spec.left else [*found, *mine]
-        rows, found = _kept(mask(spec.residual, pair, len(rows)), rows, found)
+        pair = [*mine, *results] if spec.left else [*results, *mine]
+        rows, results = _kept(mask(spec.residual, pair, len(rows)), rows, results)
     if len(rows) == len(probing):
-        one = probing
+        output = probing
     elif spec.outer:
-        one = probing
-        place = np.full(len(probing), -1, np.int64)
-        place[rows] = np.arange(len(rows))
-        chosen = pa.array(place, mask=place < 0)
-        found = [c.take(chosen) for c in found]
+        output = probing
+        positions = np.full(len(probing), -1, np.int64)
+        positions[rows] = np.arange(len(rows))
+        chosen = pa.array(positions, mask=positions < 0)
+        results = [c.take(chosen) for c in results]
     else:
-        one = probing.take(rows)
-    if not len(one):
+        output = probing.take(rows)
+    if not len(output):
         return []
-    columns = [*one.columns, *found] if spec.left else [*found, *one.columns]
-    return [one.with_columns(columns)]
+    columns = [*output.columns, *results] if spec.left else [*results, *output.columns]
+    return [output.with_columns(columns)]
 
 
 def _kept(
-    kept: np.ndarray[tuple[int], np.dtype[np.bool_]], rows: Int64s, found: list[pa.Array]
+    kept: np.ndarray[tuple[int], np.dtype[np.bool_]], rows: Int64s, results: list[pa.Array]
 ) -> tuple[Int64s, list[pa.Array]]:
     if kept.all():
-        return rows, found
+        return rows, results
     chosen = pa.array(np.flatnonzero(kept))
-    return rows[kept], [c.take(chosen) for c in found]
+    return rows[kept], [c.take(chosen) for c in results]

@@ -28,6 +28,6 @@ class BandPartitioner(Operator):
         if not len(elements):
             return []
         first, last = cells(self._spec.span, elements, self._spec.width)
-        rows, places = repeat(last - first + 1)
-        made = elements.take(rows)
-        return [made.with_columns([*made.columns, pa.array(first[rows] + places), pa.array(places == 0)])]
+        rows, offsets = repeat(last - first + 1)
+        copies = elements.take(rows)
+        return [copies.with_columns([*copies.columns, pa.array(first[rows] + offsets), pa.array(offsets == 0)])]

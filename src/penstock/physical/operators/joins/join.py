@@ -107,8 +107,8 @@ class Side:
             first, second = fingerprints([elements.columns[i] for i in self._key], len(elements))
             yield from others.meet(elements, first, second, PROBES_AT_ONCE)
             return
-        for run, probe, found in partners(elements, self._key, self._span, others):
-            yield probe, run.elements.take(found)
+        for run, probe, matching in partners(elements, self._key, self._span, others):
+            yield probe, run.elements.take(matching)
 
 
 def partners(
@@ -120,14 +120,14 @@ def partners(
     ends = None if span is None else span_keys(span, elements)
     for run in runs:
         if isinstance(run, IntervalRun) and ends is not None:
-            for probe, found in probe_ranges(run, elements, first, second, *ends, PROBES_AT_ONCE):
-                yield run, probe, found
+            for probe, matching in probe_ranges(run, elements, first, second, *ends, PROBES_AT_ONCE):
+                yield run, probe, matching
             continue
         for start in range(0, len(elements), PROBES_AT_ONCE):
             stop = min(start + PROBES_AT_ONCE, len(elements))
-            probe, found = probe_run(run, elements.slice(start, stop), first[start:stop], second[start:stop])
+            probe, matching = probe_run(run, elements.slice(start, stop), first[start:stop], second[start:stop])
             if len(probe):
-                yield run, probe + start, found
+                yield run, probe + start, matching
 
 
 def joinable(elements: Elements, key: tuple[int, ...], span: RangeSpan | None) -> Bools:
@@ -171,8 +171,8 @@ class StaticRows:
     ) -> Iterator[tuple[Elements, Int64s, Int64s]]:
         """Yield (the relation's rows, rows of `elements`, row numbers of their partners), in batches."""
         rows = np.flatnonzero(joinable(elements, key, span))
-        for run, probe, found in partners(elements.take(rows), key, span, self._runs):
-            yield run.elements, rows[probe], found
+        for run, probe, matching in partners(elements.take(rows), key, span, self._runs):
+            yield run.elements, rows[probe], matching
 
 
 class Lookup(Operator):
@@ -180,13 +180,13 @@ class Lookup(Operator):
 
     def __init__(self, spec: LookupSpec, table: Elements) -> None:
         self._spec = spec
-        self._span, held = spans(spec.ranges)
-        self._rows = StaticRows(table, spec.table_key, held)
+        self._span, table_span = spans(spec.ranges)
+        self._rows = StaticRows(table, spec.table_key, table_span)
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         result: list[Elements] = []
-        for rows, probe, found in self._rows.partners(elements, self._spec.key, self._span):
-            mine, other = elements.take(probe), rows.take(found)
+        for rows, probe, matching in self._rows.partners(elements, self._spec.key, self._span):
+            mine, other = elements.take(probe), rows.take(matching)
             pair = (other, mine) if self._spec.static_left else (mine, other)
             result += combine(*pair, self._spec.residual)
         return result

@@ -54,7 +54,9 @@ class MultiJoin(Operator):
         self._spec = spec
         count = len(spec.types)
         known = [_known(spec, i) for i in range(count)]
-        self._indexes = [_indexes({wanted[j] for wanted in known if j in wanted}) for j in range(count)]
+        self._indexes = [
+            _indexes({step_classes[j] for step_classes in known if j in step_classes}) for j in range(count)
+        ]
         self._states = [
             [SortedRuns(_columns(spec, j, classes), spec.strict[j], spec.listed) for classes in self._indexes[j]]
             for j in range(count)
@@ -93,8 +95,8 @@ class MultiJoin(Operator):
             return [partial.with_columns([partial.columns[i] for i in order])]
         result: list[Elements] = []
         waiting: list[Elements] = []
-        for found in self._probe(partial, steps[number]):
-            waiting.append(found)
+        for joined in self._probe(partial, steps[number]):
+            waiting.append(joined)
             if sum(map(len, waiting)) >= PAIRS_AT_ONCE:
                 result += self._through(concat(waiting), port, number + 1)
                 waiting = []
@@ -104,24 +106,24 @@ class MultiJoin(Operator):
         """Yield the matches of `partial`, in batches of limited size."""
         first, second = fingerprints([partial.columns[i] for i in step.key], len(partial))
         for run in self._states[step.member][step.index]:
-            for probe, found in probe_pieces(run, partial, first, second, PAIRS_AT_ONCE):
-                joined = _pairs(partial, run.elements, step, probe, found)
+            for probe, matching in probe_pieces(run, partial, first, second, PAIRS_AT_ONCE):
+                joined = _pairs(partial, run.elements, step, probe, matching)
                 if len(joined):
                     yield joined
 
 
-def _pairs(partial: Elements, held: Elements, step: _Step, probe: Int64s, found: Int64s) -> Elements:
-    """Return the pipeline's rows `probe` joined with the stored rows `found`, where all conditions that can be
+def _pairs(partial: Elements, stored: Elements, step: _Step, probe: Int64s, matching: Int64s) -> Elements:
+    """Return the pipeline's rows `probe` joined with the rows `matching` of `stored`, where all conditions that can be
     evaluated at this step hold."""
-    mine, other = partial.take(probe), held.take(found)
+    mine, other = partial.take(probe), stored.take(matching)
     sign = None if mine.sign is None and other.sign is None else mine.signs * other.signs
     joined = Elements(
         (*mine.columns, *other.columns), np.maximum(mine.ts, other.ts), np.minimum(mine.exp, other.exp), sign
     )
     if step.checks and len(joined):
-        one = fingerprints([mine.columns[i] for i, _ in step.checks], len(joined))
-        two = fingerprints([other.columns[j] for _, j in step.checks], len(joined))
-        joined = joined.filter((one[0] == two[0]) & (one[1] == two[1]))
+        mine_first = fingerprints([mine.columns[i] for i, _ in step.checks], len(joined))
+        mine_second = fingerprints([other.columns[j] for _, j in step.checks], len(joined))
+        joined = joined.filter((mine_first[0] == mine_second[0]) & (mine_first[1] == mine_second[1]))
     if step.condition is not None and len(joined):
         joined = joined.filter(mask(step.condition, joined.columns, len(joined)))
     return joined
@@ -130,26 +132,26 @@ def _pairs(partial: Elements, held: Elements, step: _Step, probe: Int64s, found:
 def _known(spec: MultiJoinSpec, i: int) -> dict[int, Classes]:
     """Return, for each input that the pipeline of input i probes, the classes whose values the pipeline has by then."""
     bound = {i}
-    found: dict[int, Classes] = {}
+    known: dict[int, Classes] = {}
     for j in spec.orders[i]:
-        found[j] = tuple(
-            c for c, places in enumerate(spec.classes)
-            if places[j] is not None and any(places[b] is not None for b in bound)
+        known[j] = tuple(
+            c for c, columns in enumerate(spec.classes)
+            if columns[j] is not None and any(columns[b] is not None for b in bound)
         )  # fmt: skip
         bound.add(j)
-    return found
+    return known
 
 
-def _indexes(wanted: set[Classes]) -> tuple[Classes, ...]:
+def _indexes(combinations: set[Classes]) -> tuple[Classes, ...]:
     """Return the indexes of an input that is probed by these sets of classes: one of their intersection, or, if that
     is empty, one for each."""
-    common = set.intersection(*(set(classes) for classes in wanted))
-    return (tuple(sorted(common)),) if common else tuple(sorted(wanted))
+    common = set.intersection(*(set(classes) for classes in combinations))
+    return (tuple(sorted(common)),) if common else tuple(sorted(combinations))
 
 
 def _columns(spec: MultiJoinSpec, j: int, classes: Classes) -> tuple[int, ...]:
     """Return the columns of input j that belong to `classes`."""
-    return tuple(place for c in classes if (place := spec.classes[c][j]) is not None)
+    return tuple(column for c in classes if (column := spec.classes[c][j]) is not None)
 
 
 def _pipeline(
@@ -163,8 +165,8 @@ def _pipeline(
 
     def value_of(class_: int, columns: list[int]) -> int:
         """Return the pipeline column that has a value of the class."""
-        places = (starts[m] + p for m, p in enumerate(spec.classes[class_]) if p is not None)
-        return next(columns.index(p) for p in places if p in columns)
+        positions = (starts[m] + p for m, p in enumerate(spec.classes[class_]) if p is not None)
+        return next(columns.index(p) for p in positions if p in columns)
 
     waiting = [] if spec.residual is None else list(conjuncts(spec.residual))
     have = row(i)
@@ -174,8 +176,8 @@ def _pipeline(
         index = next(n for n, classes in enumerate(indexes[j]) if set(classes) <= set(known[j]) and
                      (len(indexes[j]) == 1 or classes == known[j]))  # fmt: skip
         key = tuple(value_of(c, have) for c in indexes[j][index])
-        rest = tuple(c for c in known[j] if c not in indexes[j][index])
-        checks = tuple((value_of(c, have), _columns(spec, j, (c,))[0]) for c in rest)
+        unindexed = tuple(c for c in known[j] if c not in indexes[j][index])
+        checks = tuple((value_of(c, have), _columns(spec, j, (c,))[0]) for c in unindexed)
         have = have + row(j)
         # Conditions without columns, and volatile ones, are evaluated on complete rows only.
         due = [p for p in waiting if last or (columns_of(p) and set(have) >= columns_of(p) and not is_volatile(p))]

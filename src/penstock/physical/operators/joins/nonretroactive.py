@@ -37,7 +37,7 @@ def make_nrr_join(spec: NRRJoinSpec) -> Operator:
 
 class NRRJoin(Operator):
     """State: the relation's rows as long as an element may still look them up, and elements ahead of the heartbeat.
-    If a port says how long that is, it does so in every round.
+    Port 2, where there is one, brings in every round the tick up to which look-ups have ended.
 
     Without a column that holds the timestamp (`NRRJoinSpec.came`), the elements of port 0 must have their timestamp as
     ts, not yet rounded by SLIDE."""
@@ -47,7 +47,7 @@ class NRRJoin(Operator):
         self._early = ReorderBuffer()
         self._relation = SortedRuns(spec.right_key, strict=True)
         self._updates: list[Elements] = []
-        #: No look-up at this tick or before arrives any more, if a port says so.
+        #: No look-up at this tick or before arrives any more; BEGIN without port 2.
         self._looked_up_until = BEGIN
 
     def synopses(self) -> Mapping[str, Synopsis]:
@@ -87,7 +87,9 @@ class NRRJoin(Operator):
         for start in range(0, len(elements), PROBES_AT_ONCE):
             stop = min(start + PROBES_AT_ONCE, len(elements))
             part = elements.slice(start, stop)
-            probe, partners = _held(self._relation, probing.slice(start, stop), first[start:stop], second[start:stop])
+            probe, partners = _valid_matches(
+                self._relation, probing.slice(start, stop), first[start:stop], second[start:stop]
+            )
             if len(probe):
                 mine = part.take(probe)
                 always = Elements(partners.columns, mine.ts, mine.exp)
@@ -102,35 +104,35 @@ class StrictNRRJoin(NRRJoin):
     def __init__(self, spec: NRRJoinSpec) -> None:
         super().__init__(spec)
         self._every = tuple(range(spec.width + 1))
-        self._live, self._given = SortedRuns(self._every, strict=True), SortedRuns(self._every, strict=True)
+        self._live, self._stored_results = SortedRuns(self._every, strict=True), SortedRuns(self._every, strict=True)
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        return {**super().synopses(), "live": self._live, "given": self._given}
+        return {**super().synopses(), "live": self._live, "given": self._stored_results}
 
     def advance(self, moment: Moment) -> list[Elements]:
         result = super().advance(moment)
         self._live.expire(moment.heartbeat)
-        self._given.expire(moment.heartbeat)
+        self._stored_results.expire(moment.heartbeat)
         return result
 
     def _meet(self, arrived: Elements, moment: Moment) -> list[Elements]:
         arrived = arrived.with_columns([*arrived.columns, pa.array(arrived.exp)])
         first, second = fingerprints(arrived.columns, len(arrived))
         codes, heads = group_codes(first, second)
-        came = sum_by_code(codes, np.maximum(arrived.signs, 0), len(heads))
+        inserted = sum_by_code(codes, np.maximum(arrived.signs, 0), len(heads))
         # For each distinct element, one that was inserted in this round, if any was.
         signs = arrived.signs
         heads[codes[signs > 0]] = np.flatnonzero(signs > 0)
         distinct = Elements((), arrived.exp[heads] - 1, arrived.exp[heads])
         before = _copies(self._live, distinct, first[heads], second[heads])
-        fresh = arrived.take(heads[(came > 0) & (before <= 0)])
-        for given in self._results(fresh):
-            self._given.add(given)
-        told = self._emit(arrived, first, second)
+        fresh = arrived.take(heads[(inserted > 0) & (before <= 0)])
+        for result in self._results(fresh):
+            self._stored_results.add(result)
+        results = self._emit(arrived, first, second)
         left = before + sum_by_code(codes, signs, len(heads))
-        self._forget(arrived.take(heads[(left <= 0) & (before + came > 0)]), moment)
+        self._forget(arrived.take(heads[(left <= 0) & (before + inserted > 0)]), moment)
         self._live.add(arrived)
-        return told
+        return results
 
     def _results(self, fresh: Elements) -> list[Elements]:
         """Return the results of elements with their expiration as a last column: these columns, then those of the
@@ -145,11 +147,11 @@ class StrictNRRJoin(NRRJoin):
     def _emit(self, arrived: Elements, first: UInt64s, second: UInt64s) -> list[Elements]:
         """Return the results of each element; for a negative tuple, the results it retracts."""
         probing = Elements((), arrived.exp - 1, arrived.exp)
-        probe, given = _held(self._given, probing, first, second)
+        probe, results = _valid_matches(self._stored_results, probing, first, second)
         if not len(probe):
             return []
         mine, width = arrived.take(probe), self._spec.width
-        columns = (*given.columns[:width], *given.columns[width + 1 :])
+        columns = (*results.columns[:width], *results.columns[width + 1 :])
         return [Elements(columns, mine.ts, mine.exp, mine.sign)]
 
     def _forget(self, ended: Elements, moment: Moment) -> None:
@@ -157,11 +159,11 @@ class StrictNRRJoin(NRRJoin):
         if not len(ended):
             return
         first, second = fingerprints(ended.columns, len(ended))
-        probe, given = _held(self._given, Elements((), ended.exp - 1, ended.exp), first, second)
+        probe, results = _valid_matches(self._stored_results, Elements((), ended.exp - 1, ended.exp), first, second)
         if len(probe):
             exp = ended.exp[probe]
             now = np.minimum(moment.heartbeat, exp - 1)
-            self._given.add(Elements(given.columns, now, exp, np.full(len(probe), -1, np.int64)))
+            self._stored_results.add(Elements(results.columns, now, exp, np.full(len(probe), -1, np.int64)))
 
 
 def _copies(runs: SortedRuns, probing: Elements, first: UInt64s, second: UInt64s) -> Int64s:
@@ -174,18 +176,18 @@ def _copies(runs: SortedRuns, probing: Elements, first: UInt64s, second: UInt64s
     return counts
 
 
-def _held(runs: SortedRuns, probing: Elements, first: UInt64s, second: UInt64s) -> tuple[Int64s, Elements]:
+def _valid_matches(runs: SortedRuns, probing: Elements, first: UInt64s, second: UInt64s) -> tuple[Int64s, Elements]:
     """Return (row of `probing`, element of `runs`) for all elements valid at the ts of the probing row."""
-    found = [(run, *probe_run(run, probing, first, second)) for run in runs]
-    found = [(run, probe, rows) for run, probe, rows in found if len(probe)]
-    if not found:
+    matches = [(run, *probe_run(run, probing, first, second)) for run in runs]
+    matches = [(run, probe, rows) for run, probe, rows in matches if len(probe)]
+    if not matches:
         return np.empty(0, np.int64), Elements((), np.empty(0, np.int64), np.empty(0, np.int64))
-    probe = np.concatenate([p for _, p, _ in found])
-    partners = concat([run.elements.take(rows) for run, _, rows in found])
+    probe = np.concatenate([p for _, p, _ in matches])
+    partners = concat([run.elements.take(rows) for run, _, rows in matches])
     if partners.sign is None:
         return probe, partners
     # A deleted element and its negative tuple may be in different runs.
-    one, two = fingerprints(partners.columns, len(partners))
-    codes, heads = group_codes(*with_time(one, two, probe))
+    first_half, second_half = fingerprints(partners.columns, len(partners))
+    codes, heads = group_codes(*with_time(first_half, second_half, probe))
     left = np.repeat(heads, np.maximum(sum_by_code(codes, partners.signs, len(heads)), 0))
     return probe[left], partners.take(left)

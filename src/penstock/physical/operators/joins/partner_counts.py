@@ -65,23 +65,23 @@ class PartnerCounts(CountedOperator):
         old_copies, old_pairs = tuples.integers[:, touched]
         order = argsort_code_time(events.slots, events.times)
         event, copies, pairs = (np.empty(len(order), np.int64) for _ in range(3))
-        given = (events.slots, events.times, events.ports, events.weights)
-        count = int(_sweep(*given, order, tuples.integers, event, copies, pairs))
+        event_columns = (events.slots, events.times, events.ports, events.weights)
+        count = int(_sweep(*event_columns, order, tuples.integers, event, copies, pairs))
         tuples.touch(touched)
         event, copies, pairs = event[:count], copies[:count], pairs[:count]
         slots, times = events.slots[event], events.times[event]
         if self._spec.single:
             since = times if moment.start is None else np.maximum(times, moment.start)
             _check_single(self._spec, pairs > copies, since, pairs, copies)
-        place = np.searchsorted(touched, slots)
+        index = np.searchsorted(touched, slots)
         result: list[Elements] = []
         for matched in (False, True) if self._spec.keep is Keep.MARKED else (False,):
             now = np.where((pairs > 0) == matched, copies, 0)
-            old = np.where((old_pairs > 0) == matched, old_copies, 0)[place]
-            for told in self._emit(slots, times, now, old):
+            old = np.where((old_pairs > 0) == matched, old_copies, 0)[index]
+            for emitted in self._emit(slots, times, now, old):
                 if self._spec.keep is Keep.MARKED:
-                    told = told.with_columns([*told.columns, pa.repeat(pa.scalar(matched), len(told))])
-                result.append(told)
+                    emitted = emitted.with_columns([*emitted.columns, pa.repeat(pa.scalar(matched), len(emitted))])
+                result.append(emitted)
         return result
 
     def _emit(self, slots: Int64s, times: Int64s, now: Int64s, old: Int64s) -> list[Elements]:
@@ -108,8 +108,8 @@ class StaticPartnerCounts(Operator):
 
     def __init__(self, spec: StaticPartnerCountsSpec, table: Elements) -> None:
         self._spec = spec
-        self._span, held = spans(spec.ranges)
-        self._rows = StaticRows(table, spec.table_key, held)
+        self._span, table_span = spans(spec.ranges)
+        self._rows = StaticRows(table, spec.table_key, table_span)
 
     def process(self, port: int, elements: Elements) -> list[Elements]:
         result: list[Elements] = []
@@ -123,8 +123,8 @@ class StaticPartnerCounts(Operator):
         spec = self._spec
         rows = [np.empty(0, np.int64)]
         columns: list[list[pa.Array]] = [[pa.nulls(0, t)] for t in spec.table_types]
-        for held, probe, found in self._rows.partners(elements, spec.key, self._span):
-            other = held.take(found)
+        for stored, probe, matching in self._rows.partners(elements, spec.key, self._span):
+            other = stored.take(matching)
             if spec.residual is not None:
                 kept = mask(spec.residual, (*elements.take(probe).columns, *other.columns), len(probe))
                 probe, other = probe[kept], other.filter(kept)
@@ -141,15 +141,15 @@ class StaticPartnerCounts(Operator):
         matched = counts > 0
         if spec.keep is Keep.MARKED:
             return [elements.with_columns([*elements.columns, pa.array(matched)])]
-        made: list[Elements] = []
+        parts: list[Elements] = []
         if spec.keep is Keep.PADDED:
             pairs = elements.take(rows)
-            made.append(pairs.with_columns([*pairs.columns, *partners]))
+            parts.append(pairs.with_columns([*pairs.columns, *partners]))
             lone = elements.filter(~matched)
-            made.append(lone.with_columns([*lone.columns, *(pa.nulls(len(lone), t) for t in spec.table_types)]))
+            parts.append(lone.with_columns([*lone.columns, *(pa.nulls(len(lone), t) for t in spec.table_types)]))
         else:
-            made.append(elements.filter(matched == (spec.keep is Keep.MATCHED)))
-        return [part for part in made if len(part)]
+            parts.append(elements.filter(matched == (spec.keep is Keep.MATCHED)))
+        return [part for part in parts if len(part)]
 
 
 def _check_single(

@@ -59,10 +59,10 @@ class CountTime(ReorderingOperator):
         parts = [part for part in self._inner.run(seen, self._count) if len(part)]
         if not parts:
             return []
-        made = concat(parts)
+        emitted = concat(parts)
         if self._spec.ordered:
-            made = made.take(argsort_values(made))
-        return [Elements(made.columns, arrived.ts[made.ts - first], np.full(len(made), END), made.sign)]
+            emitted = emitted.take(argsort_values(emitted))
+        return [Elements(emitted.columns, arrived.ts[emitted.ts - first], np.full(len(emitted), END), emitted.sign)]
 
     def _seen(self, arrived: Elements, first: int) -> Elements:
         """Return the elements that some window contains, each with its position as ts. first: position of the first

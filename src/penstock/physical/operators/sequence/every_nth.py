@@ -81,8 +81,10 @@ class LastOfSlot(ReorderingOperator):
         last = self._last_ones(every, stamps)
         over = stamps[last] <= moment.heartbeat
         self._last.replace(every.take(last[~over]))
-        told, when = every.take(last[over]), stamps[last[over]]
-        return [Elements(told.columns, when, np.full(len(told), END)).take(argsort_time(when))] if len(told) else []
+        emitted, when = every.take(last[over]), stamps[last[over]]
+        if not len(emitted):
+            return []
+        return [Elements(emitted.columns, when, np.full(len(emitted), END)).take(argsort_time(when))]
 
     def _last_ones(self, every: Elements, stamps: Int64s) -> Int64s:
         """Return the row numbers of the last element of every (substream, slot), in ascending order."""

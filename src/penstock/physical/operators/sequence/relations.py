@@ -52,14 +52,16 @@ class SequenceModelWithRelations(SequenceModel):
         self, streams: Sequence[Elements], arrived: Sequence[Int64s], ticks: Int64s, order: Int64s
     ) -> dict[str, Elements]:
         first, line = self._count + 1, ticks[order]
-        given = super()._nested_input(streams, arrived, ticks, order)
+        inputs = super()._nested_input(streams, arrived, ticks, order)
         for name, early in zip(self._spec.relations, self._updates, strict=True):
-            found = early.until(int(line[-1]))
-            if found is not None:
-                given[name] = Elements(found.columns, first + np.searchsorted(line, found.ts), found.exp, found.sign)
+            changes = early.until(int(line[-1]))
+            if changes is not None:
+                inputs[name] = Elements(
+                    changes.columns, first + np.searchsorted(line, changes.ts), changes.exp, changes.sign
+                )
         # Elements that have entered their windows look up no relation any more.
-        given[WAITING] = Elements((), np.array([self._first_waiting_instant() - 1]), np.array([END]))
-        return given
+        inputs[WAITING] = Elements((), np.array([self._first_waiting_instant() - 1]), np.array([END]))
+        return inputs
 
 
 def make_sequence_model(spec: SequenceModelSpec, tables: Tables, run_plan: RunPlan) -> SequenceModel:

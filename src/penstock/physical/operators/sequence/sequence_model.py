@@ -46,11 +46,11 @@ class SequenceModel(Operator):
         self._done: int | None = None
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        found: dict[str, Synopsis] = {f"early{port}": early.queue for port, early in enumerate(self._early)}
-        found["boundaries"] = self._boundaries.queue
+        synopses: dict[str, Synopsis] = {f"early{port}": early.queue for port, early in enumerate(self._early)}
+        synopses["boundaries"] = self._boundaries.queue
         for number, jumps in enumerate(self._jumps):
-            found |= {f"substreams{number}": jumps.substreams, f"window{number}": jumps}
-        return found | self._inner.synopses()
+            synopses |= {f"substreams{number}": jumps.substreams, f"window{number}": jumps}
+        return synopses | self._inner.synopses()
 
     def marks(self) -> Document:
         return {"count": self._count, "done": self._done, "inner": self._inner.marks()}
@@ -129,7 +129,7 @@ class SequenceModel(Operator):
         ticks = np.concatenate([*arrived, boundaries])
         if not len(ticks):
             return
-        # A boundary comes after the elements of its tick; streams at one tick are in their declared order.
+        # A boundary follows the elements of its tick; streams at one tick are in their declared order.
         order = argsort_time(ticks)
         yield from self._results(self._nested_input(streams, arrived, ticks, order), ticks[order])
 
@@ -217,8 +217,8 @@ def _entering(window: SequenceWindow, arrived: Elements, rows: Int64s) -> tuple[
         return arrived.columns, rows
     chosen = mask(window.where, arrived.columns, len(arrived))
     # An instant without an element has row -1 and so reads the last entry, which is -1.
-    place = np.append(np.where(chosen, np.cumsum(chosen) - 1, -1), -1)
-    return arrived.filter(chosen).columns, place[rows]
+    position = np.append(np.where(chosen, np.cumsum(chosen) - 1, -1), -1)
+    return arrived.filter(chosen).columns, position[rows]
 
 
 def _positions(rows: Int64s) -> Int64s:

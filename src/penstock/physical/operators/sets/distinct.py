@@ -29,20 +29,20 @@ from penstock.physical.synopses.tables.keyed_table import KeyedTable
 
 
 @nb.njit(cache=True)
-def _extend(slots, ts, exp, order, said, latest, out_slot, out_ts, out_exp):  # type: ignore[no-untyped-def]
-    """Apply elements, sorted by (slot, ts), to δ*; return the number of intervals emitted. said: by slot, the
+def _extend(slots, ts, exp, order, emitted_until, latest, out_slot, out_ts, out_exp):  # type: ignore[no-untyped-def]
+    """Apply elements, sorted by (slot, ts), to δ*; return the number of intervals emitted. emitted_until: by slot, the
     end of the validity emitted so far."""
     k = 0
     for j in range(order.shape[0]):
         i = order[j]
         slot = slots[i]
-        while said[slot] <= ts[i] and latest[slot] > said[slot]:
-            out_slot[k], out_ts[k], out_exp[k] = slot, said[slot], latest[slot]
-            said[slot] = latest[slot]
+        while emitted_until[slot] <= ts[i] and latest[slot] > emitted_until[slot]:
+            out_slot[k], out_ts[k], out_exp[k] = slot, emitted_until[slot], latest[slot]
+            emitted_until[slot] = latest[slot]
             k += 1
-        if said[slot] <= ts[i]:
+        if emitted_until[slot] <= ts[i]:
             out_slot[k], out_ts[k], out_exp[k] = slot, ts[i], exp[i]
-            said[slot] = exp[i]
+            emitted_until[slot] = exp[i]
             latest[slot] = exp[i]
             k += 1
         elif exp[i] > latest[slot]:
@@ -71,12 +71,12 @@ class DistinctStar(ReorderingOperator):
     def _arrive(self, arrived: Elements) -> list[Elements]:
         placed = self._tuples.place(arrived.columns, len(arrived))
         slots, unique = placed.slots, placed.unique
-        said, latest = self._tuples.integers[1], self._tuples.integers[2]
+        emitted_until, latest = self._tuples.integers[1], self._tuples.integers[2]
         dead = unique[self._tuples.integers[0, unique] == 0]
-        said[dead] = latest[dead] = np.iinfo(np.int64).min
+        emitted_until[dead] = latest[dead] = np.iinfo(np.int64).min
         order = argsort_code_time(slots, arrived.ts)
         out = [np.empty(2 * len(arrived), np.int64) for _ in range(3)]
-        count = int(_extend(slots, arrived.ts, arrived.exp, order, said, latest, *out))
+        count = int(_extend(slots, arrived.ts, arrived.exp, order, emitted_until, latest, *out))
         self._tuples.integers[0, unique] = 1
         self._tuples.touch(unique)
         self._ends.put(dead)
@@ -86,13 +86,13 @@ class DistinctStar(ReorderingOperator):
         """For tuples whose emitted validity has ended, emit the remaining interval if a copy is live, else remove the
         tuple."""
         result: list[Elements] = []
-        alive, said, latest = self._tuples.integers
+        alive, emitted_until, latest = self._tuples.integers
         ended = self._ends.until(heartbeat)
-        more = ended[latest[ended] > said[ended]]
+        more = ended[latest[ended] > emitted_until[ended]]
         if len(more):
-            result += self._emit(more, said[more].copy(), latest[more].copy())
-            said[more] = latest[more]
-        over = said[ended] <= heartbeat
+            result += self._emit(more, emitted_until[more].copy(), latest[more].copy())
+            emitted_until[more] = latest[more]
+        over = emitted_until[ended] <= heartbeat
         alive[ended[over]] = 0
         self._tuples.touch(ended)
         self._ends.put(ended[~over])
@@ -136,9 +136,9 @@ class CountedDistinct(NettingOperator):
     def __init__(self, spec: DistinctSpec) -> None:
         super().__init__(spec.types, 1, listed=spec.listed)
 
-    def _netted(self, found: TupleEvents, order: Int64s, event: Int64s, step: Int64s) -> int:
+    def _netted(self, events: TupleEvents, order: Int64s, event: Int64s, step: Int64s) -> int:
         copies = self._counted.tuples.integers[0]
-        return int(transitions(found.slots, found.times, order, found.weights, copies, event, step))
+        return int(transitions(events.slots, events.times, order, events.weights, copies, event, step))
 
 
 def make_distinct(spec: DistinctSpec) -> Operator:

@@ -24,20 +24,20 @@ from penstock.physical.plan.sets import TopKSpec
 
 @nb.njit(cache=True)
 def _add(tree, rank, copies):  # type: ignore[no-untyped-def]
-    place = rank + 1
-    while place < tree.shape[0]:
-        tree[place] += copies
-        place += place & -place
+    node = rank + 1
+    while node < tree.shape[0]:
+        tree[node] += copies
+        node += node & -node
 
 
 @nb.njit(cache=True)
 def _before(tree, rank):  # type: ignore[no-untyped-def]
     """Return the number of copies at ranks below `rank`."""
     total = np.int64(0)
-    place = rank
-    while place > 0:
-        total += tree[place]
-        place -= place & -place
+    node = rank
+    while node > 0:
+        total += tree[node]
+        node -= node & -node
     return total
 
 
@@ -45,14 +45,14 @@ def _before(tree, rank):  # type: ignore[no-untyped-def]
 def _at(tree, position, top):  # type: ignore[no-untyped-def]
     """Return the rank of the copy at `position` (from 1) in the order. top: the highest power of two in the tree's
     size."""
-    place = np.int64(0)
+    node = np.int64(0)
     step = top
     while step > 0:
-        if place + step < tree.shape[0] and tree[place + step] < position:
-            place += step
-            position -= tree[place]
+        if node + step < tree.shape[0] and tree[node + step] < position:
+            node += step
+            position -= tree[node]
         step >>= 1
-    return place
+    return node
 
 
 @nb.njit(cache=True)
@@ -95,7 +95,7 @@ def _sweep(ranks, times, weights, order, copies, low, high, most):  # type: igno
         top *= 2
     change = np.zeros(size, np.int64)
     net = np.zeros(size, np.int64)
-    found = np.empty((3, most), np.int64)
+    changes = np.empty((3, most), np.int64)
     touched = np.empty(most, np.int64)
     k = 0
     i = 0
@@ -113,17 +113,17 @@ def _sweep(ranks, times, weights, order, copies, low, high, most):  # type: igno
             net[rank] = 0
             # Beyond `high` copies of one tuple, one more or less is not seen among the first.
             seen = min(abs(weight), high)
-            rest = abs(weight) - seen
+            remaining = abs(weight) - seen
             if weight > 0:
                 for _ in range(seen):
                     _add(tree, rank, 1)
                     total += 1
                     count = _shift(tree, top, total, rank, 1, low, high, change, touched, count)
-                _add(tree, rank, rest)
-                total += rest
+                _add(tree, rank, remaining)
+                total += remaining
             elif weight < 0:
-                _add(tree, rank, -rest)
-                total -= rest
+                _add(tree, rank, -remaining)
+                total -= remaining
                 for _ in range(seen):
                     count = _shift(tree, top, total, rank, -1, low, high, change, touched, count)
                     _add(tree, rank, -1)
@@ -131,10 +131,10 @@ def _sweep(ranks, times, weights, order, copies, low, high, most):  # type: igno
         for j in range(count):
             rank = touched[j]
             if change[rank] != 0:
-                found[0, k], found[1, k], found[2, k] = rank, time, change[rank]
+                changes[0, k], changes[1, k], changes[2, k] = rank, time, change[rank]
                 k += 1
                 change[rank] = 0
-    return found[:, :k]
+    return changes[:, :k]
 
 
 @nb.njit(cache=True)
@@ -145,16 +145,16 @@ def _sweep_parts(starts, bounds, ranks, times, weights, order, copies, low, high
     for part in range(starts.shape[0] - 1):
         for i in order[bounds[part] : bounds[part + 1]]:
             room[part] += 2 * min(abs(weights[i]), high)
-    found = np.empty((3, room.sum()), np.int64)
+    changes = np.empty((3, room.sum()), np.int64)
     k = 0
     for part in range(starts.shape[0] - 1):
         if room[part] > 0:
-            mine, held = order[bounds[part] : bounds[part + 1]], copies[starts[part] : starts[part + 1]]
-            some = _sweep(ranks, times, weights, mine, held, low, high, room[part])
+            part_order, part_copies = order[bounds[part] : bounds[part + 1]], copies[starts[part] : starts[part + 1]]
+            some = _sweep(ranks, times, weights, part_order, part_copies, low, high, room[part])
             for j in range(some.shape[1]):
-                found[0, k], found[1, k], found[2, k] = some[0, j] + starts[part], some[1, j], some[2, j]
+                changes[0, k], changes[1, k], changes[2, k] = some[0, j] + starts[part], some[1, j], some[2, j]
                 k += 1
-    return found[:, :k]
+    return changes[:, :k]
 
 
 class TopK(CountedOperator):
@@ -202,9 +202,9 @@ class TopK(CountedOperator):
         seen = ranks[events.slots] >= 0
         rank, times, weights = ranks[events.slots[seen]], events.times[seen], events.weights[seen]
         most = 2 * int(np.minimum(np.abs(weights), high).sum())
-        found = _sweep(rank, times, weights, argsort_time(times), copies[ordered], low, high, most)
-        found = found[:, argsort_code_time(found[0], found[1])]
-        return self._counted.changes(ordered[found[0]], found[1], found[2])
+        changes = _sweep(rank, times, weights, argsort_time(times), copies[ordered], low, high, most)
+        changes = changes[:, argsort_code_time(changes[0], changes[1])]
+        return self._counted.changes(ordered[changes[0]], changes[1], changes[2])
 
     def _changes_of_parts(self, events: TupleEvents, touched: Int64s) -> list[Elements]:
         low, high = self._spec.offset, self._spec.offset + self._spec.limit
@@ -224,17 +224,17 @@ class TopK(CountedOperator):
         parts = part_of[events.slots]
         by_part = argsort_code_time(parts, events.times)
         bounds = np.searchsorted(parts[by_part], np.arange(len(starts)))
-        found = _sweep_parts(
+        changes = _sweep_parts(
             starts, bounds, rank[events.slots], events.times, events.weights, by_part, copies[ordered], low, high
         )
-        found = found[:, argsort_code_time(found[0], found[1])]
-        return self._counted.changes(ordered[found[0]], found[1], found[2])
+        changes = changes[:, argsort_code_time(changes[0], changes[1])]
+        return self._counted.changes(ordered[changes[0]], changes[1], changes[2])
 
-    def _candidates(self, copies: Int64s, coarse: Int64s, touched: Int64s, places: int) -> Int64s:
-        """Return the tuples that can be at one of the first `places`, counted before any removal."""
+    def _candidates(self, copies: Int64s, coarse: Int64s, touched: Int64s, limit: int) -> Int64s:
+        """Return the tuples that can be at one of the first `limit` positions, counted before any removal."""
         live = np.flatnonzero(copies)
         slots = np.union1d(live, touched)
-        if len(live) > places > 0:
-            bound = np.partition(coarse[live], places - 1)[places - 1]
+        if len(live) > limit > 0:
+            bound = np.partition(coarse[live], limit - 1)[limit - 1]
             slots = slots[coarse[slots] <= bound]
         return slots

@@ -61,10 +61,10 @@ class SetOperation(NettingOperator):
         self._kind = _NUMBER[spec.kind]
         super().__init__(spec.types, 2, ports=2, listed=spec.listed)
 
-    def _netted(self, found: TupleEvents, order: Int64s, event: Int64s, step: Int64s) -> int:
+    def _netted(self, events: TupleEvents, order: Int64s, event: Int64s, step: Int64s) -> int:
         both, right = self._counted.tuples.integers
         return int(
             _sweep(
-                self._kind, found.slots, found.times, found.weights, found.ports, order, both, right, event, step
+                self._kind, events.slots, events.times, events.weights, events.ports, order, both, right, event, step
             )
         )  # fmt: skip

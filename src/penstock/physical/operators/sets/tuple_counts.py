@@ -47,7 +47,7 @@ class CountedTuples:
         self._live = make_queue(False, listed)
 
     def synopses(self) -> Mapping[str, Synopsis]:
-        early = {f"early{port}": held.queue for port, held in enumerate(self._early)}
+        early = {f"early{port}": buffer.queue for port, buffer in enumerate(self._early)}
         return {"tuples": self.tuples, "live": self._live, **early}
 
     def add(self, port: int, elements: Elements) -> None:
@@ -68,13 +68,15 @@ class CountedTuples:
         batches = self._live.pop_until(heartbeat)
         if not batches:
             return []
-        due, one, two, sign, port = (np.concatenate([int64s(b.column(i)) for b in batches]) for i in range(5))
-        codes, heads = group_codes(*with_time(one.view(np.uint64), two.view(np.uint64), 2 * due + port))
+        due, first_half, second_half, sign, port = (
+            np.concatenate([int64s(b.column(i)) for b in batches]) for i in range(5)
+        )
+        codes, heads = group_codes(*with_time(first_half.view(np.uint64), second_half.view(np.uint64), 2 * due + port))
         sums = sum_by_code(codes, sign, len(heads))
         kept = heads[sums != 0]
         if not len(kept):
             return []
-        slots = self._known(one[kept].view(np.uint64), two[kept].view(np.uint64))
+        slots = self._known(first_half[kept].view(np.uint64), second_half[kept].view(np.uint64))
         return [(slots, due[kept], -sums[sums != 0], port[kept])]
 
     def _known(self, first: UInt64s, second: UInt64s) -> Int64s:
@@ -85,16 +87,16 @@ class CountedTuples:
         placed = self.tuples.place(arrived.columns, len(arrived))
         slots, first, second = placed.slots, placed.first, placed.second
         signs = arrived.signs
-        gone = arrived.exp <= heartbeat
-        later = ~gone & (arrived.exp < END)
+        expired = arrived.exp <= heartbeat
+        later = ~expired & (arrived.exp < END)
         if later.any():
             ports = np.full(int(later.sum()), port, np.int64)
             ends = (arrived.exp[later], first[later].view(np.int64), second[later].view(np.int64), signs[later], ports)
             names = ["due", "first", "second", "sign", "port"]
             self._live.push(pa.RecordBatch.from_arrays([pa.array(e) for e in ends], names=names))
-        times = np.concatenate([arrived.ts, arrived.exp[gone]])
-        weights = np.concatenate([signs, -signs[gone]])
-        return np.concatenate([slots, slots[gone]]), times, weights, np.full(len(times), port, np.int64)
+        times = np.concatenate([arrived.ts, arrived.exp[expired]])
+        weights = np.concatenate([signs, -signs[expired]])
+        return np.concatenate([slots, slots[expired]]), times, weights, np.full(len(times), port, np.int64)
 
     def changes(self, slots: Int64s, times: Int64s, steps: Int64s) -> list[Elements]:
         """Return elements for changes of copies by `steps`, which are sorted by (slot, time). Copies that are added and
@@ -103,8 +105,8 @@ class CountedTuples:
         if not len(slots):
             return []
         exp = np.full(len(slots), END, np.int64)
-        came = steps > 0
-        paired = came[:-1] & (steps[1:] == -steps[:-1]) & (slots[:-1] == slots[1:])
+        inserted = steps > 0
+        paired = inserted[:-1] & (steps[1:] == -steps[:-1]) & (slots[:-1] == slots[1:])
         exp[:-1][paired] = times[1:][paired]
         shown = np.concatenate([[True], ~paired])
         return [Elements(tuple(self.tuples.key_columns(slots[shown])), times[shown], exp[shown], steps[shown])]
@@ -128,21 +130,21 @@ class NettingOperator(CountedOperator, ABC):
     """A counted operator whose output for a tuple follows from the tuple's own counts alone."""
 
     def advance(self, moment: Moment) -> list[Elements]:
-        found = self._counted.events(moment.heartbeat)
-        if found is None:
+        events = self._counted.events(moment.heartbeat)
+        if events is None:
             return []
         tuples = self._counted.tuples
-        order = argsort_code_time(found.slots, found.times)
+        order = argsort_code_time(events.slots, events.times)
         event, step = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
-        count = self._netted(found, order, event, step)
-        tuples.touch(found.slots)
+        count = self._netted(events, order, event, step)
+        tuples.touch(events.slots)
         chosen = event[:count]
-        result = self._counted.changes(found.slots[chosen], found.times[chosen], step[:count])
+        result = self._counted.changes(events.slots[chosen], events.times[chosen], step[:count])
         tuples.shrink()
         return result
 
     @abstractmethod
-    def _netted(self, found: TupleEvents, order: Int64s, event: Int64s, step: Int64s) -> int:
+    def _netted(self, events: TupleEvents, order: Int64s, event: Int64s, step: Int64s) -> int:
         """Apply the events, sorted in `order` by (slot, time), to the counts. Each instant at which the output
         changes gives one entry: event[k], one event of that instant, and step[k], the change in copies. Return the
         number of entries."""

@@ -64,13 +64,13 @@ class Changes(ReorderingOperator):
         return wanted(events, self._spec.kind)
 
     def _ends(self, arrived: Elements, until: int) -> list[Elements]:
-        gone = arrived.exp <= until
-        later = ~gone & (arrived.exp < END)
+        expired = arrived.exp <= until
+        later = ~expired & (arrived.exp < END)
         if later.any():
             kept = arrived.filter(later)
             rows = [pa.array(kept.exp), pa.array(kept.signs), *kept.columns]
             self._live.push(unnamed(rows))
-        ended = arrived.filter(gone)
+        ended = arrived.filter(expired)
         return [_with_ts_and_sign(ended, ended.exp, -ended.signs)] if len(ended) else []
 
 

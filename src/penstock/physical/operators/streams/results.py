@@ -44,8 +44,8 @@ class IndividualResults(Operator):
         if moment.start is None:
             self._first.hold()
             return []
-        held = self._first.until(BEGIN)
-        return _insertions(from_start(held, moment.start)) if held is not None else []
+        early = self._first.until(BEGIN)
+        return _insertions(from_start(early, moment.start)) if early is not None else []
 
 
 def _insertions(elements: Elements) -> list[Elements]:
@@ -96,7 +96,7 @@ class ShortLives(Operator):
 
 
 @nb.njit(cache=True)
-def _follow(slots, behind, signs, order, count, base, period, gone, short):  # type: ignore[no-untyped-def]
+def _follow(slots, behind, signs, order, count, base, period, deleted, short):  # type: ignore[no-untyped-def]
     """Apply netted changes, sorted by (slot, time), to the counts; short[e] becomes the number of copies deleted
     by event e that were inserted after the last boundary. behind: the boundary at or after each event."""
     for j in range(order.shape[0]):
@@ -105,13 +105,13 @@ def _follow(slots, behind, signs, order, count, base, period, gone, short):  # t
         if period[slot] != behind[e]:
             period[slot] = behind[e]
             base[slot] = count[slot]
-            gone[slot] = 0
+            deleted[slot] = 0
         count[slot] += signs[e]
         short[e] = 0
         if signs[e] < 0:
-            before = max(0, gone[slot] - base[slot])
-            gone[slot] -= signs[e]
-            short[e] = max(0, gone[slot] - base[slot]) - before
+            before = max(0, deleted[slot] - base[slot])
+            deleted[slot] -= signs[e]
+            short[e] = max(0, deleted[slot] - base[slot]) - before
 
 
 class ShortChanges(Operator):

@@ -93,8 +93,8 @@ class RStream(Operator):
             instants = self._instants(relation, arrivals, since, until, begins and not spec.begins)
             first, stop = np.searchsorted(instants, low), np.searchsorted(instants, high)
             for begin, end in pieces(first, stop, spans.PIECE):
-                rows, places = spread(first, stop, begin, end)
-                yield from self._emit(relation, rows, instants[places])
+                rows, boundaries = spread(first, stop, begin, end)
+                yield from self._emit(relation, rows, instants[boundaries])
             return
         step = spec.slide if spec.mode is StreamMode.BOUNDARIES else 1
         align = spec.align if spec.mode is StreamMode.BOUNDARIES else 0

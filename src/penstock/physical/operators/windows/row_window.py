@@ -33,49 +33,51 @@ class RowWindow(ReorderingOperator):
         super().__init__(ArrivalOrderBuffer(spec.arrival))
         self._spec = spec
         self._last = RowWindowBuffer(spec.types, spec.partition, spec.rows, spec.step, spec.length)
-        self._told = BEGIN
+        self._emitted_until = BEGIN
 
     def synopses(self) -> Mapping[str, Synopsis]:
         return {**super().synopses(), "last": self._last}
 
     def marks(self) -> Document:
-        return {"told": self._told}
+        return {"told": self._emitted_until}
 
     def restore_marks(self, marks: Document) -> None:
-        self._told = integer(marks, "told")
+        self._emitted_until = integer(marks, "told")
 
     def advance(self, moment: Moment) -> list[Elements]:
         arrived = self._early.until(moment.heartbeat)
-        told, self._told = self._told, max(self._told, moment.heartbeat)
-        parts = [] if arrived is None else self._arrive(arrived, told)
+        emitted_until, self._emitted_until = self._emitted_until, max(self._emitted_until, moment.heartbeat)
+        parts = [] if arrived is None else self._arrive(arrived, emitted_until)
         if self._spec.slide is not None:
-            parts.append(self._insertions(self._last.between(self._boundary(told), self._boundary(self._told))))
+            parts.append(
+                self._insertions(self._last.between(self._boundary(emitted_until), self._boundary(self._emitted_until)))
+            )
         self._last.expire(moment.heartbeat)
         return [part for part in parts if len(part)]
 
-    def _arrive(self, arrived: Elements, told: int) -> list[Elements]:
-        came, went = self._last.arrive(arrived.columns, arrived.ts)
+    def _arrive(self, arrived: Elements, emitted_until: int) -> list[Elements]:
+        entered, left = self._last.arrive(arrived.columns, arrived.ts)
         if self._spec.slide is None:
-            return [self._insertions(came), self._retractions(went)]
+            return [self._insertions(entered), self._retractions(left)]
         # Under SLIDE in time a row enters at the first boundary after it. While its expiration is unknown it is not
         # emitted earlier, or it might have to be retracted at the very tick at which it enters.
-        known = self._rounded(went.ts) <= told
-        late = chosen(went, ~known)
-        ended = [chosen(came, came.end < END), replace(late, start=late.ts)]
-        return [*(self._insertions(rows) for rows in ended), self._retractions(chosen(went, known))]
+        known = self._rounded(left.ts) <= emitted_until
+        late = chosen(left, ~known)
+        ended = [chosen(entered, entered.end < END), replace(late, start=late.ts)]
+        return [*(self._insertions(rows) for rows in ended), self._retractions(chosen(left, known))]
 
     def _insertions(self, rows: WindowRows) -> Elements:
         start, exp = self._rounded(rows.start), np.minimum(self._rounded(rows.end), self._limit(rows))
         return Elements(rows.columns, start, exp).filter(start < exp)
 
     def _retractions(self, rows: WindowRows) -> Elements:
-        """What takes back elements that were given with another end."""
+        """Return the retractions of elements that were emitted with another end."""
         end, exp = self._rounded(rows.end), self._limit(rows)
         sign = np.full(len(rows), -1, np.int64)
         return Elements(rows.columns, end, exp, sign).filter(end < exp)
 
     def _limit(self, rows: WindowRows) -> Int64s:
-        """The end that an element's RANGE gives it."""
+        """Return the end of each row's validity by its RANGE."""
         if self._spec.length is None:
             return np.full(len(rows), END, np.int64)
         return self._rounded(later(rows.ts, self._spec.length))

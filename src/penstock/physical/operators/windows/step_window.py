@@ -49,31 +49,31 @@ class StepWindow(ReorderingOperator):
         if arrived is None:
             return []
         step = self._spec.step
-        places = np.arange(step - self._since - 1, len(arrived), step)
+        positions = np.arange(step - self._since - 1, len(arrived), step)
         self._since = (self._since + len(arrived)) % step
-        if not len(places):
+        if not len(positions):
             self._waiting.push(_queued(arrived.ts, arrived.columns))
             return []
-        return self._moved(arrived, places, arrived.ts[places])
+        return self._moved(arrived, positions, arrived.ts[positions])
 
-    def _moved(self, arrived: Elements, places: Int64s, boundaries: Int64s) -> list[Elements]:
+    def _moved(self, arrived: Elements, positions: Int64s, boundaries: Int64s) -> list[Elements]:
         """Return the elements that enter and the negative tuples of those that leave at the `boundaries`, whose
-        elements are at `places` among those that arrived."""
-        last = int(places[-1]) + 1
+        elements are at `positions` among those that arrived."""
+        last = int(positions[-1]) + 1
         waited = self._waiting.pop_until(int(boundaries[-1]))
         self._waiting.push(_queued(arrived.ts[last:], [c.slice(last) for c in arrived.columns]))
-        went = self._gone(boundaries)
+        left = self._gone(boundaries)
         parts = [batch.columns for batch in waited]
         parts.append([pa.array(arrived.ts[:last]), *(c.slice(0, last) for c in arrived.columns)])
         ts, *columns = (concat_arrays([part[i] for part in parts]) for i in range(len(parts[0])))
         ticks = int64s(ts)
         start = np.full(len(ticks), boundaries[0], np.int64)
-        start[len(ticks) - last :] = boundaries[np.searchsorted(places, np.arange(last))]
-        came = Elements(tuple(columns), start, self._ends(ticks, boundaries))
-        came = came.filter(came.ts < came.exp)
+        start[len(ticks) - last :] = boundaries[np.searchsorted(positions, np.arange(last))]
+        entered = Elements(tuple(columns), start, self._ends(ticks, boundaries))
+        entered = entered.filter(entered.ts < entered.exp)
         if self._spec.length is not None:
             self._keep(ticks, columns, boundaries)
-        return [part for part in (came, *went) if len(part)]
+        return [part for part in (entered, *left) if len(part)]
 
     def _ends(self, ticks: Int64s, boundaries: Int64s) -> Int64s:
         """Return the first boundary at which the T of each element has passed, END if it is not known yet."""
@@ -90,13 +90,13 @@ class StepWindow(ReorderingOperator):
 
     def _gone(self, boundaries: Int64s) -> list[Elements]:
         """Return the negative tuples of elements that entered at earlier boundaries and leave at these."""
-        found = []
+        parts = []
         for batch in self._live.pop_until(int(boundaries[-1])):
             due = int64s(batch.column(0))
             ends = boundaries[np.searchsorted(boundaries, due)]
             full = np.full(len(due), END, np.int64)
-            found.append(Elements(tuple(batch.columns[1:]), ends, full, np.full(len(due), -1, np.int64)))
-        return found
+            parts.append(Elements(tuple(batch.columns[1:]), ends, full, np.full(len(due), -1, np.int64)))
+        return parts
 
 
 def _queued(due: Int64s, columns: tuple[pa.Array, ...] | list[pa.Array]) -> pa.RecordBatch:

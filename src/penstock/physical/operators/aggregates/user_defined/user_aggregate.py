@@ -48,12 +48,12 @@ from penstock.types import END
 
 @dataclass
 class _Group:
-    """The state of a group. base: the row of the built-in aggregates, None if there is none; said: the row that was
+    """The state of a group. base: the row of the built-in aggregates, None if there is none; emitted: the row that was
     emitted last and is still valid; states: per call, as the module docstring says; live: the group's rows, if a call
     needs them."""
 
     base: pa.RecordBatch | None = None
-    said: pa.RecordBatch | None = None
+    emitted: pa.RecordBatch | None = None
     states: list[Any] = field(default_factory=list)
     live: pa.RecordBatch | None = None
 
@@ -77,10 +77,10 @@ class UserAggregation(Operator):
         if port == 0:
             # Two events: a row is added at ts and removed at exp.
             ended = elements.exp < END
-            self._early[0].add(_until_told(elements, elements.ts, elements.signs))
+            self._early[0].add(_reorder_entries(elements, elements.ts, elements.signs))
             if ended.any():
-                gone = elements.filter(ended)
-                self._early[0].add(_until_told(gone, gone.exp, -gone.signs))
+                expired = elements.filter(ended)
+                self._early[0].add(_reorder_entries(expired, expired.exp, -expired.signs))
         else:
             self._early[1].add(elements)
         return []
@@ -89,8 +89,8 @@ class UserAggregation(Operator):
         changes: dict[Key, dict[int, Change]] = defaultdict(dict)
         self._base_changes(self._early[0].until(moment.heartbeat), changes)
         for segment in self._row_changes(self._early[1].until(moment.heartbeat), moment.heartbeat):
-            found = changes[segment.key].setdefault(segment.time, Change())
-            found.segment = segment
+            change = changes[segment.key].setdefault(segment.time, Change())
+            change.segment = segment
         if not changes:
             return []
         return self._emit(changes)
@@ -103,10 +103,10 @@ class UserAggregation(Operator):
         first, second = fingerprints(arrived.columns[: self._spec.keys], len(arrived))
         whole = unnamed(arrived.columns)
         keys = zip(first.view(np.int64).tolist(), second.view(np.int64).tolist(), strict=True)
-        told = zip(keys, arrived.ts.tolist(), arrived.signs.tolist(), strict=True)
-        for row, (key, time, sign) in enumerate(told):
+        base_rows = zip(keys, arrived.ts.tolist(), arrived.signs.tolist(), strict=True)
+        for row, (key, time, sign) in enumerate(base_rows):
             change = changes[key].setdefault(time, Change())
-            change.told = True
+            change.base_changed = True
             if sign > 0:
                 change.base = whole.slice(row, 1)
 
@@ -122,8 +122,8 @@ class UserAggregation(Operator):
             values = arrived.columns[width:]
             ts, exp, sign = (pa.array(a) for a in (arrived.ts, arrived.exp, arrived.signs))
             parts.append([first, second, ts, sign, exp, *values])
-            gone = pa.array(arrived.exp <= heartbeat)
-            ends = [a.filter(gone) for a in (first, second, exp, pa.array(-arrived.signs), exp, *values)]
+            expired = pa.array(arrived.exp <= heartbeat)
+            ends = [a.filter(expired) for a in (first, second, exp, pa.array(-arrived.signs), exp, *values)]
             parts.append(ends)
             self._keep_ends((arrived.exp > heartbeat) & (arrived.exp < END), [exp, first, second, sign, *values])
         rows = [concat_arrays([part[i] for part in parts]) for i in range(len(parts[0]))] if parts else []
@@ -171,23 +171,23 @@ class UserAggregation(Operator):
         if not bases:
             return [pa.array([], t) for t in types]
         table = pa.Table.from_batches(bases).combine_chunks()
-        given = [concat_arrays(table.column(i).chunks) for i in range(table.num_columns - 1)]
-        made = [final_values(c.user, [row[i] for row in values]) for i, c in enumerate(self._spec.calls)]
-        return [(made if mine else given)[place] for mine, place in self._spec.order]
+        built_in = [concat_arrays(table.column(i).chunks) for i in range(table.num_columns - 1)]
+        user_values = [final_values(c.user, [row[i] for row in values]) for i, c in enumerate(self._spec.calls)]
+        return [(user_values if of_user else built_in)[position] for of_user, position in self._spec.order]
 
     def _stretches(
         self, groups: list[tuple[Key, _Group]], owners: Int64s, times: Int64s, rows: list[pa.Array]
     ) -> list[Elements]:
         names = [f"c{i}" for i in range(len(rows))]
-        said = [(n, g.said) for n, (_, g) in enumerate(groups) if g.said is not None]
-        held = [concat_arrays([b.column(i) for _, b in said]) for i in range(len(rows))] if said else None
-        columns = rows if held is None else [concat_arrays([h, r]) for h, r in zip(held, rows, strict=True)]
+        emitted = [(n, g.emitted) for n, (_, g) in enumerate(groups) if g.emitted is not None]
+        old = [concat_arrays([b.column(i) for _, b in emitted]) for i in range(len(rows))] if emitted else None
+        columns = rows if old is None else [concat_arrays([o, r]) for o, r in zip(old, rows, strict=True)]
         first, second = fingerprints(columns, len(columns[0]))
         tokens = list(zip(first.tolist(), second.tolist(), strict=True))
-        now: dict[int, int] = {number: place for place, (number, _) in enumerate(said)}  # group -> its row
+        now: dict[int, int] = {number: i for i, (number, _) in enumerate(emitted)}  # group -> its row
         opened: dict[int, int] = {}  # group -> the output that is open
-        told: list[list[int]] = []  # [row, from, until, sign] of each output
-        following = len(said)
+        outputs: list[list[int]] = []  # [row, from, until, sign] of each output
+        following = len(emitted)
         for owner, time in zip(owners.tolist(), times.tolist(), strict=True):
             number, row = (owner, following) if owner >= 0 else (-1 - owner, None)
             following += owner >= 0
@@ -195,35 +195,35 @@ class UserAggregation(Operator):
             if (before is None) == (row is None) and (before is None or row is None or tokens[before] == tokens[row]):
                 continue
             if number in opened:
-                told[opened.pop(number)][2] = time
+                outputs[opened.pop(number)][2] = time
             elif before is not None:
-                told.append([before, time, END, -1])
+                outputs.append([before, time, END, -1])
             if row is None:
                 now.pop(number, None)
                 continue
             now[number] = row
-            opened[number] = len(told)
-            told.append([row, time, END, 1])
+            opened[number] = len(outputs)
+            outputs.append([row, time, END, 1])
         whole = pa.RecordBatch.from_arrays(columns, names=names)
         for number, (key, group) in enumerate(groups):
             # Copies: a slice would keep all rows of the round in memory.
-            group.said = whole.take(pa.array([now[number]])) if number in now else None
+            group.emitted = whole.take(pa.array([now[number]])) if number in now else None
             group.base = None if group.base is None else group.base.take(pa.array([0]))
             if group.base is None and self._spec.keys:
                 self._groups.remove(key)
             else:
                 self._groups.put(key, group)
-        if not told:
+        if not outputs:
             return []
-        places, starts, ends, signs = np.array(told, np.int64).T.copy()
-        chosen = pa.array(places)
+        chosen_rows, starts, ends, signs = np.array(outputs, np.int64).T.copy()
+        chosen = pa.array(chosen_rows)
         return [Elements(tuple(c.take(chosen) for c in columns), starts, ends, signs)]
 
     # -- a group -----------------------------------------------------------------------------------------------
 
     def _apply(self, group: _Group, change: Change, time: int) -> pa.RecordBatch | None:
         """Apply a change to the states; return the group's row of built-in values after it."""
-        if change.told:
+        if change.base_changed:
             group.base = change.base
         if group.base is None:  # all its rows have been removed
             group.states, group.live = [], None
@@ -248,10 +248,10 @@ class UserAggregation(Operator):
 
     @staticmethod
     def _incremental(call: UserCallSpec, state: Any, segment: Segment) -> Any:
-        gone, come = call.chosen(segment.gone), call.chosen(segment.come)
-        if gone is not None:
-            state = expire(call.user, state, gone)
-        return state if come is None else update(call.user, state, come)
+        removed, added = call.chosen(segment.removed), call.chosen(segment.added)
+        if removed is not None:
+            state = expire(call.user, state, removed)
+        return state if added is None else update(call.user, state, added)
 
     @staticmethod
     def _partial(call: UserCallSpec, states: dict[int, Any], segment: Segment, time: int) -> None:
@@ -284,7 +284,7 @@ class UserAggregation(Operator):
     # -- state as bytes ----------------------------------------------------------------------------------------
 
     def _pack(self, group: _Group) -> bytes:
-        batches = [None if b is None else encode([b]) for b in (group.base, group.said, group.live)]
+        batches = [None if b is None else encode([b]) for b in (group.base, group.emitted, group.live)]
         try:
             return pack((batches, group.states))
         except Exception as error:
@@ -296,9 +296,9 @@ class UserAggregation(Operator):
 
 def _unpack(blob: bytes) -> _Group:
     batches, states = unpack(blob)
-    base, said, live = (None if b is None else decode(b)[0] for b in batches)
-    return _Group(base, said, states, live)
+    base, emitted, live = (None if b is None else decode(b)[0] for b in batches)
+    return _Group(base, emitted, states, live)
 
 
-def _until_told(elements: Elements, ts: Int64s, sign: Int64s) -> Elements:
+def _reorder_entries(elements: Elements, ts: Int64s, sign: Int64s) -> Elements:
     return Elements(elements.columns, ts, np.full(len(ts), END, np.int64), sign)

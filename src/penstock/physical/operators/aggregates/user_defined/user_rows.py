@@ -28,21 +28,21 @@ class Segment:
 
     key: Key
     time: int
-    come: pa.RecordBatch
-    gone: pa.RecordBatch
+    added: pa.RecordBatch
+    removed: pa.RecordBatch
 
     def by_end(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the rows added, by their expiration."""
-        ends = int64s(self.come.column(0))
+        ends = int64s(self.added.column(0))
         for end in np.unique(ends).tolist():
-            yield end, self.come.filter(pa.array(ends == end))
+            yield end, self.added.filter(pa.array(ends == end))
 
 
 @dataclass
 class Change:
-    """told: whether the built-in aggregates changed; then their row is `base` (None: the group is empty)."""
+    """base_changed: whether the built-in aggregates changed; then their row is `base` (None: the group is empty)."""
 
-    told: bool = False
+    base_changed: bool = False
     base: pa.RecordBatch | None = None
     segment: Segment | None = None
 
@@ -63,33 +63,33 @@ def segments(rows: list[pa.Array], strict: bool) -> list[Segment]:
     weights = np.repeat(weights, np.abs(weights))
     if not len(picked):
         return []
-    one, two, when = (int64s(c)[picked] for c in (first, second, time))
-    order = np.lexsort((weights, when, two, one))
-    one, two, when, weights = one[order], two[order], when[order], weights[order]
+    first_half, second_half, when = (int64s(c)[picked] for c in (first, second, time))
+    order = np.lexsort((weights, when, second_half, first_half))
+    first_half, second_half, when, weights = first_half[order], second_half[order], when[order], weights[order]
     columns = [c.take(pa.array(picked[order])) for c in (end, *values)]
     whole = pa.RecordBatch.from_arrays(columns, names=[_END, *(f"v{i}" for i in range(len(values)))])
-    steps = (one[1:] != one[:-1]) | (two[1:] != two[:-1]) | (when[1:] != when[:-1])
-    bounds = [0, *(np.flatnonzero(steps) + 1).tolist(), len(one)]
-    found = []
+    steps = (first_half[1:] != first_half[:-1]) | (second_half[1:] != second_half[:-1]) | (when[1:] != when[:-1])
+    bounds = [0, *(np.flatnonzero(steps) + 1).tolist(), len(first_half)]
+    result = []
     for begin, stop in pairwise(bounds):
         middle = begin + int(np.searchsorted(weights[begin:stop], 0))
-        key = (int(one[begin]), int(two[begin]))
-        come, gone = whole.slice(middle, stop - middle), whole.slice(begin, middle - begin)
-        found.append(Segment(key, int(when[begin]), come, gone))
-    return found
+        key = (int(first_half[begin]), int(second_half[begin]))
+        added, removed = whole.slice(middle, stop - middle), whole.slice(begin, middle - begin)
+        result.append(Segment(key, int(when[begin]), added, removed))
+    return result
 
 
 def live_rows(live: pa.RecordBatch | None, segment: Segment) -> pa.RecordBatch:
     """Return `live` with the added and without the removed rows of `segment`."""
-    parts = [*([] if live is None else [live]), segment.come, segment.gone]
+    parts = [*([] if live is None else [live]), segment.added, segment.removed]
     columns = [concat_arrays([p.column(i) for p in parts]) for i in range(len(parts[0].columns))]
     weights = np.ones(len(columns[0]), np.int64)
-    if len(segment.gone):
-        weights[len(weights) - len(segment.gone) :] = -1
+    if len(segment.removed):
+        weights[len(weights) - len(segment.removed) :] = -1
         codes, heads = group_codes(*fingerprints(columns[1:], len(weights)))
         counts: Int64s = sum_by_code(codes, weights, len(heads))
         columns = [c.take(pa.array(np.repeat(heads, np.maximum(counts, 0)))) for c in columns]
-    return pa.RecordBatch.from_arrays(columns, names=segment.come.schema.names)
+    return pa.RecordBatch.from_arrays(columns, names=segment.added.schema.names)
 
 
 def distinct_rows(values: Sequence[pa.Array]) -> list[pa.Array]:
