@@ -176,12 +176,12 @@ class Unnesting:
         group = (*range(self.width), *(i + self.width for i in node.group))
         calls = tuple(self.over(call) for call in node.aggregates)
         below = self.put(node.input)
-        made: Algebra = Aggregate(below, group, calls, node.names)  # type: ignore[arg-type]
+        grouped: Algebra = Aggregate(below, group, calls, node.names)  # type: ignore[arg-type]
         if node.group:
-            return made
+            return grouped
         own = any(isinstance(call, UserAggregateCall) for call in calls)
         nothing = Aggregate(Select(below, _FALSE), (), calls, node.names) if own else None  # type: ignore[arg-type]
-        return self._with_rows_of_none(node, made, nothing)
+        return self._with_rows_of_none(node, grouped, nothing)
 
     def _with_rows_of_none(self, node: Aggregate, groups: Algebra, nothing: Algebra | None) -> Algebra:
         """Return `groups`, those of an ungrouped aggregate by the domain, and a row for each domain row that has

@@ -51,7 +51,7 @@ class Builder:
     are inputs of this plan (it computes one); statistics: those of the inputs; notes: by fingerprint of a node, why it
     is in the plan; strategy: how operators store state; grains: by `pane_key` of an aggregate, the panes that it shares
     (`panes.py`); nodes: by step, the relation or stream that it computes; birth: the epoch in which these queries
-    began; given: fingerprints of relations whose updates another plan has applied: they are sources by these names."""
+    began; applied: fingerprints of relations whose updates another plan has applied: sources by these names."""
 
     plan_static: Callable[[Algebra], Plan]
     inputs_static: bool = False
@@ -64,7 +64,7 @@ class Builder:
     statics: dict[str, Plan] = field(default_factory=dict)
     nodes: list[Algebra] = field(default_factory=list)
     birth: int = 0
-    given: frozenset[str] = frozenset()
+    applied: frozenset[str] = frozenset()
 
     def begin(self, birth: int, statistics: Statistics, grains: Mapping[str, int]) -> None:
         """Continue with the queries of another epoch: a query with a past shares no state with one that has none."""

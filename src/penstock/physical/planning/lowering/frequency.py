@@ -130,7 +130,7 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
 def _plan_inside(body: Algebra, builder: Builder) -> Plan:
     inside = Builder(
         builder.plan_static, statistics=builder.statistics, strategy=builder.strategy, notes=builder.notes,
-        statics=builder.statics, given=frozenset(r.fingerprint for r in own_updated_relations(body)),
+        statics=builder.statics, applied=frozenset(r.fingerprint for r in own_updated_relations(body)),
     )  # fmt: skip
     answer = inside.lower(body)
     inside.add(OutputSpec(""), [Edge(answer.step)], answer.stage, body)

@@ -33,7 +33,7 @@ from penstock.physical.planning.lowering.multi_join import projected_tree
 @lower.register(RelationScan)
 def _scan(node: Scan, builder: Builder) -> Lowered:
     source = node.source
-    if node.fingerprint in builder.given:
+    if node.fingerprint in builder.applied:
         source = Source(node.fingerprint, False, node.schema, "")
         return Lowered(builder.add(ScanSpec(source, tuple(range(len(node.schema)))), (), 0, node), 0)
     scan = Lowered(builder.add(ScanSpec(source, node.columns), (), 0, node), 0)
