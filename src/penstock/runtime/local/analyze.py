@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -63,8 +62,8 @@ class Analysis:
 
 def analyze(
     queries: Sequence[Query],
-    rows: Mapping[str, Sequence[tuple[Any, ...]]],
-    frames: Mapping[str, Any],
+    rows: Mapping[str, Sequence[tuple[object, ...]]],
+    frames: Mapping[str, object],
     shards: int = 1,
     statistics: Statistics | None = None,
     strategy: Strategy = Strategy.PATTERN,
@@ -111,7 +110,7 @@ def _record_rejected(plan: Plan, meters: Mapping[str, Meter], read: Counts) -> N
                 scan.extra |= {name: count for name, count in counts.items() if count}
 
 
-def _check(source: Source, frame: Any) -> None:
+def _check(source: Source, frame: object) -> None:
     if source.connector == "DATAFRAME" and not isinstance(frame, pa.Table):
         hint = "hand it over as an Arrow table, or EXPLAIN the query without ANALYZE"
         raise PenstockError("P0622", f"{source.name} is a Spark DataFrame, which only a run on Spark reads", hint=hint)
@@ -124,7 +123,7 @@ def _check(source: Source, frame: Any) -> None:
 
 
 def _spooled(
-    source: Source, rows: Mapping[str, Sequence[tuple[Any, ...]]], frames: Mapping[str, Any], folder: Path
+    source: Source, rows: Mapping[str, Sequence[tuple[object, ...]]], frames: Mapping[str, object], folder: Path
 ) -> Source:
     """Return the same source; rows in memory are first written to a file that its connector reads."""
     if source.connector not in ("MEMORY", "DATAFRAME"):
