@@ -20,9 +20,11 @@ from inline_run import InlineRun, cold, write_files
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
 from penstock.physical.elements import encode
+from penstock.physical.execution.marks import StageMarks
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.runtime.spark.checkpoint.epochs import FORMAT as EPOCH_FORMAT
 from penstock.runtime.spark.checkpoint.folder import Folder
+from penstock.runtime.spark.checkpoint.shard_manifest import ShardManifest
 from penstock.runtime.spark.checkpoint.state_files import FORMAT as STATE_FORMAT
 from penstock.runtime.spark.checkpoint.state_files import StateFiles, read_manifest
 from penstock.runtime.spark.worker import stage
@@ -415,7 +417,8 @@ def test_files_and_bytes_of_a_long_run_follow_the_window(tmp_path: Path) -> None
     written = 0
     for number in range(300):
         gone = {f"c{number - 20}"} if number >= 20 else set()
-        StateFiles(str(tmp_path), 1, 0, number).save({"token": f"t{number}"}, {f"c{number}": batch}, gone)
+        manifest = ShardManifest(f"t{number}", 0, StageMarks({}, {}, {}), {})
+        StateFiles(str(tmp_path), 1, 0, number).save(manifest, {f"c{number}": batch}, gone)
         files = list((tmp_path / "state" / "1" / "0").iterdir())
         sizes.append((len(files), sum(p.stat().st_size for p in files)))
         written += sum(p.stat().st_size for p in files if p.name.startswith(f"{number:09d}"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +74,7 @@ def _words(column: pa.Array) -> UInt64s:
 def _byte_words(column: pa.Array) -> UInt64s:
     """Return a polynomial over the bytes of each value."""
     _, offsets, data = column.buffers()
-    bounds: npt.NDArray[Any] = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    bounds: npt.NDArray[np.int32] = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     lengths = np.diff(bounds)
     words = lengths.astype(np.uint64)
     if not len(words) or not lengths.any():

@@ -6,7 +6,6 @@ import datetime as dt
 import decimal
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -156,7 +155,7 @@ def _rank(type_: pa.DataType) -> int:
     return _ORDER.index(type_) if type_ in _ORDER else _ORDER.index(None)
 
 
-def literal_text(value: Any, type_: pa.DataType) -> str:
+def literal_text(value: object, type_: pa.DataType) -> str:
     """Return a constant in SQL notation."""
     if value is None:
         return "NULL"

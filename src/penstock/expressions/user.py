@@ -66,7 +66,7 @@ class UserDefined:
         """Return the `module:attr` by which any process can import the body, or None."""
         return self.reference or _reference(self.body)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         where = self.where
         rest = (self.parameters, self.volatile, self.reference)
         if where is None:
@@ -253,7 +253,7 @@ def function(
     parameters: Sequence[str | pa.DataType] | None = None,
     name: str | None = None,
     volatile: bool = False,
-) -> Callable[[Callable[..., Any]], UserFunction]:
+) -> Callable[[Callable[..., object]], UserFunction]:
     """Register a Python function of Arrow arrays as a function of every script (a decorator).
 
     Args:
@@ -263,7 +263,7 @@ def function(
         volatile: equal arguments may give different values.
     """
 
-    def register(body: Callable[..., Any]) -> UserFunction:
+    def register(body: Callable[..., object]) -> UserFunction:
         made: UserFunction = make(UserFunction, body, returns, name, parameters, volatile)
         REGISTERED[made.key] = made
         return made
@@ -369,7 +369,7 @@ def _found(kind: type[UserDefined], where: str, folder: str | None, name: str, r
     return kind(name, returns, body() if isinstance(body, type) and kind is UserAggregate else body, *rest)
 
 
-def _reference(body: Any) -> str | None:
+def _reference(body: object) -> str | None:
     """Return `module:attr` of a function, or of the class of an object, if importing it gives the same object."""
     named = body if hasattr(body, "__qualname__") else type(body)
     module, path = getattr(named, "__module__", None), getattr(named, "__qualname__", "<")

@@ -72,7 +72,7 @@ def _typed(given: Any, user: UserDefined) -> pa.Array:
 
 
 @lru_cache(maxsize=1024)
-def _keywords(code: Any) -> bool:
+def _keywords(code: Callable[..., object]) -> bool:
     try:
         return "rows" in inspect.signature(code).parameters
     except (TypeError, ValueError):
@@ -89,26 +89,26 @@ def _wants_rows(user: UserFunction) -> bool:
 # -- aggregates ----------------------------------------------------------------------------------------------------
 
 
-def start(user: UserAggregate) -> Any:
+def start(user: UserAggregate) -> object:
     """Return a fresh state."""
     return _method(user, "init", ())
 
 
-def update(user: UserAggregate, state: Any, values: Sequence[pa.Array]) -> Any:
+def update(user: UserAggregate, state: object, values: Sequence[pa.Array]) -> object:
     """Return `state` after adding `values` (one array per argument)."""
     return _method(user, "update", (state,), values)
 
 
-def expire(user: UserAggregate, state: Any, values: Sequence[pa.Array]) -> Any:
+def expire(user: UserAggregate, state: object, values: Sequence[pa.Array]) -> object:
     """Return `state` after removing `values`."""
     return _method(user, "expire", (state,), values)
 
 
-def merge(user: UserAggregate, state: Any, other: Any) -> Any:
+def merge(user: UserAggregate, state: object, other: object) -> object:
     return _method(user, "merge", (state, other))
 
 
-def final(user: UserAggregate, state: Any) -> Any:
+def final(user: UserAggregate, state: object) -> object:
     """Return the value of `state`, which must fit into an array of the declared type."""
     value = _method(user, "final", (state,))
     try:
@@ -118,12 +118,12 @@ def final(user: UserAggregate, state: Any) -> Any:
     return value
 
 
-def final_values(user: UserAggregate, values: Sequence[Any]) -> pa.Array:
+def final_values(user: UserAggregate, values: Sequence[object]) -> pa.Array:
     """Return the values of `final` as one array."""
     return _typed(list(values), user)
 
 
-def _method(user: UserAggregate, name: str, states: tuple[Any, ...], values: Sequence[pa.Array] = ()) -> Any:
+def _method(user: UserAggregate, name: str, states: tuple[object, ...], values: Sequence[pa.Array] = ()) -> object:
     method = getattr(user.body, name)
     try:
         return method(*states, *values)
@@ -174,7 +174,7 @@ def _offending(fails: Callable[[int, int], bool], rows: int) -> list[int]:
     return found
 
 
-def _python(value: pa.Scalar) -> Any:
+def _python(value: pa.Scalar) -> object:
     try:
         return value.as_py()
     except (OverflowError, ValueError):

@@ -47,7 +47,7 @@ def plain(value: Any, type_: pa.DataType) -> Any:
     return value if _ordered(type_) else None
 
 
-def only(value: Any, type_: pa.DataType) -> ValueRange:
+def only(value: object, type_: pa.DataType) -> ValueRange:
     """Return the range of rows that all have `value`."""
     if value is None:
         return ValueRange(some=False)

@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -23,6 +23,8 @@ from penstock.expressions.nodes import AggregateCall, Expression
 from penstock.expressions.user import UserAggregateCall
 from penstock.testing.user import user_value
 from penstock.testing.values import Row, key_of, order_key
+
+T = TypeVar("T")
 
 Evaluate = Callable[[Expression, list[Row]], list[Any]]
 
@@ -113,8 +115,8 @@ def _decimal(value: Fraction, type_: pa.DataType) -> Decimal | None:
         return (Decimal(digits) if value >= 0 else -Decimal(digits)).scaleb(-type_.scale)
 
 
-def _variance(sample: bool) -> Callable[[Sequence[Any], pa.DataType], float | None]:
-    def define(values: Sequence[Any], _: pa.DataType) -> float | None:
+def _variance(sample: bool) -> Callable[[Sequence[Numeric], pa.DataType], float | None]:
+    def define(values: Sequence[Numeric], _: pa.DataType) -> float | None:
         if sample and len(values) == 1:
             return None
         if any(isinstance(v, float) and not math.isfinite(v) for v in values):
@@ -125,26 +127,28 @@ def _variance(sample: bool) -> Callable[[Sequence[Any], pa.DataType], float | No
     return define
 
 
-def _deviation(sample: bool) -> Callable[[Sequence[Any], pa.DataType], float | None]:
-    def define(values: Sequence[Any], type_: pa.DataType) -> float | None:
+def _deviation(sample: bool) -> Callable[[Sequence[Numeric], pa.DataType], float | None]:
+    def define(values: Sequence[Numeric], type_: pa.DataType) -> float | None:
         variance = _variance(sample)(values, type_)
         return None if variance is None else math.sqrt(variance)
 
     return define
 
 
-def _least(values: Sequence[Any], _: pa.DataType) -> Any:
+def _least(values: Sequence[T], _: pa.DataType) -> T:
     return min(values, key=order_key)
 
 
-def _greatest(values: Sequence[Any], _: pa.DataType) -> Any:
+def _greatest(values: Sequence[T], _: pa.DataType) -> T:
     return max(values, key=order_key)
 
 
-def _of_bits(joined: Callable[[int, int], int]) -> Callable[[Sequence[Any], pa.DataType], int]:
+def _of_bits(joined: Callable[[int, int], int]) -> Callable[[Sequence[int], pa.DataType], int]:
     return lambda values, _: functools.reduce(joined, values)
 
 
+#: Values of a numeric column.
+Numeric = int | float | Decimal
 #: canonical name -> definition over the non-NULL values (at least one) and the result's type
 DEFINITIONS: dict[str, Callable[[Sequence[Any], pa.DataType], Any]] = {
     "SUM": _sum,
@@ -174,15 +178,15 @@ def _quantile(values: Sequence[float], fraction: float) -> float:
     return (high - place) * values[low] + (place - low) * values[high]
 
 
-def _frequent(values: Sequence[Any]) -> list[tuple[Any, int]]:
+def _frequent(values: Sequence[T]) -> list[tuple[T, int]]:
     """Return (value, count) in descending order of count, equal counts by value; `values` are sorted."""
-    counted: dict[Row, list[Any]] = {}
+    counted: dict[Row, list[T]] = {}
     for value in values:
         counted.setdefault(key_of((value,)), []).append(value)
     return sorted(((same[0], len(same)) for same in counted.values()), key=lambda pair: -pair[1])
 
 
-def _top(values: Sequence[Any], length: int) -> list[dict[str, Any]]:
+def _top(values: Sequence[object], length: int) -> list[dict[str, object]]:
     return [{"value": value, "count": count} for value, count in _frequent(values)[:length]]
 
 
@@ -195,7 +199,7 @@ ORDERED: dict[str, Callable[..., Any]] = {
 }
 
 
-def _by_time(row: Row) -> tuple[Any, ...]:
+def _by_time(row: Row) -> tuple[object, ...]:
     value, timestamp = row
     return order_key(timestamp), order_key(value)
 

@@ -110,7 +110,7 @@ def show_events(events: Iterable[Event], domain: TimeDomain) -> list[str]:
     ]
 
 
-def show_value(value: Any) -> str:
+def show_value(value: object) -> str:
     """Return a value as text of a `.cqltest` file: strings quoted, NULL, true and false, ISO dates and times."""
     if value is None:
         return "NULL"
@@ -127,7 +127,7 @@ def show_value(value: Any) -> str:
     return str(value)
 
 
-def _without_far(value: Any) -> Any:
+def _without_far(value: object) -> Any:
     """Return a nested value with the text of each date that JSON would take for a number."""
     if isinstance(value, list):
         return [_without_far(member) for member in value]
@@ -136,6 +136,6 @@ def _without_far(value: Any) -> Any:
     return value.isoformat() if isinstance(value, FarDate | FarTimestamp) else value
 
 
-def _show_plain(value: Any) -> str:
+def _show_plain(value: object) -> str:
     """Return a value inside an array that has no JSON form, as a cell shows it, without quotes of its own."""
     return show_value(value).strip("'")

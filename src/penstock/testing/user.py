@@ -29,12 +29,12 @@ def user_value(call: UserAggregateCall, rows: list[Row], evaluate: Callable[[Exp
     return python_values(pa.array([code.final(state)], call.type))[0]
 
 
-def _order(value: Any) -> tuple[int, Any]:
+def _order(value: object) -> tuple[int, Any]:
     """Return a sort key: by value, then NaN, then NULL."""
     if value is None:
         return 2, 0
     return (1, 0) if isinstance(value, float) and math.isnan(value) else (0, value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value + 0.0 if isinstance(value, float) else value

@@ -99,7 +99,7 @@ def key_of(row: Row) -> Row:
     return tuple(_key(value) for value in row)
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> Any:
     if isinstance(value, float):
         return _NAN if math.isnan(value) else value + 0.0
     if isinstance(value, list):
@@ -109,7 +109,7 @@ def _key(value: Any) -> Any:
     return value
 
 
-def order_key(value: Any) -> tuple[int, Any]:
+def order_key(value: object) -> tuple[int, Any]:
     """Return a sort key over the values of one column: NULL first, NaN last, arrays and structs by their elements."""
     if value is None:
         return (0, 0)
@@ -120,12 +120,12 @@ def order_key(value: Any) -> tuple[int, Any]:
     return (1, value)
 
 
-def value_order(row: Row) -> tuple[Any, ...]:
+def value_order(row: Row) -> tuple[object, ...]:
     """Return a sort key over rows: a total order of values, column by column. NULL first; -0.0 before 0.0, NaN last."""
     return tuple(_value_order(value) for value in row)
 
 
-def _value_order(value: Any) -> tuple[Any, ...]:
+def _value_order(value: object) -> tuple[object, ...]:
     if value is None:
         return (0,)
     if isinstance(value, float):
@@ -135,7 +135,7 @@ def _value_order(value: Any) -> tuple[Any, ...]:
     return (1, value_order(tuple(value)) if isinstance(value, list) else value)
 
 
-def event_order(event: Event) -> tuple[Any, ...]:
+def event_order(event: Event) -> tuple[object, ...]:
     """Return the canonical order of events: by timestamp, `-` before `+`, then by the tuple's values."""
     ts, op, row = event
     return (ts, op == "+", tuple(order_key(value) for value in row))
@@ -146,7 +146,7 @@ def close(one: Row, other: Row, tolerance: float) -> bool:
     return all(_close(a, b, tolerance) for a, b in zip(one, other, strict=True))
 
 
-def _close(a: Any, b: Any, tolerance: float) -> bool:
+def _close(a: object, b: object, tolerance: float) -> bool:
     if isinstance(a, float) and isinstance(b, float) and not (math.isnan(a) or math.isnan(b)):
         return a == b or math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)
     if isinstance(a, list) and isinstance(b, list):

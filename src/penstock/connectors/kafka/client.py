@@ -44,7 +44,7 @@ def settings(options: Options) -> dict[str, str]:
     return {"bootstrap.servers": options.needed(BOOTSTRAP), "log_level": "0", **given}
 
 
-def resolved(written: Mapping[str, str], owner: str) -> dict[str, Any]:
+def resolved(written: Mapping[str, str], owner: str) -> dict[str, str | None]:
     """Return the settings with their secrets fetched.
 
     Raises:
@@ -73,7 +73,7 @@ def library() -> Any:
     return confluent_kafka
 
 
-def make(kind: str, config: Mapping[str, Any], owner: str) -> Any:
+def make(kind: str, config: Mapping[str, object], owner: str) -> Any:
     """Return a Consumer, Producer or AdminClient.
 
     Raises:
@@ -83,7 +83,7 @@ def make(kind: str, config: Mapping[str, Any], owner: str) -> Any:
     if kind == "AdminClient":
         import confluent_kafka.admin as module
     # Without a callback the library writes connection failures to standard error.
-    given: dict[str, Any] = {"log_level": 0, **config, "error_cb": _silent}
+    given: dict[str, object] = {"log_level": 0, **config, "error_cb": _silent}
     try:
         return getattr(module, kind)(given)
     except (library().KafkaException, ValueError, TypeError) as error:
@@ -118,7 +118,7 @@ def _said(error: object) -> str:
     return " ".join(text.split())[:200]
 
 
-def _redacted(text: str, config: Mapping[str, Any]) -> str:
+def _redacted(text: str, config: Mapping[str, object]) -> str:
     for key, value in config.items():
         if is_secret(key) and value:
             text = text.replace(str(value), "***")

@@ -191,7 +191,7 @@ class AvroDecoder(Decoder):
                 raise PenstockError("P0402", message, hint=f"its fields: {', '.join(names[:12])}")
 
     def decode(self, values: pa.Array) -> Decoded:
-        rows: list[dict[str, Any]] = []
+        rows: list[dict[str, object]] = []
         origin: list[int] = []
         reasons: dict[int, str] = {}
         for record, value in enumerate(values.to_pylist()):
@@ -213,7 +213,7 @@ class AvroDecoder(Decoder):
         kept = np.flatnonzero(~failed)
         return Decoded([c.take(pa.array(kept)) for c in columns], np.array(origin, np.int64)[kept], reasons)
 
-    def _row(self, value: bytes) -> dict[str, Any]:
+    def _row(self, value: bytes) -> dict[str, object]:
         import fastavro
 
         start = WIRE_BYTES if self.options.value(WIRE) == "confluent" else 0
@@ -221,7 +221,7 @@ class AvroDecoder(Decoder):
             raise ValueError("it does not begin with Confluent's wire header")
         stream = io.BytesIO(value)
         stream.seek(start)
-        found: dict[str, Any] = fastavro.schemaless_reader(stream, self._schema, None)  # type: ignore[assignment]
+        found: dict[str, object] = fastavro.schemaless_reader(stream, self._schema, None)  # type: ignore[assignment]
         if stream.tell() != len(value):
             raise ValueError(f"{len(value) - stream.tell()} bytes too many")
         return found
@@ -231,13 +231,13 @@ class AvroDecoder(Decoder):
         return avro_schema(self.options)
 
 
-def _array(values: list[Any], column: Field) -> tuple[pa.Array, list[int]]:
+def _array(values: list[object], column: Field) -> tuple[pa.Array, list[int]]:
     """Return the values of one column, NULL where they do not fit, and the positions that do not."""
     try:
         return pa.array(values, column.type), []
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         pass
-    fitted: list[Any] = []
+    fitted: list[object] = []
     bad: list[int] = []
     for row, value in enumerate(values):
         try:

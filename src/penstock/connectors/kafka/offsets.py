@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.kafka.client import (
@@ -71,7 +71,7 @@ class Topic:
         ends = self.ends(partitions)
         return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}
 
-    def _ask(self, partitions: list[int], spec: Any) -> Offsets:
+    def _ask(self, partitions: list[int], spec: Callable[[Any], object]) -> Offsets:
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 

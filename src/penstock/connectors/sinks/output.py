@@ -15,7 +15,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -175,10 +175,10 @@ class ArrowStream(Output):
                 hint="write the others INTO FILES (...), or choose --format json or csv",
             )  # fmt: skip
         self._queries = queries
-        self._stream: Any = None
+        self._stream: pa.ipc.RecordBatchStreamWriter | None = None
 
     @property
-    def _writer(self) -> Any:
+    def _writer(self) -> pa.ipc.RecordBatchStreamWriter:
         if self._stream is None:
             self._stream = pa.ipc.new_stream(_Sink(self._put), self._queries[0].output_schema)
         return self._stream

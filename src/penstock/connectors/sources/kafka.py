@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.algebra.nodes.scans import Source
-from penstock.connectors.contract import LogConnector, ParsedRecords, Split, Stretch
+from penstock.connectors.contract import LogConnector, ParsedRecords, Rejected, Split, Stretch
 from penstock.connectors.kafka.arrival import arrived
 from penstock.connectors.kafka.client import BOOTSTRAP, PATIENCE_OPTION, PREFIX, TOPIC, settings
 from penstock.connectors.kafka.decode import FORMAT, RECORD_BYTES, SCHEMA, WIRE, Decoded, convert, decoder
@@ -271,7 +271,7 @@ class KafkaSource(LogConnector):
     def _place(self, records: TopicRecords, record: int) -> tuple[str, int]:
         return f"{self._topic_name}/{records.partition[record]}", int(records.offset[record])
 
-    def _rejected(self, records: TopicRecords, record: int, reason: str) -> Any:
+    def _rejected(self, records: TopicRecords, record: int, reason: str) -> Rejected:
         path, offset = self._place(records, record)
         return rejection(path, offset, records.values[record].as_py() or b"", reason)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +72,7 @@ class SpooledSource(SourceConnector):
         return {name: format_(self.source, wanted=self.wanted) for name, format_ in FORMATS.items()}
 
 
-def spool(source: Source, rows: Sequence[tuple[Any, ...]] | pa.Table, path: str) -> None:
+def spool(source: Source, rows: Sequence[tuple[object, ...]] | pa.Table, path: str) -> None:
     """Write `rows` to the Arrow file `path` with the declared types.
 
     Texts are accepted for values of any type, as in CAST.
@@ -107,7 +106,7 @@ def _write_arrow(file: NewFile, table: pa.Table) -> None:
         writer.write_table(table)
 
 
-def _array(source: Source, index: int, values: list[Any]) -> pa.Array:
+def _array(source: Source, index: int, values: Sequence[object]) -> pa.Array:
     column = source.columns[index]
     if any(isinstance(value, str) for value in values):
         return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
@@ -118,11 +117,11 @@ def _array(source: Source, index: int, values: list[Any]) -> pa.Array:
         raise _misfit(source, index, bad) from None
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _fits(value: Any, type_: pa.DataType) -> bool:
+def _fits(value: object, type_: pa.DataType) -> bool:
     try:
         pa.array([value], type_)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -145,7 +144,7 @@ def _typed(source: Source, index: int, values: pa.Array) -> pa.Array:
     return converted.values
 
 
-def _misfit(source: Source, index: int, value: Any) -> PenstockError:
+def _misfit(source: Source, index: int, value: object) -> PenstockError:
     column = source.columns[index]
     return PenstockError("P0203", f"{source.name}.{column.name} is {type_name(column.type)}, {value!r} does not fit")
 

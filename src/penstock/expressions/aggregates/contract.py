@@ -16,7 +16,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -207,6 +207,6 @@ class Members:
     counts: Int64s
     none: npt.NDArray[np.bool_]
 
-    def lists(self, type_: pa.DataType, values: Any) -> pa.Array:
+    def lists(self, type_: pa.DataType, values: pa.Array) -> pa.Array:
         """Return an array for each row, made of `values` in place of the members."""
         return pa.ListArray.from_arrays(pa.array(self.offsets), values, type=type_, mask=pa.array(self.none))

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -78,7 +77,7 @@ def _count_bits(arguments: Arguments, type_: pa.DataType) -> Datum:
     return from_numbers(np.bitwise_count(wide).astype(np.int32), type_, values)
 
 
-def _distinct(function: Callable[..., Any]) -> Kernel:
+def _distinct(function: Callable[..., object]) -> Kernel:
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         return over_distinct(function, arguments, type_)
 

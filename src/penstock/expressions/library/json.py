@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -24,8 +24,10 @@ from penstock.expressions.values.json_text import (
 )
 
 Typed = tuple[tuple[Expression, ...], pa.DataType]
+#: What a value is looked up by: a path, a key or an index.
+Key = TypeVar("Key", bound=str | int)
 #: A function of a parsed JSON value.
-Finder = Callable[[Any], str | None]
+Finder = Callable[[object], str | None]
 
 #: The remark on all of them in docs/functions.md.
 NOTE = """The first argument is a STRING that holds JSON. What is no JSON, is nested deeper than 200 levels, or has
@@ -63,7 +65,7 @@ def _arrow_rule(name: str, arguments: Sequence[Expression]) -> Typed:
     return (implicit(text, STRING, name), implicit(key, STRING, name) if key.type == NULL else key), STRING
 
 
-def _by_key(finder: Callable[[Any], Finder | None]) -> Kernel:
+def _by_key(finder: Callable[[Key], Finder | None]) -> Kernel:
     """Return a kernel that applies the function that `finder` returns for a path or key; NULL where it returns None."""
 
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
@@ -93,16 +95,16 @@ def _get_value(path: str) -> Finder | None:
     if parsed is None or parsed.after is not None:
         return None
 
-    def find(value: Any) -> str | None:
+    def find(value: object) -> str | None:
         found = follow(value, parsed.before)
         return None if found is BAD or isinstance(found, dict | list) else as_text(found)
 
     return find
 
 
-def _member(show: Callable[[Any], str | None]) -> Callable[[str | int], Finder]:
+def _member(show: Callable[[object], str | None]) -> Callable[[str | int], Finder]:
     def finder(key: str | int) -> Finder:
-        def find(value: Any) -> str | None:
+        def find(value: object) -> str | None:
             found = follow(value, (key,))
             return None if found is BAD else show(found)
 

@@ -133,7 +133,7 @@ def _by_pattern(function: Callable[..., Datum]) -> Kernel:
             return _called(function, texts, [other.as_py() for other in others], type_)
         length = next(len(other) for other in others if not is_scalar(other))
         columns = [[o.as_py()] * length if is_scalar(o) else o.to_pylist() for o in others]
-        rows: dict[tuple[Any, ...], list[int]] = {}
+        rows: dict[tuple[object, ...], list[int]] = {}
         for row, values in enumerate(zip(*columns, strict=True)):
             rows.setdefault(values, []).append(row)
         if is_scalar(texts):
@@ -152,7 +152,7 @@ def _plain(array: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
     return array if array.type == type_ else array.cast(type_)
 
 
-def _called(function: Callable[..., Datum], texts: Datum, values: list[Any], type_: pa.DataType) -> Datum:
+def _called(function: Callable[..., Datum], texts: Datum, values: list[object], type_: pa.DataType) -> Datum:
     try:
         found = None if None in values else function(texts, *values)
     except pa.ArrowInvalid:
@@ -189,7 +189,7 @@ def _malformed(name: str, pattern: str, reason: str) -> PenstockError:
     return PenstockError("P0203", f"{name}: malformed regular expression: {reason}")
 
 
-def _literal(arguments: Sequence[Expression], number: int) -> Any:
+def _literal(arguments: Sequence[Expression], number: int) -> object:
     """Return the value of an argument that is a literal, else None."""
     argument = arguments[number] if number < len(arguments) else None
     return argument.value if isinstance(argument, Literal) else None
@@ -209,7 +209,7 @@ def _checked(rule: Rule) -> Rule:
     return run
 
 
-def _check_groups(name: str, pattern: str, third: Any) -> None:
+def _check_groups(name: str, pattern: str, third: object) -> None:
     """Check the groups of a literal pattern.
 
     Raises:

@@ -33,7 +33,7 @@ _LONGEST = 2**20
 _PAIRS = 2**28
 
 
-def _plain(kernel: Callable[..., Datum], *more: Any) -> Kernel:
+def _plain(kernel: Callable[..., Datum], *more: object) -> Kernel:
     """Return a kernel of Arrow's own applied to the first argument."""
 
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
@@ -42,7 +42,7 @@ def _plain(kernel: Callable[..., Datum], *more: Any) -> Kernel:
     return run
 
 
-def _distinct(function: Callable[..., Any]) -> Kernel:
+def _distinct(function: Callable[..., object]) -> Kernel:
     def run(arguments: Arguments, type_: pa.DataType) -> Datum:
         return over_distinct(function, arguments, type_)
 

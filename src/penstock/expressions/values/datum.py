@@ -88,7 +88,7 @@ _NUMPY: dict[pa.DataType, str] = {
 }  # fmt: skip
 
 
-def from_numbers(values: npt.NDArray[Any], type_: pa.DataType, *like: Datum) -> pa.Array:
+def from_numbers(values: npt.NDArray[np.generic], type_: pa.DataType, *like: Datum) -> pa.Array:
     """Return an array of `type_` over `values` without a copy, NULL where one of `like` is NULL."""
     data = pa.py_buffer(np.ascontiguousarray(values))
     return null_where_any(pa.Array.from_buffers(type_, len(values), [None, data]), *like)
@@ -124,7 +124,7 @@ def choose(condition: pa.Array | npt.NDArray[np.bool_], yes: Datum, no: Datum) -
 
 
 def over_distinct(
-    function: Callable[..., Any], arguments: Sequence[Datum], type_: pa.DataType, null_in: bool = False
+    function: Callable[..., object], arguments: Sequence[Datum], type_: pa.DataType, null_in: bool = False
 ) -> pa.Array:
     """Apply `function` to the Python values of each distinct combination of `arguments`, and expand the results to the
     rows.
@@ -156,7 +156,7 @@ def over_distinct(
     return pa.array(results, type_).take(pa.array(where.reshape(-1)))
 
 
-def _call(function: Callable[..., Any], values: tuple[Any, ...], null_in: bool) -> Any:
+def _call(function: Callable[..., object], values: tuple[object, ...], null_in: bool) -> object:
     if not null_in and any(v is None for v in values):
         return None
     try:

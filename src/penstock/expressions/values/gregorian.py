@@ -9,7 +9,7 @@ NULL.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -134,7 +134,7 @@ def truncated(array: pa.Array, unit: str) -> pa.Array:
     return dates(days, array) if array.type == DATE else timestamps(days, np.zeros_like(clock), array)
 
 
-def moved_by_months(days: Integers, count: npt.NDArray[Any]) -> Integers:
+def moved_by_months(days: Integers, count: npt.NDArray[np.integer]) -> Integers:
     """Move `days` by months: to the same day of the month, or its last."""
     months = months_of(days)
     offset = days - start_of_month(months)

@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +29,11 @@ class Number(str):
     """A number by its digits."""
 
 
-def _unlike(word: str) -> Any:
+def _unlike(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) < len(pairs):
         made = {}
@@ -50,7 +50,7 @@ _DECODER = json.JSONDecoder(
 _LEVELS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
-def read(text: str) -> Any:
+def read(text: str) -> object:
     """Return the value of a JSON text, or `BAD`."""
     if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
         return BAD
@@ -70,7 +70,7 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """Return the JSON text of a value, without blanks."""
     if isinstance(value, Number):
         return str(value)
@@ -85,7 +85,7 @@ def _quoted(text: str) -> str:
     return json.dumps(_whole(text), ensure_ascii=False)
 
 
-def as_text(value: Any) -> str | None:
+def as_text(value: object) -> str | None:
     """Return a string without quotes, the JSON text of anything else; NULL for null."""
     if isinstance(value, Number) or not isinstance(value, str):
         return None if value is None else as_json(value)
@@ -139,7 +139,7 @@ def parse_path(text: str) -> Path | None:
     return Path(tuple(parts[0]), tuple(parts[1]) if len(parts) == 2 else None)
 
 
-def follow(value: Any, steps: tuple[str | int, ...]) -> Any:
+def follow(value: object, steps: tuple[str | int, ...]) -> object:
     """Return the value at a path, or `BAD` where there is none. A negative index counts from the end."""
     for step in steps:
         if isinstance(step, str):
@@ -151,7 +151,7 @@ def follow(value: Any, steps: tuple[str | int, ...]) -> Any:
     return value
 
 
-def text_at(value: Any, path: Path) -> str | None:
+def text_at(value: object, path: Path) -> str | None:
     """Return the result of GET_JSON_OBJECT: the text of the value at a path; several matches of `[*]` give an array, a
     single match itself.
     """
@@ -173,13 +173,13 @@ class _Last(threading.local):
     """The column that was parsed last: several paths into one column parse its texts once."""
 
     column: pa.Array | None = None
-    values: tuple[list[Any], npt.NDArray[np.int64]] = ([], np.empty(0, np.int64))
+    values: tuple[list[object], npt.NDArray[np.int64]] = ([], np.empty(0, np.int64))
 
 
 _LAST = _Last()
 
 
-def read_column(texts: pa.Array) -> tuple[list[Any], npt.NDArray[np.int64]]:
+def read_column(texts: pa.Array) -> tuple[list[object], npt.NDArray[np.int64]]:
     """Return (the values of the distinct texts, the index of each row's); NULL is `BAD`."""
     if texts is _LAST.column:
         return _LAST.values
@@ -191,7 +191,7 @@ def read_column(texts: pa.Array) -> tuple[list[Any], npt.NDArray[np.int64]]:
     return found
 
 
-def over_texts(texts: pa.Array, function: Callable[[Any], str | None]) -> pa.Array:
+def over_texts(texts: pa.Array, function: Callable[[object], str | None]) -> pa.Array:
     """Apply `function` to the value of each text, NULL where that is invalid JSON."""
     values, rows = read_column(texts)
     results = pa.array([None if value is BAD else function(value) for value in values], pa.string())

@@ -16,11 +16,11 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.scans import Source
 from penstock.physical.execution.progress import NOTHING, Progress, SourceProgress, timed_sources
+from penstock.storage.documents import Document
 
 #: source -> for each query that reads it, the sources of that query, itself among them.
 Peers = Mapping[str, frozenset[frozenset[str]]]
@@ -38,7 +38,7 @@ class WallClock:
     heard: dict[str, int] = field(default_factory=dict)
     beats: dict[str, int] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Document:
         return asdict(self)
 
     def spoken(self, names: Iterable[str]) -> WallClock:

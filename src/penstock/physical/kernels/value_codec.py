@@ -11,13 +11,16 @@ import base64
 import datetime
 import json
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+
+from penstock.storage.documents import Json
 
 #: Allowed default factories of a defaultdict.
 _FACTORIES: dict[str, Callable[[], Any]] = {
@@ -25,7 +28,7 @@ _FACTORIES: dict[str, Callable[[], Any]] = {
 }
 
 
-def pack(value: Any) -> bytes:
+def pack(value: object) -> bytes:
     """Encode a value. Raises TypeError for an unsupported one."""
     return json.dumps(_told(value), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
@@ -38,10 +41,11 @@ def unpack(data: bytes) -> Any:
         raise ValueError(f"a value that cannot be read back: {error}") from error
 
 
-def _told(value: Any) -> Any:
+def _told(value: object) -> Json:
     """Convert to JSON: plain values unchanged, anything else as [its type, its parts]."""
     kind = type(value)
-    if value is None or kind in (bool, int, float, str):
+    # Not of a subclass: its type would be lost.
+    if value is None or (isinstance(value, bool | int | float | str) and kind in (bool, int, float, str)):
         return value
     write = _WRITERS.get(kind)
     if write is not None:
@@ -54,7 +58,7 @@ def _told(value: Any) -> Any:
     raise TypeError(f"cannot keep a {kind.__module__}.{kind.__qualname__}")
 
 
-def _made(told: Any) -> Any:
+def _made(told: Json) -> object:
     if not isinstance(told, list):
         return told
     read = _READERS.get(told[0])
@@ -63,29 +67,29 @@ def _made(told: Any) -> Any:
     return read(*told[1:])
 
 
-def _each(values: Any) -> list[Any]:
+def _each(values: Iterable[object]) -> list[Json]:
     return [[_told(value) for value in values]]
 
 
-def _pairs(values: Any) -> list[Any]:
+def _pairs(values: Mapping[object, object]) -> list[Json]:
     return [[[_told(key), _told(value)] for key, value in values.items()]]
 
 
-def _defaults(values: Any) -> list[Any]:
+def _defaults(values: defaultdict[object, object]) -> list[Json]:
     factory = values.default_factory
     if factory is not None and _FACTORIES.get(getattr(factory, "__name__", "")) is not factory:
         raise TypeError(f"cannot keep a defaultdict of {factory!r}")
     return [None if factory is None else factory.__name__, *_pairs(values)]
 
 
-def _array(values: np.ndarray[Any, Any]) -> list[Any]:
+def _array(values: npt.NDArray[np.generic]) -> list[Json]:
     if values.dtype.hasobject:
         raise TypeError("cannot keep a NumPy array of objects")
     descriptor = values.dtype.str if values.dtype.fields is None else values.dtype.descr
     return [descriptor, list(values.shape), _text(np.ascontiguousarray(values).tobytes())]
 
 
-def _read_array(descriptor: Any, shape: list[int], data: str) -> np.ndarray[Any, Any]:
+def _read_array(descriptor: str | list[list[str]], shape: list[int], data: str) -> npt.NDArray[np.generic]:
     fields = [tuple(field) for field in descriptor] if isinstance(descriptor, list) else descriptor
     return np.frombuffer(_bytes(data), np.dtype(fields)).reshape(shape).copy()
 
@@ -112,7 +116,7 @@ def _bytes(text: str) -> bytes:
     return base64.b64decode(text)
 
 
-_WRITERS: dict[type, Callable[[Any], list[Any]]] = {
+_WRITERS: dict[type, Callable[[Any], list[Json]]] = {
     list: _each,
     tuple: _each,
     set: _each,
@@ -135,8 +139,8 @@ _WRITERS: dict[type, Callable[[Any], list[Any]]] = {
 }
 
 
-def _dictionary(made: Callable[..., Any]) -> Callable[..., Any]:
-    def read(pairs: list[Any]) -> Any:
+def _dictionary(made: Callable[[], dict[object, Any]]) -> Callable[..., dict[object, Any]]:
+    def read(pairs: list[tuple[Json, Json]]) -> dict[object, Any]:
         found = made()
         for key, value in pairs:
             found[_made(key)] = _made(value)
@@ -145,7 +149,7 @@ def _dictionary(made: Callable[..., Any]) -> Callable[..., Any]:
     return read
 
 
-_READERS: dict[str, Callable[..., Any]] = {
+_READERS: dict[str, Callable[..., object]] = {
     "list": lambda values: [_made(v) for v in values],
     "tuple": lambda values: tuple(_made(v) for v in values),
     "set": lambda values: {_made(v) for v in values},

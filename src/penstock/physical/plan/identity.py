@@ -13,7 +13,7 @@ import enum
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.scans import Source
 from penstock.expressions.user import UserDefined
@@ -104,7 +104,7 @@ def _fields(value: DataclassInstance) -> str:
     return f"{type(value).__name__}({', '.join(f'{f.name}={_token(getattr(value, f.name))}' for f in chosen)})"
 
 
-def _shown_only(field: dataclasses.Field[Any]) -> bool:
+def _shown_only(field: dataclasses.Field[object]) -> bool:
     """Return whether a field is for EXPLAIN alone."""
     return not field.compare or bool(field.metadata.get("transparent"))
 

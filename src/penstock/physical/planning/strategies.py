@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import fields, replace
-from typing import Any
 
 from penstock.algebra.nodes.negative_tuples import announced
 from penstock.algebra.nodes.query import Query
@@ -43,5 +42,5 @@ class Strategy(enum.Enum):
         """Return `spec` with the state structures of this strategy."""
         if self is not Strategy.DIRECT or not any(field.name == "listed" for field in fields(spec)):
             return spec
-        listed: dict[str, Any] = {"listed": True}
+        listed: dict[str, bool] = {"listed": True}
         return replace(spec, **listed)

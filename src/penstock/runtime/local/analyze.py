@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes.query import Query
@@ -59,8 +58,8 @@ class Analysis:
 
 def analyze(
     queries: Sequence[Query],
-    rows: Mapping[str, Sequence[tuple[Any, ...]]],
-    frames: Mapping[str, Any],
+    rows: Mapping[str, Sequence[tuple[object, ...]]],
+    frames: Mapping[str, object],
     shards: int = 1,
     statistics: Statistics | None = None,
     strategy: Strategy = Strategy.PATTERN,
@@ -107,7 +106,7 @@ def _record_rejected(plan: Plan, meters: Mapping[str, Meter], read: Counts) -> N
                 scan.extra |= {name: count for name, count in counts.items() if count}
 
 
-def _check(source: Source, frame: Any) -> None:
+def _check(source: Source, frame: object) -> None:
     if source.is_stream and source.timestamp is None:
         hint = "EXPLAIN it without ANALYZE, or declare it over a copy that ends"
         raise PenstockError("P0622", f"{source.name} has no end, so there is no run of it to measure", hint=hint)

@@ -113,7 +113,7 @@ def assemble(
     return packets
 
 
-def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, schema: Any) -> DataFrame:
+def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, schema: object) -> DataFrame:
     """Return the rows of one query's answer, as a DataFrame for any Spark sink."""
     root = str(folder.root)
 

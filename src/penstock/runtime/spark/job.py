@@ -474,7 +474,7 @@ class SparkRun:
 
     def _tell(self, event: str, message: str) -> None:
         failed = self._failure is not None
-        fields: dict[str, Any] = {"queries": sorted(self._job.plan.queries), "checkpoint": str(self._checkpoint)}
+        fields: dict[str, object] = {"queries": sorted(self._job.plan.queries), "checkpoint": str(self._checkpoint)}
         if self._failure is not None:
             fields["error"] = self._failure.code
             # The caller that waits for the run gets the whole error: the log does not repeat it.

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -91,8 +90,8 @@ class Work:
     """
 
     queries: tuple[Query, ...]
-    rows: Mapping[str, Sequence[tuple[Any, ...]]]
-    frames: Mapping[str, Any]
+    rows: Mapping[str, Sequence[tuple[object, ...]]]
+    frames: Mapping[str, object]
     settings: Settings
     drain: bool
     spark: Callable[[], SparkSession]

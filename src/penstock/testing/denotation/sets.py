@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from penstock.algebra import Except, Intersect, SortKey, TopK
 from penstock.testing.denotation.base import Bag, Relation, World, denote, minus, relation
@@ -46,7 +45,7 @@ def _(node: TopK, world: World) -> Relation:
     below = relation(node.input, world)
     last = node.offset + node.limit
 
-    def place(row: Row) -> list[Any]:
+    def place(row: Row) -> list[object]:
         return [_Place(row[key.column], key) for key in node.total_order]
 
     def at(tau: int) -> Bag:
@@ -61,7 +60,7 @@ def _(node: TopK, world: World) -> Relation:
 class _Place:
     """The rank of a value under one sort key. NaN is the largest number; the key decides where NULL sorts."""
 
-    def __init__(self, value: Any, key: SortKey) -> None:
+    def __init__(self, value: object, key: SortKey) -> None:
         self._null = value is None
         self._value = order_key(value)
         self._key = key

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +54,7 @@ class _Number(str):
     """A number as it was written: converted like a cell of text, but distinguished from a string."""
 
 
-class _Object(list[tuple[str, Any]]):
+class _Object(list[tuple[str, object]]):
     """The members of an object, in order."""
 
 
@@ -262,7 +262,7 @@ def _lines(block: Block) -> list[tuple[int, bytes]]:
     return [(block.line + i, line) for i, line in enumerate(block.data.splitlines()) if line.strip()]
 
 
-def _parse(line: bytes) -> Any:
+def _parse(line: bytes) -> object:
     """Return the JSON value of a line, its numbers as `_Number`, its objects as `_Object`; the error when it is not
     JSON.
     """
@@ -280,7 +280,7 @@ class _Written(str):
     """The JSON text of an object or array."""
 
 
-def _as_written(line: bytes, index: int, member: Any) -> Any:
+def _as_written(line: bytes, index: int, member: object) -> object:
     """Return the value of a line's member; of an object or array its text without the blanks between tokens."""
     if not isinstance(member, list):
         return member
@@ -306,11 +306,11 @@ def _ambiguous(first: str, second: str) -> str:
     return f"the keys {first} and {second} are one column"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return str(value) if isinstance(value, _Number | _Written) else json.dumps(value)
 
 
-def _text(value: Any, type_: pa.DataType) -> str | bytes | None:
+def _text(value: object, type_: pa.DataType) -> str | bytes | None:
     """Return a JSON value as the text of a cell. Raises ValueError when it is not a value of `type_`."""
     if value is None:
         return None

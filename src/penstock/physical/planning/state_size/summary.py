@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from penstock.algebra.nodes.base import Algebra, leaves
 from penstock.algebra.nodes.query import Query
@@ -20,6 +19,7 @@ from penstock.physical.planning.planner import planned
 from penstock.physical.planning.state_size.estimate import state_of
 from penstock.physical.planning.state_size.parts import StepState
 from penstock.physical.planning.strategies import Strategy
+from penstock.storage.documents import Document
 
 _GRADES = {
     Grade.FIXED: "bounded", Grade.BOUNDED: "bounded", Grade.KEYS: "bounded by values", Grade.UNBOUNDED: "unbounded"
@@ -78,7 +78,7 @@ class QueryState:
                 lines.append(f"  {step.name}: {part.what}, {size}; {_GRADES[part.bound.grade]}: {part.bound.by}")
         return "".join(f"{line}\n" for line in lines)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Document:
         bound = self.bound
         return {
             "bounded": _GRADES[bound.grade],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numba as nb
 import numpy as np
@@ -24,6 +24,8 @@ from penstock.physical.kernels.key_order import Bytes, is_wide, sort_keys
 from penstock.physical.synopses.contract import Chunks
 from penstock.physical.synopses.tables.keyed_table import KeyedTable
 from penstock.storage.documents import Document
+
+S = TypeVar("S", bound=np.generic)
 
 
 @nb.njit(cache=True)
@@ -210,7 +212,7 @@ class LinkedBag(ValueBag):
         self._stale = True
 
 
-def _longer(rows: Any, size: int) -> Any:
+def _longer(rows: npt.NDArray[S], size: int) -> npt.NDArray[S]:
     grown = np.zeros((size, rows.shape[1]), rows.dtype)
     grown[: len(rows)] = rows
     return grown

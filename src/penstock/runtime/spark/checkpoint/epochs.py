@@ -325,5 +325,5 @@ def _path(folder: Folder, number: int) -> Path:
     return folder.root / "epochs" / f"{number:04d}.json"
 
 
-def _checksum(data: Any, place: str) -> str:
+def _checksum(data: object, place: str) -> str:
     return f"{zlib.crc32(json.dumps([place, data], sort_keys=True).encode()):08x}"

@@ -31,7 +31,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -41,6 +41,7 @@ from penstock.connectors.contract import Split
 from penstock.errors import PenstockError
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.storage import storage
+from penstock.storage.documents import Json
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged, sealed, unsealed
 
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from penstock.physical.execution.wall_clock import Peers
     from penstock.physical.plan.plan import Plan
 
+
+T = TypeVar("T")
 
 #: The round under which the static relations, read before the start, are counted.
 STATICS = "statics"
@@ -354,7 +357,7 @@ class Folder:
     def write_finished(self, mark: Finish) -> None:
         self.write_mark(Finish.NAME, asdict(mark))
 
-    def write_mark(self, name: str, value: Any) -> None:
+    def write_mark(self, name: str, value: Json) -> None:
         self.write_sealed(self.root / f"{name}.json", json.dumps(value))
 
     def read_mark(self, name: str) -> Any:
@@ -413,7 +416,7 @@ def unwritable(path: Path, error: OSError) -> PenstockError:
     )
 
 
-def chunks_of(items: Sequence[Any], parts: int) -> Iterator[Sequence[Any]]:
+def chunks_of(items: Sequence[T], parts: int) -> Iterator[Sequence[T]]:
     """Yield `items` in at most `parts` runs of about equal length, in order."""
     size = -(-len(items) // max(1, parts))
     for start in range(0, len(items), max(1, size)):

@@ -87,9 +87,12 @@ class ShardManifest:
         for name in chunks:
             kind, format_ = array(nested(fields, "formats"), name)
             synopses[name] = StoredSynopsis(
-                nested(manifests, name), integers(chunks, name), as_text(kind, name), as_integer(format_, name),
+                nested(manifests, name),
+                integers(chunks, name),
+                as_text(kind, name),
+                as_integer(format_, name),
                 integer(rows, name),
-            )  # fmt: skip
+            )
         marks = StageMarks.from_json(nested(fields, "marks"))
         return ShardManifest(text(fields, "token"), integer(fields, "epoch"), marks, synopses)
 

@@ -75,7 +75,7 @@ class StateReport:
     domains: dict[str, TimeDomain]
     births: dict[str, int]
 
-    def as_json(self, per_shard: bool) -> dict[str, Any]:
+    def as_json(self, per_shard: bool) -> dict[str, object]:
         """Return plain data; times are texts in the query's domain."""
         queries = {}
         for name, operators in self.queries.items():
@@ -106,7 +106,7 @@ class StateReport:
             return ""
         return "forever" if tick >= END else "the beginning" if tick <= BEGIN else self.domains[query].show(tick)
 
-    def _as_json(self, query: str, stored: StoredState) -> dict[str, Any]:
+    def _as_json(self, query: str, stored: StoredState) -> dict[str, object]:
         times = {"oldest": self.shown(query, stored.oldest), "newest": self.shown(query, stored.newest)}
         return {**asdict(stored), **{k: v or None for k, v in times.items()}, "kind": stored.kind or None}
 

@@ -29,7 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
 from penstock.runtime.java import require_java
@@ -105,7 +105,7 @@ _AHEAD: list[Jvm] = []
 #: JVMs started ahead and not requested yet.
 _UNUSED: list[Jvm] = []
 #: The session that was started ahead, by the arguments of its request; and a function that restores the Ctrl-C handler.
-_COMING: dict[tuple[str | None, frozenset[tuple[str, str]]], tuple[Future[SparkSession], Callable[[], Any]]] = {}
+_COMING: dict[tuple[str | None, frozenset[tuple[str, str]]], tuple[Future[SparkSession], Callable[[], object]]] = {}
 #: Folders of JVMs, with their logs, that this process removes when it ends.
 _TEMPORARY: set[Path] = set()
 #: Log files of the JVMs of this process.
@@ -194,7 +194,7 @@ def _kill_unused() -> None:
         _kill(_UNUSED.pop())
 
 
-def _ignore_error(_server: socketserver.BaseServer, _request: Any, _client: Any) -> None:
+def _ignore_error(_server: socketserver.BaseServer, _request: object, _client: object) -> None:
     """Replaces the printing of a traceback by nothing."""
 
 

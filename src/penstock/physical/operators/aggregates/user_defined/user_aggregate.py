@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import PenstockError
@@ -131,7 +132,7 @@ class UserAggregation(Operator):
             return []
         return segments(rows, self._spec.strict)
 
-    def _keep_ends(self, later: Any, arrays: list[pa.Array]) -> None:
+    def _keep_ends(self, later: npt.NDArray[np.bool_], arrays: list[pa.Array]) -> None:
         if not later.any():
             return
         chosen = pa.array(later)
@@ -150,7 +151,7 @@ class UserAggregation(Operator):
         owners: list[int] = []  # of each row below the number of its group; -1 - it for "no row"
         times: list[int] = []
         bases: list[pa.RecordBatch] = []
-        values: list[list[Any]] = []
+        values: list[list[object]] = []
         groups: list[tuple[Key, _Group]] = []
         for number, (key, events) in enumerate(changes.items()):
             group = self._groups.get(key) or _Group()
@@ -165,7 +166,7 @@ class UserAggregation(Operator):
         rows = self._rows(bases, values)
         return self._stretches(groups, np.array(owners, np.int64), np.array(times, np.int64), rows)
 
-    def _rows(self, bases: list[pa.RecordBatch], values: list[list[Any]]) -> list[pa.Array]:
+    def _rows(self, bases: list[pa.RecordBatch], values: list[list[object]]) -> list[pa.Array]:
         """Keys, built-in and user-defined values in the order of the select list."""
         types = self._spec.types
         if not bases:
@@ -241,20 +242,20 @@ class UserAggregation(Operator):
         return group.base
 
     @staticmethod
-    def _fresh(call: UserCallSpec) -> Any:
+    def _fresh(call: UserCallSpec) -> object:
         if call.state is UserState.LIVE:
             return None
         return start(call.user) if call.state is UserState.EXPIRING else {}
 
     @staticmethod
-    def _incremental(call: UserCallSpec, state: Any, segment: Segment) -> Any:
+    def _incremental(call: UserCallSpec, state: object, segment: Segment) -> object:
         removed, added = call.chosen(segment.removed), call.chosen(segment.added)
         if removed is not None:
             state = expire(call.user, state, removed)
         return state if added is None else update(call.user, state, added)
 
     @staticmethod
-    def _partial(call: UserCallSpec, states: dict[int, Any], segment: Segment, time: int) -> None:
+    def _partial(call: UserCallSpec, states: dict[int, object], segment: Segment, time: int) -> None:
         for end in [end for end in states if end <= time]:
             del states[end]
         for end, rows in segment.by_end():
@@ -263,7 +264,7 @@ class UserAggregation(Operator):
                 state = states[end] if end in states else start(call.user)
                 states[end] = update(call.user, state, values)
 
-    def _value(self, call: UserCallSpec, group: _Group, number: int) -> Any:
+    def _value(self, call: UserCallSpec, group: _Group, number: int) -> object:
         state, user = group.states[number], call.user
         if call.state is UserState.PARTIAL:
             ends = sorted(state)
