@@ -137,6 +137,6 @@ def test_a_rule_that_had_nothing_to_do_is_not_asked_again_of_the_same_plan() -> 
     assert len({rule.name for rule in RULES}) == len(RULES)
     text = "SELECT RSTREAM(k, v + 1 AS w) FROM S [RANGE 9 SECONDS SLIDE 3 SECONDS] WHERE k > 1 + 1;"
     stream = "CREATE STREAM S (ts BIGINT, k INT, v INT) FROM MEMORY () TIMESTAMP BY ts;"
-    (query,) = bind_script(stream + text).queries
+    (query,) = bind_script(stream + text, one_time=False).queries
     optimize(query.root, rules=tuple(noting(rule) for rule in RULES))
     assert asked and len(set(asked)) == len(asked)

@@ -14,7 +14,7 @@ SOURCE = "CREATE STREAM S (ts INT, a INT) FROM MEMORY () TIMESTAMP BY ts;"
 
 def answer(script: str, rows: list[tuple[Any, ...]], catalog: Catalog | None = None, **options: Any) -> list[Any]:
     """The rows of the last query of `script` over a stream S (ts, a), without `op`."""
-    bound = bind_script(SOURCE + script, catalog)
+    bound = bind_script(SOURCE + script, catalog, one_time=False)
     table = pa.table(
         {"ts": pa.array([r[0] for r in rows], pa.int32()), "a": pa.array([r[1] for r in rows], pa.int32())}
     )
