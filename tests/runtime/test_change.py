@@ -52,6 +52,17 @@ def progress(run: InlineRun) -> dict[str, QueryCounts]:
     return RunTotals(run.folder).progress(run.job.plan, {}, run.sinks, {}, {}).queries
 
 
+def check_joined(calm: Path, files: int) -> None:
+    """Check that `best` and `pairs`, which joined `sums` after so many files, have read all later ones and no other."""
+    cold()
+    for number in range(files):
+        (calm / "data" / f"part-{number:04d}.parquet").unlink()
+    InlineRun(script(calm, "best", "pairs", out="rest"), calm / "rest-checkpoint").run()
+    for name in ("best", "pairs"):
+        assert result(calm, name) == result(calm, name, "rest")
+    assert result(calm, "sums") == result(calm, "sums", "calm")
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data, and in the folder `calm` what every query gives when nothing changes."""
@@ -137,13 +148,7 @@ def test_a_new_query_sees_what_comes_from_here_on(calm: Path, crash: str | None)
     assert "starts afresh and sees only" in run.decision.notices[0] and "is new" in run.decision.notices[0]
     # A round that died was planned with the old sources: the new queries take part in it.
     assert before.decision.epoch.number == 0 and run.decision.epoch.base == 5
-    cold()
-    for number in range(5):
-        (calm / "data" / f"part-{number:04d}.parquet").unlink()
-    InlineRun(script(calm, "best", "pairs", out="rest"), calm / "rest-checkpoint").run()
-    for name in ("best", "pairs"):
-        assert result(calm, name) == result(calm, name, "rest")
-    assert result(calm, "sums") == result(calm, "sums", "calm")
+    check_joined(calm, 5)
 
 
 @pytest.mark.parametrize(("batches", "crash"), [(1, "state"), (4, "delivered"), (FILES, None)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from inline_run import CRASHES, InlineRun, cold, write_files
-from test_change import FILES, QUERIES, SECOND, calm, result, script, undisturbed
+from test_change import FILES, QUERIES, SECOND, calm, check_joined, result, script, undisturbed
 
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.epochs import latest_epoch, read_epoch
@@ -62,13 +62,7 @@ def test_a_new_query_sees_what_comes_from_here_on(calm: Path, crash: str | None)
         run = InlineRun(later, calm / "checkpoint")
         assert run.decision.kind.value == "same"
     run.run()
-    cold()
-    for number in range(4):
-        (calm / "data" / f"part-{number:04d}.parquet").unlink()
-    InlineRun(script(calm, "best", "pairs", out="rest"), calm / "rest-checkpoint").run()
-    for name in ("best", "pairs"):
-        assert result(calm, name) == result(calm, name, "rest")
-    assert result(calm, "sums") == result(calm, "sums", "calm")
+    check_joined(calm, 4)
 
 
 @pytest.mark.parametrize("again", ["before", "after"])

@@ -9,7 +9,6 @@ from penstock.algebra.nodes.base import Algebra, Keys, Unary, column_labels, is_
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
-from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import AggregateCall
 from penstock.expressions.text import to_sql
@@ -32,10 +31,6 @@ class Aggregate(Algebra):
     @property
     def is_plain_sql(self) -> bool:
         return True
-
-    @property
-    def needs(self) -> Needs:
-        return needs_of_relations(self.inputs)
 
     @property
     def schema(self) -> Schema:
@@ -95,10 +90,6 @@ class Distinct(Unary):
     @property
     def is_plain_sql(self) -> bool:
         return True
-
-    @property
-    def needs(self) -> Needs:
-        return needs_of_relations(self.inputs)
 
     @property
     def pattern(self) -> Pattern:

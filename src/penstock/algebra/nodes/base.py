@@ -122,8 +122,9 @@ class Algebra(Node):
 
     @property
     def needs(self) -> Needs:
-        """Return what is needed of each source to determine the result from an instant on (`properties/need.py`)."""
-        return everything(self.source_names)
+        """Return what is needed of each source to determine the result from an instant on (`properties/need.py`): what
+        the inputs need where their content at an instant determines the result there, else everything."""
+        return needs_of_relations(self.inputs) if self.is_plain_sql else everything(self.source_names)
 
     # Changes over time
 
@@ -419,10 +420,6 @@ class Compared(Algebra):
     @property
     def schema(self) -> Schema:
         return self.left.schema
-
-    @property
-    def needs(self) -> Needs:
-        return needs_of_relations(self.inputs)
 
     @property
     def whole(self) -> Keys:

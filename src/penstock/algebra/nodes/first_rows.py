@@ -9,7 +9,6 @@ from typing import NamedTuple
 from penstock.algebra.nodes.base import Algebra, Keys, Unary, column_labels, is_static
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
-from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 
 
@@ -38,10 +37,6 @@ class TopK(Unary):
     @property
     def is_plain_sql(self) -> bool:
         return True
-
-    @property
-    def needs(self) -> Needs:
-        return needs_of_relations(self.inputs)
 
     @property
     def pattern(self) -> Pattern:

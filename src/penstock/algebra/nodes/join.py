@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from penstock.algebra.nodes.base import Algebra, Keys, has_lives, is_static
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate, agreeing, joined
-from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Call, Expression, conjuncts
 from penstock.expressions.text import to_sql
@@ -34,10 +33,6 @@ class Join(Algebra):
     @property
     def is_plain_sql(self) -> bool:
         return True
-
-    @property
-    def needs(self) -> Needs:
-        return needs_of_relations(self.inputs)
 
     @property
     def schema(self) -> Schema:

@@ -24,7 +24,6 @@ from penstock.algebra.properties.cardinality import (
     Partners,
     partners,
 )
-from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.expressions.nodes import Expression
 from penstock.types import Field, Schema
@@ -54,10 +53,6 @@ class SemiJoin(Algebra):
     @property
     def is_plain_sql(self) -> bool:
         return True
-
-    @property
-    def needs(self) -> Needs:
-        return needs_of_relations(self.inputs)
 
     @property
     def schema(self) -> Schema:
@@ -141,10 +136,6 @@ class OuterJoin(Algebra):
     @property
     def is_plain_sql(self) -> bool:
         return True
-
-    @property
-    def needs(self) -> Needs:
-        return needs_of_relations(self.inputs)
 
     @property
     def schema(self) -> Schema:

@@ -9,7 +9,6 @@ from penstock.algebra.nodes.base import Algebra, Compared, Keys, TimeModelWindow
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate, partners
-from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern, worst
 from penstock.types import Schema
 
@@ -23,10 +22,6 @@ class UnionAll(Algebra):
     @property
     def is_plain_sql(self) -> bool:
         return True
-
-    @property
-    def needs(self) -> Needs:
-        return needs_of_relations(self.inputs)
 
     @property
     def schema(self) -> Schema:

@@ -194,17 +194,24 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
     check_sources(work)
     _forget_what_began(folder, decision, folder.root.parent)
     # Sinks recognize by its name what the run has written already, so it is recorded before anything is written.
-    run = folder.begin_run()
+    folder.begin_run()
     sinks = {query.name: open_sink(query) for query in work.queries}
     with closed_on_failure(sinks):
         check_results(ResultParts(folder), sinks, decision.kept_sinks, work.accept_missing)
-        for name, sink in sinks.items():
-            sink.run = run
-            keep_refused(sink, DeadLetters(folder.dead_letters))
-            sink.open(name in decision.kept_sinks, overwrite)
+        open_results(folder, sinks, decision, overwrite)
         job, digest = prepare(work, request, decision, folder, parallelism())
         backfill(folder, job, decision.epoch, sinks)
     return Begun(decision, sinks, job, digest)
+
+
+def open_results(folder: Folder, sinks: Mapping[str, Sink], decision: Decision, overwrite: bool) -> None:
+    """Open sinks for the run in `folder`: those that `decision` keeps continue their results. Raises PenstockError
+    P0501, P0502.
+    """
+    for name, sink in sinks.items():
+        sink.run = folder.run
+        keep_refused(sink, DeadLetters(folder.dead_letters))
+        sink.open(name in decision.kept_sinks, overwrite)
 
 
 @contextmanager

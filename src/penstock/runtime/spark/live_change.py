@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from penstock.connectors.contract import Sink
-from penstock.connectors.deadletters import DeadLetters
 from penstock.connectors.sinks import open_sink
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.backfill import backfill
@@ -20,8 +19,7 @@ from penstock.runtime.spark.checkpoint.epochs import read_epoch, taken_back_on_f
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
 from penstock.runtime.spark.job import Changed, SparkRun
-from penstock.runtime.spark.launch import Work, check_sources, closed_on_failure, given, prepare
-from penstock.runtime.spark.output.rejections import keep_refused
+from penstock.runtime.spark.launch import Work, check_sources, closed_on_failure, given, open_results, prepare
 from penstock.runtime.spark.output.result_parts import ResultParts
 
 
@@ -68,11 +66,9 @@ def begin_change(folder: Folder, run: Running, work: Work, overwrite: bool) -> C
     fresh = {query.name: open_sink(query) for query in work.queries if query.name not in staying}
     sinks = {query.name: (staying | fresh)[query.name] for query in work.queries}
     with closed_on_failure(fresh), taken_back_on_failure(folder, decision.epoch.number):
-        for sink in fresh.values():
-            sink.run = folder.run
-            keep_refused(sink, DeadLetters(folder.dead_letters))
-            sink.open(False, overwrite)
-        ResultParts(folder).keep_only(decision.kept_sinks)
+        open_results(folder, fresh, decision, overwrite)
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
+        # A change that fails before leaves the record of what ends.
+        ResultParts(folder).keep_only(decision.kept_sinks)
         backfill(folder, job, decision.epoch, sinks)
     return Changed(job, digest, offset, sinks, decision.notices)
