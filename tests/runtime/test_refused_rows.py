@@ -44,13 +44,14 @@ def open_bounded_sink(query: Query) -> Sink:
         write(batch, table.filter(pc.invert(large)))
 
     sink.write = bounded
+    sink.write_pieces = lambda batch, pieces: bounded(batch, pa.concat_tables(pieces))
     result: Sink = sink
     return result
 
 
 @pytest.fixture(autouse=True)
 def bounded_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("spark.launch", "inprocess"):
+    for module in ("spark.start", "inprocess"):
         monkeypatch.setattr(f"penstock.runtime.{module}.open_sink", open_bounded_sink)
     cold()
 

@@ -8,7 +8,7 @@ it, and the new ones from then on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from penstock.connectors.contract import Sink
@@ -18,8 +18,9 @@ from penstock.runtime.spark.checkpoint.epochs import read_epoch, taken_back_on_f
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
 from penstock.runtime.spark.job import SparkRun
-from penstock.runtime.spark.launch import check_sources, closed_on_failure, given, open_results, prepare
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
+from penstock.runtime.spark.start import admitted, check_sources, closed_on_failure, given, open_results, prepare
 from penstock.runtime.spark.version import Changed
 from penstock.runtime.spark.work import Work
 
@@ -34,6 +35,10 @@ class Running(Protocol):
     @property
     def sinks(self) -> Mapping[str, Sink]:
         """Return the sink of each query."""
+
+    @property
+    def work(self) -> Work:
+        """Return what the run does."""
 
 
 def change(run: SparkRun, work: Work, overwrite: bool) -> None:
@@ -50,27 +55,35 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
     run.change(lambda: begin_change(folder, run, work, overwrite))
 
 
+def leave_out(folder: Folder, run: Running, failed: Collection[str]) -> Changed | None:
+    """Let a live run go on without the queries `failed`, whose results stay; None where it does so already."""
+    return begin_change(folder, run, run.work.without(failed), False)
+
+
 def begin_change(folder: Folder, run: Running, work: Work, overwrite: bool) -> Changed | None:
     """Write everything of a change to the checkpoint and open the sinks of new queries; None where nothing changes. No
     round may be outstanding. Where only the commands change, the epoch stays and records them.
     """
     before = read_epoch(folder, run.job.epoch)
+    work = admitted(work, folder, before)
     request = given(work, folder)
     decision = decide_change(request, folder, before)
     if decision.kind is StartKind.SAME:
         if decision.epoch == before:
             return None
         write_epoch(folder, decision.epoch)
-        return Changed(decision.epoch, run.job, "", None, run.sinks, ())
+        return Changed(work, decision.epoch, run.job, "", None, run.sinks, ())
     offset = decision.epoch.offset
     assert offset is not None, "an epoch that follows another one begins with an offset"
-    staying = {name: sink for name, sink in run.sinks.items() if name in decision.kept_sinks}
+    staying = {name: run.sinks[name] for name in decision.kept_sinks - decision.resumed}
     fresh = {query.name: open_sink(query) for query in work.queries if query.name not in staying}
     sinks = {query.name: (staying | fresh)[query.name] for query in work.queries}
-    with closed_on_failure(fresh), taken_back_on_failure(folder, decision.epoch.number):
-        open_results(folder, fresh, decision, overwrite)
+    number = decision.epoch.number
+    with closed_on_failure(fresh), folder.job_kept_on_failure(), taken_back_on_failure(folder, number):
+        open_results(folder, fresh, decision, overwrite, work.reset)
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
         # A change that fails before leaves the record of what ends.
-        ResultParts(folder).keep_only(decision.kept_sinks)
+        ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())
         backfill(folder, job, decision.epoch, sinks)
-    return Changed(decision.epoch, job, digest, offset, sinks, decision.notices)
+        UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
+    return Changed(work, decision.epoch, job, digest, offset, sinks, decision.notices)
