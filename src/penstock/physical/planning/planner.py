@@ -11,9 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.algebra import Algebra
-from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query, SinkSpec
-from penstock.algebra.nodes.scans import Scan
+from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.periods import periods
 from penstock.deep import deep
@@ -97,8 +96,8 @@ def plan_static(node: Algebra) -> Plan:
     builder = Builder(plan_static, inputs_static=True)
     query = Query("", node, SinkSpec("MEMORY"))
     _lower_query(builder, query)
-    sources = {leaf.source.name: leaf.source for leaf in leaves(node) if isinstance(leaf, Scan)}
-    return Plan(with_queries(builder.steps), {"": query}, sources, source_predicates=source_predicates(builder.steps))
+    predicates = source_predicates(builder.steps)
+    return Plan(with_queries(builder.steps), {"": query}, declared_sources(node), source_predicates=predicates)
 
 
 def _lower_query(builder: Builder, query: Query) -> None:

@@ -18,9 +18,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.algebra import Algebra
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, declared_sources, over_sources
 from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
@@ -71,7 +70,6 @@ from penstock.storage.local import TEMPORARY
 from penstock.storage.names import file_name
 from penstock.storage.seals import checksum, damaged
 from penstock.temporary import discard, temporary_folder
-from penstock.tree import Node, transform_up, walk_once
 
 #: Every folder of a run has one of these, also of earlier versions.
 _SIGNS = frozenset({RUN, "epochs", "identity.json"})
@@ -101,7 +99,7 @@ class Work:
 
     @property
     def sources(self) -> dict[str, Source]:
-        return {n.source.name: n.source for q in self.queries for n in walk_once(q.root) if isinstance(n, Scan)}
+        return declared_sources(*(query.root for query in self.queries))
 
     @property
     def streaming(self) -> dict[str, DataFrame]:
@@ -285,7 +283,7 @@ def given(work: Work, folder: Folder) -> StartRequest:
     """Return the start request of `work` for a checkpoint in `folder`."""
     places = {name: (source, str(_spool_place(work, source, folder.root))) for name, source in _to_spool(work)}
     spooled = {name: replace(source, options=(("spool", place),)) for name, (source, place) in places.items()}
-    queries = tuple(replace(q, root=_with_sources(q.root, spooled)) for q in work.queries)
+    queries = tuple(replace(q, root=over_sources(q.root, spooled)) for q in work.queries)
     return StartRequest(
         queries, work.sources, work.digests,
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
@@ -398,12 +396,3 @@ def _is_spooled(folder: Folder, path: Path) -> bool:
     except (OSError, ValueError) as error:
         raise damaged(path, error) from error
     return True
-
-
-def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
-    def change(node: Node) -> Node:
-        if isinstance(node, Scan) and node.source.name in sources:
-            return replace(node, source=sources[node.source.name])
-        return node
-
-    return transform_up(root, change)

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.algebra.nodes.base import Algebra, leaves
+from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.connectors.sources import is_rereadable
@@ -161,7 +161,7 @@ def _is_kept(query: Query, request: StartRequest, before: Epoch) -> bool:
 
 
 def _sources_of(query: Query) -> set[str]:
-    return {leaf.source.name for leaf in leaves(query.root) if isinstance(leaf, Scan)}
+    return set(declared_sources(query.root))
 
 
 def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
@@ -337,7 +337,8 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
 
 def can_backfill(query: Query) -> None:
     """Check that `query` can be backfilled. Raises PenstockError P0607 where the past of a source cannot be read."""
-    clocked = [s.source.name for s in leaves(query.root) if isinstance(s, Scan) and s.source.system_time]
+    sources = declared_sources(query.root)
+    clocked = [name for name, source in sources.items() if source.system_time]
     if clocked:
         raise PenstockError(
             "P0607",
@@ -345,11 +346,7 @@ def can_backfill(query: Query) -> None:
             "and when its elements came is not kept",
             hint="start without --backfill: the query begins from here on",
         )
-    passing = [
-        s.source.name
-        for s in leaves(query.root)
-        if isinstance(s, Scan) and not s.source.is_static and not is_rereadable(s.source)
-    ]
+    passing = [name for name, source in sources.items() if not source.is_static and not is_rereadable(source)]
     if passing:
         raise PenstockError(
             "P0607",
