@@ -10,9 +10,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.algebra import Algebra
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import OnError, Scan, Source
+from penstock.algebra.nodes.scans import OnError, Source, declared_sources, over_sources
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.connectors.contract import ParsedRecords, Rejected
@@ -26,8 +25,7 @@ from penstock.physical.execution.meter import Meter
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.wall_clock import wall_clock
 from penstock.physical.operators import Rejection
-from penstock.physical.plan.inputs import ScanSpec
-from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.plan import Plan, scans_of
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.inputs import check_bounded, spooled
@@ -35,7 +33,6 @@ from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.local.statics import Counts, read_statics
 from penstock.runtime.skipped_records import as_read, progress_after
 from penstock.temporary import removed_after
-from penstock.tree import Node, transform_up, walk_once
 
 #: Rows read in one round.
 _BATCH = 16_384
@@ -75,14 +72,14 @@ def analyze(
     Raises:
         PenstockError: P0622 for an input without an end, P0401 to P0404 for one that cannot be read.
     """
-    sources = {n.source.name: n.source for q in queries for n in walk_once(q.root) if isinstance(n, Scan)}
+    sources = declared_sources(*(query.root for query in queries))
     for source in sources.values():
         _check(source, frames.get(source.name))
     began = time.perf_counter()
     with removed_after() as folder:
         readable = {name: spooled(s, rows, frames, folder) for name, s in sources.items()}
         planning = strategy.planning(statistics)
-        ready = [replace(q, root=optimize(_with_sources(q.root, readable), planning=planning)) for q in queries]
+        ready = [replace(q, root=optimize(over_sources(q.root, readable), planning=planning)) for q in queries]
         plan = plan_queries(ready, statistics, strategy)
         meters = {table: Meter() for table in plan.statics}
         statics, read = read_statics(plan, str(folder / "dead-letters"), meters)
@@ -98,8 +95,8 @@ def _record_rejected(plan: Plan, meters: Mapping[str, Meter], read: Counts) -> N
     """Record at the scans of static relations the rows that were rejected or skipped."""
     for table, meter in meters.items():
         for step in plan.statics[table].steps:
-            if isinstance(step.spec, ScanSpec):
-                seen = read[step.spec.source.name]
+            if (source := step.spec.scanned) is not None:
+                seen = read[source.name]
                 scan = meter.of(step.id)
                 scan.rows_in = seen.rows
                 counts = {"rejected": sum(seen.malformed.values()), "passed over": seen.passed}
@@ -113,13 +110,6 @@ def _check(source: Source, frame: object) -> None:
     check_bounded(source, frame, "there is no run of it to measure\nEXPLAIN the query without ANALYZE")
 
 
-def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
-    def change(node: Node) -> Node:
-        return replace(node, source=sources[node.source.name]) if isinstance(node, Scan) else node
-
-    return transform_up(root, change)
-
-
 class _Reader:
     """Reader of one timed source: its records in order, stamped, and the progress of its time."""
 
@@ -128,9 +118,7 @@ class _Reader:
         self._needed = job.ingests[source.name].columns
         self._columns = read_columns(source, self._needed)
         self._source_predicate = job.plan.source_predicates.get(source.name)
-        self._scans = [
-            meter.of(s.id) for s in job.plan.steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source.name
-        ]
+        self._scans = [meter.of(scan.id) for scan in scans_of(job.plan.steps, source.name)]
         self._batches = self._read()
         self.progress = SourceProgress()
 

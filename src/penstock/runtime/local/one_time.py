@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.algebra import Algebra, RelationScan, Scan, Source, leaves, unbounded
+from penstock.algebra import Algebra, RelationScan, Source, unbounded
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, SinkSpec
-from penstock.algebra.nodes.scans import OnError
+from penstock.algebra.nodes.scans import OnError, declared_sources
 from penstock.connectors.deadletters import as_error, reason_kind
 from penstock.deep import deep
 from penstock.errors import PenstockError
@@ -96,7 +96,7 @@ def answer_once(
 
 def sources_of(query: OneTimeQuery) -> dict[str, Source]:
     """Return the declared streams and relations that a query reads, by name."""
-    return {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
+    return declared_sources(query.root)
 
 
 @deep

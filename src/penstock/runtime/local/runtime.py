@@ -30,7 +30,6 @@ from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress, timed_sources
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
 from penstock.physical.operators import Rejection, Tables
-from penstock.physical.plan.inputs import ScanSpec
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.strategies import Strategy
@@ -209,9 +208,9 @@ def _compute_static(plan: Plan, relations: Mapping[str, pa.Table], meter: Meter 
     if meter is not None:
         meter.sample()
         for step in plan.steps:
-            if isinstance(step.spec, ScanSpec):
+            if (source := step.spec.scanned) is not None:
                 scan = meter.of(step.id)
-                scan.rows_in = scan.rows_out = relations[step.spec.source.name].num_rows
+                scan.rows_in = scan.rows_out = relations[source.name].num_rows
     query = plan.queries[""]
     if not parts:
         return empty(query.root.schema.types)
