@@ -358,7 +358,7 @@ def run_case(path: str | Path, runs: Sequence[CaseRun] = RUNS) -> None:
 
 
 def check_case(case: Case, runs: Sequence[CaseRun] = RUNS) -> None:
-    bound = bind_script(case.script)
+    bound = bind_script(case.script, one_time=True)
     for refused in case.refused:
         _check_refused(case, bound, refused)
     inputs = case_inputs(case, bound)
@@ -388,7 +388,7 @@ def _check_answers(case: Case, bound: BoundScript, inputs: Mapping[str, pa.Table
 
 def _check_refused(case: Case, bound: BoundScript, refused: ExpectedErrors) -> None:
     try:
-        bind_script(refused.script, catalog=bound.catalog)
+        bind_script(refused.script, catalog=bound.catalog, one_time=True)
     except PenstockError as error:
         found = error.errors if isinstance(error, ScriptErrors) else (error,)
         places = [f"{e.position.line}:{e.position.column}" if e.position else None for e in found]
