@@ -18,14 +18,14 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
-from penstock.runtime.spark.input.round_log import RoundChange, RoundLog, read_piece
+from penstock.runtime.spark.input.round_log import RoundChange, RoundLog, load_read_task
 from penstock.runtime.spark.live_change import begin_change, leave_out
 from penstock.runtime.spark.output.answer_writer import PendingAnswer
 from penstock.runtime.spark.output.delivery import SinkIsolation, deliver_answers
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
 from penstock.runtime.spark.start import begin
-from penstock.runtime.spark.version import Changed
+from penstock.runtime.spark.version import JobChange
 from penstock.runtime.spark.work import Work
 from penstock.runtime.spark.worker import stage
 from penstock.runtime.spark.worker.inline import Outcome, run_round
@@ -94,7 +94,7 @@ class InlineRun:
 
         thread = threading.Thread(target=changing)
         thread.start()
-        while not self.rounds._changes and thread.is_alive():
+        while not self.rounds._pending_changes and thread.is_alive():
             time.sleep(0.001)
         if self.pending():
             self.step()
@@ -105,13 +105,13 @@ class InlineRun:
                 raise failure
         return self
 
-    def _adopted(self, changed: Changed | None, crash: bool = False) -> RoundChange | None:
+    def _adopted(self, changed: JobChange | None, crash: bool = False) -> RoundChange | None:
         """Go on with another plan; crash: die when it is on disk."""
         if changed is None:
             return None
         if crash:
             # A process that is gone plans nothing more.
-            self.rounds._changes += 1
+            self.rounds._pending_changes += 1
             raise Crash
         self.work = changed.work
         if changed.offset is None:
@@ -153,7 +153,9 @@ class InlineRun:
         files = self.pending()
         if crash == "state":
             raise Crash
-        outcome = run_round(self.folder, self.job, self.tables, [read_piece(self.folder, f) for f in files], self.batch)
+        outcome = run_round(
+            self.folder, self.job, self.tables, [load_read_task(self.folder, f) for f in files], self.batch
+        )
         if crash == "sinks":
             raise Crash
         rows, failed = self._deliver(outcome, crash == "between")

@@ -28,9 +28,9 @@ from penstock.runtime.spark.checkpoint.epochs import (
     check_log,
     forget_older,
     mend_log,
-    spark_place,
+    remove_epoch_on_failure,
+    spark_log_folder,
     sync_log,
-    taken_back_on_failure,
 )
 from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
 from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
@@ -45,11 +45,11 @@ from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
-from penstock.runtime.spark.start import Begun
+from penstock.runtime.spark.start import PreparedStart
 from penstock.runtime.spark.startup.jvm import spark_log
 from penstock.runtime.spark.startup.session import stop_at_end
 from penstock.runtime.spark.streaming import RoundsQuery
-from penstock.runtime.spark.version import Changed, VersionInfo, version_of
+from penstock.runtime.spark.version import JobChange, VersionInfo, version_of
 from penstock.runtime.spark.worker.spill_files import forget, forget_all
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.progress import RunProgress
@@ -67,7 +67,7 @@ _LAST_DELIVERY = 10.0
 #: Receives the name and the error of a query that is left out since it failed.
 FailureListener = Callable[[str, PenstockError], None]
 #: Begins the change of a run that leaves out some queries; None where they are left out already.
-LeaveOut = Callable[[Folder, "SparkRun", Collection[str]], Changed | None]
+LeaveOut = Callable[[Folder, "SparkRun", Collection[str]], JobChange | None]
 
 
 class SparkRun:
@@ -75,14 +75,14 @@ class SparkRun:
 
     Args:
         begun: the start.
-        claimed: the lock of the checkpoint, released at the end; None for a checkpoint that is removed with the run.
+        lock: the lock of the checkpoint, released at the end; None for a checkpoint that is removed with the run.
         report_options: options of the reports.
         leave_out: begins the change that leaves out queries which failed.
         on_failed: receives the name and the error of each of them, once it is left out.
     """
 
     def __init__(
-        self, checkpoint: Path, begun: Begun, claimed: CheckpointLock | None, report_options: ReportOptions,
+        self, checkpoint: Path, begun: PreparedStart, lock: CheckpointLock | None, report_options: ReportOptions,
         leave_out: LeaveOut, on_failed: FailureListener | None = None,
     ) -> None:  # fmt: skip
         job, sinks = begun.job, begun.sinks
@@ -95,39 +95,39 @@ class SparkRun:
         self._epoch = begun.decision.epoch
         self._job = job
         self._sinks = dict(sinks)
-        self._live = self.work.live and self._in_files
-        self._claimed = claimed
+        self._is_live = self.work.live and self._in_files
+        self._lock = lock
         #: Messages for the user about a script that differs from the checkpoint's.
         self.notices = begun.decision.notices
-        self._epochs_behind = job.epoch > 0
-        self._accounts = RunTotals(self._folder)
-        self._parts = ResultParts(self._folder)
+        self._has_older_epochs = job.epoch > 0
+        self._totals = RunTotals(self._folder)
+        self._result_parts = ResultParts(self._folder)
         self._rounds: RoundLog | None = None
         self._pipeline: Pipeline | None = None
-        self._ended_in: int | None = None
+        self._final_batch: int | None = None
         self._failure: PenstockError | None = None
-        self._began = time.monotonic()
-        self._seconds = 0.0
+        self._started_at = time.monotonic()
+        self._run_seconds = 0.0
         self._closed = False
-        self._delivering = threading.Lock()
-        #: Held while a change is taken over, and by who asks how the run is.
-        self._adopting = threading.RLock()
-        self._letters = self._folder.dead_letters
+        self._delivery_lock = threading.Lock()
+        #: Held while a change is applied, and while metrics or progress are read.
+        self._change_lock = threading.RLock()
+        self._dead_letters = self._folder.dead_letters
         recorder = Recorder(job.plan, _all_sources(job))
-        counted = self._counted()
-        recorder.resumed(counted)
-        self._done = time.monotonic()
-        self._reporter = Reporter(recorder, report_options, self.metrics, before=recorder.metrics(counted))
-        resumed = self._accounts.batches > 0
-        self._tell("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
+        totals = self._current_totals()
+        recorder.resumed(totals)
+        self._last_finished_at = time.monotonic()
+        self._reporter = Reporter(recorder, report_options, self.metrics, before=recorder.metrics(totals))
+        resumed = self._totals.batches > 0
+        self._log_event("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
         self._query: RoundsQuery | None = None
-        if claimed is not None:
-            claimed.over = lambda: not self.active
-        finished = self._folder.finished()
-        if finished is not None and finished.epoch == job.epoch:
+        if lock is not None:
+            lock.over = lambda: not self.active
+        finish = self._folder.finished()
+        if finish is not None and finish.epoch == job.epoch:
             return
         try:
-            self._query = self._started(begun.digest)
+            self._query = self._start_query(begun.digest)
             stop_at_end(self)
         except PenstockError as error:
             self._failure = error
@@ -138,7 +138,7 @@ class SparkRun:
             self.close()
             raise self._failure from failure
 
-    def _started(self, digest: str) -> RoundsQuery:
+    def _start_query(self, digest: str) -> RoundsQuery:
         spark = self.work.spark()
         sweep(self._folder.root)
         forget_all(str(self._folder.root))
@@ -148,7 +148,7 @@ class SparkRun:
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job
         self._rounds = RoundLog(self._folder, job.intake, epoch=job.epoch, carried=self._epoch.offset, log=job.log)
-        if self._live:
+        if self._is_live:
             self._pipeline = Pipeline(self._folder, self._job, digest)
             frame = round_files(spark, job.shards, self._rounds.place)
         else:
@@ -165,19 +165,19 @@ class SparkRun:
     @property
     def _log(self) -> Path:
         """Spark's own log of the rounds."""
-        return spark_place(self._checkpoint, self._job.log)
+        return spark_log_folder(self._checkpoint, self._job.log)
 
     # -- delivering --------------------------------------------------------------------------------------------
 
     def _deliver(self, frame: DataFrame, number: int) -> None:
-        with self._delivering:
+        with self._delivery_lock:
             if self._pipeline is None:
                 self._deliver_batch(frame, number)
             elif not self._is_delivered(number):
                 self._deliver_batch(self._pipeline.packets(frame), number)
 
     def _is_delivered(self, number: int) -> bool:
-        """Return whether Spark repeats a batch that every sink has: its plan may be gone."""
+        """Return whether every sink has the batch already, so that Spark only repeats it; its plan may be gone."""
         last = self._folder.delivered()
         if self._job.log_base + number > last.batch:
             return False
@@ -188,35 +188,36 @@ class SparkRun:
     def _end(self, batch: int, number: int) -> None:
         """Record that all sources have ended with `batch`, the `number`th of Spark's log."""
         self._folder.write_finished(Finish(batch, self._job.epoch))
-        self._ended_in = number
+        self._final_batch = number
 
     def _deliver_batch(self, packets: DataFrame, number: int) -> None:
         job = self._job
         batch = job.log_base + number
         try:
-            began = time.monotonic()
+            started_at = time.monotonic()
             table = packets.toArrow()
-            computed = time.monotonic()
+            computed_at = time.monotonic()
             ended, round_, answers, failed = self._write(table, batch)
             forget(str(self._folder.root), batch)
-            done = time.monotonic()
-            self._accounts.warn_of_jumps(job.plan)
-            self._accounts.close_batch()
-            self._seconds = time.monotonic() - self._began
+            finished_at = time.monotonic()
+            self._totals.warn_of_jumps(job.plan)
+            self._totals.close_batch()
+            self._run_seconds = time.monotonic() - self._started_at
             if round_ is not None and self._rounds is not None:
-                began = max(self._rounds.began(round_) or began, self._done)
-            self._done = done
-            self._reporter.batch(batch, done - began, done - computed, job.intake.parallelism, self._counted())
-            if batch > job.base and self._epochs_behind:
-                self._epochs_behind = False
+                started_at = max(self._rounds.began(round_) or started_at, self._last_finished_at)
+            self._last_finished_at = finished_at
+            seconds, parallelism = finished_at - started_at, job.intake.parallelism
+            self._reporter.batch(batch, seconds, finished_at - computed_at, parallelism, self._current_totals())
+            if batch > job.base and self._has_older_epochs:
+                self._has_older_epochs = False
                 forget_older(self._folder, self._checkpoint, job, _all_sources(job))
-            # From here on the queries may change: what follows is of the log alone.
+            # From here on the queries may change: what follows concerns the log only.
             if round_ is not None and self._rounds is not None:
                 if self._in_files:
                     sync_log(self._log, number)
                 if number % _SHORTEN_EVERY == 0:
                     source_log.shorten(self._log / "sources" / "0")
-                self._rounds.delivered(round_, done - began, batch, answers, ended, failed)
+                self._rounds.delivered(round_, seconds, batch, answers, ended, failed)
                 if failed:
                     self._go_on_without(failed, ended)
             if ended:
@@ -241,13 +242,13 @@ class SparkRun:
         """
         output = read_output(table, self._reporter.recorder.report)
         if output.heartbeats is not None:
-            self._accounts.heard(output.heartbeats.queries, output.heartbeats.sources)
+            self._totals.set_heartbeats(output.heartbeats.queries, output.heartbeats.sources)
         if output.round is not None and self._rounds is not None:
             self._rounds.check_due(output.round, self._log)
-        counts = write_rejections(output.rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
+        counts = write_rejections(output.rejected, self._job.plan.sources, DeadLetters(self._dead_letters), batch)
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
-        every = self._job.plan.queries if batch == self._job.base and batch else output.answers
-        names = [name for name in every if name not in output.failed]
+        due = self._job.plan.queries if batch == self._job.base and batch else output.answers
+        names = [name for name in due if name not in output.failed]
         isolation = None
         if self._job.isolated:
             isolation = SinkIsolation(UndeliveredAnswers(self._folder), self.work.settings["sink_retry"])
@@ -256,8 +257,8 @@ class SparkRun:
         if isolation is not None:
             failed |= isolation.failed
             delivered_answers = {n: answer for n, answer in delivered_answers.items() if n not in isolation.failed}
-        self._parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
-        self._accounts.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
+        self._result_parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
+        self._totals.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
         return output.ended, output.round, sum(answer.bytes for answer in delivered_answers.values()), failed
 
     # -- changing ----------------------------------------------------------------------------------------------
@@ -269,52 +270,52 @@ class SparkRun:
 
     def version(self) -> VersionInfo:
         """Return the version of the plan, with the heartbeats after the last batch."""
-        with self._adopting:
-            return version_of(self._epoch, *self._accounts.heartbeats)
+        with self._change_lock:
+            return version_of(self._epoch, *self._totals.heartbeats)
 
-    def change(self, begin: Callable[[], Changed | None]) -> None:
+    def change(self, begin: Callable[[], JobChange | None]) -> None:
         """Change the queries of the run between two of its rounds.
 
         Args:
-            begin: carries out all of the change but this object's part, and returns it; None where nothing changes.
+            begin: carries out the change up to this object's part, and returns it; None where nothing changes.
 
         Raises:
             PenstockError: P0701 where the run has ended or cannot change.
         """
-        if self._rounds is None or not self._live:
+        if self._rounds is None or not self._is_live:
             raise PenstockError(
                 "P0701", "the queries of this run cannot be changed",
                 hint="start it with live=True; Spark must not read its sources nor keep its state",
             )  # fmt: skip
 
-        def adopted() -> RoundChange | None:
-            changed = begin()
-            if changed is None:
+        def adopt_change() -> RoundChange | None:
+            job_change = begin()
+            if job_change is None:
                 return None
-            if changed.offset is None:
-                self.work, self._epoch = changed.work, changed.epoch
+            if job_change.offset is None:
+                self.work, self._epoch = job_change.work, job_change.epoch
                 return None
-            return self._adopt(changed, changed.offset)
+            return self._adopt(job_change, job_change.offset)
 
-        self._rounds.change(adopted)
+        self._rounds.change(adopt_change)
 
-    def _adopt(self, changed: Changed, offset: Offset) -> RoundChange:
-        """Go on with another job, when the last round of the one before is delivered."""
-        gone = [sink for name, sink in self._sinks.items() if changed.sinks.get(name) is not sink]
-        with taken_back_on_failure(self._folder, changed.job.epoch):
-            pipeline = Pipeline(self._folder, changed.job, changed.digest)
-            accounts = self._accounts.reread(changed.job.plan)
-        with self._adopting:
-            self.work, self._epoch = changed.work, changed.epoch
-            self._job, self._sinks = changed.job, dict(changed.sinks)
-            self._pipeline, self._accounts = pipeline, accounts
-            self._parts = ResultParts(self._folder)
-            self._reporter.recorder.changed(changed.job.plan, _all_sources(changed.job))
-            self.notices = changed.notices
-            self._epochs_behind = True
-        for sink in gone:
+    def _adopt(self, job_change: JobChange, offset: Offset) -> RoundChange:
+        """Go on with another job, once the last round of the one before is delivered."""
+        dropped_sinks = [sink for name, sink in self._sinks.items() if job_change.sinks.get(name) is not sink]
+        with remove_epoch_on_failure(self._folder, job_change.job.epoch):
+            pipeline = Pipeline(self._folder, job_change.job, job_change.digest)
+            totals = self._totals.reread(job_change.job.plan)
+        with self._change_lock:
+            self.work, self._epoch = job_change.work, job_change.epoch
+            self._job, self._sinks = job_change.job, dict(job_change.sinks)
+            self._pipeline, self._totals = pipeline, totals
+            self._result_parts = ResultParts(self._folder)
+            self._reporter.recorder.changed(job_change.job.plan, _all_sources(job_change.job))
+            self.notices = job_change.notices
+            self._has_older_epochs = True
+        for sink in dropped_sinks:
             sink.close()
-        return RoundChange(changed.job.intake, changed.job.epoch, offset)
+        return RoundChange(job_change.job.intake, job_change.job.epoch, offset)
 
     # -- what the caller sees ----------------------------------------------------------------------------------
 
@@ -344,7 +345,7 @@ class SparkRun:
     @property
     def dead_letters(self) -> str:
         """Return the folder of the dead letters."""
-        return self._letters
+        return self._dead_letters
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait at most `timeout` seconds; return whether the run has ended. Raises the error that ended it."""
@@ -369,9 +370,9 @@ class SparkRun:
 
     def _committed(self) -> bool:
         """Return whether the batch with which the sources ended is committed and reported by Spark too."""
-        if self._ended_in is None or self._query is None:
+        if self._final_batch is None or self._query is None:
             return False
-        reported = not self.active or self._query.last_batch >= self._ended_in
+        reported = not self.active or self._query.last_batch >= self._final_batch
         return reported and self._failure is None and self._query.gone is None
 
     def end_frames(self) -> None:
@@ -386,7 +387,7 @@ class SparkRun:
         self._folder.write_mark("end", True)
 
     def stop(self) -> None:
-        """Stop after the work at hand; with a checkpoint the run can be resumed."""
+        """Stop after the current batch; with a checkpoint the run can be resumed."""
         if self._query is not None:
             self._query.stop()
         self.close()
@@ -397,51 +398,51 @@ class SparkRun:
         self._closed = True
         if self._query is not None:
             self._failure = self._failure or self._query.gone
-        self._tell("stop", "the run stops" if self._failure is None else f"the run failed: {self._failure.code}")
+        self._log_event("stop", "the run stops" if self._failure is None else f"the run failed: {self._failure.code}")
         self._reporter.close()
         if self._rounds is not None:
             self._rounds.stop()
         if self._query is not None:
             self._query.stop()
-        # What still reads from a Spark that has failed ends with it: the process may end next, or sinks close.
-        if self._delivering.acquire(timeout=_LAST_DELIVERY):
-            self._delivering.release()
+        # A delivery in from a Spark that has failed ends with it: the sinks are closed next, or sinks close.
+        if self._delivery_lock.acquire(timeout=_LAST_DELIVERY):
+            self._delivery_lock.release()
         for sink in self._sinks.values():
             sink.close()
-        if self._claimed is not None:
-            if self._failure is not None and (logged := spark_log()):
+        if self._lock is not None:
+            if self._failure is not None and (log_text := spark_log()):
                 with suppress(OSError):
-                    storage().write(self._checkpoint / "spark.log", logged)
-            self._claimed.release()
+                    storage().write(self._checkpoint / "spark.log", log_text)
+            self._lock.release()
         else:
-            # The checkpoint of a run that cannot be resumed goes; its dead letters are the user's.
-            letters = Path(self._letters)
+            # The checkpoint of a run that cannot be resumed is removed; its dead letters are kept for the user.
+            letters = Path(self._dead_letters)
             if letters.exists():
-                kept = self._checkpoint.with_name(self._checkpoint.name + "-dead-letters")
-                storage().rename(letters, kept)
-                self._letters = str(kept)
+                kept_letters = self._checkpoint.with_name(self._checkpoint.name + "-dead-letters")
+                storage().rename(letters, kept_letters)
+                self._dead_letters = str(kept_letters)
             release(self._checkpoint)
             storage().remove_tree(self._checkpoint)
 
     def metrics(self) -> RunMetrics:
         """Return the present metrics of the run."""
-        with self._adopting:
-            return self._reporter.recorder.metrics(self._counted())
+        with self._change_lock:
+            return self._reporter.recorder.metrics(self._current_totals())
 
     @property
     def metrics_port(self) -> int | None:
         """Return the port of the Prometheus endpoint, None without one."""
         return self._reporter.port
 
-    def _counted(self) -> Totals:
+    def _current_totals(self) -> Totals:
         limit = self._rounds.limit if self._rounds is not None else self._job.intake.pace.max_bytes
-        return self._accounts.totals(*self._ahead(), limit)
+        return self._totals.totals(*self._unread_input(), limit)
 
-    def _ahead(self) -> tuple[dict[str, Backlog], dict[str, int]]:
+    def _unread_input(self) -> tuple[dict[str, Backlog], dict[str, int]]:
         """Return by source the input discovered but not read yet, and by topic the number of waiting records."""
         return ({}, {}) if self._rounds is None else (self._rounds.backlog(), self._rounds.waiting)
 
-    def _tell(self, event: str, message: str) -> None:
+    def _log_event(self, event: str, message: str) -> None:
         failed = self._failure is not None
         fields: dict[str, object] = {"queries": sorted(self._job.plan.queries), "checkpoint": str(self._checkpoint)}
         if self._failure is not None:
@@ -449,14 +450,16 @@ class SparkRun:
             # The caller that waits for the run gets the whole error: the log does not repeat it.
             fields["reason"] = self._failure.message
         level = logging.ERROR if failed else logging.INFO
-        log_event(LOG, level, event, message, batches=self._accounts.batches, **fields)
+        log_event(LOG, level, event, message, batches=self._totals.batches, **fields)
 
     def progress(self) -> RunProgress:
-        with self._adopting:
-            progress = self._accounts.progress(self._job.plan, _all_sources(self._job), self._sinks, *self._ahead())
+        with self._change_lock:
+            progress = self._totals.progress(
+                self._job.plan, _all_sources(self._job), self._sinks, *self._unread_input()
+            )
         progress.batch_seconds = 0.0 if self._query is None else self._query.batch_seconds
-        seconds = self._seconds or time.monotonic() - self._began
-        progress.rows_per_second = (progress.rows_in - self._accounts.rows_before) / seconds if seconds > 0 else 0.0
+        seconds = self._run_seconds or time.monotonic() - self._started_at
+        progress.rows_per_second = (progress.rows_in - self._totals.rows_before) / seconds if seconds > 0 else 0.0
         return progress
 
 

@@ -25,15 +25,22 @@ from penstock.runtime.spark.checkpoint.restart_decision import (
 from penstock.runtime.spark.input.dataframes import spark_schema
 from penstock.runtime.spark.job import FailureListener, SparkRun
 from penstock.runtime.spark.live_change import leave_out
-from penstock.runtime.spark.start import begin, check_sources, closed_on_failure, forget_what_began, given, prepare
+from penstock.runtime.spark.start import (
+    begin,
+    check_sources,
+    closed_on_failure,
+    prepare,
+    remove_interrupted_start,
+    start_request,
+)
 from penstock.runtime.spark.work import Work
 from penstock.runtime.watching.reporting import ReportOptions
 from penstock.storage import storage
 from penstock.storage.local import TEMPORARY
 from penstock.temporary import discard, temporary_folder
 
-#: Every folder of a run has one of these, also of earlier versions.
-_SIGNS = frozenset({RUN, "epochs", "identity.json"})
+#: Every folder of a run has one of these, including those of earlier versions.
+_RUN_FILES = frozenset({RUN, "epochs", "identity.json"})
 
 
 def launch(work: Work, checkpoint: str | None, overwrite: bool, on_failed: FailureListener | None = None) -> SparkRun:
@@ -47,19 +54,19 @@ def launch(work: Work, checkpoint: str | None, overwrite: bool, on_failed: Failu
         PenstockError: P0401, P0402, P0404, P0501, P0503, P0602, P0603, P0605 to P0609 for what cannot start.
     """
     if checkpoint is None:
-        place = temporary_folder()
+        folder = temporary_folder()
         try:
-            return _launch(work, place, overwrite, None, on_failed)
+            return _launch(work, folder, overwrite, None, on_failed)
         except BaseException:
-            discard(place)
+            discard(folder)
             raise
-    place = Path(checkpoint).absolute()
-    _may_be_checkpoint(place)
-    claimed = claim(place)
+    folder = Path(checkpoint).absolute()
+    _check_is_checkpoint(folder)
+    lock = claim(folder)
     try:
-        return _launch(work, place, overwrite, claimed, on_failed)
+        return _launch(work, folder, overwrite, lock, on_failed)
     except BaseException:
-        claimed.release()
+        lock.release()
         raise
 
 
@@ -67,55 +74,55 @@ def launch(work: Work, checkpoint: str | None, overwrite: bool, on_failed: Failu
 _IGNORED = frozenset({".in-use", "lost+found", "spark.log"})
 
 
-def _may_be_checkpoint(place: Path) -> None:
+def _check_is_checkpoint(folder: Path) -> None:
     """Raises PenstockError P0608 for what is no folder, and for a folder that holds something else: a start removes
     what it takes for its own."""
-    check_place(place)
-    names = set(storage().list(place)) - _IGNORED
-    if names and not ("penstock" in names and _is_run_folder(storage().list(place / "penstock"))):
-        raise _no_checkpoint(place, names)
+    check_place(folder)
+    names = set(storage().list(folder)) - _IGNORED
+    if names and not ("penstock" in names and _is_run_folder(storage().list(folder / "penstock"))):
+        raise _no_checkpoint(folder, names)
 
 
 def _is_run_folder(names: Collection[str]) -> bool:
     """Return whether a folder with these names is that of a run, or may become one."""
-    return any(name in _SIGNS for name in names) or all(
+    return any(name in _RUN_FILES for name in names) or all(
         name.startswith(TEMPORARY[0]) and name.endswith(TEMPORARY[1]) for name in names
     )
 
 
-def _no_checkpoint(place: Path, names: Collection[str]) -> PenstockError:
+def _no_checkpoint(folder: Path, names: Collection[str]) -> PenstockError:
     return PenstockError(
         "P0608",
-        f"{place} is not empty and no checkpoint: it holds {min(names)}",
+        f"{folder} is not empty and no checkpoint: it holds {min(names)}",
         hint="give a folder of its own as --checkpoint, which need not exist",
     )
 
 
 def _launch(
-    work: Work, place: Path, overwrite: bool, claimed: CheckpointLock | None, on_failed: FailureListener | None
+    work: Work, checkpoint: Path, overwrite: bool, lock: CheckpointLock | None, on_failed: FailureListener | None
 ) -> SparkRun:
-    folder = Folder(place / "penstock")
-    begun = begin(work, folder, overwrite, lambda: work.spark().sparkContext.defaultParallelism)
-    with closed_on_failure(begun.sinks):
+    folder = Folder(checkpoint / "penstock")
+    start = begin(work, folder, overwrite, lambda: work.spark().sparkContext.defaultParallelism)
+    with closed_on_failure(start.sinks):
         report_options = ReportOptions.of(work.settings, folder.read_mark("horizons"))
-        return SparkRun(place, begun, claimed, report_options, leave_out, on_failed)
+        return SparkRun(checkpoint, start, lock, report_options, leave_out, on_failed)
 
 
-def answer_frame(work: Work, place: Path) -> DataFrame:
-    """Return the answer of the one query of `work` as a streaming DataFrame. place: the folder that its
+def answer_frame(work: Work, path: Path) -> DataFrame:
+    """Return the answer of the one query of `work` as a streaming DataFrame. path: the folder that its
     workers share.
     """
     (query,) = work.queries
-    folder = Folder(place.absolute())
-    if not _is_run_folder(names := storage().list(place)):
-        raise _no_checkpoint(place, names)
+    folder = Folder(path.absolute())
+    if not _is_run_folder(names := storage().list(path)):
+        raise _no_checkpoint(path, names)
     spark = work.spark()
-    request = replace(given(work, folder), state_store="spark")
+    request = replace(start_request(work, folder), state_store="spark")
     decision = decide(request, folder)
     if decision.kind is not StartKind.SAME and latest_epoch(folder) is not None:
         raise other_script(folder, "the checkpoint is the sink's, and fits one plan only")
     check_sources(work)
-    forget_what_began(folder, decision, None)
+    remove_interrupted_start(folder, decision, None)
     folder.begin_run()
     job, digest = prepare(work, request, decision, folder, spark.sparkContext.defaultParallelism)
     packets = assemble(spark, folder, job, digest, work.streaming)

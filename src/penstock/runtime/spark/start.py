@@ -16,8 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.algebra import Algebra
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, over_sources
 from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
@@ -60,12 +59,11 @@ from penstock.runtime.watching.reporting import LOG
 from penstock.storage import storage
 from penstock.storage.names import file_name
 from penstock.storage.seals import checksum, damaged
-from penstock.tree import Node, transform_up
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A start whose sinks are open and whose job is written. work: what was admitted of the request."""
+class PreparedStart:
+    """A start whose sinks are open and whose job is written to the checkpoint. work: what was admitted of a request."""
 
     work: Work
     decision: Decision
@@ -74,16 +72,16 @@ class Begun:
     digest: str
 
 
-def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[], int]) -> Begun:
-    """Do everything of a start but Spark's part. parallelism: returns the number of tasks that may run in parallel;
+def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[], int]) -> PreparedStart:
+    """Carry out a start up to Spark's part. parallelism: returns the number of tasks that may run in parallel;
     called after all checks.
     """
     work = admitted(work, folder, latest_epoch(folder))
-    request = given(work, folder)
+    request = start_request(work, folder)
     decision = decide(request, folder)
     check_state(folder, decision.before)
     check_sources(work)
-    forget_what_began(folder, decision, folder.root.parent)
+    remove_interrupted_start(folder, decision, folder.root.parent)
     # Sinks recognize by its name what the run has written already, so it is recorded before anything is written.
     folder.begin_run()
     sinks = {query.name: open_sink(query) for query in work.queries}
@@ -93,7 +91,7 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
         job, digest = prepare(work, request, decision, folder, parallelism())
         backfill(folder, job, decision.epoch, sinks)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
-    return Begun(work, decision, sinks, job, digest)
+    return PreparedStart(work, decision, sinks, job, digest)
 
 
 def admitted(work: Work, folder: Folder, before: Epoch | None) -> Work:
@@ -141,7 +139,7 @@ def check_sources(work: Work) -> None:
             open_source(source).check()
 
 
-def forget_what_began(folder: Folder, decision: Decision, checkpoint: Path | None) -> None:
+def remove_interrupted_start(folder: Folder, decision: Decision, checkpoint: Path | None) -> None:
     """At the first start of a run, remove what an interrupted start left: no batch has reached the sinks. checkpoint:
     the folder with Spark's logs; None where it belongs to the user.
     """
@@ -158,16 +156,20 @@ def _report_state_bounds(folder: Folder, state: JobState) -> None:
     folder.write_mark("horizons", dict(state.horizons))
 
 
-def given(work: Work, folder: Folder) -> StartRequest:
+def start_request(work: Work, folder: Folder) -> StartRequest:
     """Return the start request of `work` for a checkpoint in `folder`."""
-    places = {name: (source, str(_spool_place(work, source, folder.root))) for name, source in _to_spool(work)}
-    spooled = {name: replace(source, options=(("spool", place),)) for name, (source, place) in places.items()}
-    queries = tuple(replace(q, root=_with_sources(q.root, spooled)) for q in work.queries)
+    spool_paths = {
+        name: (source, str(_spool_path(work, source, folder.root))) for name, source in _spooled_sources(work)
+    }
+    spooled_sources = {
+        name: replace(source, options=(("spool", path),)) for name, (source, path) in spool_paths.items()
+    }
+    queries = tuple(replace(q, root=over_sources(q.root, spooled_sources)) for q in work.queries)
     return StartRequest(
         queries, work.sources, work.digests,
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
         str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.all_starts,
-        tuple(spooled.get(name, s) for name, s in work.sources.items() if name in work.declared), work.command,
+        tuple(spooled_sources.get(name, s) for name, s in work.sources.items() if name in work.declared), work.command,
         work.outcomes, work.paused, work.reset,
     )  # fmt: skip
 
@@ -184,26 +186,28 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
         epoch = replace(epoch, shards=request.shards or parallelism)
     if decision.kind is not StartKind.SAME:
         planning = request.strategy.planning(request.statistics)
-        ready = [request.optimized(query, planning) for query in request.queries]
+        optimized = [request.optimized(query, planning) for query in request.queries]
         _report_state_bounds(
-            folder, job_state(*planned(ready, request.statistics, request.strategy), request.statistics)
+            folder, job_state(*planned(optimized, request.statistics, request.strategy), request.statistics)
         )
-    for _, source in _to_spool(work):
+    for _, source in _spooled_sources(work):
         _spool(work, source, folder)
-    missing = {name: static for name, static in plan.statics.items() if name not in folder.tables()}
-    statics, read = read_statics(replace(plan, statics=missing), folder.dead_letters)
-    for name, counts in read.items():
+    missing_statics = {name: static for name, static in plan.statics.items() if name not in folder.tables()}
+    statics, counts_by_source = read_statics(replace(plan, statics=missing_statics), folder.dead_letters)
+    for name, counts in counts_by_source.items():
         seen = Seen(rows=counts.rows, malformed=counts.malformed, passed=counts.passed)
         folder.write_seen(STATICS, name, 0, seen)
     folder.write_tables(statics)
     streaming = work.streaming
-    own = tuple(source for name, source in plan.sources.items() if name not in streaming)
+    read_by_penstock = tuple(source for name, source in plan.sources.items() if name not in streaming)
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
     peers = peers_of(q.root for q in plan.queries.values())
-    pace = RateControl.of(work.settings, len(work.queries))
+    rate_control = RateControl.of(work.settings, len(work.queries))
     scanned = {name for query in plan.queries.values() for name in timed_sources(query.root)}
-    unread = frozenset(source.name for source in own if source.name not in scanned)
-    intake = Intake(own, frozenset(streaming), parallelism, frames, peers, epoch.births, pace, unread)
+    unread = frozenset(source.name for source in read_by_penstock if source.name not in scanned)
+    intake = Intake(
+        read_by_penstock, frozenset(streaming), parallelism, frames, peers, epoch.births, rate_control, unread
+    )
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
     job = Job(
@@ -221,19 +225,19 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
 
 def forget_counts(folder: Folder, decision: Decision) -> None:
     """Reset the totals of queries and sources that begin now; a round in progress is repeated."""
-    kept = {name for name, source in decision.epoch.sources.items() if source.birth < decision.epoch.number}
-    forget_totals(folder, {*decision.fresh, *decision.gone} - decision.resumed, kept)
+    kept_sources = {name for name, source in decision.epoch.sources.items() if source.birth < decision.epoch.number}
+    forget_totals(folder, {*decision.fresh, *decision.gone} - decision.resumed, kept_sources)
     offset = decision.epoch.offset
     if offset is not None and offset.before is not None:
         folder.forget_seen(round_name(offset.round))
 
 
-def _to_spool(work: Work) -> list[tuple[str, Source]]:
+def _spooled_sources(work: Work) -> list[tuple[str, Source]]:
     streaming = work.streaming
     return [(n, s) for n, s in work.sources.items() if s.connector in ("MEMORY", "DATAFRAME") and n not in streaming]
 
 
-def _spool_place(work: Work, source: Source, root: Path) -> Path:
+def _spool_path(work: Work, source: Source, root: Path) -> Path:
     """Return where the rows of a source are kept beside the checkpoint; different rows have different names."""
     if isinstance(work.frames.get(source.name), DataFrame):
         return root / "spool" / file_name(source.name)
@@ -244,7 +248,7 @@ def _spool_place(work: Work, source: Source, root: Path) -> Path:
 
 def _spool(work: Work, source: Source, folder: Folder) -> None:
     """Write the rows of a source to files beside the checkpoint that every worker can read."""
-    path = _spool_place(work, source, folder.root)
+    path = _spool_path(work, source, folder.root)
     if storage().exists(path) and _is_spooled(folder, path):
         return
     frame = work.frames.get(source.name)
@@ -279,12 +283,3 @@ def _is_spooled(folder: Folder, path: Path) -> bool:
     except (OSError, ValueError) as error:
         raise damaged(path, error) from error
     return True
-
-
-def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
-    def change(node: Node) -> Node:
-        if isinstance(node, Scan) and node.source.name in sources:
-            return replace(node, source=sources[node.source.name])
-        return node
-
-    return transform_up(root, change)
