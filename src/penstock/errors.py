@@ -78,6 +78,8 @@ CODES: dict[str, str] = {
     "P0632": "more state than state_limit allows",
     "P0701": "a run whose queries cannot be changed",
     "P0703": "a query that begins with a past which is not kept",
+    "P0711": "a result without a snapshot of its content",
+    "P0712": "a cursor that a result does not have",
     "P0723": "a package that the shell needs is missing",
     "P0901": "described by the language, not supported yet",
 }

@@ -19,6 +19,7 @@ from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog, read_piece
 from penstock.runtime.spark.launch import Work, begin
 from penstock.runtime.spark.live_change import begin_change
+from penstock.runtime.spark.output.delivery import commit_logs
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.worker import stage
 from penstock.runtime.spark.worker.inline import run_round
@@ -139,6 +140,7 @@ class InlineRun:
             rows[name] = table.num_rows
             if crash == "between" and not number:
                 raise Crash
+        commit_logs(self.sinks, self.batch, outcome.heartbeats.queries if outcome.heartbeats is not None else {})
         self.parts.note(self.batch, rows, self.sinks)
         self.accounts.delivered(self.batch, rows, {})
         if crash == "delivered":

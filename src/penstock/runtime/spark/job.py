@@ -44,7 +44,7 @@ from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
 from penstock.runtime.spark.output.answer_writer import PendingAnswer, read_answers
-from penstock.runtime.spark.output.delivery import deliver_answers
+from penstock.runtime.spark.output.delivery import commit_logs, deliver_answers
 from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
@@ -247,12 +247,13 @@ class SparkRun:
         answers: dict[str, list[tuple[int, list[PendingAnswer]]]] = {}
         rejected: list[Rejection] = []
         ended, round_ = False, None
+        beats: dict[str, int] = {}
         shards, kinds = table.column("shard").to_pylist(), table.column("kind").to_pylist()
         for shard, text, blob in zip(shards, kinds, table.column("blob"), strict=True):
             match read_kind(text):
                 case Signal.HEARTBEATS:
                     heartbeats = read_heartbeats(blob.as_py())
-                    ended = heartbeats.ended
+                    ended, beats = heartbeats.ended, heartbeats.queries
                     self._accounts.heard(heartbeats.queries, heartbeats.sources)
                 case Signal.REJECTED:
                     rejected += read_rejected(blob.as_py())
@@ -268,6 +269,7 @@ class SparkRun:
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
         names = self._job.plan.queries if batch == self._job.base and batch else answers
         delivered_answers = deliver_answers(self._job, self._sinks, names, answers, batch)
+        commit_logs(self._sinks, batch, beats)
         self._parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
         self._accounts.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
         return ended, round_, sum(answer.bytes for answer in delivered_answers.values())

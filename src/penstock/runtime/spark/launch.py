@@ -22,8 +22,9 @@ from penstock.algebra import Algebra
 from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.algebra.optimizer.statistics import known_statistics
-from penstock.connectors.contract import Sink
+from penstock.connectors.contract import ResultPlace, Sink
 from penstock.connectors.deadletters import DeadLetters
+from penstock.connectors.results.result_log import ResultLog
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
@@ -195,21 +196,29 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
     _forget_what_began(folder, decision, folder.root.parent)
     # Sinks recognize by its name what the run has written already, so it is recorded before anything is written.
     folder.begin_run()
+    ResultLog.start(folder.results)
     sinks = {query.name: open_sink(query) for query in work.queries}
     with closed_on_failure(sinks):
         check_results(ResultParts(folder), sinks, decision.kept_sinks, work.accept_missing)
-        open_results(folder, sinks, decision, overwrite)
+        open_results(folder, sinks, decision, overwrite, work.settings.get_int("results_max_bytes"))
         job, digest = prepare(work, request, decision, folder, parallelism())
         backfill(folder, job, decision.epoch, sinks)
     return Begun(decision, sinks, job, digest)
 
 
-def open_results(folder: Folder, sinks: Mapping[str, Sink], decision: Decision, overwrite: bool) -> None:
-    """Open sinks for the run in `folder`: those that `decision` keeps continue their results. Raises PenstockError
-    P0501, P0502.
+def open_results(folder: Folder, sinks: Mapping[str, Sink], decision: Decision, overwrite: bool, limit: int) -> None:
+    """Open sinks for the run in `folder`: those that `decision` keeps continue their results.
+
+    Args:
+        limit: bytes of the results that the run itself keeps.
+
+    Raises:
+        PenstockError: P0501, P0502.
     """
     for name, sink in sinks.items():
         sink.run = folder.run
+        record = decision.epoch.queries[name]
+        sink.own_place = ResultPlace(folder.results, record.id, limit, record.whole)
         keep_refused(sink, DeadLetters(folder.dead_letters))
         sink.open(name in decision.kept_sinks, overwrite)
 

@@ -66,7 +66,7 @@ def begin_change(folder: Folder, run: Running, work: Work, overwrite: bool) -> C
     fresh = {query.name: open_sink(query) for query in work.queries if query.name not in staying}
     sinks = {query.name: (staying | fresh)[query.name] for query in work.queries}
     with closed_on_failure(fresh), taken_back_on_failure(folder, decision.epoch.number):
-        open_results(folder, fresh, decision, overwrite)
+        open_results(folder, fresh, decision, overwrite, work.settings.get_int("results_max_bytes"))
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
         # A change that fails before leaves the record of what ends.
         ResultParts(folder).keep_only(decision.kept_sinks)

@@ -44,6 +44,8 @@ class QueryRecord:
         text: as in the script, without secrets.
         operators: its steps, for people.
         unit, calendar: of its time domain.
+        id: of its result, never that of another one.
+        whole: whether its result holds the answer from its beginning.
     """
 
     fingerprint: str
@@ -53,6 +55,8 @@ class QueryRecord:
     operators: list[dict[str, Any]]
     unit: str = "MICROSECOND"
     calendar: bool = True
+    id: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.algebra.optimizer.statistics import Statistics
+from penstock.connectors.sinks import sink_options
 from penstock.connectors.sources import is_rereadable
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint, step_keys
@@ -41,7 +43,11 @@ from penstock.runtime.spark.checkpoint.epochs import (
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
+from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
+
+#: Characters of the name of a query in the id of its result.
+_LONGEST_NAME = 24
 
 
 class StartKind(enum.Enum):
@@ -183,7 +189,9 @@ def _generation(queries: Sequence[Query], request: StartRequest, epoch: Epoch, b
 def sink_identity(query: Query) -> str:
     """Return a digest of where the answer is written and of its columns; it reveals neither."""
     columns = [*query.output_names, *map(str, query.root.schema.types), str(query.domain)]
-    sink = replace(query.sink, options=redacted(query.sink.options))
+    bounds = {option.name for option in sink_options(query.sink.connector) or () if option.is_bound}
+    options = tuple(pair for pair in query.sink.options if pair[0] not in bounds)
+    sink = replace(query.sink, options=redacted(options))
     return hashlib.sha256(repr((sink, columns)).encode()).hexdigest()[:24]
 
 
@@ -210,6 +218,7 @@ def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
 def _first(request: StartRequest) -> Decision:
     epoch, plan = _epoch(request, None, 0, 0, request.shards, dict.fromkeys((q.name for q in request.queries), 0))
     names = tuple(q.name for q in request.queries)
+    epoch = _with_results(epoch, None, frozenset(), names)
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
@@ -241,6 +250,7 @@ def _changed(request: StartRequest, folder: Folder, before: Epoch, number: int) 
     epoch = replace(epoch, offset=carried(folder, before, epoch, plan), backfill=backfill)
     sinks = {q.name: sink_identity(q) for q in request.queries}
     kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
+    epoch = _with_results(epoch, before, kept_sinks, fresh)
     notices = _notices(before, fresh, gone, backfill)
     return Decision(StartKind.CHANGED, before, epoch, plan, fresh, gone, kept_sinks, notices)
 
@@ -276,6 +286,23 @@ def _epoch(
         for q in request.queries
     }
     return replace(epoch, queries=queries, stages=plan.stages), plan
+
+
+def _with_results(epoch: Epoch, before: Epoch | None, kept: Collection[str], fresh: Collection[str]) -> Epoch:
+    """Return the epoch with the ids of its results. kept: queries whose results continue; fresh: those that begin."""
+    known = before.queries if before is not None else {}
+    queries = {
+        name: replace(record, id=known[name].id, whole=known[name].whole)
+        if name in kept
+        else replace(record, id=_new_id(name), whole=name in fresh)
+        for name, record in epoch.queries.items()
+    }
+    return replace(epoch, queries=queries)
+
+
+def _new_id(name: str) -> str:
+    """Return the id of a new result, which begins with the name of its query for readers of the folder."""
+    return f"{file_name(name)[:_LONGEST_NAME]}-{secrets.token_hex(6)}"
 
 
 def _operators(plan: Plan) -> dict[str, list[dict[str, Any]]]:

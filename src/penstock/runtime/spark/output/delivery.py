@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.connectors.contract import Sink
+from penstock.connectors.contract import BatchLog, Sink
 from penstock.physical.execution.answers import answer_tables, content_bytes
 from penstock.runtime.spark.checkpoint.folder import Job
 from penstock.runtime.spark.output.answer_writer import PendingAnswer
@@ -51,6 +51,18 @@ def deliver_answers(
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="penstock-sink") as pool:
         writing = {name: pool.submit(write, name) for name in parallel}
         return {name: writing[name].result() if name in writing else write(name) for name in queries}
+
+
+def commit_logs(sinks: Mapping[str, Sink], batch: int, heartbeats: Mapping[str, int]) -> None:
+    """Make visible what sinks that write together have written of a batch. heartbeats: by query, in ticks. Raises
+    PenstockError P0502.
+    """
+    ids: dict[BatchLog, dict[str, str]] = {}
+    for name, sink in sinks.items():
+        if sink.log is not None and sink.own_place is not None:
+            ids.setdefault(sink.log, {})[name] = sink.own_place.id
+    for log, names in ids.items():
+        log.commit(batch, {id_: heartbeats[name] for name, id_ in names.items() if name in heartbeats}, names.values())
 
 
 def _counted(tables: Iterator[pa.Table], delivered: DeliveredAnswer) -> Iterator[pa.Table]:
