@@ -32,6 +32,7 @@ LAYERS = (
     ("runtime",),
     ("handles",),
     ("session",),
+    ("results",),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
