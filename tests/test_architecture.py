@@ -32,6 +32,9 @@ LAYERS = (
     ("runtime",),
     ("handles",),
     ("session",),
+    ("control",),
+    ("server",),
+    ("client",),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -52,6 +55,7 @@ ONLY = {
         "algebra",
     },
     "runtime.java": {"errors"},
+    "client": {"client", "errors", "types"},
 }
 
 #: Who may import only a part of a layer below: folder -> (the layer, what of it).
@@ -72,6 +76,12 @@ OWNERS = {
     "typer": {"cli"},
     "prometheus_client": {"runtime.watching.prometheus"},
     "prompt_toolkit": {"cli.shell.terminal"},
+    "fastapi": {"server"},
+    "starlette": {"server"},
+    "uvicorn": {"server"},
+    "pydantic": {"server"},
+    "sse_starlette": {"server"},
+    "httpx": {"client"},
 }
 
 FORBIDDEN = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b|/(?:work|tmp|root|home/\w+)/")
@@ -181,6 +191,8 @@ def test_the_rule_notices_a_breach(module: str, source: str) -> None:
         ("physical.window", "from penstock.algebra.nodes.windows import Window\nfrom .batch import Batch"),
         ("language.dialect", "import sqlglot"),
         ("runtime.spark.job", "from pyspark.sql import SparkSession"),
+        ("client.connection", "from penstock.server.roles import Role"),
+        ("control.log", "from fastapi import FastAPI"),
         ("session", "if TYPE_CHECKING:\n    from pyspark.sql import SparkSession"),
         ("testing.random.worlds", "from penstock.physical.execution.executor import Executor"),
         ("cli.main", "from penstock import __version__"),
