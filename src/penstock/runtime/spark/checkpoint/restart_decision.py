@@ -81,7 +81,7 @@ class StartRequest:
     def optimized(self, query: Query, planning: Planning) -> Query:
         """Return `query`, one of these, optimized. Results are cached, since a start needs them several times."""
         results = self.known.setdefault(query.root.fingerprint, [])
-        root = next((root for p, root in results if p == planning), None)
+        root = next((root for cached, root in results if cached == planning), None)
         if root is None:
             root = optimize(query.root, planning=planning)
             results.append((planning, root))
@@ -114,18 +114,18 @@ class Decision:
 def decide(request: StartRequest, folder: Folder) -> Decision:
     """Return what this start is. Raises PenstockError P0602, P0605, P0606, P0607."""
     latest = latest_epoch(folder)
-    if latest is not None and _same(request, latest):
-        _settings_fit(request, latest)
+    if latest is not None and _is_same_script(request, latest):
+        _check_settings(request, latest)
         names = frozenset(latest.queries)
         return Decision(StartKind.SAME, latest, latest, plan_of(request, latest), (), (), names, ())
     before = next((e for e in _epochs(folder) if is_committed(folder, e)), None)
     if before is None:
-        _nothing_delivered(folder, latest)
-        return _first(request)
-    return _changed(request, folder, before, 1 + epoch_numbers(folder)[-1])
+        _check_delivery_mark(folder, latest)
+        return _first_start(request)
+    return _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1])
 
 
-def _nothing_delivered(folder: Folder, latest: Epoch | None) -> None:
+def _check_delivery_mark(folder: Folder, latest: Epoch | None) -> None:
     """Check that no delivery mark is lost: a second round is planned only after the first is delivered. Raises
     PenstockError P0605.
     """
@@ -139,7 +139,7 @@ def _epochs(folder: Folder) -> Sequence[Epoch]:
     return [read_epoch(folder, n) for n in reversed(epoch_numbers(folder))]
 
 
-def _same(request: StartRequest, epoch: Epoch) -> bool:
+def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
     """Return whether the script is equal to that with which `epoch` began."""
     records = epoch.queries
     return (
@@ -176,8 +176,8 @@ def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -
 def _generation(queries: Sequence[Query], request: StartRequest, epoch: Epoch, birth: int) -> Generation:
     statistics = epoch.statistics_of(birth)
     planning = Strategy(epoch.strategy).planning(statistics)
-    ready = [request.optimized(query, planning) for query in queries]
-    return Generation(birth, ready, statistics, epoch.grains_of(birth))
+    optimized = [request.optimized(query, planning) for query in queries]
+    return Generation(birth, optimized, statistics, epoch.grains_of(birth))
 
 
 def sink_identity(query: Query) -> str:
@@ -191,10 +191,10 @@ def source_records(request: StartRequest, before: Epoch | None, number: int) -> 
     """Return the records of the sources in an epoch `number` that follows `before`."""
     records: dict[str, SourceRecord] = {}
     for name, source in request.sources.items():
-        current = source_fingerprint(source, request.rows.get(name, ""))
-        known = before.sources.get(name) if before is not None else None
-        birth = known.birth if known is not None and known.fingerprint == current else number
-        records[name] = SourceRecord(current, birth, source.is_static)
+        digest = source_fingerprint(source, request.rows.get(name, ""))
+        record = before.sources.get(name) if before is not None else None
+        birth = record.birth if record is not None and record.fingerprint == digest else number
+        records[name] = SourceRecord(digest, birth, source.is_static)
     return records
 
 
@@ -207,7 +207,7 @@ def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
     return plan_generations(generations, request.strategy)
 
 
-def _first(request: StartRequest) -> Decision:
+def _first_start(request: StartRequest) -> Decision:
     epoch, plan = _epoch(request, None, 0, 0, request.shards, dict.fromkeys((q.name for q in request.queries), 0))
     names = tuple(q.name for q in request.queries)
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
@@ -217,32 +217,32 @@ def decide_change(request: StartRequest, folder: Folder, before: Epoch) -> Decis
     """Return what `request` changes in a run that goes on with `before`, between two of its rounds. Raises
     PenstockError P0602, P0605, P0606, P0607.
     """
-    if _same(request, before):
-        _settings_fit(request, before)
+    if _is_same_script(request, before):
+        _check_settings(request, before)
         return Decision(StartKind.SAME, before, before, plan_of(request, before), (), (), frozenset(before.queries), ())
-    decision = _changed(request, folder, before, 1 + epoch_numbers(folder)[-1])
+    decision = _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1])
     left = last_offset(folder, before)
     epoch = replace(decision.epoch, log=before.log, log_base=before.log_base, left=left)
     return replace(decision, epoch=epoch)
 
 
-def _changed(request: StartRequest, folder: Folder, before: Epoch, number: int) -> Decision:
-    _can_change(request, folder, before)
-    _settings_fit(request, before)
-    kept = {q.name for q in request.queries if _is_kept(q, request, before)}
-    births = {q.name: before.queries[q.name].birth if q.name in kept else number for q in request.queries}
-    fresh = tuple(q.name for q in request.queries if q.name not in kept)
-    gone = tuple(name for name in before.queries if name not in births)
+def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number: int) -> Decision:
+    _check_can_change(request, folder, before)
+    _check_settings(request, before)
+    kept_queries = {q.name for q in request.queries if _is_kept(q, request, before)}
+    births = {q.name: before.queries[q.name].birth if q.name in kept_queries else number for q in request.queries}
+    new_queries = tuple(q.name for q in request.queries if q.name not in kept_queries)
+    ended_queries = tuple(name for name in before.queries if name not in births)
     base = folder.delivered().batch + 1
     epoch, plan = _epoch(request, before, number, base, before.shards, births)
-    backfill = list(fresh) if request.backfill else []
+    backfill = list(new_queries) if request.backfill else []
     for name in backfill:
         can_backfill(next(q for q in request.queries if q.name == name))
-    epoch = replace(epoch, offset=carried(folder, before, epoch, plan), backfill=backfill)
+    epoch = replace(epoch, offset=offset_at_start(folder, before, epoch, plan), backfill=backfill)
     sinks = {q.name: sink_identity(q) for q in request.queries}
-    kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
-    notices = _notices(before, fresh, gone, backfill)
-    return Decision(StartKind.CHANGED, before, epoch, plan, fresh, gone, kept_sinks, notices)
+    kept_sinks = frozenset(name for name in kept_queries if before.queries[name].sink == sinks[name])
+    notices = _notices(before, new_queries, ended_queries, backfill)
+    return Decision(StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks, notices)
 
 
 def _epoch(
@@ -251,9 +251,9 @@ def _epoch(
     """Return the epoch `number`, its offset left open, and its plan."""
     statistics = {str(b): before.statistics[str(b)] for b in set(births.values()) if before is not None and b != number}
     planning = request.strategy.planning(request.statistics)
-    starting = [request.optimized(q, planning) for q in request.queries if births[q.name] == number]
+    new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == number]
     statistics[str(number)] = statistics_as_json(
-        request.statistics, grains_of(starting, request.statistics, request.strategy)
+        request.statistics, grains_of(new_queries, request.statistics, request.strategy)
     )
     records = {
         q.name: QueryRecord(
@@ -293,7 +293,7 @@ def _operators(plan: Plan) -> dict[str, list[dict[str, Any]]]:
     return operators
 
 
-def _settings_fit(request: StartRequest, before: Epoch) -> None:
+def _check_settings(request: StartRequest, before: Epoch) -> None:
     """Check that the settings are those of the checkpoint. Raises PenstockError P0606."""
     settings = [
         ("shards", before.shards, request.shards or before.shards, f"SET shards = {before.shards}, or leave it out"),
@@ -301,20 +301,21 @@ def _settings_fit(request: StartRequest, before: Epoch) -> None:
         ("state_store", before.state_store, request.state_store, f"SET state_store = '{before.state_store}'"),
         ("--drain", before.drain, request.drain, "start with --drain" if before.drain else "start without --drain"),
     ]
-    for name, was, now, hint in settings:
-        if was != now:
+    for name, stored, requested, hint in settings:
+        if stored != requested:
             raise PenstockError(
                 "P0606",
-                f"the state in the checkpoint was made with {name} {_shown(was)}, not {_shown(now)}",
+                f"the state in the checkpoint was made with {name} {_setting_text(stored)}, "
+                f"not {_setting_text(requested)}",
                 hint=f"{hint}; or start afresh with a new --checkpoint",
             )
 
 
-def _shown(value: object) -> str:
+def _setting_text(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-def _can_change(request: StartRequest, folder: Folder, before: Epoch) -> None:
+def _check_can_change(request: StartRequest, folder: Folder, before: Epoch) -> None:
     """Check that the script may change. Raises PenstockError P0602 where Spark keeps the state or reads the input."""
     reason = ""
     if before.frames or request.frames:
@@ -337,55 +338,57 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
 
 def can_backfill(query: Query) -> None:
     """Check that `query` can be backfilled. Raises PenstockError P0607 where the past of a source cannot be read."""
-    clocked = [s.source.name for s in leaves(query.root) if isinstance(s, Scan) and s.source.system_time]
-    if clocked:
+    system_time_sources = [s.source.name for s in leaves(query.root) if isinstance(s, Scan) and s.source.system_time]
+    if system_time_sources:
         raise PenstockError(
             "P0607",
-            f"query {query.name} cannot read its past: {clocked[0]} is of SYSTEM TIME, "
+            f"query {query.name} cannot read its past: {system_time_sources[0]} is of SYSTEM TIME, "
             "and when its elements came is not kept",
             hint="start without --backfill: the query begins from here on",
         )
-    passing = [
+    unreadable_sources = [
         s.source.name
         for s in leaves(query.root)
         if isinstance(s, Scan) and not s.source.is_static and not is_rereadable(s.source)
     ]
-    if passing:
+    if unreadable_sources:
         raise PenstockError(
             "P0607",
-            f"query {query.name} cannot read its past: what has been read of {passing[0]} is not kept",
+            f"query {query.name} cannot read its past: what has been read of {unreadable_sources[0]} is not kept",
             hint="start without --backfill: the query begins from here on",
         )
 
 
-def _notices(before: Epoch, fresh: Sequence[str], gone: Sequence[str], backfill: Sequence[str]) -> tuple[str, ...]:
+def _notices(
+    before: Epoch, new_queries: Sequence[str], ended_queries: Sequence[str], backfill: Sequence[str]
+) -> tuple[str, ...]:
     notices = []
-    for name in fresh:
-        what = f"query {name} has changed" if name in before.queries else f"query {name} is new"
+    for name in new_queries:
+        change = f"query {name} has changed" if name in before.queries else f"query {name} is new"
         if name in backfill:
-            notices.append(f"{what}: it reads its past first, then goes on with the others")
+            notices.append(f"{change}: it reads its past first, then goes on with the others")
         else:
             notices.append(
-                f"warning: {what}: it starts afresh and sees only what its sources give from here on "
+                f"warning: {change}: it starts afresh and sees only what its sources give from here on "
                 "(--backfill lets it read their past first)"
             )
-    return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in gone))
+    return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in ended_queries))
 
 
-def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
+def offset_at_start(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
     """Return the offset at which `epoch` begins: that of `before` for the sources that it keeps, and the beginning for
     new ones. A round whose answers have not reached all sinks is repeated as it was planned.
     """
     offset = last_offset(folder, before)
     if offset is None:
         raise damaged(folder.root / f"{offset_mark(before.log)}.json", FileNotFoundError("it is gone"))
-    kept = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
+    kept_sources = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
     idle = {name for name, source in plan.sources.items() if source.idle is not None}
 
-    def only(offset: Offset) -> Offset:
-        return offset.only(kept, plan.sources.keys(), idle)
+    def restricted(offset: Offset) -> Offset:
+        return offset.only(kept_sources, plan.sources.keys(), idle)
 
     if offset.round > folder.delivered().round and offset.before is not None:
-        return replace(only(offset), before=only(offset.before))
+        return replace(restricted(offset), before=restricted(offset.before))
     highs = highs_after(offset, folder.seen_in(round_name(offset.round)))
-    return replace(only(replace(offset, high=highs)), again=True)
+    return replace(restricted(replace(offset, high=highs)), again=True)

@@ -115,8 +115,8 @@ class Offset:
         """
         wall = self.wall
         if wall is not None:
-            heard = {name: wall.heard.get(name, wall.now) if name in kept else wall.now for name in idle}
-            wall = WallClock(wall.now, heard, {name: beat for name, beat in wall.beats.items() if name in kept})
+            last_heard = {name: wall.heard.get(name, wall.now) if name in kept else wall.now for name in idle}
+            wall = WallClock(wall.now, last_heard, {name: beat for name, beat in wall.beats.items() if name in kept})
         return replace(
             self.planned(),
             done={name: self.splits_done(name) if name in kept else 0 for name in sources},

@@ -13,7 +13,7 @@ from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.state_files import open_state
 from penstock.runtime.spark.input.input_planner import ReadTask
-from penstock.runtime.spark.worker.ingest import run_piece
+from penstock.runtime.spark.worker.ingest import run_read_task
 from penstock.runtime.spark.worker.packets import AnswerOf, Heartbeats, Packet, Signal, read_heartbeats, read_rejected
 from penstock.runtime.spark.worker.spill_files import unpacked
 from penstock.runtime.spark.worker.stage import ShardRound
@@ -29,18 +29,20 @@ class Outcome:
     heartbeats: Heartbeats | None = None
 
 
-def run_round(folder: Folder, job: Job, tables: dict[str, Elements], pieces: Iterable[ReadTask], batch: int) -> Outcome:
+def run_round(
+    folder: Folder, job: Job, tables: dict[str, Elements], read_tasks: Iterable[ReadTask], batch: int
+) -> Outcome:
     """Run one round as batch `batch`; its state is written to files."""
-    packets = [packet for piece in pieces for packet in run_piece(folder, job, tables, piece)]
+    packets = [packet for task in read_tasks for packet in run_read_task(folder, job, tables, task)]
     root = str(folder.root)
     for stage in range(1, job.plan.stages + 1):
         inbox: dict[int, list[Packet]] = {}
         for packet in packets:
             inbox.setdefault(packet.shard, []).append(packet)
         packets = []
-        for shard, received in sorted(inbox.items()):
-            state, past = open_state(root, job, stage, shard, batch)
-            packets += ShardRound(root, job, tables, stage, state, past).run(shard, received)
+        for shard, shard_packets in sorted(inbox.items()):
+            state, backfilled = open_state(root, job, stage, shard, batch)
+            packets += ShardRound(root, job, tables, stage, state, backfilled).run(shard, shard_packets)
     outcome = Outcome()
     for packet in packets:
         match packet.kind:
