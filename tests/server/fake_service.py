@@ -52,6 +52,10 @@ class Results:
     def schema(self) -> pa.Schema:
         return RESULTS
 
+    @property
+    def cursor(self) -> str | None:
+        return None if self.request.snapshot else f"{self.request.query.lower()}.{self.place}"
+
     def next(self, seconds: float) -> ResultPart | None:
         with self.fake.changed:
             parts = self.fake.parts[self.request.query.lower()]
@@ -61,7 +65,7 @@ class Results:
             if self.place >= len(parts):
                 return None
             if self.place < self.fake.forgotten:
-                raise PenstockError("P0712" if "P0712" in _codes() else "P0413", "rows are gone")
+                raise PenstockError("P0413", "rows are gone")
             self.place += 1
             return parts[self.place - 1]
 
@@ -253,12 +257,6 @@ class FakeService:
 
 def columns(schema: Schema) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, type_name(field.type)) for field in schema)
-
-
-def _codes() -> set[str]:
-    from penstock.errors import CODES
-
-    return set(CODES)
 
 
 def eventually(condition: object, seconds: float = 10.0) -> None:

@@ -153,9 +153,9 @@ def test_subscriptions_end_with_the_server(server: Running) -> None:
     with server.client(AccessRole.READ) as client, client.stream("GET", PATH, params={"format": "arrow"}) as answer:
         before = time.monotonic()
         server.server.close()
-        pieces = list(answer.iter_bytes())
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(answer.iter_bytes())
     assert time.monotonic() - before < 8
-    assert pa.ipc.open_stream(b"".join(pieces)).read_all().num_rows == 0
 
 
 def test_events(client: httpx.Client, server: Running, fake: FakeService) -> None:
@@ -172,6 +172,7 @@ def test_an_error_while_rows_are_sent(client: httpx.Client, fake: FakeService) -
 
     class Breaking:
         schema = fake.parts["warm"][0].rows.schema
+        cursor = None
 
         def next(self, seconds: float) -> object:
             if seconds:

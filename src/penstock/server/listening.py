@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 import threading
@@ -91,6 +92,8 @@ class HttpServer:
         self._socket = opened(address)
         self._scheme = "http" if certificate is None else "https"
         self.address = Address(address.host, int(self._socket.getsockname()[1]))
+        # What it logs are faults of clients, and errors that the gate logs itself.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         limits = door.limits
         config = uvicorn.Config(
             create_app(door), log_config=None, access_log=False, server_header=False, date_header=True, lifespan="off",

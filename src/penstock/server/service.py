@@ -173,6 +173,10 @@ class ResultSource(Protocol):
     @property
     def schema(self) -> pa.Schema: ...
 
+    @property
+    def cursor(self) -> str | None:
+        """Return the cursor of the place where it begins; None where it begins with a snapshot."""
+
     def next(self, seconds: float) -> ResultPart | None:
         """Return the next rows, None where there are none within so many seconds. Raises EndOfResults at the end
         of a bounded subscription, PenstockError P0712 where rows are gone."""

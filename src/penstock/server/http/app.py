@@ -28,7 +28,8 @@ def create_app(door: HttpDoor) -> ASGIApp:
         swagger_ui_oauth2_redirect_url=None, redirect_slashes=False, separate_input_output_schemas=False,
     )  # fmt: skip
     app.state.door = door
-    for routes in (statements, queries, results, rows, status):
+    # Names may hold slashes, so a longer path is looked at before a shorter one.
+    for routes in (statements, results, queries, rows, status):
         app.include_router(routes.router)
     app.add_exception_handler(PenstockError, _known)
     app.add_exception_handler(RequestValidationError, _invalid)

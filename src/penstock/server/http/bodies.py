@@ -34,7 +34,7 @@ _FORMAT_NAMES = {BodyFormat.NDJSON: "json", BodyFormat.CSV: "csv"}
 
 
 @dataclass(frozen=True)
-class PostedRows:
+class ParsedBody:
     """The rows of a body, with all declared columns, and its malformed records."""
 
     rows: pa.Table
@@ -73,7 +73,7 @@ def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
     return bytes(content)
 
 
-def posted_rows(body: bytes, form: BodyFormat, source: Source, limit: int) -> PostedRows:
+def posted_rows(body: bytes, form: BodyFormat, source: Source, limit: int) -> ParsedBody:
     """Return the rows of a body. limit: largest number of bytes of an Arrow stream in memory.
 
     Raises:
@@ -81,7 +81,7 @@ def posted_rows(body: bytes, form: BodyFormat, source: Source, limit: int) -> Po
             413 beyond the limit.
     """
     if form is BodyFormat.ARROW:
-        return PostedRows(_declared(_arrow_table(body, limit), source))
+        return ParsedBody(_declared(_arrow_table(body, limit), source))
     posted = _parsed(body, _FORMAT_NAMES[form], source)
     if posted.malformed and (source.on_error is OnError.FAIL or not posted.rows.num_rows):
         first = posted.malformed[0]
@@ -91,7 +91,7 @@ def posted_rows(body: bytes, form: BodyFormat, source: Source, limit: int) -> Po
     return posted
 
 
-def _parsed(body: bytes, name: str, source: Source) -> PostedRows:
+def _parsed(body: bytes, name: str, source: Source) -> ParsedBody:
     """Read text with the reader of files, whose contract for records holds here too."""
     columns = tuple(range(len(source.columns)))
     batches: list[pa.RecordBatch] = []
@@ -102,7 +102,7 @@ def _parsed(body: bytes, name: str, source: Source) -> PostedRows:
         for part in FORMATS[name](source).read(whole_file(str(path)), columns):
             batches.append(part.batch)
             malformed += part.rejected
-    return PostedRows(pa.Table.from_batches(batches, _schema(source)), tuple(malformed))
+    return ParsedBody(pa.Table.from_batches(batches, _schema(source)), tuple(malformed))
 
 
 def _schema(source: Source) -> pa.Schema:

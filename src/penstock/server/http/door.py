@@ -25,6 +25,10 @@ T = TypeVar("T")
 _QUICK = 16
 
 
+class Interrupted(Exception):
+    """The server ends: the connection is broken off, so that no client takes this for the end of the results."""
+
+
 @dataclass
 class HttpDoor:
     """The state of the door. tokens: None where none are required; closing: set when the server ends."""

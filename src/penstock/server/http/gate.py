@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.errors import PenstockError
 from penstock.events import log_event, logger_of
-from penstock.server.http.door import HttpDoor
+from penstock.server.http.door import HttpDoor, Interrupted
 from penstock.server.http.problems import Refused, failure, problem
 from penstock.server.roles import ANYONE, Caller
 from penstock.server.tokens import TokenFile, digest, looks_like_token
@@ -61,6 +61,9 @@ class Gate:
                 scope.setdefault("state", {})["caller"] = caller
                 _check_type(scope)
                 await self._app(scope, self._limited(scope, receive), marked)
+        except Interrupted:
+            # Returning without the end of the body makes the server break the connection off.
+            return
         except PenstockError as error:
             if started:
                 raise

@@ -36,15 +36,7 @@ async def listed(request: Request) -> QueriesDocument:
     return QueriesDocument(queries=[query_document(view) for view in await door.slow(door.service.queries)])
 
 
-@router.get("/{query}", response_model=QueryDocument)
-async def one(request: Request, query: Name) -> QueryDocument:
-    """Return a continuous query."""
-    door = door_of(request)
-    caller_of(request, AccessRole.READ, "to read a query")
-    return query_document(await door.slow(lambda: door.service.query(query)))
-
-
-@router.get("/{query}/plan")
+@router.get("/{query:path}/plan")
 async def plan(
     request: Request,
     query: Name,
@@ -58,7 +50,15 @@ async def plan(
     return Response(text.encode("utf-8", "backslashreplace"), media_type=media)
 
 
-@router.patch("/{query}", response_model=ScriptDocument)
+@router.get("/{query:path}", response_model=QueryDocument)
+async def one(request: Request, query: Name) -> QueryDocument:
+    """Return a continuous query."""
+    door = door_of(request)
+    caller_of(request, AccessRole.READ, "to read a query")
+    return query_document(await door.slow(lambda: door.service.query(query)))
+
+
+@router.patch("/{query:path}", response_model=ScriptDocument)
 async def change(request: Request, query: Name, body: QueryPatch, idempotency_key: Key = None) -> Response:
     """Change a query: the members of the body are ALTER statements, which take effect together or not at all."""
     door = door_of(request)
@@ -68,7 +68,7 @@ async def change(request: Request, query: Name, body: QueryPatch, idempotency_ke
     return await _command(request, door, ";\n".join(statements), idempotency_key, body.wait)
 
 
-@router.delete("/{query}", response_model=ScriptDocument)
+@router.delete("/{query:path}", response_model=ScriptDocument)
 async def drop(
     request: Request, query: Name, cascade: bool = False, wait: bool = True, idempotency_key: Key = None
 ) -> Response:

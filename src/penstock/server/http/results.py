@@ -17,7 +17,7 @@ from starlette.responses import StreamingResponse
 
 from penstock.errors import PenstockError
 from penstock.server.http.documents import Problem
-from penstock.server.http.door import HttpDoor, at_end, caller_of, door_of
+from penstock.server.http.door import HttpDoor, Interrupted, at_end, caller_of, door_of
 from penstock.server.http.formats import (
     ArrowWriter,
     BodyFormat,
@@ -44,7 +44,7 @@ _RESULT_FORMATS = Literal["sse", "ndjson", "arrow", "csv"]
 Cursor = Annotated[str | None, Query(alias="from", max_length=1_000, description="A cursor, `beginning` or `now`.")]
 
 
-@router.get("/v1/queries/{query}/results", tags=["queries"])
+@router.get("/v1/queries/{query:path}/results", tags=["queries"])
 async def results(
     request: Request,
     query: Name,
@@ -70,10 +70,11 @@ async def results(
     at_end(request, source.close)
     stream = _Stream(door, source)
     await stream.open()
+    headers = {} if source.cursor is None else {"Penstock-Cursor": source.cursor}
     if form is BodyFormat.SSE:
-        return EventSourceResponse(_sse(stream), ping=_PING)
+        return EventSourceResponse(_sse(stream), headers=headers, ping=_PING)
     body = _ndjson(stream, cursors) if form is BodyFormat.NDJSON else _binary(stream, form)
-    return StreamingResponse(body, media_type=form.media)
+    return StreamingResponse(body, headers=headers, media_type=form.media)
 
 
 class _Stream:
@@ -94,11 +95,13 @@ class _Stream:
             self._ended = True
 
     async def parts(self) -> AsyncGenerator[ResultPart, None]:
-        """Yield the parts until the subscription or the server ends."""
+        """Yield the parts until the subscription ends. Raises Interrupted when the server ends before."""
         if self._first is not None:
             part, self._first = self._first, None
             yield part
-        while not self._ended and not self._door.closing.is_set():
+        while not self._ended:
+            if self._door.closing.is_set():
+                raise Interrupted
             try:
                 found = await self._door.streaming(lambda: self._source.next(_WAIT))
             except EndOfResults:

@@ -37,7 +37,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/v1/streams/{stream}/rows", response_model=PostedDocument, responses=_RESPONSES, openapi_extra=_BODY)
+@router.post("/v1/streams/{stream:path}/rows", response_model=PostedDocument, responses=_RESPONSES, openapi_extra=_BODY)
 async def post(
     request: Request,
     response: Response,
