@@ -6,10 +6,12 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
 from penstock.physical.execution.answers import answer_table
 from penstock.runtime.spark.checkpoint.epochs import forget_older
@@ -17,9 +19,10 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog, load_read_task
-from penstock.runtime.spark.launch import Work, begin
+from penstock.runtime.spark.launch import begin
 from penstock.runtime.spark.live_change import begin_change
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.work import Work
 from penstock.runtime.spark.worker import stage
 from penstock.runtime.spark.worker.inline import run_round
 from penstock.runtime.spark.worker.packets import Heartbeats
@@ -34,13 +37,14 @@ class Crash(Exception):
 
 
 class InlineRun:
-    """One start of a script. parallelism: tasks that read side by side."""
+    """One start of a script. parallelism: tasks that read side by side; options: further fields of `Work`."""
 
     def __init__(
         self, script: str, checkpoint: Path, overwrite: bool = False, backfilled: bool = False, drain: bool = False,
-        parallelism: int = 2, accept_missing: bool = False,
+        parallelism: int = 2, accept_missing: bool = False, **options: Any,
     ) -> None:  # fmt: skip
-        work = replace(_work(script, drain), backfill=backfilled, accept_missing=accept_missing)
+        work = replace(_work(script, drain), backfill=backfilled, accept_missing=accept_missing, **options)
+        self.options = options
         self.folder = Folder(checkpoint / "penstock")
         self.checkpoint = checkpoint
         begun = begin(work, self.folder, overwrite, lambda: parallelism)
@@ -59,9 +63,17 @@ class InlineRun:
         before = [name for name in self.folder.rounds() if not name.isdigit()]
         self.seen: dict[str, dict[str, Seen]] = {name: self.folder.read_seen(name) for name in before}
 
-    def change(self, script: str, backfilled: bool = False, overwrite: bool = False, crash: bool = False) -> InlineRun:
-        """Go on with another script when the outstanding round is done. crash: die when the change is on disk."""
-        work = replace(_work(script, self.job.drain), backfill=backfilled)
+    def change(
+        self, script: str, backfilled: bool = False, overwrite: bool = False, crash: bool = False, **options: Any
+    ) -> InlineRun:
+        """Go on with another script when the outstanding round is done.
+
+        Args:
+            crash: die when the change is on disk.
+            options: further fields of `Work`; those of the run's start stay where they say nothing.
+        """
+        self.options |= options
+        work = replace(_work(script, self.job.drain), backfill=backfilled, **self.options)
 
         def begin() -> RoundChange | None:
             changed = begin_change(self.folder, self, work, overwrite)
@@ -71,6 +83,8 @@ class InlineRun:
                 # A process that is gone plans nothing more.
                 self.rounds._pending_changes += 1
                 raise Crash
+            if changed.offset is None:
+                return None
             self.job, self.sinks, self.notices = changed.job, dict(changed.sinks), changed.notices
             self.tables = self.folder.read_tables(self.job.plan.statics)
             self.accounts, self.parts = self.accounts.reread(self.job.plan), ResultParts(self.folder)
@@ -159,6 +173,13 @@ def _work(script: str, drain: bool) -> Work:
     session = Session()
     session.execute(script)
     return session._work(list(session.catalog.queries.values()), drain)
+
+
+def declared(script: str) -> dict[str, Source]:
+    """The sources that a script declares, as a server keeps them."""
+    session = Session()
+    session.execute(script)
+    return {source.name: source for source in session.catalog.sources.values()}
 
 
 def cold() -> None:

@@ -10,11 +10,13 @@ import pytest
 from inline_run import CRASHES, InlineRun, cold, write_files
 
 from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.spark.checkpoint import restart_decision as change
+from penstock.runtime.spark.checkpoint.start_provider import past_provider
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.watching.progress import QueryCounts
 
@@ -362,7 +364,7 @@ def test_a_past_that_is_not_kept_cannot_be_read(where: str) -> None:
     text = f"CREATE STREAM S (ts BIGINT, x INT) FROM {where} TIMESTAMP BY ts; CREATE QUERY q AS SELECT x FROM S [NOW];"
     (query,) = bind_script(text).queries
     with pytest.raises(PenstockError, match="what has been read of S is not kept") as caught:
-        change.can_backfill(query)
+        past_provider(query, Start(StartMode.BEGINNING), {"S"})
     assert caught.value.code == "P0607"
 
 

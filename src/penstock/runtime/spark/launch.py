@@ -8,19 +8,16 @@ an earlier start, does not prevent the next start.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from penstock.algebra import Algebra
-from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, over_sources
 from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
@@ -29,10 +26,10 @@ from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
 from penstock.events import log_event
+from penstock.physical.execution.progress import timed_sources
 from penstock.physical.execution.wall_clock import peers_of
 from penstock.physical.planning.planner import planned
 from penstock.physical.planning.state_size.summary import JobState, job_state
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.assembly import answers_only, assemble
 from penstock.runtime.spark.checkpoint.backfill import backfill
@@ -64,60 +61,16 @@ from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.output.rejections import keep_refused
 from penstock.runtime.spark.output.result_parts import ResultParts, check_results
 from penstock.runtime.spark.startup.session import shard_keys
+from penstock.runtime.spark.work import Work
 from penstock.runtime.watching.reporting import LOG, ReportOptions
-from penstock.settings import Settings
 from penstock.storage import storage
 from penstock.storage.local import TEMPORARY
 from penstock.storage.names import file_name
 from penstock.storage.seals import checksum, damaged
 from penstock.temporary import discard, temporary_folder
-from penstock.tree import Node, transform_up, walk_once
 
 #: Every folder of a run has one of these, including those of earlier versions.
 _RUN_FILES = frozenset({RUN, "epochs", "identity.json"})
-
-
-@dataclass(frozen=True)
-class Work:
-    """What is to run.
-
-    Args:
-        rows: rows of MEMORY sources, by source name in lower case.
-        frames: DataFrames and Arrow tables by source.
-        spark: returns the session, called when it is needed.
-        accept_missing: continue results some parts of which are missing.
-        live: whether the queries may change while the run goes on.
-    """
-
-    queries: tuple[Query, ...]
-    rows: Mapping[str, Sequence[tuple[object, ...]]]
-    frames: Mapping[str, object]
-    settings: Settings
-    drain: bool
-    spark: Callable[[], SparkSession]
-    backfill: bool = False
-    accept_missing: bool = False
-    live: bool = False
-
-    @property
-    def sources(self) -> dict[str, Source]:
-        return {n.source.name: n.source for q in self.queries for n in walk_once(q.root) if isinstance(n, Scan)}
-
-    @property
-    def streaming(self) -> dict[str, DataFrame]:
-        """Return the streaming DataFrames among the sources."""
-        return {n: self.frames[n] for n in self.sources if getattr(self.frames.get(n), "isStreaming", False)}
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """Return, by MEMORY source, a digest of its rows."""
-        memory = [name for name, source in self.sources.items() if source.connector == "MEMORY"]
-        texts = {name: repr(self.rows.get(name.lower())) for name in memory}
-        return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
-
-    @property
-    def strategy(self) -> Strategy:
-        return Strategy.of(self.settings)
 
 
 def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
@@ -231,7 +184,7 @@ def _launch(work: Work, checkpoint: Path, overwrite: bool, lock: CheckpointLock 
     with closed_on_failure(start.sinks):
         report_options = ReportOptions.of(work.settings, folder.read_mark("horizons"))
         return SparkRun(
-            work.spark(), checkpoint, start.job, start.digest, start.decision.epoch.offset, start.sinks, work.streaming,
+            work.spark(), checkpoint, start.decision.epoch, start.job, start.digest, start.sinks, work.streaming,
             lock, report_options, start.decision.notices, work.live,
         )  # fmt: skip
 
@@ -289,11 +242,13 @@ def start_request(work: Work, folder: Folder) -> StartRequest:
     spooled_sources = {
         name: replace(source, options=(("spool", path),)) for name, (source, path) in spool_paths.items()
     }
-    queries = tuple(replace(q, root=_with_sources(q.root, spooled_sources)) for q in work.queries)
+    queries = tuple(replace(q, root=over_sources(q.root, spooled_sources)) for q in work.queries)
     return StartRequest(
         queries, work.sources, work.digests,
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
-        str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.backfill,
+        str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.all_starts,
+        tuple(spooled_sources.get(name, s) for name, s in work.sources.items() if name in work.declared), work.command,
+        work.outcomes,
     )  # fmt: skip
 
 
@@ -326,18 +281,22 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
     peers = peers_of(q.root for q in plan.queries.values())
     rate_control = RateControl.of(work.settings, len(work.queries))
-    intake = Intake(read_by_penstock, frozenset(streaming), parallelism, frames, peers, epoch.births, rate_control)
+    scanned = {name for query in plan.queries.values() for name in timed_sources(query.root)}
+    unread = frozenset(source.name for source in read_by_penstock if source.name not in scanned)
+    intake = Intake(
+        read_by_penstock, frozenset(streaming), parallelism, frames, peers, epoch.births, rate_control, unread
+    )
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
     job = Job(
         plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base, epoch.log,
-        epoch.log_base,
+        epoch.log_base, work.standing,
     )  # fmt: skip
     # Written before the epoch, from which on the change has happened.
     digest = folder.write_job(job)
     if decision.kind is StartKind.CHANGED:
         forget_counts(folder, decision)
-    if decision.kind is not StartKind.SAME:
+    if decision.kind is not StartKind.SAME or epoch != decision.before:
         write_epoch(folder, epoch)
     return job, digest
 
@@ -402,12 +361,3 @@ def _is_spooled(folder: Folder, path: Path) -> bool:
     except (OSError, ValueError) as error:
         raise damaged(path, error) from error
     return True
-
-
-def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
-    def change(node: Node) -> Node:
-        if isinstance(node, Scan) and node.source.name in sources:
-            return replace(node, source=sources[node.source.name])
-        return node
-
-    return transform_up(root, change)

@@ -13,14 +13,15 @@ from typing import Protocol
 
 from penstock.connectors.contract import Sink
 from penstock.connectors.sinks import open_sink
-from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.backfill import backfill
-from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure
+from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
-from penstock.runtime.spark.job import JobChange, SparkRun
-from penstock.runtime.spark.launch import Work, check_sources, closed_on_failure, open_results, prepare, start_request
+from penstock.runtime.spark.job import SparkRun
+from penstock.runtime.spark.launch import check_sources, closed_on_failure, open_results, prepare, start_request
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.version import JobChange
+from penstock.runtime.spark.work import Work
 
 
 class RunningJob(Protocol):
@@ -44,22 +45,23 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
     Raises:
         PenstockError: as a start, and P0701 where the run has ended or is not live. The run then continues unchanged.
     """
-    if not work.queries:
-        raise PenstockError("P0701", "the last query of a run cannot be dropped", hint="stop the run")
     folder = Folder(run.checkpoint / "penstock")
     check_sources(work)
     run.change(lambda: begin_change(folder, run, work, overwrite))
 
 
 def begin_change(folder: Folder, run: RunningJob, work: Work, overwrite: bool) -> JobChange | None:
-    """Write a change to the checkpoint and open the sinks of new queries; return None where nothing changes. No round
-    may be outstanding.
+    """Write everything of a change to the checkpoint and open the sinks of new queries; None where nothing changes. No
+    round may be outstanding. Where only the commands change, the epoch stays and records them.
     """
     current = read_epoch(folder, run.job.epoch)
     request = start_request(work, folder)
     decision = decide_change(request, folder, current)
     if decision.kind is StartKind.SAME:
-        return None
+        if decision.epoch == current:
+            return None
+        write_epoch(folder, decision.epoch)
+        return JobChange(decision.epoch, run.job, "", None, run.sinks, ())
     offset = decision.epoch.offset
     assert offset is not None, "an epoch that follows another one begins with an offset"
     kept_sinks = {name: sink for name, sink in run.sinks.items() if name in decision.kept_sinks}
@@ -71,4 +73,4 @@ def begin_change(folder: Folder, run: RunningJob, work: Work, overwrite: bool) -
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
         ResultParts(folder).keep_only(decision.kept_sinks)
         backfill(folder, job, decision.epoch, sinks)
-    return JobChange(job, digest, offset, sinks, decision.notices)
+    return JobChange(decision.epoch, job, digest, offset, sinks, decision.notices)

@@ -25,6 +25,7 @@ from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.folder import RUN, Delivery, Folder, Job, unwritable, write_whole
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
+from penstock.storage.documents import Document
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
 
@@ -79,6 +80,8 @@ class Epoch:
         log: the epoch that began the log of Spark's that this one continues; its own number where it began one.
         log_base: the first batch of that log.
         left: the offset at which the epoch before it ended, where it continues that one's log.
+        command: number of the last command that it contains, 0 for none.
+        outcomes: of the commands since the epoch before, by their numbers.
     """
 
     number: int
@@ -97,6 +100,8 @@ class Epoch:
     log: int = 0
     log_base: int = 0
     left: Offset | None = None
+    command: int = 0
+    outcomes: Document = field(default_factory=dict)
 
     def statistics_of(self, birth: int) -> Statistics:
         """Return the statistics with which the queries of `birth` were planned."""

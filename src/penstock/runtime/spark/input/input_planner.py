@@ -220,8 +220,12 @@ class InputPlanner:
         """
         before = WallClock(0) if start.wall is None else start.wall
         if wall.now - before.now >= _BEAT_EVERY:
-            return wall.beats != before.beats
-        event_time_sources = (name for name, state in self._sources.items() if not state.source.system_time)
+            read = [name for name in wall.beats if name not in self._intake.unread]
+            return any(wall.beats[name] != before.beats.get(name) for name in read)
+        unread = self._intake.unread
+        event_time_sources = (
+            n for n, state in self._sources.items() if not state.source.system_time and n not in unread
+        )
         return any(wall.beats.get(name) != before.beats.get(name) for name in event_time_sources)
 
     def _frame_progress(self) -> dict[str, SourceProgress]:

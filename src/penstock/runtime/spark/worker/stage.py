@@ -140,8 +140,7 @@ class ShardRound:
         for target, port, batches in router:
             yield from port_packets(target, port, batches, shard)
         if self._stage == job.plan.stages and shard == 0:
-            progress = {name: executor.progress.get(name) for name in job.plan.sources}
-            ended = all(p is not None and p.ended for p in progress.values())
+            ended = job.ends([name for name, source_progress in executor.progress.items() if source_progress.ended])
             yield heartbeats_packet(shard, Heartbeats(executor.heartbeats(), executor.source_heartbeats(), ended))
 
     # -- state -------------------------------------------------------------------------------------------------
