@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.base import NO_KEYS, Algebra, Emitted, Keys
 from penstock.algebra.optimizer.statistics import HORIZON, Statistics
@@ -35,7 +35,9 @@ class Source:
     that no two rows of the relation share; non_retroactive: an updated relation that is a NON RETROACTIVE one;
     system_time: a stream whose elements are stamped on ingest (timestamp is None then); idle: its IDLE TIMEOUT in
     microseconds of wall clock; upserts: a relation with an operation and a primary key whose `+` replaces the row of
-    its key, and whose `-` of a key that is not there says nothing; ahead: its ADVANCE AT MOST in ticks, None for any.
+    its key, and whose `-` of a key that is not there says nothing; ahead: its ADVANCE AT MOST in ticks, None for any;
+    retain: its RETAIN in ticks, None for none; retain_columns: positions of the columns that are retained, empty for
+    all. What is retained does not change what the source is, so neither counts for its identity.
     """
 
     name: str
@@ -54,6 +56,8 @@ class Source:
     idle: int | None = None
     upserts: bool = False
     ahead: int | None = None
+    retain: int | None = field(default=None, compare=False, repr=False)
+    retain_columns: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def is_static(self) -> bool:
