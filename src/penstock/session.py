@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.statistics import Statistics, known_statistics
 from penstock.connectors.sinks.memory import collected
 from penstock.connectors.sources import open_source
@@ -284,8 +283,7 @@ class Session:
 
     def statistics(self, query: Query, catalog: Catalog, settings: Settings) -> Statistics:
         """Return the statistics of the sources of `query` before it runs."""
-        sources = {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
-        return known_statistics(sources, catalog.memory, self._frames, settings["statistics"])
+        return known_statistics(declared_sources(query.root), catalog.memory, self._frames, settings["statistics"])
 
     def _once(self, action: SelectOnce) -> OneTimeAnswer:
         from penstock.runtime.local.one_time import answer_once

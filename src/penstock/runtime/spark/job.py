@@ -66,7 +66,7 @@ class SparkRun:
 
     Args:
         epoch: the epoch of the job.
-        lock: the lock of the checkpoint, released at the closed; None for a checkpoint that is removed with the run.
+        lock: the lock of the checkpoint, released at the end; None for a checkpoint that is removed with the run.
         report_options: options of the reports.
         live: whether its queries may change while it runs (`change`).
     """

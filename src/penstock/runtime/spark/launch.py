@@ -17,8 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.algebra import Algebra
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, over_sources
 from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
@@ -69,7 +68,6 @@ from penstock.storage.local import TEMPORARY
 from penstock.storage.names import file_name
 from penstock.storage.seals import checksum, damaged
 from penstock.temporary import discard, temporary_folder
-from penstock.tree import Node, transform_up
 
 #: Every folder of a run has one of these, including those of earlier versions.
 _RUN_FILES = frozenset({RUN, "epochs", "identity.json"})
@@ -244,7 +242,7 @@ def start_request(work: Work, folder: Folder) -> StartRequest:
     spooled_sources = {
         name: replace(source, options=(("spool", path),)) for name, (source, path) in spool_paths.items()
     }
-    queries = tuple(replace(q, root=_with_sources(q.root, spooled_sources)) for q in work.queries)
+    queries = tuple(replace(q, root=over_sources(q.root, spooled_sources)) for q in work.queries)
     return StartRequest(
         queries, work.sources, work.digests,
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
@@ -363,12 +361,3 @@ def _is_spooled(folder: Folder, path: Path) -> bool:
     except (OSError, ValueError) as error:
         raise damaged(path, error) from error
     return True
-
-
-def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
-    def change(node: Node) -> Node:
-        if isinstance(node, Scan) and node.source.name in sources:
-            return replace(node, source=sources[node.source.name])
-        return node
-
-    return transform_up(root, change)

@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.algebra.nodes.base import Algebra, leaves
+from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.query import Query, Start
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.errors import PenstockError
@@ -169,7 +169,7 @@ def _is_kept(query: Query, request: StartRequest, before: Epoch) -> bool:
 
 
 def _sources_of(query: Query) -> set[str]:
-    return {leaf.source.name for leaf in leaves(query.root) if isinstance(leaf, Scan)}
+    return set(declared_sources(query.root))
 
 
 def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
@@ -374,7 +374,7 @@ def _notices(
         if name in backfill:
             notices.append(f"{change}: it reads its past first, then goes on with the others")
         elif name in requested:
-            notices.append(f"{change}: it sees change its sources give from here on")
+            notices.append(f"{change}: it sees what its sources give from here on")
         else:
             notices.append(
                 f"warning: {change}: it starts afresh and sees only what its sources give from here on "

@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 
-from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.connectors.sources import is_rereadable
 from penstock.errors import PenstockError
 
@@ -42,8 +41,7 @@ def past_provider(query: Query, start: Start, read: Collection[str]) -> PastProv
 
 
 def _timed(query: Query) -> list[Source]:
-    scans = (node.source for node in leaves(query.root) if isinstance(node, Scan))
-    return [source for source in scans if not source.is_static]
+    return [source for source in declared_sources(query.root).values() if not source.is_static]
 
 
 def _not_kept(query: Query, what: str) -> PenstockError:
