@@ -325,7 +325,7 @@ TOUCHES = re.compile(
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: module_name(path) or "penstock")
 def test_files_of_a_run_are_written_by_the_storage_alone(path: Path) -> None:
     module = module_name(path)
-    if not module.startswith(("connectors", "runtime", "session")) or module in UNSTORED:
+    if not module.startswith(("connectors", "runtime", "session", "control")) or module in UNSTORED:
         return
     lines = path.read_text(encoding="utf-8").splitlines()
     assert [f"{number}: {line}" for number, line in enumerate(lines, 1) if TOUCHES.search(line)] == []

@@ -80,6 +80,8 @@ CODES: dict[str, str] = {
     "P0702": "a statement or clause that only a server carries out",
     "P0703": "a query that begins with a past which is not kept",
     "P0723": "a package that the shell needs is missing",
+    "P0731": "an idempotency key that was used for something else",
+    "P0732": "commands that cannot happen together",
     "P0801": "a request without a valid token",
     "P0802": "a role that does not allow the request",
     "P0803": "a request that the server cannot read",

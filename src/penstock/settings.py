@@ -179,6 +179,12 @@ TABLE: tuple[Setting, ...] = (
         f"shards of a keyed stage, at most {MOST_SHARDS:,}; 0: as many as Spark's default parallelism",
     ),
     Setting(
+        "sink_retry",
+        10.0,
+        _length,
+        "time for which a batch is tried again whose sink fails, before its query alone is left out; 0: not again",
+    ),
+    Setting(
         "state_store",
         "files",
         _one_of("files", "spark"),

@@ -8,7 +8,7 @@ that, and the new ones afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from penstock.connectors.contract import Sink
@@ -18,8 +18,16 @@ from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
 from penstock.runtime.spark.job import SparkRun
-from penstock.runtime.spark.launch import check_sources, closed_on_failure, open_results, prepare, start_request
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
+from penstock.runtime.spark.start import (
+    admitted,
+    check_sources,
+    closed_on_failure,
+    open_results,
+    prepare,
+    start_request,
+)
 from penstock.runtime.spark.version import JobChange
 from penstock.runtime.spark.work import Work
 
@@ -34,6 +42,10 @@ class RunningJob(Protocol):
     @property
     def sinks(self) -> Mapping[str, Sink]:
         """Return the sink of each query."""
+
+    @property
+    def work(self) -> Work:
+        """Return what the run does."""
 
 
 def change(run: SparkRun, work: Work, overwrite: bool) -> None:
@@ -50,27 +62,35 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
     run.change(lambda: begin_change(folder, run, work, overwrite))
 
 
+def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobChange | None:
+    """Continue a live run without the queries `failed`, whose results stay; None where it does so already."""
+    return begin_change(folder, run, run.work.without(failed), False)
+
+
 def begin_change(folder: Folder, run: RunningJob, work: Work, overwrite: bool) -> JobChange | None:
     """Write everything of a change to the checkpoint and open the sinks of new queries; None where nothing changes. No
     round may be outstanding. Where only the commands change, the epoch stays and records them.
     """
     current = read_epoch(folder, run.job.epoch)
+    work = admitted(work, folder, current)
     request = start_request(work, folder)
     decision = decide_change(request, folder, current)
     if decision.kind is StartKind.SAME:
         if decision.epoch == current:
             return None
         write_epoch(folder, decision.epoch)
-        return JobChange(decision.epoch, run.job, "", None, run.sinks, ())
+        return JobChange(work, decision.epoch, run.job, "", None, run.sinks, ())
     offset = decision.epoch.offset
     assert offset is not None, "an epoch that follows another one begins with an offset"
-    kept_sinks = {name: sink for name, sink in run.sinks.items() if name in decision.kept_sinks}
+    kept_sinks = {name: run.sinks[name] for name in decision.kept_sinks - decision.resumed}
     new_sinks = {query.name: open_sink(query) for query in work.queries if query.name not in kept_sinks}
     sinks = {query.name: (kept_sinks | new_sinks)[query.name] for query in work.queries}
-    with closed_on_failure(new_sinks), remove_epoch_on_failure(folder, decision.epoch.number):
-        open_results(folder, new_sinks, decision, overwrite)
+    number = decision.epoch.number
+    with closed_on_failure(new_sinks), folder.job_kept_on_failure(), remove_epoch_on_failure(folder, number):
+        open_results(folder, new_sinks, decision, overwrite, work.reset)
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
-        ResultParts(folder).keep_only(decision.kept_sinks)
+        ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())
         backfill(folder, job, decision.epoch, sinks)
-    return JobChange(decision.epoch, job, digest, offset, sinks, decision.notices)
+        UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
+    return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices)

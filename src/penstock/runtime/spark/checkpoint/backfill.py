@@ -114,4 +114,5 @@ def _job_of_the_past(folder: Folder, past_folder: Folder, job: Job, epoch: Epoch
         births=job.intake.births,
         pace=RateControl(max_bytes=limit),
     )
-    return replace(job, plan=plan, intake=intake, drain=False, base=0)
+    # A query that fails over its past does not begin.
+    return replace(job, plan=plan, intake=intake, drain=False, base=0, isolated=False)

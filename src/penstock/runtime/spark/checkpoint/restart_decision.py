@@ -2,7 +2,7 @@
 
 A query with the same name, fingerprint and sources is the same: it continues with its state, whatever else has changed.
 Any other begins with this epoch and sees only what its sources supply from here on. Contract: this module writes
-nothing; `launch.py` carries a decision out.
+nothing; `start.py` carries a decision out.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted, redacted_text
 from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
+    PausedRecord,
     QueryRecord,
     SourceRecord,
     epoch_numbers,
@@ -33,11 +34,13 @@ from penstock.runtime.spark.checkpoint.epochs import (
     last_offset,
     latest_epoch,
     offset_mark,
+    pending_failures,
     read_epoch,
     read_offset,
     statistics_as_json,
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.start_provider import PastProvider, past_provider
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
@@ -67,6 +70,8 @@ class StartRequest:
         starts: by query, where its answer begins if it begins now; NOW for the others.
         standing: timed sources that are read also without a query.
         command, outcomes: of the commands that the queries come from, for the record of the epoch.
+        paused: queries that are left out and whose results stay.
+        reset: queries whose paused results begin again.
         known: results of `optimized`, by the fingerprint of a query.
     """
 
@@ -83,6 +88,8 @@ class StartRequest:
     standing: tuple[Source, ...] = ()
     command: int = 0
     outcomes: Document = field(default_factory=dict)
+    paused: frozenset[str] = frozenset()
+    reset: frozenset[str] = frozenset()
     known: dict[str, list[tuple[Planning, Algebra]]] = field(default_factory=dict, compare=False, repr=False)
 
     def optimized(self, query: Query, planning: Planning) -> Query:
@@ -105,6 +112,7 @@ class Decision:
         fresh: queries that begin now.
         gone: queries that ended.
         kept_sinks: queries whose result continues.
+        resumed: those of them that begin again, after they were paused.
         notices: messages for the user.
     """
 
@@ -116,6 +124,7 @@ class Decision:
     gone: tuple[str, ...]
     kept_sinks: frozenset[str]
     notices: tuple[str, ...]
+    resumed: frozenset[str] = frozenset()
 
 
 def decide(request: StartRequest, folder: Folder) -> Decision:
@@ -152,6 +161,7 @@ def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
     records = epoch.queries
     return (
         {q.name for q in request.queries} == set(records)
+        and request.paused & (records.keys() | epoch.paused.keys()) == epoch.paused.keys()
         and source_records(request, epoch, epoch.number + 1) == epoch.sources
         and all(_is_kept(q, request, epoch) and records[q.name].sink == sink_identity(q) for q in request.queries)
     )
@@ -240,10 +250,11 @@ def decide_change(request: StartRequest, folder: Folder, before: Epoch) -> Decis
 def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number: int) -> Decision:
     _check_can_change(request, folder, before)
     _check_settings(request, before)
-    kept_queries = {q.name for q in request.queries if _is_kept(q, request, before)}
+    failed = pending_failures(folder, before)
+    kept_queries = {q.name for q in request.queries if q.name not in failed and _is_kept(q, request, before)}
     births = {q.name: before.queries[q.name].birth if q.name in kept_queries else number for q in request.queries}
     new_queries = tuple(q.name for q in request.queries if q.name not in kept_queries)
-    ended_queries = tuple(name for name in before.queries if name not in births)
+    ended_queries = tuple(name for name in before.queries if name not in births and name not in request.paused)
     base = folder.delivered().batch + 1
     epoch, plan = _epoch(request, before, number, base, before.shards, births)
     read = {name for name, source in epoch.sources.items() if source.birth <= before.number}
@@ -254,11 +265,45 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     }
     backfill = [name for name in new_queries if providers[name] is PastProvider.SOURCES]
     epoch = replace(epoch, offset=offset_at_start(folder, before, epoch, plan), backfill=backfill)
-    epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes), request)
+    paused = _paused(request, before, failed)
+    epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes, paused=paused), request)
     sinks = {q.name: sink_identity(q) for q in request.queries}
     kept_sinks = frozenset(name for name in kept_queries if before.queries[name].sink == sinks[name])
+    paused_sinks = {name: record.sink for name, record in before.paused.items()}
+    paused_sinks |= {name: before.queries[name].sink for name in failed}
+    candidates = set(new_queries) - request.reset
+    resumed = frozenset(name for name in candidates if paused_sinks.get(name) == sinks[name])
+    for query in (q for q in request.queries if q.name in resumed):
+        _check_can_resume(query, backfill)
     notices = _notices(before, new_queries, ended_queries, backfill, request.starts.keys())
-    return Decision(StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks, notices)
+    return Decision(
+        StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed
+    )
+
+
+def _paused(request: StartRequest, before: Epoch, failed: Mapping[str, QueryFailure]) -> dict[str, PausedRecord]:
+    """Return the records of the queries that the epoch after `before` leaves out and whose results stay. failed: those
+    that failed in the last round of `before`.
+    """
+    names = {query.name for query in request.queries}
+    left = [name for name in before.queries if name in request.paused and name not in names]
+    records = {n: record for n, record in before.paused.items() if n in request.paused and n not in names}
+    return records | {name: PausedRecord(before.queries[name].sink, failed.get(name)) for name in left}
+
+
+def _check_can_resume(query: Query, backfilled: Collection[str]) -> None:
+    """Check that `query`, which was paused, can continue its result. backfilled: queries that read their past. Raises
+    PenstockError P0703.
+    """
+    reason = ""
+    if query.name in backfilled:
+        reason = "its result has instants that it would answer again"
+    elif not query.root.is_stream:
+        reason = "its result is the content of a relation, which is not kept"
+    if reason:
+        raise PenstockError(
+            "P0703", f"query {query.name} cannot resume: {reason}", hint="RESUME ... RESET begins the result again"
+        )
 
 
 def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:
