@@ -24,6 +24,7 @@ from penstock.connectors.sinks.text import csv_text, json_text
 from penstock.connectors.sources import SOURCES, open_source
 from penstock.connectors.sources.formats import FORMATS
 from penstock.connectors.sources.memory import spool
+from penstock.connectors.sources.posted_files import append
 from penstock.errors import PenstockError
 from penstock.results.reader import ResultReader
 from penstock.runtime.spark.output.delivery import commit_logs
@@ -55,6 +56,13 @@ def _spooled(table: pa.Table, folder: Path) -> Source:
     return source
 
 
+def _posted(table: pa.Table, folder: Path) -> Source:
+    half = table.num_rows // 2
+    append(folder / "posts", table.slice(0, half), 9)
+    append(folder / "posts", table.slice(half), 10)
+    return declare("", schema_of(table), connector="POSTED", spool=str(folder / "posts"))
+
+
 def _handed_over(table: pa.Table, folder: Path) -> Source:
     (folder / "table").mkdir()
     pq.write_table(table, folder / "table" / "part-0.parquet")
@@ -75,8 +83,13 @@ WRITERS: dict[str, Write] = {
     "FILES arrow stream": _files(".arrows", _ipc(pa.ipc.new_stream)),
     "MEMORY": _spooled,
     "DATAFRAME": _handed_over,
+    "HTTP": lambda table, folder: replace(_spooled(table, folder), connector="HTTP"),
+    "POSTED": _posted,
     "DELTA": _in_delta,
 }
+
+#: Rows are added to these as long as a server runs.
+GROWING = {"HTTP", "POSTED"}
 
 #: Connectors to servers have suites of their own, for they need one.
 SERVED = {"POSTGRES": "test_postgres.py", "KAFKA": "test_kafka_plans.py"}
@@ -122,7 +135,7 @@ def test_an_empty_source_has_no_rows_and_no_complaints(put: Write, tmp_path: Pat
 
 def test_a_known_path_is_not_discovered_again(put: Write, tmp_path: Path) -> None:
     source = open_source(put(EVERY_TYPE, tmp_path))
-    assert source.bounded
+    assert source.bounded is (source.source.connector not in GROWING)
     assert source.discover(frozenset(source.discover(frozenset()))) == []
 
 
