@@ -238,15 +238,14 @@ class Control:
 
     # -- the control thread ------------------------------------------------------------------------------------
 
-    @property
     def _has_ended(self) -> bool:
         return self._lock is None or self._failure is not None
 
     def _send(self, request: _Request) -> None:
-        if self._has_ended:
+        if self._has_ended():
             raise _ended(self.failure)
         self._requests.put(request)
-        if self._has_ended:
+        if self._has_ended():
             # The thread may have ended before it saw the request.
             self._refuse_all(self.failure)
 
