@@ -32,7 +32,10 @@ LAYERS = (
     ("runtime",),
     ("handles",),
     ("session",),
+    ("results",),
     ("control",),
+    ("server",),
+    ("client",),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -53,6 +56,7 @@ ONLY = {
         "algebra",
     },
     "runtime.java": {"errors"},
+    "client": {"client", "errors", "types"},
 }
 
 #: Who may import only a part of a layer below: folder -> (the layer, what of it).
@@ -73,6 +77,12 @@ OWNERS = {
     "typer": {"cli"},
     "prometheus_client": {"runtime.watching.prometheus"},
     "prompt_toolkit": {"cli.shell.terminal"},
+    "fastapi": {"server"},
+    "starlette": {"server"},
+    "uvicorn": {"server"},
+    "pydantic": {"server"},
+    "sse_starlette": {"server"},
+    "httpx": {"client"},
 }
 
 FORBIDDEN = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b|/(?:work|tmp|root|home/\w+)/")
@@ -169,6 +179,8 @@ def test_every_folder_has_a_layer() -> None:
         ("physical.window", "import sqlglot.expressions as exp"),
         ("language.binder", "from pyspark.sql import SparkSession"),
         ("runtime.local.runtime", "from pyspark.sql import SparkSession"),
+        ("client.connection", "from penstock.server.roles import AccessRole"),
+        ("control.log", "from fastapi import FastAPI"),
         ("algebra.nodes.join", "if TYPE_CHECKING:\n    from penstock.session import Session"),
     ],
 )
