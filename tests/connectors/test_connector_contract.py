@@ -23,6 +23,7 @@ from penstock.connectors.sinks.text import csv_text, json_text
 from penstock.connectors.sources import SOURCES, open_source
 from penstock.connectors.sources.formats import FORMATS
 from penstock.connectors.sources.memory import spool
+from penstock.connectors.sources.posted import PostedSource
 from penstock.errors import PenstockError
 
 #: connector or connector-format -> how a table gets there, and the source that reads it.
@@ -58,6 +59,12 @@ def _handed_over(table: pa.Table, folder: Path) -> Source:
     return declare("", schema_of(table), connector="DATAFRAME", spool=str(folder / "table"))
 
 
+def _posted(table: pa.Table, folder: Path) -> Source:
+    (folder / "posted").mkdir()
+    _ipc(pa.ipc.new_file)(table, str(folder / "posted" / "1.arrow"))
+    return declare("", schema_of(table), connector="HTTP", spool=str(folder / "posted"))
+
+
 def _in_delta(table: pa.Table, folder: Path) -> Source:
     write_deltalake(folder / "table", table)
     return replace(declare("", schema_of(table), connector="DELTA"), options=(("path", str(folder / "table")),))
@@ -72,6 +79,7 @@ WRITERS: dict[str, Write] = {
     "FILES arrow stream": _files(".arrows", _ipc(pa.ipc.new_stream)),
     "MEMORY": _spooled,
     "DATAFRAME": _handed_over,
+    "HTTP": _posted,
     "DELTA": _in_delta,
 }
 
@@ -119,7 +127,7 @@ def test_an_empty_source_has_no_rows_and_no_complaints(put: Write, tmp_path: Pat
 
 def test_a_known_path_is_not_discovered_again(put: Write, tmp_path: Path) -> None:
     source = open_source(put(EVERY_TYPE, tmp_path))
-    assert source.bounded
+    assert source.bounded is not isinstance(source, PostedSource)
     assert source.discover(frozenset(source.discover(frozenset()))) == []
 
 
