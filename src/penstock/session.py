@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base import leaves
-from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.statistics import Statistics, known_statistics
 from penstock.connectors.sinks.memory import collected
 from penstock.connectors.sources import open_source
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.runtime.local.analyze import Analysis
     from penstock.runtime.local.one_time import OneTimeAnswer
     from penstock.runtime.spark.job import SparkRun
-    from penstock.runtime.spark.launch import Work
+    from penstock.runtime.spark.work import Work
 
 
 @dataclass(frozen=True)
@@ -120,10 +119,10 @@ class Session:
         self.catalog, self.settings = bound.catalog, bound.settings
         return tuple(q.name for q in bound.queries)
 
-    def _bound(self, script: str, file: str | None, one_time: bool) -> BoundScript:
+    def _bound(self, script: str, file: str | None, one_time: bool, live: bool = False) -> BoundScript:
         """Return the bound script, with its results in places of their own; `warnings` are those of this script
-        then."""
-        bound = bind_script(script, self.catalog, self.settings, file, one_time)
+        then. live: for a run whose queries change while it goes on."""
+        bound = bind_script(script, self.catalog, self.settings, file, one_time, live)
         found = list(collisions(bound.catalog.queries.values(), bound.catalog.sources.values(), bound.places))
         errors = [one for one in found if isinstance(one, PenstockError)]
         if errors:
@@ -284,8 +283,7 @@ class Session:
 
     def statistics(self, query: Query, catalog: Catalog, settings: Settings) -> Statistics:
         """Return the statistics of the sources of `query` before it runs."""
-        sources = {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
-        return known_statistics(sources, catalog.memory, self._frames, settings["statistics"])
+        return known_statistics(declared_sources(query.root), catalog.memory, self._frames, settings["statistics"])
 
     def _once(self, action: SelectOnce) -> OneTimeAnswer:
         from penstock.runtime.local.one_time import answer_once
@@ -342,7 +340,8 @@ class Session:
         from penstock.runtime.spark.live_change import change
 
         before = self.catalog, self.settings
-        self.declare(script)
+        bound = self._bound(script, None, False, live=True)
+        self.catalog, self.settings = bound.catalog, bound.settings
         try:
             queries = tuple(self.catalog.queries.values())
             change(job, replace(self._work(queries, job.job.drain), backfill=backfill), overwrite)
@@ -352,14 +351,21 @@ class Session:
         return queries
 
     def _work(self, queries: Sequence[Query], drain: bool) -> Work:
-        from penstock.runtime.spark.launch import Work
+        from penstock.runtime.spark.work import Work
 
         if self._unseen is not None:
             from penstock.runtime.spark.startup.workers import check_workers
 
             check_workers(self._unseen)
             self._unseen = None
-        return Work(tuple(queries), self.catalog.memory, self._frames, self.settings, drain, lambda: self.spark)
+        work = Work(tuple(queries), self.catalog.memory, self._frames, self.settings, drain, lambda: self.spark)
+        return replace(work, starts=self._starts(queries))
+
+    def _starts(self, queries: Sequence[Query]) -> dict[str, Start]:
+        """Return where the answers of queries begin that do not begin NOW, by query."""
+        registered = self.catalog.registered
+        starts = {q.name: registered[q.name.lower()].start for q in queries if q.name.lower() in registered}
+        return {name: start for name, start in starts.items() if start.mode is not StartMode.NOW}
 
 
 class QueryHandle(Rows):

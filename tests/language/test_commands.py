@@ -472,7 +472,7 @@ def test_what_needs_a_server(text: str, catalog: Catalog) -> None:
 
 def test_what_a_live_run_can_do_without_a_server(catalog: Catalog) -> None:
     text = """CREATE STREAM z (a INT) FROM MEMORY () TIMESTAMP BY a RETAIN 1 DAY;
-        CREATE QUERY y START AT 5 WITH (on_failure 'pause') AS SELECT a FROM z"""
+        CREATE QUERY y START AT 5 AS SELECT a FROM z"""
     bound = bind_script(text, catalog, live=True)
     assert bound.catalog.registered["y"].start == Start(StartMode.AT, 5)
 

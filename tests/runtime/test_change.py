@@ -10,11 +10,13 @@ import pytest
 from inline_run import CRASHES, InlineRun, cold, write_files
 
 from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.spark.checkpoint import restart_decision as change
+from penstock.runtime.spark.checkpoint.start_provider import past_provider
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.watching.progress import QueryCounts
 
@@ -35,7 +37,7 @@ def script(tmp: Path, *names: str, out: str = "out", more: str = "", **changed: 
     CREATE STREAM S (ts BIGINT, k INT, x BIGINT) FROM FILES (path '{tmp / "data"}', format 'parquet')
       TIMESTAMP BY ts UNIT SECOND;"""
     for name in names:
-        query = changed.get(name, QUERIES[name])
+        query = changed.get(name) or QUERIES[name]
         text += f"\nCREATE QUERY {name} INTO FILES (path '{tmp / out / name}', format 'parquet') AS {query};"
     return text
 
@@ -322,14 +324,14 @@ def test_settings_that_the_state_does_not_fit(calm: Path, setting: str, told: st
 
 def test_a_start_that_fails_leaves_no_result_open(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from penstock.connectors.sinks.files import FilesSink
-    from penstock.runtime.spark import launch
+    from penstock.runtime.spark import start
 
     def fail(*_: object) -> None:
         raise PenstockError("P0601", "it does not start")
 
     closed: list[str] = []
     monkeypatch.setattr(FilesSink, "close", lambda sink: closed.append(sink.query.name))
-    monkeypatch.setattr(launch, "prepare", fail)
+    monkeypatch.setattr(start, "prepare", fail)
     with pytest.raises(PenstockError, match="it does not start"):
         InlineRun(script(calm, "sums", "best"), calm / "checkpoint")
     assert sorted(closed) == ["best", "sums"]
@@ -362,7 +364,7 @@ def test_a_past_that_is_not_kept_cannot_be_read(where: str) -> None:
     text = f"CREATE STREAM S (ts BIGINT, x INT) FROM {where} TIMESTAMP BY ts; CREATE QUERY q AS SELECT x FROM S [NOW];"
     (query,) = bind_script(text).queries
     with pytest.raises(PenstockError, match="what has been read of S is not kept") as caught:
-        change.can_backfill(query)
+        past_provider(query, Start(StartMode.BEGINNING), {"S"})
     assert caught.value.code == "P0607"
 
 

@@ -7,12 +7,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock.algebra.nodes.base import NO_KEYS, Algebra, Emitted, Keys
+import pyarrow as pa
+
+from penstock.algebra.nodes.base import NO_KEYS, Algebra, ColumnPruning, Emitted, Keys, Pruned, operators
 from penstock.algebra.optimizer.statistics import HORIZON, Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade, window_hint
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import LastRows, Need, Needs, everything
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.tree import Node, transform_up
 from penstock.types import Field, Schema, TimeDomain
 
 
@@ -92,6 +95,21 @@ class Scan(Algebra):
     def source_names(self) -> tuple[str, ...]:
         return (self.source.name,)
 
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        # A `-` deletes a row that equals it in all columns, not in those that are read.
+        if not (self.source.is_stream or self.source.is_static):
+            return pruning.whole(self)
+        kept = sorted(needed) or [self._cheapest_column]
+        columns = tuple(self.columns[i] for i in kept)
+        return Pruned(replace(self, columns=columns), {old: new for new, old in enumerate(kept)})
+
+    @property
+    def _cheapest_column(self) -> int:
+        """Return the column to read when none is needed: the timestamp, which is read anyway, or a narrow one."""
+        if self.source.timestamp in self.columns:
+            return self.columns.index(self.source.timestamp)
+        return min(range(len(self.columns)), key=lambda i: _width(self.schema[i].type))
+
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         source = statistics.of(self.source)
         names = [self.source.columns[i].name.lower() for i in self.columns]
@@ -100,6 +118,14 @@ class Scan(Algebra):
 
     def describe(self) -> Mapping[str, str]:
         return {"source": self.source.name, "columns": ", ".join(self.schema.names)}
+
+
+def _width(type_: pa.DataType) -> int:
+    """Return the bits of a value; of a type without a fixed width more than any has."""
+    try:
+        return int(type_.bit_width)
+    except ValueError:
+        return 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +207,23 @@ class RelationScan(Scan):
         return replace(
             rows, distinct=tuple(rows.size if i in unique else v for i, v in enumerate(rows.distinct))
         ).decided()
+
+
+def declared_sources(*roots: Algebra) -> dict[str, Source]:
+    """Return the declared streams and relations that the plans read, by name, in the order of their first scans."""
+    scans = (operator for root in roots for operator in operators(root) if isinstance(operator, Scan))
+    return {scan.source.name: scan.source for scan in scans}
+
+
+def over_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
+    """Return the plan with the declarations `sources`, by name, in place of those that its scans have."""
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Scan) and node.source.name in sources:
+            return replace(node, source=sources[node.source.name])
+        return node
+
+    return transform_up(root, change)
 
 
 def needs_of_last(stream: Algebra, last: LastRows, ticks: int = 0) -> Needs:

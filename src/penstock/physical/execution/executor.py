@@ -27,11 +27,10 @@ from penstock.physical.execution.progress import (
     query_heartbeat,
     timed_sources,
 )
+from penstock.physical.execution.step_failures import StepFailures, step_error
 from penstock.physical.operators import Moment, Operator, Tables, make_operator
 from penstock.physical.plan.identity import step_keys
-from penstock.physical.plan.inputs import OutputSpec, ScanSpec
-from penstock.physical.plan.plan import Edge, Plan, Step
-from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec
+from penstock.physical.plan.plan import Edge, Plan, Step, scanned_sources, scans_of
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
 
@@ -60,8 +59,7 @@ class _Graph:
         """Return the consumers of `step` in this stage that have no state and no other input: rows pass through them as
         soon as these are produced."""
         found = (self.by_id[port[0]] for port, edge, inside in self.edges[step.id] if inside and edge.exchange is None)
-        plain = (FilterSpec, ProjectSpec, OutputSpec)
-        return {s.id: s for s in found if len(s.inputs) == 1 and isinstance(s.spec, plain)}
+        return {s.id: s for s in found if len(s.inputs) == 1 and s.spec.streams_batches}
 
     def send(
         self, step: Step, made: list[Elements], inbox: dict[Port, list[Elements]], result: StageResult,
@@ -86,7 +84,7 @@ def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter 
     if meter is None:
         return made
     # Readers perform the work of scans.
-    scans = {step.id for step in steps if isinstance(step.spec, ScanSpec)}
+    scans = {step.id for step in steps if step.spec.scanned is not None}
     return {i: operator if i in scans else meter.watch(i, operator) for i, operator in made.items()}
 
 
@@ -97,24 +95,20 @@ def _attach(steps: Sequence[Step], operators: Mapping[int, Operator]) -> None:
             operators[step.id].attach([operators[edge.step] for edge in step.inputs])
 
 
-def _said(step: Step, error: PenstockError) -> PenstockError:
-    """Add to an error of user-defined code, or of an invalid value, which queries it stops."""
-    queries = ", ".join(sorted(filter(None, step.queries)))
-    if error.code not in ("P0612", "P0621") or not queries:
-        return error
-    first, *rest = error.message.split("\n")
-    message = "\n".join([f"query {queries}: {first}", *rest])
-    return PenstockError(error.code, message, hint=error.hint, cause=error.cause)
-
-
 class IngestExecutor:
-    """Stage 0 for one source: stateless, one call per batch."""
+    """Stage 0 for one source: stateless, one call per batch.
 
-    def __init__(self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None) -> None:
-        reached: set[int] = set()
+    Args:
+        failures: receives the errors of steps, which then end their queries alone; None lets them be raised.
+    """
+
+    def __init__(
+        self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None, failures: StepFailures | None = None
+    ) -> None:
+        self._failures = failures
+        reached = {scan.id for scan in scans_of(plan.steps, source) if scan.stage == 0}
         for step in plan.steps:
-            starts = isinstance(step.spec, ScanSpec) and step.spec.source.name == source
-            if step.stage == 0 and (starts or any(i.step in reached for i in step.inputs)):
+            if step.stage == 0 and any(i.step in reached for i in step.inputs):
                 reached.add(step.id)
         self._graph = _Graph(plan, [s for s in plan.steps if s.id in reached])
         self._operators = _operators(self._graph.steps, tables, 1, meter)
@@ -125,25 +119,37 @@ class IngestExecutor:
         result = StageResult()
         inbox: dict[Port, list[Elements]] = {}
         for step in self._graph.steps:
+            if self._failures is not None and self._failures.stopped(step):
+                continue
             operator = self._operators[step.id]
             made: list[Elements] = []
-            if isinstance(step.spec, ScanSpec):
-                places = [self.columns.index(c) for c in step.spec.columns]
-                made = [stamped.with_columns([stamped.columns[p] for p in places])] if len(stamped) else []
+            if step.spec.scanned is not None and len(stamped):
+                positions = [self.columns.index(c) for c in step.spec.scanned_columns]
+                made.append(stamped.with_columns([stamped.columns[p] for p in positions]))
             try:
                 for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):
                         made += operator.process(port, elements)
-            except PenstockError as error:
-                raise _said(step, error) from error.cause
+            except Exception as error:
+                _fail(step, error, self._failures)
+                continue
             self._graph.send(step, made, inbox, result)
         return result
 
 
 def needed_columns(plan: Plan, source: str) -> tuple[int, ...]:
     """Return the declared columns of `source` that some query of the plan reads."""
-    scans = (s.spec for s in plan.steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source)
-    return tuple(sorted({c for spec in scans for c in spec.columns}))
+    return tuple(sorted({c for scan in scans_of(plan.steps, source) for c in scan.spec.scanned_columns}))
+
+
+def _fail(step: Step, error: Exception, failures: StepFailures | None) -> None:
+    """Record the error of a step; raise it where nobody records errors."""
+    if failures is not None:
+        failures.note(step, error)
+    elif isinstance(error, PenstockError):
+        raise step_error(step, error) from error.cause
+    else:
+        raise error
 
 
 class _Flow:
@@ -151,8 +157,9 @@ class _Flow:
 
     def __init__(
         self, graph: _Graph, operators: Mapping[int, Operator], inbox: dict[Port, list[Elements]], result: StageResult,
-        answer: Taker,
+        answer: Taker, failures: StepFailures | None = None,
     ) -> None:  # fmt: skip
+        self._failures = failures
         self._graph = graph
         self._operators = operators
         self._inbox = inbox
@@ -162,12 +169,18 @@ class _Flow:
 
     def turn(self, step: Step, moment: Moment) -> None:
         """Run `step` on all its input, and advance its heartbeat; its output is passed on batch by batch."""
+        if self._stopped(step):
+            return
         operator = self._operators[step.id]
         for port in range(len(step.inputs)):
             for elements in self._inbox.pop((step.id, port), ()):
-                if len(elements):
+                if len(elements) and not self._stopped(step):
                     self._go_on(step, partial(operator.process, port, elements))
-        self._go_on(step, partial(operator.advance, moment))
+        if not self._stopped(step):
+            self._go_on(step, partial(operator.advance, moment))
+
+    def _stopped(self, step: Step) -> bool:
+        return self._failures is not None and self._failures.stopped(step)
 
     def _go_on(self, step: Step, work: Callable[[], Iterable[Elements]]) -> None:
         """Pass on the batches that `work` of `step` produces."""
@@ -177,8 +190,9 @@ class _Flow:
             try:
                 pieces = iter(work()) if pieces is None else pieces
                 made = next(pieces, None)
-            except PenstockError as error:
-                raise _said(step, error) from error.cause
+            except Exception as error:
+                _fail(step, error, self._failures)
+                return
             self.spent[step.id] += time.perf_counter() - began
             if made is None:
                 return
@@ -188,10 +202,12 @@ class _Flow:
 
     def _send(self, step: Step, made: Elements) -> None:
         direct = self._graph.direct[step.id]
-        if isinstance(step.spec, OutputSpec):
-            self._answer(step.spec.query, made)
+        if step.spec.answered is not None:
+            self._answer(step.spec.answered, made)
         self._graph.send(step, [made], self._inbox, self._result, direct)
         for consumer in direct.values():
+            if self._stopped(consumer):
+                continue
             self._go_on(consumer, partial(self._operators[consumer.id].process, 0, made))
 
 
@@ -262,14 +278,17 @@ class StageExecutor:
         self.spent = {}
 
     def run(
-        self, inputs: Mapping[Port, Sequence[Elements]], progress: Progress, take: Taker | None = None
-    ) -> StageResult:
+        self, inputs: Mapping[Port, Sequence[Elements]], progress: Progress, take: Taker | None = None,
+        failures: StepFailures | None = None,
+    ) -> StageResult:  # fmt: skip
         """Run one round.
 
         Args:
             inputs: the elements that arrived for this shard, by port.
             progress: what the whole job has seen of each source.
             take: receives the answers as they are produced; the result then does not contain them.
+            failures: receives the errors of steps, which then end their queries alone: their steps are dropped, and
+                what they have answered in this round is void. None lets errors be raised.
         """
         for name, seen in progress.items():
             self.progress[name] = self.progress.get(name, SourceProgress()).merge(seen)
@@ -288,15 +307,26 @@ class StageExecutor:
                 (take or keep)(query, final)
 
         inbox: dict[Port, list[Elements]] = {port: list(batches) for port, batches in inputs.items()}
-        flow = _Flow(self._graph, self._operators, inbox, result, answer)
+        flow = _Flow(self._graph, self._operators, inbox, result, answer, failures)
         for step in self._graph.turns:
             heartbeat = max(heartbeats[query] for query in step.queries)
             frontier = max(frontiers[query] for query in step.queries)
             moment = Moment(heartbeat, self._start(step), self._shard, frontier > heartbeat)
             flow.turn(step, moment)
-            result.rejected += self._operators[step.id].rejections()
+            if failures is None or not failures.stopped(step):
+                result.rejected += self._operators[step.id].rejections()
         self.spent = flow.spent
+        if failures is not None and failures.errors:
+            self._drop(failures)
         return result
+
+    def _drop(self, failures: StepFailures) -> None:
+        """Drop the steps of queries that have failed; the others keep their operators."""
+        self._graph = _Graph(self._plan, [step for step in self._graph.steps if not failures.stopped(step)])
+        self._operators = {step.id: self._operators[step.id] for step in self._graph.steps}
+        for operator in self._operators.values():
+            operator.release_readers()
+        _attach(self._graph.steps, self._operators)
 
     def _start(self, step: Step) -> int | None:
         """Return the first instant of the inputs of `step`."""
@@ -389,9 +419,8 @@ class NestedPlan:
     """The body of a query on its line, in one piece."""
 
     def __init__(self, plan: Plan, tables: Tables) -> None:
-        sources = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
         self._plan = plan
-        self._ingests = {name: IngestExecutor(plan, name, tables) for name in sorted(sources)}
+        self._ingests = {name: IngestExecutor(plan, name, tables) for name in sorted(scanned_sources(plan.steps))}
         self.stages = [NestedStage(plan, stage, 0, 1, tables) for stage in range(1, plan.stages + 1)]
 
     def run(self, given: Mapping[str, Elements], reached: int) -> list[Elements]:

@@ -1,30 +1,39 @@
-"""Change the queries of a run while it goes on.
+"""Change the queries of a run while it runs.
 
 Between two rounds, when the answers of the last are delivered, the run takes over another plan: a new epoch in the same
 log. Queries that stay the same keep their state and their sinks; their operators stay in the workers' memory
-(`StageExecutor.graft`). The epoch's file is what makes the change: a start after a crash finds the old queries before
-it, and the new ones from then on.
+(`StageExecutor.graft`). Writing the epoch's file makes the change: a start after a crash finds the old queries before
+that, and the new ones afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from penstock.connectors.contract import Sink
 from penstock.connectors.sinks import open_sink
-from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.backfill import backfill
-from penstock.runtime.spark.checkpoint.epochs import read_epoch, taken_back_on_failure
+from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
-from penstock.runtime.spark.job import Changed, SparkRun
-from penstock.runtime.spark.launch import Work, check_sources, closed_on_failure, given, open_results, prepare
+from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
+from penstock.runtime.spark.start import (
+    admitted,
+    check_sources,
+    closed_on_failure,
+    open_results,
+    prepare,
+    start_request,
+)
+from penstock.runtime.spark.version import JobChange
+from penstock.runtime.spark.work import Work
 
 
-class Running(Protocol):
-    """What a change must know of a run."""
+class RunningJob(Protocol):
+    """The properties of a run that a change reads."""
 
     @property
     def job(self) -> Job:
@@ -34,41 +43,54 @@ class Running(Protocol):
     def sinks(self) -> Mapping[str, Sink]:
         """Return the sink of each query."""
 
+    @property
+    def work(self) -> Work:
+        """Return what the run does."""
+
 
 def change(run: SparkRun, work: Work, overwrite: bool) -> None:
-    """Let a live run go on with `work`.
+    """Continue a live run with `work`.
 
     Args:
         overwrite: new queries may write into results that exist.
 
     Raises:
-        PenstockError: as a start, and P0701 where the run has ended or is not live. The run goes on as it was then.
+        PenstockError: as a start, and P0701 where the run has ended or is not live. The run then continues unchanged.
     """
-    if not work.queries:
-        raise PenstockError("P0701", "the last query of a run cannot be dropped", hint="stop the run")
     folder = Folder(run.checkpoint / "penstock")
     check_sources(work)
     run.change(lambda: begin_change(folder, run, work, overwrite))
 
 
-def begin_change(folder: Folder, run: Running, work: Work, overwrite: bool) -> Changed | None:
+def leave_out(folder: Folder, run: RunningJob, failed: Collection[str]) -> JobChange | None:
+    """Continue a live run without the queries `failed`, whose results stay; None where it does so already."""
+    return begin_change(folder, run, run.work.without(failed), False)
+
+
+def begin_change(folder: Folder, run: RunningJob, work: Work, overwrite: bool) -> JobChange | None:
     """Write everything of a change to the checkpoint and open the sinks of new queries; None where nothing changes. No
-    round may be outstanding.
+    round may be outstanding. Where only the commands change, the epoch stays and records them.
     """
-    before = read_epoch(folder, run.job.epoch)
-    request = given(work, folder)
-    decision = decide_change(request, folder, before)
+    current = read_epoch(folder, run.job.epoch)
+    work = admitted(work, folder, current)
+    request = start_request(work, folder)
+    decision = decide_change(request, folder, current)
     if decision.kind is StartKind.SAME:
-        return None
+        if decision.epoch == current:
+            return None
+        write_epoch(folder, decision.epoch)
+        return JobChange(work, decision.epoch, run.job, "", None, run.sinks, ())
     offset = decision.epoch.offset
     assert offset is not None, "an epoch that follows another one begins with an offset"
-    staying = {name: sink for name, sink in run.sinks.items() if name in decision.kept_sinks}
-    fresh = {query.name: open_sink(query) for query in work.queries if query.name not in staying}
-    sinks = {query.name: (staying | fresh)[query.name] for query in work.queries}
-    with closed_on_failure(fresh), taken_back_on_failure(folder, decision.epoch.number):
-        open_results(folder, fresh, decision, overwrite)
+    kept_sinks = {name: run.sinks[name] for name in decision.kept_sinks - decision.resumed}
+    new_sinks = {query.name: open_sink(query) for query in work.queries if query.name not in kept_sinks}
+    sinks = {query.name: (kept_sinks | new_sinks)[query.name] for query in work.queries}
+    number = decision.epoch.number
+    with closed_on_failure(new_sinks), folder.job_kept_on_failure(), remove_epoch_on_failure(folder, number):
+        open_results(folder, new_sinks, decision, overwrite, work)
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
-        # A change that fails before leaves the record of what ends.
-        ResultParts(folder).keep_only(decision.kept_sinks)
+        # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
+        ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())
         backfill(folder, job, decision.epoch, sinks)
-    return Changed(job, digest, offset, sinks, decision.notices)
+        UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
+    return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices)

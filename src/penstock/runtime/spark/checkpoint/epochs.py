@@ -23,8 +23,10 @@ from typing import Any
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.folder import RUN, Delivery, Folder, Job, unwritable, write_whole
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
+from penstock.storage.documents import Document
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
 
@@ -44,6 +46,8 @@ class QueryRecord:
         text: as in the script, without secrets.
         operators: its steps, for people.
         unit, calendar: of its time domain.
+        id: of its result, never that of another one.
+        whole: whether its result holds the answer from its beginning.
     """
 
     fingerprint: str
@@ -53,6 +57,8 @@ class QueryRecord:
     operators: list[dict[str, Any]]
     unit: str = "MICROSECOND"
     calendar: bool = True
+    id: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,22 @@ class SourceRecord:
     fingerprint: str
     birth: int
     static: bool = False
+
+
+@dataclass(frozen=True)
+class PausedRecord:
+    """One query that an epoch leaves out and whose result stays.
+
+    Args:
+        sink: fingerprint of where its answer is written and of its columns.
+        failure: why it was left out, None where the user paused it.
+        id, whole: of its result.
+    """
+
+    sink: str
+    failure: QueryFailure | None = None
+    id: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +101,9 @@ class Epoch:
         log: the epoch that began the log of Spark's that this one continues; its own number where it began one.
         log_base: the first batch of that log.
         left: the offset at which the epoch before it ended, where it continues that one's log.
+        command: number of the last command that it contains, 0 for none.
+        outcomes: of the commands since the epoch before, by their numbers.
+        paused: the queries that it leaves out and whose results stay.
     """
 
     number: int
@@ -97,11 +122,14 @@ class Epoch:
     log: int = 0
     log_base: int = 0
     left: Offset | None = None
+    command: int = 0
+    outcomes: Document = field(default_factory=dict)
+    paused: dict[str, PausedRecord] = field(default_factory=dict)
 
     def statistics_of(self, birth: int) -> Statistics:
         """Return the statistics with which the queries of `birth` were planned."""
-        known = self.statistics[str(birth)]
-        return Statistics({n: SourceStatistics(**s) for n, s in known["sources"].items()}, known["shards"])
+        fields = self.statistics[str(birth)]
+        return Statistics({n: SourceStatistics(**s) for n, s in fields["sources"].items()}, fields["shards"])
 
     def grains_of(self, birth: int) -> dict[str, int]:
         """Return the grains of the panes that the queries of `birth` were planned to share."""
@@ -121,9 +149,9 @@ def statistics_as_json(statistics: Statistics, grains: Mapping[str, int]) -> dic
 
 def write_epoch(folder: Folder, epoch: Epoch) -> None:
     offsets = {"offset": epoch.offset, "left": epoch.left}
-    data = asdict(epoch) | {name: None if at is None else at.as_json() for name, at in offsets.items()}
-    checksum = _checksum(data, folder.place(_path(folder, epoch.number)))
-    text = json.dumps({"format": FORMAT, "checksum": checksum, "epoch": data}, indent=1)
+    fields = asdict(epoch) | {name: None if offset is None else offset.as_json() for name, offset in offsets.items()}
+    checksum = _checksum(fields, folder.place(_path(folder, epoch.number)))
+    text = json.dumps({"format": FORMAT, "checksum": checksum, "epoch": fields}, indent=1)
     write_whole(_path(folder, epoch.number), text.encode() + b"\n")
 
 
@@ -134,17 +162,33 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
         content = json.loads(storage().read(path))
         if content["format"] == FORMAT and content["checksum"] != _checksum(content["epoch"], folder.place(path)):
             raise ValueError("its content does not match its checksum")
-        version, data = content["format"], content["epoch"]
+        version, fields = content["format"], content["epoch"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
     if version != FORMAT:
         raise other_version(folder, f"its epochs have format {version}, this version reads format {FORMAT}")
-    queries = {n: QueryRecord(**q) for n, q in data.pop("queries").items()}
-    sources = {n: SourceRecord(**s) for n, s in data.pop("sources").items()}
-    offset, left = (_offset(data.pop(name, None)) for name in ("offset", "left"))
+    queries = {n: QueryRecord(**q) for n, q in fields.pop("queries").items()}
+    sources = {n: SourceRecord(**s) for n, s in fields.pop("sources").items()}
+    paused = {n: _paused(p) for n, p in fields.pop("paused", {}).items()}
+    offset, left = (_offset(fields.pop(name, None)) for name in ("offset", "left"))
     # Epochs written before the plan of a run could change each have a log of their own.
-    own_log = {"log": number, "log_base": data["base"]}
-    return Epoch(queries=queries, sources=sources, offset=offset, left=left, **(own_log | data))
+    own_log = {"log": number, "log_base": fields["base"]}
+    return Epoch(queries=queries, sources=sources, offset=offset, left=left, paused=paused, **(own_log | fields))
+
+
+def _paused(fields: Mapping[str, Any]) -> PausedRecord:
+    failure = fields["failure"]
+    return PausedRecord(
+        fields["sink"], None if failure is None else QueryFailure(**failure), fields["id"], fields["whole"]
+    )
+
+
+def pending_failures(folder: Folder, epoch: Epoch | None) -> dict[str, QueryFailure]:
+    """Return the queries of `epoch` that failed in the round delivered last and are in no later one."""
+    delivery = folder.delivered()
+    if epoch is None or delivery.failed is None or delivery.batch < epoch.base:
+        return {}
+    return {name: failure for name, failure in delivery.failed.items() if name in epoch.queries}
 
 
 def _offset(fields: Mapping[str, Any] | None) -> Offset | None:
@@ -152,7 +196,7 @@ def _offset(fields: Mapping[str, Any] | None) -> Offset | None:
 
 
 @contextmanager
-def taken_back_on_failure(folder: Folder, number: int) -> Iterator[None]:
+def remove_epoch_on_failure(folder: Folder, number: int) -> Iterator[None]:
     """Remove the file of an epoch if the change with which it would begin fails."""
     try:
         yield
@@ -161,9 +205,9 @@ def taken_back_on_failure(folder: Folder, number: int) -> Iterator[None]:
         raise
 
 
-def other_version(folder: Folder, what: str) -> PenstockError:
+def other_version(folder: Folder, reason: str) -> PenstockError:
     return PenstockError(
-        "P0605", f"the checkpoint {folder.root.parent} was written by another version: {what}",
+        "P0605", f"the checkpoint {folder.root.parent} was written by another version: {reason}",
         hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
     )  # fmt: skip
 
@@ -192,7 +236,7 @@ def is_committed(folder: Folder, epoch: Epoch) -> bool:
     return folder.delivered().batch >= epoch.base
 
 
-def spark_place(checkpoint: Path, log: int) -> Path:
+def spark_log_folder(checkpoint: Path, log: int) -> Path:
     """Return the folder of Spark's own checkpoint of the log that epoch `log` began."""
     return checkpoint / ("spark" if not log else f"spark-{log}")
 
@@ -204,26 +248,26 @@ def check_log(folder: Folder, log: Path, base: int) -> None:
         PenstockError: P0605 where the log lacks the batch that was delivered last, so that Spark would start again from
             the beginning.
     """
-    due = folder.delivered().batch - base
-    if _newest(log / "offsets") < due:
-        raise damaged(log, FileNotFoundError(f"it does not tell of batch {base + due}, which was delivered"))
-    if _newest(log / "commits") > due:
+    last_batch = folder.delivered().batch - base
+    if _newest(log / "offsets") < last_batch:
+        raise damaged(log, FileNotFoundError(f"it does not tell of batch {base + last_batch}, which was delivered"))
+    if _newest(log / "commits") > last_batch:
         # Spark commits delivered batches only.
-        older = ValueError(f"it is older than {log}")
-        raise damaged(folder.root / f"{Delivery.NAME}.json", older)
+        cause = ValueError(f"it is older than {log}")
+        raise damaged(folder.root / f"{Delivery.NAME}.json", cause)
 
 
 def mend_log(folder: Folder, log: Path, base: int) -> None:
     """Remove from Spark's log the empty files of batches after the last delivered one, and that of its commit: a loss
     of power leaves these of files that Spark did not sync. Spark then repeats the batch.
     """
-    due = folder.delivered().batch - base
-    for name, first in (("offsets", due + 1), ("sources/0", due + 1), ("commits", due)):
-        place = log / name
-        for number in (int(n) for n in storage().list(place) if n.isdigit()):
-            if number >= first and not storage().size(place / str(number)):
-                storage().remove(place / str(number))
-                storage().remove(place / f".{number}.crc")
+    last_batch = folder.delivered().batch - base
+    for name, first in (("offsets", last_batch + 1), ("sources/0", last_batch + 1), ("commits", last_batch)):
+        directory = log / name
+        for number in (int(n) for n in storage().list(directory) if n.isdigit()):
+            if number >= first and not storage().size(directory / str(number)):
+                storage().remove(directory / str(number))
+                storage().remove(directory / f".{number}.crc")
 
 
 def sync_log(log: Path, number: int) -> None:
@@ -233,14 +277,14 @@ def sync_log(log: Path, number: int) -> None:
         for name in ("metadata", f"offsets/{number}", f"sources/0/{number}", f"sources/0/{number}.compact"):
             if disk.exists(log / name):
                 disk.sync_file(log / name)
-        disk.sync(*(place for place in (log, log / "offsets", log / "sources" / "0") if disk.exists(place)))
+        disk.sync(*(directory for directory in (log, log / "offsets", log / "sources" / "0") if disk.exists(directory)))
     except OSError as error:
         raise unwritable(log, error) from error
 
 
-def _newest(place: Path) -> int:
+def _newest(directory: Path) -> int:
     """Return the number of the last batch in a folder of Spark's log, -1 for none."""
-    return max((int(name) for name in storage().list(place) if name.isdigit()), default=-1)
+    return max((int(name) for name in storage().list(directory) if name.isdigit()), default=-1)
 
 
 def offset_mark(log: int) -> str:
@@ -270,7 +314,7 @@ def last_offset(folder: Folder, epoch: Epoch) -> Offset | None:
     return read_epoch(folder, min(n for n in epoch_numbers(folder) if n > epoch.number)).left
 
 
-def rounds_place(folder: Folder, log: int) -> Path:
+def rounds_folder(folder: Folder, log: int) -> Path:
     return folder.root / "rounds" / f"{log:04d}"
 
 
@@ -286,14 +330,14 @@ def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection
     for number in (n for n in epoch_numbers(folder) if n < job.epoch):
         log = read_epoch(folder, number).log
         if log < job.log:
-            disk.remove_tree(spark_place(checkpoint, log))
-            disk.remove_tree(rounds_place(folder, log))
+            disk.remove_tree(spark_log_folder(checkpoint, log))
+            disk.remove_tree(rounds_folder(folder, log))
             disk.remove(folder.root / f"{offset_mark(log)}.json")
         disk.remove(_path(folder, number))
     disk.remove_tree(folder.root / "backfill")
-    kept = {f"{source_file(name, job.intake.births)}.json" for name in sources}
+    kept_names = {f"{source_file(name, job.intake.births)}.json" for name in sources}
     for name in disk.list(folder.root / "splits"):
-        if name not in kept:
+        if name not in kept_names:
             disk.remove(folder.root / "splits" / name)
     for name in disk.list(folder.root / "tables"):
         if name.partition(".")[0] not in job.plan.statics:
@@ -311,7 +355,7 @@ def forget_all(folder: Folder, checkpoint: Path | None) -> None:
     """
     for number in epoch_numbers(folder) or [0]:
         if checkpoint is not None:
-            storage().remove_tree(spark_place(checkpoint, number))
+            storage().remove_tree(spark_log_folder(checkpoint, number))
     # The name of the run goes last: without it the remains of an interrupted removal would be no checkpoint any more.
     for name in storage().list(folder.root):
         if name != RUN:

@@ -28,6 +28,7 @@ import pickle
 import uuid
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -39,6 +40,7 @@ from pyspark import cloudpickle
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Split
 from penstock.errors import PenstockError
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.storage import storage
 from penstock.storage.documents import Json
@@ -71,6 +73,7 @@ class Intake:
         peers: by source, the sources that meet it in a query.
         births: the epoch in which each source began, where it is not 0.
         pace: rate control, with the maximum input of a batch.
+        unread: those of `sources` that no query reads; their position moves on.
     """
 
     sources: tuple[Source, ...]
@@ -80,6 +83,7 @@ class Intake:
     peers: Peers = field(default_factory=dict)
     births: Mapping[str, int] = field(default_factory=dict)
     pace: RateControl = field(default_factory=RateControl)
+    unread: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ class Job:
         base: the first batch of this epoch.
         log: the epoch whose log of Spark's it continues.
         log_base: the first batch of that log.
+        standing: whether it goes on when all its sources have ended.
+        isolated: whether a query whose step or sink fails is left out while the others go on.
     """
 
     plan: Plan
@@ -107,6 +113,12 @@ class Job:
     base: int = 0
     log: int = 0
     log_base: int = 0
+    standing: bool = False
+    isolated: bool = False
+
+    def ends(self, ended: Collection[str]) -> bool:
+        """Return whether the run ends where the sources `ended` have ended: a job without queries waits for some."""
+        return bool(self.plan.queries) and not self.standing and self.plan.sources.keys() <= set(ended)
 
 
 @dataclass
@@ -153,6 +165,7 @@ class Delivery:
         seen: by source, what the tasks of the round observed; None where Spark plans the rounds.
         answers: bytes of the answers, None where they were not counted.
         ended: whether all sources had ended with it, None for no.
+        failed: the queries that failed in it, None for none; the version after it leaves them out.
     """
 
     NAME: ClassVar[str] = "delivered"
@@ -162,6 +175,7 @@ class Delivery:
     seen: Mapping[str, Seen] | None = None
     answers: int | None = None
     ended: bool | None = None
+    failed: Mapping[str, QueryFailure] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the mark as JSON, fields that hold nothing left out."""
@@ -171,7 +185,8 @@ class Delivery:
     def from_json(fields: Mapping[str, Any]) -> Delivery:
         """Return the mark that `as_json` wrote."""
         seen = {source: Seen(**data) for source, data in fields["seen"].items()} if "seen" in fields else None
-        return Delivery(fields["round"], fields["batch"], seen, fields.get("answers"), fields.get("ended"))
+        failed = {query: QueryFailure(**data) for query, data in fields.get("failed", {}).items()} or None
+        return Delivery(fields["round"], fields["batch"], seen, fields.get("answers"), fields.get("ended"), failed)
 
 
 @dataclass(frozen=True)
@@ -190,6 +205,11 @@ class Folder:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
         self._run = ""
+
+    @property
+    def results(self) -> Path:
+        """Return the folder of the results that the run itself keeps, beside this one."""
+        return self.root.parent / "results"
 
     # -- sealed files ------------------------------------------------------------------------------------------
 
@@ -232,6 +252,17 @@ class Folder:
         data = cloudpickle.dumps(job)
         write_whole(self.root / "job.pickle", data)
         return hashlib.sha256(data).hexdigest()
+
+    @contextmanager
+    def job_kept_on_failure(self) -> Iterator[None]:
+        """Restore the job that workers read if what would replace it fails."""
+        path = self.root / "job.pickle"
+        before = storage().read(path)
+        try:
+            yield
+        except BaseException:
+            write_whole(path, before)
+            raise
 
     def read_job(self, digest: str) -> Job:
         data = storage().read(self.root / "job.pickle")

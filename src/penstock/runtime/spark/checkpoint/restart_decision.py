@@ -2,31 +2,33 @@
 
 A query with the same name, fingerprint and sources is the same: it continues with its state, whatever else has changed.
 Any other begins with this epoch and sees only what its sources supply from here on. Contract: this module writes
-nothing; `launch.py` carries a decision out.
+nothing; `start.py` carries a decision out.
 """
 
 from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.algebra.nodes.base import Algebra, leaves
-from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.query import Query, Start
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.algebra.optimizer.statistics import Statistics
-from penstock.connectors.sources import is_rereadable
+from penstock.connectors.sinks import sink_options
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint, step_keys
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.planner import Generation, grains_of, plan_generations
+from penstock.physical.planning.planner import Generation, grains_of, plan_generations, with_standing
 from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted, redacted_text
 from penstock.runtime.spark.checkpoint.epochs import (
     Epoch,
+    PausedRecord,
     QueryRecord,
     SourceRecord,
     epoch_numbers,
@@ -34,14 +36,22 @@ from penstock.runtime.spark.checkpoint.epochs import (
     last_offset,
     latest_epoch,
     offset_mark,
+    pending_failures,
     read_epoch,
     read_offset,
     statistics_as_json,
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
+from penstock.runtime.spark.checkpoint.start_provider import PastProvider, past_provider
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
+from penstock.storage.documents import Document
+from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
+
+#: Characters of the name of a query in the id of its result.
+_LONGEST_NAME = 24
 
 
 class StartKind(enum.Enum):
@@ -63,6 +73,11 @@ class StartRequest:
         statistics: what is known of the sources.
         frames: the sources that Spark reads.
         shards: the configured number, 0 for any.
+        starts: by query, where its answer begins if it begins now; NOW for the others.
+        standing: timed sources that are read also without a query.
+        command, outcomes: of the commands that the queries come from, for the record of the epoch.
+        paused: queries that are left out and whose results stay.
+        reset: queries whose paused results begin again.
         known: results of `optimized`, by the fingerprint of a query.
     """
 
@@ -75,13 +90,18 @@ class StartRequest:
     state_store: str
     frames: frozenset[str]
     shards: int
-    backfill: bool = False
+    starts: Mapping[str, Start] = field(default_factory=dict)
+    standing: tuple[Source, ...] = ()
+    command: int = 0
+    outcomes: Document = field(default_factory=dict)
+    paused: frozenset[str] = frozenset()
+    reset: frozenset[str] = frozenset()
     known: dict[str, list[tuple[Planning, Algebra]]] = field(default_factory=dict, compare=False, repr=False)
 
     def optimized(self, query: Query, planning: Planning) -> Query:
         """Return `query`, one of these, optimized. Results are cached, since a start needs them several times."""
         results = self.known.setdefault(query.root.fingerprint, [])
-        root = next((root for p, root in results if p == planning), None)
+        root = next((root for cached, root in results if cached == planning), None)
         if root is None:
             root = optimize(query.root, planning=planning)
             results.append((planning, root))
@@ -98,6 +118,7 @@ class Decision:
         fresh: queries that begin now.
         gone: queries that ended.
         kept_sinks: queries whose result continues.
+        resumed: those of them that begin again, after they were paused.
         notices: messages for the user.
     """
 
@@ -109,23 +130,25 @@ class Decision:
     gone: tuple[str, ...]
     kept_sinks: frozenset[str]
     notices: tuple[str, ...]
+    resumed: frozenset[str] = frozenset()
 
 
 def decide(request: StartRequest, folder: Folder) -> Decision:
     """Return what this start is. Raises PenstockError P0602, P0605, P0606, P0607."""
     latest = latest_epoch(folder)
-    if latest is not None and _same(request, latest):
-        _settings_fit(request, latest)
+    if latest is not None and _is_same_script(request, latest):
+        _check_settings(request, latest)
         names = frozenset(latest.queries)
-        return Decision(StartKind.SAME, latest, latest, plan_of(request, latest), (), (), names, ())
+        epoch = _with_commands(latest, request)
+        return Decision(StartKind.SAME, latest, epoch, plan_of(request, latest), (), (), names, ())
     before = next((e for e in _epochs(folder) if is_committed(folder, e)), None)
     if before is None:
-        _nothing_delivered(folder, latest)
-        return _first(request)
-    return _changed(request, folder, before, 1 + epoch_numbers(folder)[-1])
+        _check_delivery_mark(folder, latest)
+        return _first_start(request)
+    return _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1])
 
 
-def _nothing_delivered(folder: Folder, latest: Epoch | None) -> None:
+def _check_delivery_mark(folder: Folder, latest: Epoch | None) -> None:
     """Check that no delivery mark is lost: a second round is planned only after the first is delivered. Raises
     PenstockError P0605.
     """
@@ -139,11 +162,12 @@ def _epochs(folder: Folder) -> Sequence[Epoch]:
     return [read_epoch(folder, n) for n in reversed(epoch_numbers(folder))]
 
 
-def _same(request: StartRequest, epoch: Epoch) -> bool:
+def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
     """Return whether the script is equal to that with which `epoch` began."""
     records = epoch.queries
     return (
         {q.name for q in request.queries} == set(records)
+        and request.paused & (records.keys() | epoch.paused.keys()) == epoch.paused.keys()
         and source_records(request, epoch, epoch.number + 1) == epoch.sources
         and all(_is_kept(q, request, epoch) and records[q.name].sink == sink_identity(q) for q in request.queries)
     )
@@ -161,7 +185,7 @@ def _is_kept(query: Query, request: StartRequest, before: Epoch) -> bool:
 
 
 def _sources_of(query: Query) -> set[str]:
-    return {leaf.source.name for leaf in leaves(query.root) if isinstance(leaf, Scan)}
+    return set(declared_sources(query.root))
 
 
 def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
@@ -176,14 +200,16 @@ def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -
 def _generation(queries: Sequence[Query], request: StartRequest, epoch: Epoch, birth: int) -> Generation:
     statistics = epoch.statistics_of(birth)
     planning = Strategy(epoch.strategy).planning(statistics)
-    ready = [request.optimized(query, planning) for query in queries]
-    return Generation(birth, ready, statistics, epoch.grains_of(birth))
+    optimized = [request.optimized(query, planning) for query in queries]
+    return Generation(birth, optimized, statistics, epoch.grains_of(birth))
 
 
 def sink_identity(query: Query) -> str:
     """Return a digest of where the answer is written and of its columns; it reveals neither."""
     columns = [*query.output_names, *map(str, query.root.schema.types), str(query.domain)]
-    sink = replace(query.sink, options=redacted(query.sink.options))
+    bounds = {option.name for option in sink_options(query.sink.connector) or () if option.is_bound}
+    options = tuple(pair for pair in query.sink.options if pair[0] not in bounds)
+    sink = replace(query.sink, options=redacted(options))
     return hashlib.sha256(repr((sink, columns)).encode()).hexdigest()[:24]
 
 
@@ -191,10 +217,10 @@ def source_records(request: StartRequest, before: Epoch | None, number: int) -> 
     """Return the records of the sources in an epoch `number` that follows `before`."""
     records: dict[str, SourceRecord] = {}
     for name, source in request.sources.items():
-        current = source_fingerprint(source, request.rows.get(name, ""))
-        known = before.sources.get(name) if before is not None else None
-        birth = known.birth if known is not None and known.fingerprint == current else number
-        records[name] = SourceRecord(current, birth, source.is_static)
+        digest = source_fingerprint(source, request.rows.get(name, ""))
+        record = before.sources.get(name) if before is not None else None
+        birth = record.birth if record is not None and record.fingerprint == digest else number
+        records[name] = SourceRecord(digest, birth, source.is_static)
     return records
 
 
@@ -204,12 +230,15 @@ def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
     generations = [
         _generation([q for q in request.queries if epoch.queries[q.name].birth == b], request, epoch, b) for b in births
     ]
-    return plan_generations(generations, request.strategy)
+    return with_standing(plan_generations(generations, request.strategy), request.standing)
 
 
-def _first(request: StartRequest) -> Decision:
+def _first_start(request: StartRequest) -> Decision:
     epoch, plan = _epoch(request, None, 0, 0, request.shards, dict.fromkeys((q.name for q in request.queries), 0))
     names = tuple(q.name for q in request.queries)
+    for query in request.queries:
+        past_provider(query, request.starts.get(query.name, Start()), ())
+    epoch = _with_results(epoch, None, frozenset(), names)
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
@@ -217,32 +246,84 @@ def decide_change(request: StartRequest, folder: Folder, before: Epoch) -> Decis
     """Return what `request` changes in a run that goes on with `before`, between two of its rounds. Raises
     PenstockError P0602, P0605, P0606, P0607.
     """
-    if _same(request, before):
-        _settings_fit(request, before)
-        return Decision(StartKind.SAME, before, before, plan_of(request, before), (), (), frozenset(before.queries), ())
-    decision = _changed(request, folder, before, 1 + epoch_numbers(folder)[-1])
+    if _is_same_script(request, before):
+        _check_settings(request, before)
+        epoch, names = _with_commands(before, request), frozenset(before.queries)
+        return Decision(StartKind.SAME, before, epoch, plan_of(request, before), (), (), names, ())
+    decision = _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1])
     left = last_offset(folder, before)
     epoch = replace(decision.epoch, log=before.log, log_base=before.log_base, left=left)
     return replace(decision, epoch=epoch)
 
 
-def _changed(request: StartRequest, folder: Folder, before: Epoch, number: int) -> Decision:
-    _can_change(request, folder, before)
-    _settings_fit(request, before)
-    kept = {q.name for q in request.queries if _is_kept(q, request, before)}
-    births = {q.name: before.queries[q.name].birth if q.name in kept else number for q in request.queries}
-    fresh = tuple(q.name for q in request.queries if q.name not in kept)
-    gone = tuple(name for name in before.queries if name not in births)
+def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number: int) -> Decision:
+    _check_can_change(request, folder, before)
+    _check_settings(request, before)
+    failed = pending_failures(folder, before)
+    kept_queries = {q.name for q in request.queries if q.name not in failed and _is_kept(q, request, before)}
+    births = {q.name: before.queries[q.name].birth if q.name in kept_queries else number for q in request.queries}
+    new_queries = tuple(q.name for q in request.queries if q.name not in kept_queries)
+    ended_queries = tuple(name for name in before.queries if name not in births and name not in request.paused)
     base = folder.delivered().batch + 1
     epoch, plan = _epoch(request, before, number, base, before.shards, births)
-    backfill = list(fresh) if request.backfill else []
-    for name in backfill:
-        can_backfill(next(q for q in request.queries if q.name == name))
-    epoch = replace(epoch, offset=carried(folder, before, epoch, plan), backfill=backfill)
+    read = {name for name, source in epoch.sources.items() if source.birth <= before.number}
+    providers = {
+        q.name: past_provider(q, request.starts.get(q.name, Start()), read)
+        for q in request.queries
+        if q.name in set(new_queries)
+    }
+    backfill = [name for name in new_queries if providers[name] is PastProvider.SOURCES]
+    epoch = replace(epoch, offset=offset_at_start(folder, before, epoch, plan), backfill=backfill)
+    paused = _paused(request, before, failed)
+    epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes, paused=paused), request)
     sinks = {q.name: sink_identity(q) for q in request.queries}
-    kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
-    notices = _notices(before, fresh, gone, backfill)
-    return Decision(StartKind.CHANGED, before, epoch, plan, fresh, gone, kept_sinks, notices)
+    kept_sinks = frozenset(name for name in kept_queries if before.queries[name].sink == sinks[name])
+    paused_sinks = {name: record.sink for name, record in before.paused.items()}
+    paused_sinks |= {name: before.queries[name].sink for name in failed}
+    candidates = set(new_queries) - request.reset
+    resumed = frozenset(name for name in candidates if paused_sinks.get(name) == sinks[name])
+    for query in (q for q in request.queries if q.name in resumed):
+        _check_can_resume(query, backfill)
+    epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries)
+    notices = _notices(before, new_queries, ended_queries, backfill, request.starts.keys())
+    return Decision(
+        StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed
+    )
+
+
+def _paused(request: StartRequest, before: Epoch, failed: Mapping[str, QueryFailure]) -> dict[str, PausedRecord]:
+    """Return the records of the queries that the epoch after `before` leaves out and whose results stay. failed: those
+    that failed in the last round of `before`.
+    """
+    names = {query.name for query in request.queries}
+    left = [name for name in before.queries if name in request.paused and name not in names]
+    records = {n: record for n, record in before.paused.items() if n in request.paused and n not in names}
+    for name in left:
+        record = before.queries[name]
+        records[name] = PausedRecord(record.sink, failed.get(name), record.id, record.whole)
+    return records
+
+
+def _check_can_resume(query: Query, backfilled: Collection[str]) -> None:
+    """Check that `query`, which was paused, can continue its result. backfilled: queries that read their past. Raises
+    PenstockError P0703.
+    """
+    reason = ""
+    if query.name in backfilled:
+        reason = "its result has instants that it would answer again"
+    elif not query.root.is_stream:
+        reason = "its result is the content of a relation, which is not kept"
+    if reason:
+        raise PenstockError(
+            "P0703", f"query {query.name} cannot resume: {reason}", hint="RESUME ... RESET begins the result again"
+        )
+
+
+def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:
+    """Return `epoch` with the commands that `request` contains beyond its own."""
+    if request.command <= epoch.command:
+        return epoch
+    return replace(epoch, command=request.command, outcomes=request.outcomes)
 
 
 def _epoch(
@@ -251,9 +332,9 @@ def _epoch(
     """Return the epoch `number`, its offset left open, and its plan."""
     statistics = {str(b): before.statistics[str(b)] for b in set(births.values()) if before is not None and b != number}
     planning = request.strategy.planning(request.statistics)
-    starting = [request.optimized(q, planning) for q in request.queries if births[q.name] == number]
+    new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == number]
     statistics[str(number)] = statistics_as_json(
-        request.statistics, grains_of(starting, request.statistics, request.strategy)
+        request.statistics, grains_of(new_queries, request.statistics, request.strategy)
     )
     records = {
         q.name: QueryRecord(
@@ -264,6 +345,7 @@ def _epoch(
     epoch = Epoch(
         number, base, records, source_records(request, before, number), 0, shards, request.strategy.value,
         request.drain, request.state_store, statistics, frames=sorted(request.frames), log=number, log_base=base,
+        command=request.command, outcomes=request.outcomes,
     )  # fmt: skip
     plan = plan_of(request, epoch)
     operators = _operators(plan)
@@ -276,6 +358,23 @@ def _epoch(
         for q in request.queries
     }
     return replace(epoch, queries=queries, stages=plan.stages), plan
+
+
+def _with_results(epoch: Epoch, before: Epoch | None, kept: Collection[str], new: Collection[str]) -> Epoch:
+    """Return the epoch with the ids of its results. kept: queries whose results continue; new: those that begin."""
+    former: dict[str, QueryRecord | PausedRecord] = {} if before is None else before.queries | before.paused
+    queries = {
+        name: replace(record, id=former[name].id, whole=former[name].whole)
+        if name in kept
+        else replace(record, id=_new_id(name), whole=name in new)
+        for name, record in epoch.queries.items()
+    }
+    return replace(epoch, queries=queries)
+
+
+def _new_id(name: str) -> str:
+    """Return the id of a new result, which begins with the name of its query for readers of the folder."""
+    return f"{file_name(name)[:_LONGEST_NAME]}-{secrets.token_hex(6)}"
 
 
 def _operators(plan: Plan) -> dict[str, list[dict[str, Any]]]:
@@ -293,7 +392,7 @@ def _operators(plan: Plan) -> dict[str, list[dict[str, Any]]]:
     return operators
 
 
-def _settings_fit(request: StartRequest, before: Epoch) -> None:
+def _check_settings(request: StartRequest, before: Epoch) -> None:
     """Check that the settings are those of the checkpoint. Raises PenstockError P0606."""
     settings = [
         ("shards", before.shards, request.shards or before.shards, f"SET shards = {before.shards}, or leave it out"),
@@ -301,20 +400,21 @@ def _settings_fit(request: StartRequest, before: Epoch) -> None:
         ("state_store", before.state_store, request.state_store, f"SET state_store = '{before.state_store}'"),
         ("--drain", before.drain, request.drain, "start with --drain" if before.drain else "start without --drain"),
     ]
-    for name, was, now, hint in settings:
-        if was != now:
+    for name, stored, requested, hint in settings:
+        if stored != requested:
             raise PenstockError(
                 "P0606",
-                f"the state in the checkpoint was made with {name} {_shown(was)}, not {_shown(now)}",
+                f"the state in the checkpoint was made with {name} {_setting_text(stored)}, "
+                f"not {_setting_text(requested)}",
                 hint=f"{hint}; or start afresh with a new --checkpoint",
             )
 
 
-def _shown(value: object) -> str:
+def _setting_text(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-def _can_change(request: StartRequest, folder: Folder, before: Epoch) -> None:
+def _check_can_change(request: StartRequest, folder: Folder, before: Epoch) -> None:
     """Check that the script may change. Raises PenstockError P0602 where Spark keeps the state or reads the input."""
     reason = ""
     if before.frames or request.frames:
@@ -335,57 +435,45 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
     )
 
 
-def can_backfill(query: Query) -> None:
-    """Check that `query` can be backfilled. Raises PenstockError P0607 where the past of a source cannot be read."""
-    clocked = [s.source.name for s in leaves(query.root) if isinstance(s, Scan) and s.source.system_time]
-    if clocked:
-        raise PenstockError(
-            "P0607",
-            f"query {query.name} cannot read its past: {clocked[0]} is of SYSTEM TIME, "
-            "and when its elements came is not kept",
-            hint="start without --backfill: the query begins from here on",
-        )
-    passing = [
-        s.source.name
-        for s in leaves(query.root)
-        if isinstance(s, Scan) and not s.source.is_static and not is_rereadable(s.source)
-    ]
-    if passing:
-        raise PenstockError(
-            "P0607",
-            f"query {query.name} cannot read its past: what has been read of {passing[0]} is not kept",
-            hint="start without --backfill: the query begins from here on",
-        )
-
-
-def _notices(before: Epoch, fresh: Sequence[str], gone: Sequence[str], backfill: Sequence[str]) -> tuple[str, ...]:
+def _notices(
+    before: Epoch,
+    new_queries: Sequence[str],
+    ended_queries: Sequence[str],
+    backfill: Sequence[str],
+    requested: Collection[str],
+) -> tuple[str, ...]:
+    """Return the messages about a change. requested: queries whose start the user has chosen."""
     notices = []
-    for name in fresh:
-        what = f"query {name} has changed" if name in before.queries else f"query {name} is new"
+    for name in new_queries:
+        change = f"query {name} has changed" if name in before.queries else f"query {name} is new"
         if name in backfill:
-            notices.append(f"{what}: it reads its past first, then goes on with the others")
+            notices.append(f"{change}: it reads its past first, then goes on with the others")
+        elif name in requested:
+            notices.append(f"{change}: it sees what its sources give from here on")
         else:
             notices.append(
-                f"warning: {what}: it starts afresh and sees only what its sources give from here on "
+                f"warning: {change}: it starts afresh and sees only what its sources give from here on "
                 "(--backfill lets it read their past first)"
             )
-    return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in gone))
+    return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in ended_queries))
 
 
-def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
+def offset_at_start(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
     """Return the offset at which `epoch` begins: that of `before` for the sources that it keeps, and the beginning for
     new ones. A round whose answers have not reached all sinks is repeated as it was planned.
     """
     offset = last_offset(folder, before)
+    if offset is None and not folder.delivered().round:
+        offset = Offset(0, {}, {})
     if offset is None:
         raise damaged(folder.root / f"{offset_mark(before.log)}.json", FileNotFoundError("it is gone"))
-    kept = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
+    kept_sources = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
     idle = {name for name, source in plan.sources.items() if source.idle is not None}
 
-    def only(offset: Offset) -> Offset:
-        return offset.only(kept, plan.sources.keys(), idle)
+    def restricted(offset: Offset) -> Offset:
+        return offset.only(kept_sources, plan.sources.keys(), idle)
 
     if offset.round > folder.delivered().round and offset.before is not None:
-        return replace(only(offset), before=only(offset.before))
+        return replace(restricted(offset), before=restricted(offset.before))
     highs = highs_after(offset, folder.seen_in(round_name(offset.round)))
-    return replace(only(replace(offset, high=highs)), again=True)
+    return replace(restricted(replace(offset, high=highs)), again=True)

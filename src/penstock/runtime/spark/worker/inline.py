@@ -11,10 +11,19 @@ from dataclasses import dataclass, field
 from penstock.physical.elements import Elements
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
+from penstock.runtime.spark.checkpoint.query_failure import QueryFailure
 from penstock.runtime.spark.checkpoint.state_files import open_state
 from penstock.runtime.spark.input.input_planner import ReadTask
-from penstock.runtime.spark.worker.ingest import run_piece
-from penstock.runtime.spark.worker.packets import AnswerOf, Heartbeats, Packet, Signal, read_heartbeats, read_rejected
+from penstock.runtime.spark.worker.ingest import run_read_task
+from penstock.runtime.spark.worker.packets import (
+    AnswerOf,
+    Heartbeats,
+    Packet,
+    Signal,
+    read_failed,
+    read_heartbeats,
+    read_rejected,
+)
 from penstock.runtime.spark.worker.spill_files import unpacked
 from penstock.runtime.spark.worker.stage import ShardRound
 
@@ -22,25 +31,28 @@ from penstock.runtime.spark.worker.stage import ShardRound
 @dataclass
 class Outcome:
     """The results of a round. answers: by query, in the order of shards; heartbeats: as a run reports them, None
-    without any."""
+    without any; failed: the queries whose steps failed."""
 
     answers: dict[str, list[Elements]] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
     heartbeats: Heartbeats | None = None
+    failed: dict[str, QueryFailure] = field(default_factory=dict)
 
 
-def run_round(folder: Folder, job: Job, tables: dict[str, Elements], pieces: Iterable[ReadTask], batch: int) -> Outcome:
+def run_round(
+    folder: Folder, job: Job, tables: dict[str, Elements], read_tasks: Iterable[ReadTask], batch: int
+) -> Outcome:
     """Run one round as batch `batch`; its state is written to files."""
-    packets = [packet for piece in pieces for packet in run_piece(folder, job, tables, piece)]
+    packets = [packet for task in read_tasks for packet in run_read_task(folder, job, tables, task)]
     root = str(folder.root)
     for stage in range(1, job.plan.stages + 1):
         inbox: dict[int, list[Packet]] = {}
         for packet in packets:
             inbox.setdefault(packet.shard, []).append(packet)
         packets = []
-        for shard, received in sorted(inbox.items()):
-            state, past = open_state(root, job, stage, shard, batch)
-            packets += ShardRound(root, job, tables, stage, state, past).run(shard, received)
+        for shard, shard_packets in sorted(inbox.items()):
+            state, backfilled = open_state(root, job, stage, shard, batch)
+            packets += ShardRound(root, job, tables, stage, state, backfilled).run(shard, shard_packets)
     outcome = Outcome()
     for packet in packets:
         match packet.kind:
@@ -48,6 +60,8 @@ def run_round(folder: Folder, job: Job, tables: dict[str, Elements], pieces: Ite
                 outcome.heartbeats = read_heartbeats(packet.blob)
             case Signal.REJECTED:
                 outcome.rejected += read_rejected(bytes(packet.blob))
+            case Signal.FAILED:
+                outcome.failed = read_failed(packet.blob) | outcome.failed
             case AnswerOf(query):
                 outcome.answers.setdefault(query, []).extend(unpacked(packet.blob))
     return outcome

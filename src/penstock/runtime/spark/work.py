@@ -1,0 +1,88 @@
+"""What a run is to do: its queries, their input, and how they begin."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.scans import Source, declared_sources
+from penstock.physical.planning.strategies import Strategy
+from penstock.settings import Settings
+from penstock.storage.documents import Document
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to run.
+
+    Args:
+        rows: rows of MEMORY sources, by source name in lower case.
+        frames: DataFrames and Arrow tables by source.
+        spark: returns the session, called when it is needed.
+        accept_missing: continue results some parts of which are missing.
+        live: whether the queries may change while the run goes on.
+        standing: whether the run goes on when all its sources have ended; it may have no queries.
+        declared: sources that are read although no query may read them; their position moves on.
+        starts: by query, where its answer begins if it begins now; START NOW for the others, BEGINNING with `backfill`.
+        paused: queries that are left out and whose results stay. One that was left out since it failed stays out until
+            a start is given for it.
+        reset: queries whose results, if they were paused, begin again empty.
+        pause_failed: leave a query out that fails, while the others go on; otherwise it ends the run.
+        command: number of the last command that this contains; a version records it.
+        outcomes: of the commands since the version before, by their numbers.
+    """
+
+    queries: tuple[Query, ...]
+    rows: Mapping[str, Sequence[tuple[object, ...]]]
+    frames: Mapping[str, object]
+    settings: Settings
+    drain: bool
+    spark: Callable[[], SparkSession]
+    backfill: bool = False
+    accept_missing: bool = False
+    live: bool = False
+    standing: bool = False
+    declared: Mapping[str, Source] = field(default_factory=dict)
+    starts: Mapping[str, Start] = field(default_factory=dict)
+    paused: frozenset[str] = frozenset()
+    reset: frozenset[str] = frozenset()
+    pause_failed: bool = False
+    command: int = 0
+    outcomes: Document = field(default_factory=dict)
+
+    def without(self, names: Collection[str]) -> Work:
+        """Return the work without some queries, whose results stay."""
+        queries = tuple(query for query in self.queries if query.name not in names)
+        return replace(self, queries=queries, paused=self.paused | set(names))
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Return the sources that queries read, and those that are declared."""
+        read = declared_sources(*(q.root for q in self.queries))
+        return read | {name: source for name, source in self.declared.items() if not source.is_static}
+
+    @property
+    def all_starts(self) -> dict[str, Start]:
+        """Return where the answers of queries begin that are not to begin NOW."""
+        past = {q.name: Start(StartMode.BEGINNING) for q in self.queries} if self.backfill else {}
+        return past | dict(self.starts)
+
+    @property
+    def streaming(self) -> dict[str, DataFrame]:
+        """Return the streaming DataFrames among the sources."""
+        return {n: self.frames[n] for n in self.sources if getattr(self.frames.get(n), "isStreaming", False)}
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Return, by MEMORY source, a digest of its rows."""
+        memory = [name for name, source in self.sources.items() if source.connector == "MEMORY"]
+        texts = {name: repr(self.rows.get(name.lower())) for name in memory}
+        return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
+
+    @property
+    def strategy(self) -> Strategy:
+        return Strategy.of(self.settings)
