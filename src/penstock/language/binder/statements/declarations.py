@@ -238,9 +238,9 @@ class ScriptBinder:
                 context.note(_needs_server("FROM HTTP ()"), statement.connector.span)
             if statement.retain is not None and not self.live:
                 context.note(_needs_server("RETAIN"), statement.retain.span)
-        elif isinstance(statement, CreateQuery) and not self.live:
+        elif isinstance(statement, CreateQuery):
             start = statement.start
-            if start is not None and start.mode in (StartMode.WARM, StartMode.AT):
+            if start is not None and start.mode in (StartMode.WARM, StartMode.AT) and not self.live:
                 context.note(_needs_server(f"START {start.mode.value}"), start.span)
             for attribute in statement.attributes:
                 if attribute.key.key in QUERY_ATTRIBUTES.names and attribute.key.key not in _OF_A_SCRIPT:
