@@ -156,7 +156,7 @@ class Setting:
         if self.default is None:
             return "none"
         if isinstance(self.default, float):
-            return f"{self.default:g}"
+            return f"{self.default:g} s" if self.default else "0"
         return str(self.default) if self.default != () else ""
 
     @property
@@ -227,6 +227,12 @@ TABLE: tuple[Setting, ...] = (
         _length,
         "how long a micro-batch should take, such as '500 ms': batches are made smaller or larger towards it; 0: off",
     ),
+    Setting(
+        "results_max_bytes",
+        4 * 2**30,
+        _bytes,
+        "bytes of rows that a run keeps of all queries INTO RESULTS together; the oldest are removed first",
+    ),
     Setting("state_limit", 0, _no_bytes_or, "bytes of state that a run may hold, such as '1 GB'; 0: no limit"),
     Setting(
         "state_limit_action",
@@ -243,6 +249,23 @@ TABLE: tuple[Setting, ...] = (
     Setting("metrics_port", None, _port, "the port of the Prometheus endpoint; 0: any free port; none: no endpoint"),
     Setting(
         "metrics_address", "127.0.0.1", str, "the address that the endpoint listens on; default: this machine only"
+    ),
+    Setting("max_statement_bytes", 2**20, _bytes, "bytes of a script that the server accepts"),
+    Setting(
+        "max_body_bytes",
+        64 * 2**20,
+        _bytes,
+        "bytes of posted rows that the server accepts in one request, both compressed and decompressed",
+    ),
+    Setting("max_connections", 100, _count(1), "requests that the server processes at once, subscriptions not counted"),
+    Setting("max_subscriptions", 200, _count(1), "readers of results and events that the server serves at once"),
+    Setting("statement_timeout", 60.0, _length, "time after which the server cancels a one-time query; 0: never"),
+    Setting("max_result_rows", 1_000_000, _count(1), "rows that the server returns of one statement"),
+    Setting(
+        "stall_timeout",
+        60.0,
+        _length,
+        "time without a batch after which the server reports that it is not ready; 0: never",
     ),
 )
 _BY_NAME = {s.name: s for s in TABLE}
