@@ -9,6 +9,7 @@ that, and the new ones afterwards.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from penstock.connectors.contract import Sink
@@ -72,7 +73,8 @@ def begin_change(folder: Folder, run: RunningJob, work: Work, overwrite: bool) -
     round may be outstanding. Where only the commands change, the epoch stays and records them.
     """
     current = read_epoch(folder, run.job.epoch)
-    work = admitted(work, folder, current)
+    work = replace(admitted(work, folder, current), cache=run.work.cache)
+    work.cache.keep_only(work.queries)
     request = start_request(work, folder)
     decision = decide_change(request, folder, current)
     if decision.kind is StartKind.SAME:

@@ -174,7 +174,7 @@ def start_request(work: Work, folder: Folder) -> StartRequest:
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
         str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.all_starts,
         tuple(spooled_sources.get(name, s) for name, s in work.sources.items() if name in work.declared), work.command,
-        work.outcomes, work.paused, work.reset,
+        work.outcomes, work.paused, work.reset, work.cache,
     )  # fmt: skip
 
 

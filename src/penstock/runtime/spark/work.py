@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.physical.planning.strategies import Strategy
+from penstock.runtime.spark.checkpoint.planning_cache import PlanningCache
 from penstock.settings import Settings
 from penstock.storage.documents import Document
 
@@ -32,6 +33,7 @@ class Work:
             a start is given for it.
         reset: queries whose results, if they were paused, begin again empty.
         pause_failed: leave a query out that fails, while the others go on; otherwise it ends the run.
+        cache: of planning; a run carries it from change to change.
         command: number of the last command that this contains; a version records it.
         outcomes: of the commands since the version before, by their numbers.
     """
@@ -51,6 +53,7 @@ class Work:
     paused: frozenset[str] = frozenset()
     reset: frozenset[str] = frozenset()
     pause_failed: bool = False
+    cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)
     command: int = 0
     outcomes: Document = field(default_factory=dict)
 
