@@ -80,7 +80,10 @@ CODES: dict[str, str] = {
     "P0703": "a query that begins with a past which is not kept",
     "P0711": "a result without a snapshot of its content",
     "P0712": "a cursor that a result does not have",
+    "P0721": "a one-time query over what is not kept",
     "P0723": "a package that the shell needs is missing",
+    "P0724": "a one-time query that needs more memory than it may have",
+    "P0725": "a one-time query that takes longer than it may",
     "P0901": "described by the language, not supported yet",
 }
 

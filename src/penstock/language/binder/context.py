@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NoReturn, TypeVar
 
 from penstock.errors import PenstockError, Position, ScriptWarning
@@ -18,6 +19,17 @@ from penstock.settings import Settings
 
 A = TypeVar("A")
 T = TypeVar("T")
+
+
+class QueryNames(Enum):
+    """What the name of a declared query stands for in FROM."""
+
+    #: Its definition, as the name of a view does.
+    DEFINITION = "definition"
+    #: Its answer as a live system keeps it: a relation or stream that is read (`answers.py`).
+    ANSWER = "answer"
+    #: Nothing: continuous queries of a live system read streams, relations and views.
+    REFUSED = "refused"
 
 
 class BindingFailed(Exception):
@@ -35,6 +47,7 @@ class Context:
         view, view_kind: the view being declared, and its kind.
         silenced: something failed without a message, because what it uses failed before.
         noted: positions and messages of the errors.
+        query_names: what the names of queries stand for.
     """
 
     source: SourceText
@@ -49,6 +62,7 @@ class Context:
     silenced: bool = False
     warnings: list[ScriptWarning] = field(default_factory=list)
     noted: set[tuple[Position | None, str]] = field(default_factory=set)
+    query_names: QueryNames = QueryNames.DEFINITION
 
     def warn(self, message: str, span: TextSpan, hint: str | None = None) -> None:
         """Record a warning about a probable mistake; one message per position."""

@@ -12,7 +12,7 @@ from penstock.algebra.nodes.one_time import OneTimeQuery, ordered
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.errors import PenstockError, Position, ScriptWarning, counted, nearest
 from penstock.expressions.user import REGISTERED, signature
-from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.binder.context import BindingFailed, Context, QueryNames
 from penstock.language.binder.from_.nonretroactive import refuse_unjoined
 from penstock.language.binder.from_.windows import moment
 from penstock.language.binder.select.queries import QueryBinder
@@ -103,6 +103,7 @@ class ScriptBinder:
 
     one_time: whether a query that is a statement of its own is answered once. Otherwise it is continuous, and has a
     generated name.
+    query_names: what the names of queries stand for in FROM.
     """
 
     source: SourceText
@@ -115,6 +116,7 @@ class ScriptBinder:
     actions: list[Action] = field(default_factory=list)
     warnings: list[ScriptWarning] = field(default_factory=list)
     places: dict[str, Position] = field(default_factory=dict)
+    query_names: QueryNames = QueryNames.DEFINITION
 
     def bind(self, statements: list[Statement]) -> None:
         references = {
@@ -139,7 +141,10 @@ class ScriptBinder:
                     del later[key]
             view = statement.name.key if isinstance(statement, CreateView | CreateQuery) else None
             kind = "query" if isinstance(statement, CreateQuery) else "view"
-            context = Context(self.source, self.catalog, self.settings, [], self.failed, later, references, view, kind)
+            context = Context(
+                self.source, self.catalog, self.settings, [], self.failed, later, references, view, kind,
+                query_names=self.query_names,
+            )  # fmt: skip
             self._bind_one(statement, context)
             self.errors += context.errors
             self.warnings += context.warnings
