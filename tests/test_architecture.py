@@ -32,6 +32,7 @@ LAYERS = (
     ("runtime",),
     ("handles",),
     ("session",),
+    ("results",),
     ("control",),
     ("server",),
     ("client",),

@@ -79,6 +79,8 @@ CODES: dict[str, str] = {
     "P0701": "a run whose queries cannot be changed",
     "P0702": "a statement or clause that only a server carries out",
     "P0703": "a query that begins with a past which is not kept",
+    "P0711": "a result without a snapshot of its content",
+    "P0712": "a cursor that a result does not have",
     "P0723": "a package that the shell needs is missing",
     "P0731": "an idempotency key that was used for something else",
     "P0732": "commands that cannot happen together",

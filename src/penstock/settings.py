@@ -227,6 +227,12 @@ TABLE: tuple[Setting, ...] = (
         _length,
         "how long a micro-batch should take, such as '500 ms': batches are made smaller or larger towards it; 0: off",
     ),
+    Setting(
+        "results_max_bytes",
+        4 * 2**30,
+        _bytes,
+        "bytes of rows that a run keeps of all queries INTO RESULTS together; the oldest are removed first",
+    ),
     Setting("state_limit", 0, _no_bytes_or, "bytes of state that a run may hold, such as '1 GB'; 0: no limit"),
     Setting(
         "state_limit_action",

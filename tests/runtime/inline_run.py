@@ -21,6 +21,7 @@ from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog, load_read_task
 from penstock.runtime.spark.live_change import begin_change, leave_out
 from penstock.runtime.spark.output.answer_writer import PendingAnswer
+from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.delivery import SinkIsolation, deliver_answers
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
@@ -159,6 +160,7 @@ class InlineRun:
         if crash == "sinks":
             raise Crash
         rows, failed = self._deliver(outcome, crash == "between")
+        commit_logs(self.sinks, self.batch, {} if outcome.heartbeats is None else outcome.heartbeats.queries)
         self.parts.note(self.batch, rows, self.sinks)
         self.accounts.delivered(self.batch, rows, {})
         if crash == "delivered":

@@ -39,6 +39,7 @@ from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
+from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.batch_output import read_output
 from penstock.runtime.spark.output.delivery import SinkIsolation, deliver_answers
 from penstock.runtime.spark.output.failures import translate
@@ -257,6 +258,7 @@ class SparkRun:
         if isolation is not None:
             failed |= isolation.failed
             delivered_answers = {n: answer for n, answer in delivered_answers.items() if n not in isolation.failed}
+        commit_logs(self._sinks, batch, {} if output.heartbeats is None else output.heartbeats.queries)
         self._result_parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
         self._totals.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
         return output.ended, output.round, sum(answer.bytes for answer in delivered_answers.values()), failed

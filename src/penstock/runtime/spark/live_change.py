@@ -87,7 +87,7 @@ def begin_change(folder: Folder, run: RunningJob, work: Work, overwrite: bool) -
     sinks = {query.name: (kept_sinks | new_sinks)[query.name] for query in work.queries}
     number = decision.epoch.number
     with closed_on_failure(new_sinks), folder.job_kept_on_failure(), remove_epoch_on_failure(folder, number):
-        open_results(folder, new_sinks, decision, overwrite, work.reset)
+        open_results(folder, new_sinks, decision, overwrite, work)
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
         # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
         ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())

@@ -8,7 +8,7 @@ an earlier start, does not prevent the next start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +18,9 @@ from pyspark.sql import DataFrame
 
 from penstock.algebra.nodes.scans import Source, over_sources
 from penstock.algebra.optimizer.statistics import known_statistics
-from penstock.connectors.contract import Sink
+from penstock.connectors.contract import ResultPlace, Sink
 from penstock.connectors.deadletters import DeadLetters
+from penstock.connectors.results.result_log import ResultLog
 from penstock.connectors.sinks import open_sink
 from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
@@ -84,10 +85,11 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
     remove_interrupted_start(folder, decision, folder.root.parent)
     # Sinks recognize by its name what the run has written already, so it is recorded before anything is written.
     folder.begin_run()
+    ResultLog.start(folder.results)
     sinks = {query.name: open_sink(query) for query in work.queries}
     with closed_on_failure(sinks):
         check_results(ResultParts(folder), sinks, decision.kept_sinks, work.accept_missing)
-        open_results(folder, sinks, decision, overwrite, work.reset)
+        open_results(folder, sinks, decision, overwrite, work)
         job, digest = prepare(work, request, decision, folder, parallelism())
         backfill(folder, job, decision.epoch, sinks)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
@@ -105,19 +107,21 @@ def admitted(work: Work, folder: Folder, before: Epoch | None) -> Work:
     return work.without(out) if out else work
 
 
-def open_results(
-    folder: Folder, sinks: Mapping[str, Sink], decision: Decision, overwrite: bool, reset: Collection[str] = ()
-) -> None:
+def open_results(folder: Folder, sinks: Mapping[str, Sink], decision: Decision, overwrite: bool, work: Work) -> None:
     """Open sinks for the run in `folder`: those that `decision` keeps continue their results, after what they did not
     take before they were paused. Raises PenstockError P0501, P0502.
 
     Args:
-        overwrite: results that exist may be replaced, as those of the queries `reset`.
+        overwrite: results that exist may be replaced, as those of the queries that `work` resets.
     """
     for name, sink in sinks.items():
         sink.run = folder.run
+        record = decision.epoch.queries[name]
+        sink.own_place = ResultPlace(
+            folder.results, record.id, work.settings.get_int("results_max_bytes"), record.whole
+        )
         keep_refused(sink, DeadLetters(folder.dead_letters))
-        sink.open(name in decision.kept_sinks, overwrite or name in reset)
+        sink.open(name in decision.kept_sinks, overwrite or name in work.reset)
     UndeliveredAnswers(folder).deliver(sinks, decision.resumed)
 
 

@@ -24,6 +24,7 @@ from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.input_planner import InputPlanner
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
+from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.worker.inline import run_round
@@ -83,6 +84,7 @@ def backfill(folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink]) 
             table = answer_table(past_job.plan.queries[name], outcome.answers.get(name, []))
             sinks[name].write(batch, table)
             row_counts[name] = table.num_rows
+        commit_logs({name: sinks[name] for name in epoch.backfill}, batch, {})
         parts.note(batch, row_counts, sinks)
         rows.update(row_counts)
         letters = DeadLetters(folder.dead_letters)

@@ -46,6 +46,8 @@ class QueryRecord:
         text: as in the script, without secrets.
         operators: its steps, for people.
         unit, calendar: of its time domain.
+        id: of its result, never that of another one.
+        whole: whether its result holds the answer from its beginning.
     """
 
     fingerprint: str
@@ -55,6 +57,8 @@ class QueryRecord:
     operators: list[dict[str, Any]]
     unit: str = "MICROSECOND"
     calendar: bool = True
+    id: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,10 +79,13 @@ class PausedRecord:
     Args:
         sink: fingerprint of where its answer is written and of its columns.
         failure: why it was left out, None where the user paused it.
+        id, whole: of its result.
     """
 
     sink: str
     failure: QueryFailure | None = None
+    id: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,7 +178,9 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
 
 def _paused(fields: Mapping[str, Any]) -> PausedRecord:
     failure = fields["failure"]
-    return PausedRecord(fields["sink"], None if failure is None else QueryFailure(**failure))
+    return PausedRecord(
+        fields["sink"], None if failure is None else QueryFailure(**failure), fields["id"], fields["whole"]
+    )
 
 
 def pending_failures(folder: Folder, epoch: Epoch | None) -> dict[str, QueryFailure]:

@@ -206,6 +206,11 @@ class Folder:
         self.root = Path(root)
         self._run = ""
 
+    @property
+    def results(self) -> Path:
+        """Return the folder of the results that the run itself keeps, beside this one."""
+        return self.root.parent / "results"
+
     # -- sealed files ------------------------------------------------------------------------------------------
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ from penstock.algebra.nodes.query import Query, Start
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.algebra.optimizer.statistics import Statistics
+from penstock.connectors.sinks import sink_options
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint, step_keys
 from penstock.physical.plan.plan import Plan
@@ -45,7 +47,11 @@ from penstock.runtime.spark.checkpoint.start_provider import PastProvider, past_
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage.documents import Document
+from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
+
+#: Characters of the name of a query in the id of its result.
+_LONGEST_NAME = 24
 
 
 class StartKind(enum.Enum):
@@ -201,7 +207,9 @@ def _generation(queries: Sequence[Query], request: StartRequest, epoch: Epoch, b
 def sink_identity(query: Query) -> str:
     """Return a digest of where the answer is written and of its columns; it reveals neither."""
     columns = [*query.output_names, *map(str, query.root.schema.types), str(query.domain)]
-    sink = replace(query.sink, options=redacted(query.sink.options))
+    bounds = {option.name for option in sink_options(query.sink.connector) or () if option.is_bound}
+    options = tuple(pair for pair in query.sink.options if pair[0] not in bounds)
+    sink = replace(query.sink, options=redacted(options))
     return hashlib.sha256(repr((sink, columns)).encode()).hexdigest()[:24]
 
 
@@ -230,6 +238,7 @@ def _first_start(request: StartRequest) -> Decision:
     names = tuple(q.name for q in request.queries)
     for query in request.queries:
         past_provider(query, request.starts.get(query.name, Start()), ())
+    epoch = _with_results(epoch, None, frozenset(), names)
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
@@ -275,6 +284,7 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     resumed = frozenset(name for name in candidates if paused_sinks.get(name) == sinks[name])
     for query in (q for q in request.queries if q.name in resumed):
         _check_can_resume(query, backfill)
+    epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries)
     notices = _notices(before, new_queries, ended_queries, backfill, request.starts.keys())
     return Decision(
         StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks | resumed, notices, resumed
@@ -288,7 +298,10 @@ def _paused(request: StartRequest, before: Epoch, failed: Mapping[str, QueryFail
     names = {query.name for query in request.queries}
     left = [name for name in before.queries if name in request.paused and name not in names]
     records = {n: record for n, record in before.paused.items() if n in request.paused and n not in names}
-    return records | {name: PausedRecord(before.queries[name].sink, failed.get(name)) for name in left}
+    for name in left:
+        record = before.queries[name]
+        records[name] = PausedRecord(record.sink, failed.get(name), record.id, record.whole)
+    return records
 
 
 def _check_can_resume(query: Query, backfilled: Collection[str]) -> None:
@@ -345,6 +358,23 @@ def _epoch(
         for q in request.queries
     }
     return replace(epoch, queries=queries, stages=plan.stages), plan
+
+
+def _with_results(epoch: Epoch, before: Epoch | None, kept: Collection[str], new: Collection[str]) -> Epoch:
+    """Return the epoch with the ids of its results. kept: queries whose results continue; new: those that begin."""
+    former: dict[str, QueryRecord | PausedRecord] = {} if before is None else before.queries | before.paused
+    queries = {
+        name: replace(record, id=former[name].id, whole=former[name].whole)
+        if name in kept
+        else replace(record, id=_new_id(name), whole=name in new)
+        for name, record in epoch.queries.items()
+    }
+    return replace(epoch, queries=queries)
+
+
+def _new_id(name: str) -> str:
+    """Return the id of a new result, which begins with the name of its query for readers of the folder."""
+    return f"{file_name(name)[:_LONGEST_NAME]}-{secrets.token_hex(6)}"
 
 
 def _operators(plan: Plan) -> dict[str, list[dict[str, Any]]]:

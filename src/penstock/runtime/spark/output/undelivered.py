@@ -17,6 +17,7 @@ from penstock.connectors.contract import Sink
 from penstock.errors import PenstockError
 from penstock.physical.elements import decode, encode
 from penstock.runtime.spark.checkpoint.folder import Folder, write_whole
+from penstock.runtime.spark.output.batch_logs import commit_logs
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.storage import storage
 from penstock.storage.names import file_name
@@ -59,6 +60,7 @@ class UndeliveredAnswers:
                     sinks[query].write(batch, table)
                 except Exception as error:
                     raise sink_error(query, error) from error
+                commit_logs({query: sinks[query]}, batch, {})
                 parts.note(batch, {query: table.num_rows}, sinks)
 
     def keep_only(self, queries: Collection[str]) -> None:
