@@ -26,9 +26,9 @@ from penstock.server.service import EndOfResults, ResultPart, ResultRequest
 _METRICS = """# HELP penstock_batches_total Rounds that have been processed.
 # TYPE penstock_batches_total counter
 penstock_batches_total {batches}
-# HELP penstock_queries Queries that run.
-# TYPE penstock_queries gauge
-penstock_queries {queries}
+# HELP penstock_version The version of the plan.
+# TYPE penstock_version gauge
+penstock_version {version}
 """
 _RETENTION = 7 * 86400.0
 
@@ -117,8 +117,7 @@ class InProcessSide:
         return None if self._failure is None else f"the last round failed: {self._failure.code}"
 
     def metrics(self) -> bytes:
-        queries = len(self._engine.version().heartbeats)
-        return _METRICS.format(batches=self._batch, queries=queries).encode()
+        return _METRICS.format(batches=self._batch, version=self._engine.version().number).encode()
 
     def listen(self, on_batch: Callable[[Mapping[str, object]], None]) -> None:
         self._listeners.append(on_batch)
