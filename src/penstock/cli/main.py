@@ -300,12 +300,15 @@ def serve(
     ] = None,
     set_: Set = None,
     master: Annotated[str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")] = None,
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="Without Spark, over inputs that end and rows that are posted.")
+    ] = False,
     log_format: Annotated[LogFormat, typer.Option(help="How the log on standard error is written.")] = LogFormat.TEXT,
     log_level: Annotated[LogLevel, typer.Option(help="Minimum severity that is logged.")] = LogLevel.WARNING,
 ) -> None:
     """Serve queries that come and go, over HTTP, until SIGTERM or Ctrl-C."""
     with errors_shown(context):
-        from penstock.cli.serve import ServeOptions
+        from penstock.cli.serve import ServeOptions, start_in_process, start_on_spark
         from penstock.cli.serve import serve as serve_until_signal
 
         configure(log_format, log_level)
@@ -315,7 +318,7 @@ def serve(
             not no_auth, insecure, (tls_cert, tls_key), tuple(allow_path or ()), tuple(allow_env or ()),
             tuple(allow_functions or ()), tuple(allow_host or ()), tuple(server_name or ()), master,
         )  # fmt: skip
-        code = serve_until_signal(options)
+        code = serve_until_signal(options, start_in_process if in_process else start_on_spark)
     raise typer.Exit(code)
 
 

@@ -19,7 +19,9 @@ from penstock.runtime.spark.checkpoint.place import check_place
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
+    from penstock.control.engine import Engine
     from penstock.server.listening import Certificate
+    from penstock.server.live_service import EngineSide
     from penstock.server.policy import ServerPolicy
     from penstock.server.service import Service
 
@@ -56,11 +58,11 @@ class ServeOptions:
     master: str | None = None
 
 
-def serve(options: ServeOptions, start: Callable[..., Service] | None = None) -> int:
+def serve(options: ServeOptions, start: Callable[[ServeOptions, ServerPolicy], Service]) -> int:
     """Serve until a signal; return the exit code.
 
     Args:
-        start: starts what is behind the doors, from the options and the policy; by default on Spark.
+        start: starts what is behind the doors, `start_on_spark` or `start_in_process`.
 
     Raises:
         PenstockError: P0806 for a server that cannot be started so, P0807 for its token file, P0608 and P0609 for its
@@ -85,7 +87,7 @@ def serve(options: ServeOptions, start: Callable[..., Service] | None = None) ->
     first = None if tokens is None else first_token(tokens)
     listener = opened(address)
     try:
-        service = (start or start_in_process)(options, policy)
+        service = start(options, policy)
     except BaseException:
         listener.close()
         raise
@@ -110,18 +112,34 @@ def check_packages() -> None:
 
 def start_in_process(options: ServeOptions, policy: ServerPolicy) -> Service:
     """Start a live system whose queries run in this process, and execute the script. Raises PenstockError."""
+    from penstock.server.in_process_side import InProcessSide, WakingEngine
+
+    engine = WakingEngine(options.checkpoint / "engine")
+    return _live(options, policy, engine, lambda: InProcessSide(engine, options.checkpoint))
+
+
+def start_on_spark(options: ServeOptions, policy: ServerPolicy) -> Service:
+    """Start a live system on Spark, and execute the script. Raises PenstockError."""
+    from penstock.control.spark import SparkEngine
+    from penstock.runtime.spark.startup.ahead import start_session_ahead
+    from penstock.server.spark_side import SparkSide
+    from penstock.session import Session
+
+    start_session_ahead(options.master, options.settings.spark)
+    session = Session(settings=options.settings, master=options.master)
+    engine = SparkEngine(options.checkpoint, lambda: session.spark)
+    return _live(options, policy, engine, lambda: SparkSide(engine, options.checkpoint))
+
+
+def _live(options: ServeOptions, policy: ServerPolicy, engine: Engine, side_of: Callable[[], EngineSide]) -> Service:
     from penstock.control.control import Control
     from penstock.server.access import StatementAccess
-    from penstock.server.in_process_side import InProcessSide, WakingEngine
     from penstock.server.live_service import LiveService, execute_at_start
 
     access = StatementAccess(policy)
-    engine = WakingEngine(options.checkpoint / "engine")
     written = {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in options.pairs)}
-    control = Control(
-        options.checkpoint, engine, written, policy=lambda command, who: access.check_command(command)
-    )  # fmt: skip
-    side = InProcessSide(engine, options.checkpoint)
+    control = Control(options.checkpoint, engine, written, policy=lambda command, who: access.check_command(command))
+    side = side_of()
     try:
         if options.script[0]:
             execute_at_start(control, *options.script)

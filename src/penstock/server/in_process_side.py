@@ -15,12 +15,11 @@ from penstock.algebra.nodes.query import Query
 from penstock.algebra.nodes.scans import Source
 from penstock.control.engine import EngineVersion, NextVersion
 from penstock.control.in_process import InProcessEngine
-from penstock.control.posted_rows import POSTED, PostedRows
+from penstock.control.posted_rows import PostedRows
 from penstock.errors import PenstockError
 from penstock.language.commands import SelectOnce
 from penstock.runtime.local.explain import explain
-from penstock.runtime.local.one_time import answer_over, sources_of
-from penstock.runtime.local.statics import read_relation
+from penstock.server.selecting import RETENTION, select_over
 from penstock.server.service import EndOfResults, ResultPart, ResultRequest
 
 _METRICS = """# HELP penstock_batches_total Rounds that have been processed.
@@ -30,7 +29,6 @@ penstock_batches_total {batches}
 # TYPE penstock_version gauge
 penstock_version {version}
 """
-_RETENTION = 7 * 86400.0
 
 
 class WakingEngine(InProcessEngine):
@@ -54,7 +52,7 @@ class InProcessSide:
 
     def __init__(self, engine: WakingEngine, folder: Path) -> None:
         self._engine = engine
-        self._posted = PostedRows(folder / "control" / "kept", _RETENTION)
+        self._posted = PostedRows(folder / "control" / "kept", RETENTION)
         self._changed = threading.Condition()
         self._batch = 0
         self._at: float | None = None
@@ -93,18 +91,7 @@ class InProcessSide:
     def select(
         self, command: SelectOnce, sources: Mapping[str, tuple[int, Source]], left: Callable[[], bool]
     ) -> tuple[pa.Table, int | None]:
-        inputs: dict[str, pa.Table] = {}
-        for name, source in sources_of(command.query).items():
-            if source.connector in POSTED and source.is_stream:
-                hint = "subscribe to a query over it, or run the server on Spark with RETAIN"
-                raise PenstockError("P0711", f"stream {name} is not kept by a server without Spark", hint=hint)
-            known = sources.get(name.lower())
-            if source.connector in POSTED and known is not None:
-                inputs[name] = self._posted.table(source, known[0])
-            else:
-                inputs[name] = read_relation(source)[0]
-        answer = answer_over(command.query, inputs)
-        return answer.table, answer.tick
+        return select_over(command, sources, self._posted)
 
     def explain(self, query: Query, form: str) -> str:
         return explain(query, form)
