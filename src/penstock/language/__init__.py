@@ -21,8 +21,8 @@ from penstock.language.text import SourceText
 from penstock.settings import Settings
 
 __all__ = [
-    "Action", "BoundScript", "Catalog", "Explain", "QueryNames", "QueryStatus", "RegisteredQuery", "Script", "SelectOnce",
-    "Show", "View", "bind_command", "bind_query", "bind_script", "bind_select", "parse_script", "print_query",
+    "Action", "BoundScript", "Catalog", "Explain", "QueryNames", "QueryStatus", "RegisteredQuery", "Script",
+    "SelectOnce", "Show", "View", "bind_command", "bind_query", "bind_script", "bind_select", "parse_script", "print_query",
     "print_statement",
 ]  # fmt: skip
 
