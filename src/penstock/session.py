@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.statistics import Statistics, known_statistics
 from penstock.connectors.sinks.memory import collected
@@ -119,10 +119,10 @@ class Session:
         self.catalog, self.settings = bound.catalog, bound.settings
         return tuple(q.name for q in bound.queries)
 
-    def _bound(self, script: str, file: str | None, one_time: bool) -> BoundScript:
+    def _bound(self, script: str, file: str | None, one_time: bool, live: bool = False) -> BoundScript:
         """Return the bound script, with its results in places of their own; `warnings` are those of this script
-        then."""
-        bound = bind_script(script, self.catalog, self.settings, file, one_time)
+        then. live: for a run whose queries change while it goes on."""
+        bound = bind_script(script, self.catalog, self.settings, file, one_time, live)
         found = list(collisions(bound.catalog.queries.values(), bound.catalog.sources.values(), bound.places))
         errors = [one for one in found if isinstance(one, PenstockError)]
         if errors:
@@ -340,7 +340,8 @@ class Session:
         from penstock.runtime.spark.live_change import change
 
         before = self.catalog, self.settings
-        self.declare(script)
+        bound = self._bound(script, None, False, live=True)
+        self.catalog, self.settings = bound.catalog, bound.settings
         try:
             queries = tuple(self.catalog.queries.values())
             change(job, replace(self._work(queries, job.job.drain), backfill=backfill), overwrite)
@@ -357,7 +358,14 @@ class Session:
 
             check_workers(self._unseen)
             self._unseen = None
-        return Work(tuple(queries), self.catalog.memory, self._frames, self.settings, drain, lambda: self.spark)
+        work = Work(tuple(queries), self.catalog.memory, self._frames, self.settings, drain, lambda: self.spark)
+        return replace(work, starts=self._starts(queries))
+
+    def _starts(self, queries: Sequence[Query]) -> dict[str, Start]:
+        """Return where the answers of queries begin that do not begin NOW, by query."""
+        registered = self.catalog.registered
+        starts = {q.name: registered[q.name.lower()].start for q in queries if q.name.lower() in registered}
+        return {name: start for name, start in starts.items() if start.mode is not StartMode.NOW}
 
 
 class QueryHandle(Rows):

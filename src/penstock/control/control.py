@@ -231,18 +231,22 @@ class Control:
         if self._thread.is_alive():
             self._requests.put(None)
             self._thread.join()
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+        self._refuse_all(self.failure)
 
     # -- the control thread ------------------------------------------------------------------------------------
 
+    def _has_ended(self) -> bool:
+        return self._lock is None or self._failure is not None
+
     def _send(self, request: _Request) -> None:
-        if self._lock is None:
-            raise PenstockError("P0601", "the control has ended", cause=self.failure)
+        if self._has_ended():
+            raise _ended(self.failure)
         self._requests.put(request)
-        # The thread may have ended before it saw the request.
-        if self.failure is not None:
+        if self._has_ended():
+            # The thread may have ended before it saw the request.
             self._refuse_all(self.failure)
 
     def _serve(self) -> None:
@@ -251,9 +255,6 @@ class Control:
                 self._take([request, *self._waiting()])
             except BaseException as failure:
                 log_event(LOG, logging.ERROR, "control", f"the control has ended: {failure!r}")
-                self._failure = failure
-                if not request.finished.is_set():
-                    request.refuse(failure)
                 self._refuse_all(failure)
                 return
 
@@ -268,12 +269,12 @@ class Control:
             found.append(request)
         return found
 
-    def _refuse_all(self, failure: BaseException) -> None:
+    def _refuse_all(self, failure: BaseException | None) -> None:
         """Refuse what waits after the thread has ended."""
         while not self._requests.empty():
             request = self._requests.get()
             if request is not None:
-                request.refuse(PenstockError("P0601", "the control has ended", cause=failure))
+                request.refuse(_ended(failure))
 
     def _take(self, requests: Sequence[_Request]) -> None:
         """Accept and apply some transactions, in order."""
@@ -296,9 +297,10 @@ class Control:
                     request.refuse(error)
             self._apply(group)
         except BaseException as failure:
+            self._failure = failure
             for request in requests:
                 if not request.finished.is_set():
-                    request.refuse(failure)
+                    request.refuse(_ended(failure))
             raise
 
     def _apply(self, group: Sequence[_Request]) -> None:
@@ -390,3 +392,13 @@ class Control:
 def _changes(command: Command) -> bool:
     """Return whether a command changes something of the system."""
     return not isinstance(command, _READS)
+
+
+def _ended(failure: BaseException | None) -> BaseException:
+    """Return the error for a request to a control that has ended; what ends the process is passed on as it is."""
+    if failure is not None and not isinstance(failure, Exception):
+        return failure
+    return PenstockError(
+        "P0601", "the control has ended" + (f": {failure}" if failure is not None else ""), cause=failure,
+        hint="start the server again: what was accepted happens then; ask for it with its idempotency key",
+    )  # fmt: skip

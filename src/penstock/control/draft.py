@@ -234,7 +234,7 @@ class Draft:
         self._touch(query.place)
         self.concerns[number] = query.place
         if not query.silent:
-            query = replace(query, track=self._id(), start=action.start or _WARM)
+            query = replace(query, track=self._id(), start=action.start or _WARM, reset=action.reset)
         self._set(one, replace(query, status=_RUNNING, silent=False, code="", message=""))
 
     def _set_attributes(self, number: int, one: StoredObject, action: SetAttributes) -> None:
@@ -256,11 +256,20 @@ class Draft:
     def _replace_query(self, number: int, one: StoredObject, action: ReplaceQuery) -> None:
         assert one.query is not None, "it is a query"
         changed = replace(one, settings=self.settings)
-        self._answer(number, changed, action.query, action.text, action.reads, action.start or _WARM, one.query.sink)
+        self._answer(
+            number,
+            changed,
+            action.query,
+            action.text,
+            action.reads,
+            action.start or _WARM,
+            one.query.sink,
+            action.reset,
+        )
 
     def _answer(
         self, number: int, one: StoredObject, bound: Query, text: str, reads: frozenset[str], start: Start,
-        sink: SinkSpec,
+        sink: SinkSpec, reset: bool = False,
     ) -> None:  # fmt: skip
         """Answer another query, or into another sink, under the same name. A paused query stays paused."""
         query, former = one.query, self.bound.queries.get(one.name.lower())
@@ -276,7 +285,9 @@ class Draft:
             self._touch(place)
         self.concerns[number] = place
         paused = query.status is QueryStatus.PAUSED
-        query = replace(query, sink=sink, into=True if sink != query.sink else query.into, place=place, start=start)
+        query = replace(
+            query, sink=sink, into=True if sink != query.sink else query.into, place=place, start=start, reset=reset
+        )
         if not paused:
             query = replace(query, track=self._id(), status=_RUNNING, code="", message="")
         elif query.silent:

@@ -35,7 +35,7 @@ def next_version(
         found = bound.queries.get(one.name.lower())
         query = None if found is None else over(found, by_name)
         activity = Activity.PAUSED if query is None else _activity(kept)
-        queries[kept.place] = StandingQuery(kept.place, kept.track, query, kept.start, activity)
+        queries[kept.place] = StandingQuery(kept.place, kept.track, query, kept.start, activity, kept.reset)
     return NextVersion(command, sources, queries, settings)
 
 
