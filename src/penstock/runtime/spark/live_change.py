@@ -21,6 +21,7 @@ from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
+from penstock.runtime.spark.output.withheld import WithheldAnswers
 from penstock.runtime.spark.start import (
     admitted,
     check_sources,
@@ -95,4 +96,5 @@ def begin_change(folder: Folder, run: RunningJob, work: Work, overwrite: bool) -
         ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())
         backfill(folder, job, decision.epoch, sinks)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
+        WithheldAnswers(folder).keep_only(decision.epoch)
     return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices)

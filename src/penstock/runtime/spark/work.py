@@ -31,6 +31,7 @@ class Work:
         starts: by query, where its answer begins if it begins now; START NOW for the others, BEGINNING with `backfill`.
         paused: queries that are left out and whose results stay. One that was left out since it failed stays out until
             a start is given for it.
+        silent: queries that run and whose sinks receive nothing; their state stays as if they were shown.
         reset: queries whose results, if they were paused, begin again empty.
         pause_failed: leave a query out that fails, while the others go on; otherwise it ends the run.
         cache: of planning; a run carries it from change to change.
@@ -52,6 +53,7 @@ class Work:
     starts: Mapping[str, Start] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     reset: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
     pause_failed: bool = False
     cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)
     command: int = 0

@@ -78,6 +78,7 @@ class StartRequest:
         command, outcomes: of the commands that the queries come from, for the record of the epoch.
         paused: queries that are left out and whose results stay.
         reset: queries whose paused results begin again.
+        silent: queries that run and whose sinks receive nothing.
         cache: of planning, which a start needs several times.
     """
 
@@ -96,6 +97,7 @@ class StartRequest:
     outcomes: Document = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     reset: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
     cache: PlanningCache = field(default_factory=PlanningCache, compare=False, repr=False)
 
     def optimized(self, query: Query, planning: Planning) -> Query:
@@ -163,6 +165,7 @@ def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
     return (
         {q.name for q in request.queries} == set(records)
         and request.paused & (records.keys() | epoch.paused.keys()) == epoch.paused.keys()
+        and request.silent & records.keys() == epoch.silent.keys()
         and (sources := source_records(request, epoch, epoch.number + 1)) == epoch.sources
         and all(_is_kept(q, request, epoch, sources) for q in request.queries)
         and all(records[q.name].sink == sink_identity(q) for q in request.queries)
@@ -238,6 +241,7 @@ def _first_start(request: StartRequest) -> Decision:
     for query in request.queries:
         past_provider(query, request.starts.get(query.name, Start()), ())
     epoch = _with_results(epoch, None, frozenset(), names)
+    epoch = replace(epoch, silent=dict.fromkeys(sorted(request.silent & set(names)), 0))
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
@@ -282,6 +286,7 @@ def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number:
     paused_sinks |= {name: before.queries[name].sink for name in failed}
     candidates = set(new_queries) - request.reset
     resumed = frozenset(name for name in candidates if paused_sinks.get(name) == sinks[name])
+    epoch = _with_silences(epoch, request, folder, before, kept_sinks)
     for query in (q for q in request.queries if q.name in resumed):
         _check_can_resume(query, backfill)
     epoch = _with_results(epoch, before, kept_sinks | resumed, new_queries)
@@ -302,6 +307,16 @@ def _paused(request: StartRequest, before: Epoch, failed: Mapping[str, QueryFail
         record = before.queries[name]
         records[name] = PausedRecord(record.sink, failed.get(name), record.id, record.whole)
     return records
+
+
+def _with_silences(
+    epoch: Epoch, request: StartRequest, folder: Folder, before: Epoch, kept_sinks: Collection[str]
+) -> Epoch:
+    """Return `epoch`, which follows `before`, with its silent queries and those that it shows again."""
+    known = before.silent if is_committed(folder, before) else before.shown | before.silent
+    silent = {name: known.get(name, epoch.base) for name in epoch.queries if name in request.silent}
+    shown = {name: first for name, first in known.items() if name in kept_sinks and name not in silent}
+    return replace(epoch, silent=silent, shown=shown)
 
 
 def _check_can_resume(query: Query, backfilled: Collection[str]) -> None:
