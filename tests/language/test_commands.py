@@ -180,7 +180,10 @@ def test_a_standing_query_reads_views_and_no_queries(standing: Catalog) -> None:
     for start in ("CREATE QUERY z AS ", "CREATE VIEW z AS ", "ALTER QUERY p AS ", "EXPLAIN "):
         text = start + "SELECT a FROM q"
         (error,) = _errors(text, standing)
-        assert (error.code, error.message) == ("P0201", "q is a query, and a standing query reads views")
+        assert (error.code, error.message) == (
+            "P0201",
+            "q is a query, and continuous queries read streams, relations and views",
+        )
     assert _as(SelectOnce, "SELECT a FROM q", standing).query.output_names == ("a",)
 
 

@@ -23,7 +23,7 @@ from penstock.control.draft import Draft
 from penstock.control.engine import Engine, EngineVersion
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.posted_rows import POSTED, PostedRows, key_used
-from penstock.control.registry import bind_one, default_sink, settings_of
+from penstock.control.registry import bind_one, default_sink, queries_over, read_once, settings_of
 from penstock.control.row_changes import check_changeable
 from penstock.control.script import ParsedCommands, parse_commands
 from penstock.control.sealed_files import SealedFiles
@@ -182,11 +182,8 @@ class Control:
             raise PenstockError("P0201", f"unknown stream or relation {source}")
         if found.connector not in POSTED:
             raise PenstockError("P0208", f"{found.name} is declared FROM {found.connector}")
-        if found.is_static and registry.bound.users_of(found.name):
-            raise PenstockError(
-                "P0701", f"{found.name} has no timestamps, so it was read once: it cannot change any more",
-                hint="declare it with TIMESTAMP BY",
-            )  # fmt: skip
+        if found.is_static and queries_over(registry.bound, found.name):
+            raise read_once(found.name)
         accepted = self._posted.post(found, one.id, rows, None if key is None else f"{who.name} {key}")
         self._engine.wake()
         return accepted
@@ -231,18 +228,22 @@ class Control:
         if self._thread.is_alive():
             self._requests.put(None)
             self._thread.join()
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+        self._refuse_all(self.failure)
 
     # -- the control thread ------------------------------------------------------------------------------------
 
+    def _has_ended(self) -> bool:
+        return self._lock is None or self._failure is not None
+
     def _send(self, request: _Request) -> None:
-        if self._lock is None:
-            raise PenstockError("P0601", "the control has ended", cause=self.failure)
+        if self._has_ended():
+            raise _ended(self.failure)
         self._requests.put(request)
-        # The thread may have ended before it saw the request.
-        if self.failure is not None:
+        if self._has_ended():
+            # The thread may have ended before it saw the request.
             self._refuse_all(self.failure)
 
     def _serve(self) -> None:
@@ -251,9 +252,6 @@ class Control:
                 self._take([request, *self._waiting()])
             except BaseException as failure:
                 log_event(LOG, logging.ERROR, "control", f"the control has ended: {failure!r}")
-                self._failure = failure
-                if not request.finished.is_set():
-                    request.refuse(failure)
                 self._refuse_all(failure)
                 return
 
@@ -268,12 +266,12 @@ class Control:
             found.append(request)
         return found
 
-    def _refuse_all(self, failure: BaseException) -> None:
+    def _refuse_all(self, failure: BaseException | None) -> None:
         """Refuse what waits after the thread has ended."""
         while not self._requests.empty():
             request = self._requests.get()
             if request is not None:
-                request.refuse(PenstockError("P0601", "the control has ended", cause=failure))
+                request.refuse(_ended(failure))
 
     def _take(self, requests: Sequence[_Request]) -> None:
         """Accept and apply some transactions, in order."""
@@ -296,9 +294,10 @@ class Control:
                     request.refuse(error)
             self._apply(group)
         except BaseException as failure:
+            self._failure = failure
             for request in requests:
                 if not request.finished.is_set():
-                    request.refuse(failure)
+                    request.refuse(_ended(failure))
             raise
 
     def _apply(self, group: Sequence[_Request]) -> None:
@@ -390,3 +389,13 @@ class Control:
 def _changes(command: Command) -> bool:
     """Return whether a command changes something of the system."""
     return not isinstance(command, _READS)
+
+
+def _ended(failure: BaseException | None) -> BaseException:
+    """Return the error for a request to a control that has ended; what ends the process is passed on as it is."""
+    if failure is not None and not isinstance(failure, Exception):
+        return failure
+    return PenstockError(
+        "P0601", "the control has ended" + (f": {failure}" if failure is not None else ""), cause=failure,
+        hint="start the server again: what was accepted happens then; ask for it with its idempotency key",
+    )  # fmt: skip

@@ -11,6 +11,7 @@ import enum
 import io
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -45,6 +46,11 @@ _MEDIA = {
 _OTHERS = {"application/ndjson": BodyFormat.NDJSON, "application/jsonl": BodyFormat.NDJSON,
            "application/x-apache-arrow-stream": BodyFormat.ARROW}  # fmt: skip
 _BY_MEDIA = {media.partition(";")[0]: form for form, media in _MEDIA.items()} | _OTHERS
+
+
+def media_of(forms: Sequence[BodyFormat]) -> dict[str, Any]:
+    """Return the media types of formats, as an OpenAPI document lists them."""
+    return {form.media.partition(";")[0]: {"schema": {"type": "string"}} for form in forms}
 
 
 def media_format(content_type: str) -> BodyFormat | None:
