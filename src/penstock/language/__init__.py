@@ -22,8 +22,8 @@ from penstock.settings import Settings
 
 __all__ = [
     "Action", "BoundScript", "Catalog", "Explain", "QueryNames", "QueryStatus", "RegisteredQuery", "Script",
-    "SelectOnce", "Show", "View", "bind_command", "bind_query", "bind_script", "bind_select", "parse_script", "print_query",
-    "print_statement",
+    "SelectOnce", "Show", "View", "bind_command", "bind_query", "bind_script", "bind_select", "parse_script",
+    "print_query", "print_statement",
 ]  # fmt: skip
 
 
