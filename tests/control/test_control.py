@@ -115,7 +115,7 @@ def test_queries_are_replaced_and_exchanged(tmp_path: Path) -> None:
         with pytest.raises(PenstockError, match="P0305"):
             system.run("ALTER QUERY q AS SELECT MIN(v) AS other FROM S [RANGE 5 SECONDS];")
         number = len(system.control.commands())
-        assert system.states(f"CREATE OR REPLACE QUERY q INTO MEMORY () AS {least};") == [""]
+        assert system.states(f"CREATE OR REPLACE QUERY q AS {least};") == [""]
         assert len(system.control.commands()) == number, "an equal declaration changes nothing"
         system.done("CREATE OR REPLACE QUERY q START WARM AS SELECT COUNT(*) AS s FROM S [RANGE 5 SECONDS];")
         system.done("INSERT INTO S VALUES (6, 9);")
@@ -173,10 +173,10 @@ def test_rows_of_a_relation_are_updated_against_its_content(tmp_path: Path) -> N
 
 def test_a_relation_without_timestamps_is_read_once(tmp_path: Path) -> None:
     with server(tmp_path) as system:
-        system.done(STREAM + "CREATE RELATION R (v INT, name STRING) FROM MEMORY ();")
+        system.done(STREAM + "CREATE RELATION R (v INT, name STRING) FROM MEMORY (); CREATE VIEW w AS SELECT * FROM R;")
         system.done(
             "INSERT INTO R VALUES (1, 'one'); INSERT INTO R VALUES (2, 'two');"
-            "CREATE QUERY q AS SELECT name FROM S [NOW], R WHERE S.v = R.v;"
+            "CREATE QUERY q AS SELECT name FROM S [NOW], w WHERE S.v = w.v;"
             "INSERT INTO S VALUES (1, 2), (2, 1), (3, 0);"
         )
         system.engine.round()

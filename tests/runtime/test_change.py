@@ -15,7 +15,7 @@ from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.connectors.sinks.files import read_result
 from penstock.errors import PenstockError
 from penstock.language import bind_script
-from penstock.runtime.spark.checkpoint import restart_decision as change
+from penstock.runtime.spark.checkpoint import planning_cache
 from penstock.runtime.spark.checkpoint.start_provider import past_provider
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.watching.progress import QueryCounts
@@ -136,7 +136,7 @@ def test_a_start_optimises_every_query_once(calm: Path, monkeypatch: pytest.Monk
         seen.append(root)
         return optimize(root, planning=planning)
 
-    monkeypatch.setattr(change, "optimize", noting)
+    monkeypatch.setattr(planning_cache, "optimize", noting)
     InlineRun(script(calm, "sums", "pairs", "best"), calm / "checkpoint")
     assert len(seen) == 3
 

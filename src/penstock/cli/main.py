@@ -116,8 +116,8 @@ def read_settings(pairs: list[str] | None) -> Settings:
     return settings
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(show: bool) -> None:
+    if show:
         typer.echo(f"penstock {__version__}")
         raise typer.Exit
 
@@ -177,7 +177,7 @@ def run(
         settings = read_settings(set_)
         if checkpoint is not None:
             check_place(checkpoint)
-        _foresee_spark(text, settings, master)
+        _start_spark_ahead(text, settings, master)
         # Imported here, so that commands without Spark start without it.
         from penstock.cli.running import run_script
         from penstock.connectors.sinks.output import OutputFormat
@@ -186,10 +186,10 @@ def run(
             settings = settings.with_value("metrics_file", str(metrics))
         if metrics_port is not None:
             settings = settings.with_value("metrics_port", str(metrics_port))
-        chosen = format_ or _usual_format()
+        output_format = format_ or _usual_format()
         code = run_script(
             text, name, settings, checkpoint, drain=drain, master=master, overwrite=overwrite, backfill=backfill,
-            form=OutputFormat(chosen.value), accept_missing=accept_missing_results,
+            form=OutputFormat(output_format.value), accept_missing=accept_missing_results,
         )  # fmt: skip
     raise typer.Exit(code)
 
@@ -218,17 +218,17 @@ def query(
         from penstock.session import Session
 
         session = Session(settings=read_settings(set_))
-        chosen = OutputFormat((format_ or _usual_format()).value)
+        output_format = OutputFormat((format_ or _usual_format()).value)
         if script is not None:
             content, name = read_script(Path(script))
             session.declare(content, file=name, one_time=True)
-            answer(session, text, None, chosen)
+            answer(session, text, None, output_format)
         elif is_statement(text):
             look_beside(str(Path.cwd()))
-            answer(session, text, None, chosen)
+            answer(session, text, None, output_format)
         else:
             content, name = read_script(Path(text))
-            answer(session, content, name, chosen)
+            answer(session, content, name, output_format)
 
 
 @app.command()
@@ -249,8 +249,10 @@ def shell(
         from penstock.cli.shell.start import run_shell
         from penstock.connectors.sinks.output import OutputFormat
 
-        chosen = OutputFormat((format_ or _usual_format()).value)
-        code = run_shell(script, read_settings(set_), chosen, keep_going, bool(context.find_root().params.get("debug")))
+        output_format = OutputFormat((format_ or _usual_format()).value)
+        code = run_shell(
+            script, read_settings(set_), output_format, keep_going, bool(context.find_root().params.get("debug"))
+        )
     raise typer.Exit(code)
 
 
@@ -258,7 +260,7 @@ def _usual_format() -> ResultFormat:
     return ResultFormat.TABLE if sys.stdout and sys.stdout.isatty() else ResultFormat.CSV
 
 
-def _foresee_spark(text: str, settings: Settings, master: str | None) -> None:
+def _start_spark_ahead(text: str, settings: Settings, master: str | None) -> None:
     """Start Spark while the script is read, if the script seems to need it and has no settings for it."""
     if _NEEDS_SPARK.search(text) and not _SETS_SPARK.search(text):
         from penstock.runtime.spark.startup.ahead import start_session_ahead
@@ -358,13 +360,16 @@ def explain(
         text, name = read_script(script)
         session = Session(settings=read_settings(set_))
         created = session.execute(text, file=name).queries
-        plans = [session.explain(one, format_.value, analyze) for one in ([query] if query is not None else created)]
-        typer.echo(_joined(plans, format_, one=query is not None), nl=False)
+        plans = [
+            session.explain(query_name, format_.value, analyze)
+            for query_name in ([query] if query is not None else created)
+        ]
+        typer.echo(_joined(plans, format_, is_single=query is not None), nl=False)
 
 
-def _joined(plans: list[str], format_: Format, one: bool) -> str:
+def _joined(plans: list[str], format_: Format, is_single: bool) -> str:
     """Return one plan unchanged; the plans of a whole script in JSON become a list."""
-    if format_ is Format.JSON and not one:
+    if format_ is Format.JSON and not is_single:
         return "[" + ",\n".join(plan.rstrip() for plan in plans) + "]\n"
     return "\n".join(plans)
 
@@ -399,11 +404,11 @@ def _leave(code: int | str | None) -> NoReturn:
     While threads of Spark live, Python itself must not shut down: a thread that returns from Arrow during shutdown of
     the interpreter aborts the process (`PyGILState_Release`, exit code 134).
     """
-    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
-    if not others or not (code is None or isinstance(code, int)):
+    other_threads = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if not other_threads or not (code is None or isinstance(code, int)):
         sys.exit(code)
     try:
-        for thread in others:
+        for thread in other_threads:
             if not thread.daemon:
                 thread.join()
         atexit._run_exitfuncs()

@@ -23,7 +23,7 @@ from penstock.control.draft import Draft
 from penstock.control.engine import Engine, EngineVersion
 from penstock.control.outcomes import SYSTEM, CommandOutcome, CommandState, Principal, StatementOutcome
 from penstock.control.posted_rows import POSTED, PostedRows, key_used
-from penstock.control.registry import bind_one, default_sink, settings_of
+from penstock.control.registry import bind_one, default_sink, queries_over, read_once, settings_of
 from penstock.control.row_changes import check_changeable
 from penstock.control.script import ParsedCommands, parse_commands
 from penstock.control.sealed_files import SealedFiles
@@ -182,11 +182,8 @@ class Control:
             raise PenstockError("P0201", f"unknown stream or relation {source}")
         if found.connector not in POSTED:
             raise PenstockError("P0208", f"{found.name} is declared FROM {found.connector}")
-        if found.is_static and registry.bound.users_of(found.name):
-            raise PenstockError(
-                "P0701", f"{found.name} has no timestamps, so it was read once: it cannot change any more",
-                hint="declare it with TIMESTAMP BY",
-            )  # fmt: skip
+        if found.is_static and queries_over(registry.bound, found.name):
+            raise read_once(found.name)
         accepted = self._posted.post(found, one.id, rows, None if key is None else f"{who.name} {key}")
         self._engine.wake()
         return accepted

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.algebra.nodes.query import Query, SinkSpec, Start, StartMode
-from penstock.control.registry import Registry, registered, with_declaration
+from penstock.control.registry import Registry, queries_over, read_once, registered, with_declaration
 from penstock.control.stored_catalog import CatalogChange, RowStatement, StoredCatalog, StoredObject, StoredQuery
 from penstock.errors import PenstockError
 from penstock.language.catalog import Catalog, QueryStatus
@@ -207,18 +207,11 @@ class Draft:
     def _change_rows(self, number: int, command: InsertRows | UpdateRows | DeleteRows, text: str) -> None:
         name = command.source if isinstance(command, InsertRows) else command.relation
         one = self._named(name)
-        users = self.bound.users_of(name)
-        if self.bound.sources[name.lower()].is_static and any(self._stands(user) for user in users):
-            raise PenstockError(
-                "P0701", f"{name} has no timestamps, so it was read once: it cannot change any more",
-                hint="declare it with TIMESTAMP BY",
-            )  # fmt: skip
+        if self.bound.sources[name.lower()].is_static:
+            readers = (self._named(query) for query in queries_over(self.bound, name))
+            if any(reader.id not in self._objects for reader in readers):
+                raise read_once(name)
         self._rows.append(RowStatement(number, one.id, text))
-
-    def _stands(self, name: str) -> bool:
-        """Return whether a view or query has been there before this transaction."""
-        one = self.stored.named(name)
-        return one is not None and one.id not in self._objects
 
     # -- queries -----------------------------------------------------------------------------------------------
 

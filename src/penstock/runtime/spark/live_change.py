@@ -9,6 +9,7 @@ that, and the new ones afterwards.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from penstock.connectors.contract import Sink
@@ -20,6 +21,7 @@ from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.output.undelivered import UndeliveredAnswers
+from penstock.runtime.spark.output.withheld import WithheldAnswers
 from penstock.runtime.spark.start import (
     admitted,
     check_sources,
@@ -72,7 +74,8 @@ def begin_change(folder: Folder, run: RunningJob, work: Work, overwrite: bool) -
     round may be outstanding. Where only the commands change, the epoch stays and records them.
     """
     current = read_epoch(folder, run.job.epoch)
-    work = admitted(work, folder, current)
+    work = replace(admitted(work, folder, current), cache=run.work.cache)
+    work.cache.keep_only(work.queries)
     request = start_request(work, folder)
     decision = decide_change(request, folder, current)
     if decision.kind is StartKind.SAME:
@@ -93,4 +96,5 @@ def begin_change(folder: Folder, run: RunningJob, work: Work, overwrite: bool) -
         ResultParts(folder).keep_only(decision.kept_sinks | decision.epoch.paused.keys())
         backfill(folder, job, decision.epoch, sinks)
         UndeliveredAnswers(folder).keep_only(decision.epoch.paused)
+        WithheldAnswers(folder).keep_only(decision.epoch)
     return JobChange(work, decision.epoch, job, digest, offset, sinks, decision.notices)

@@ -13,7 +13,7 @@ from penstock.algebra.nodes.one_time import ordered
 from penstock.algebra.nodes.query import Query, SinkSpec, Start
 from penstock.errors import PenstockError, counted, nearest
 from penstock.expressions.user import REGISTERED, signature
-from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.binder.context import BindingFailed, Context, QueryNames
 from penstock.language.binder.from_.nonretroactive import refuse_unjoined
 from penstock.language.binder.from_.windows import moment
 from penstock.language.binder.select.queries import QueryBinder
@@ -309,7 +309,8 @@ def bind_setting(statement: SetSetting, context: Context) -> Command:
 
 
 def bind_select(statement: OneTimeSelect, context: Context) -> Command:
-    context.reads_queries = True
+    if context.query_names is QueryNames.REFUSED:
+        context.query_names = QueryNames.ANSWER
     root = context.attempt(lambda: QueryBinder(context).relation(statement.query))
     domain = CALENDAR if root is None else root.domain or CALENDAR
     as_of = None if statement.as_of is None else instant(statement.as_of, domain, context)

@@ -11,6 +11,8 @@
     backfill/           the state of backfilled queries that have not joined the others yet (`backfill.py`)
     kept/               records of sources that cannot be read twice, a folder each; removed after their rounds
     seen/               per round, source and task what an ingest task saw; the next round starts from it
+    undelivered/        answers that a sink did not take, of queries that were left out (`undelivered.py`)
+    withheld/           what silent queries would emit when they are shown again (`withheld.py`)
     dead-letters/       rejected records
     run.json            the run's name. Every seal contains it, with the path below this folder, so that no file is
                         accepted for another, nor for one of another run
