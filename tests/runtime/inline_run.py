@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.algebra.nodes.query import Start
 from penstock.errors import PenstockError
 from penstock.physical.execution.answers import answer_table
 from penstock.runtime.spark.checkpoint.epochs import forget_older
@@ -38,9 +40,10 @@ class InlineRun:
 
     def __init__(
         self, script: str, checkpoint: Path, overwrite: bool = False, backfilled: bool = False, drain: bool = False,
-        parallelism: int = 2, accept_missing: bool = False,
+        parallelism: int = 2, accept_missing: bool = False, live: bool = True,
+        starts: Mapping[str, Start] | None = None,
     ) -> None:  # fmt: skip
-        work = replace(_work(script, drain), backfill=backfilled, accept_missing=accept_missing)
+        work = replace(_work(script, drain), backfill=backfilled, accept_missing=accept_missing, starts=starts or {})
         self.folder = Folder(checkpoint / "penstock")
         self.checkpoint = checkpoint
         begun = begin(work, self.folder, overwrite, lambda: parallelism)
@@ -48,8 +51,9 @@ class InlineRun:
         sweep(self.folder.root)
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.rounds = RoundLog(
-            self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset, log=self.job.log
-        )
+            self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset, log=self.job.log,
+            history=live,
+        )  # fmt: skip
         # What Spark's log says: the batch that was started last is done again unless the next has been started.
         self.batch = self.folder.delivered().batch + 1
         self.heartbeats: Heartbeats | None = None
@@ -59,9 +63,12 @@ class InlineRun:
         before = [name for name in self.folder.rounds() if not name.isdigit()]
         self.seen: dict[str, dict[str, Seen]] = {name: self.folder.read_seen(name) for name in before}
 
-    def change(self, script: str, backfilled: bool = False, overwrite: bool = False, crash: bool = False) -> InlineRun:
+    def change(
+        self, script: str, backfilled: bool = False, overwrite: bool = False, crash: bool = False,
+        starts: Mapping[str, Start] | None = None,
+    ) -> InlineRun:  # fmt: skip
         """Go on with another script when the outstanding round is done. crash: die when the change is on disk."""
-        work = replace(_work(script, self.job.drain), backfill=backfilled)
+        work = replace(_work(script, self.job.drain), backfill=backfilled, starts=starts or {})
 
         def begin() -> RoundChange | None:
             changed = begin_change(self.folder, self, work, overwrite)

@@ -170,7 +170,7 @@ def test_a_query_that_reads_its_past_is_as_if_it_had_always_been(calm: Path, bat
 def test_a_backfill_that_breaks_off_is_done_again(calm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     InlineRun(script(calm, "sums"), calm / "checkpoint").run(6)
     cold()
-    from penstock.runtime.spark.checkpoint import backfill as module
+    from penstock.runtime.spark.catching_up import catch_up as module
 
     done = []
 

@@ -164,7 +164,9 @@ class SparkRun:
             mend_log(self._folder, self._log, self._job.log_base)
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job
-        self._rounds = RoundLog(self._folder, job.intake, epoch=job.epoch, carried=offset, log=job.log)
+        self._rounds = RoundLog(
+            self._folder, job.intake, epoch=job.epoch, carried=offset, log=job.log, history=self._live
+        )
         if self._live:
             self._pipeline = Pipeline(self._folder, self._job, digest)
             frame = round_files(spark, job.shards, self._rounds.place)

@@ -12,14 +12,14 @@ import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.algebra import Algebra
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.connectors.contract import Sink
@@ -87,6 +87,7 @@ class Work:
         spark: returns the session, called when it is needed.
         accept_missing: continue results some parts of which are missing.
         live: whether the queries may change while the run goes on.
+        starts: how new queries begin, by name; NOW, or with `backfill` BEGINNING, for the others.
     """
 
     queries: tuple[Query, ...]
@@ -98,6 +99,7 @@ class Work:
     backfill: bool = False
     accept_missing: bool = False
     live: bool = False
+    starts: Mapping[str, Start] = field(default_factory=dict)
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -290,6 +292,7 @@ def given(work: Work, folder: Folder) -> StartRequest:
         queries, work.sources, work.digests,
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
         str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.backfill,
+        work.starts,
     )  # fmt: skip
 
 

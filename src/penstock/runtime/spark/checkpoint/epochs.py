@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock.algebra.nodes.query import Start, StartMode
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.folder import RUN, Delivery, Folder, Job, unwritable, write_whole
@@ -75,6 +76,7 @@ class Epoch:
         statistics: by birth, the statistics of the sources and the grains of shared panes used in planning.
         offset: the offset from which its sources continue, None for the beginning.
         backfill: queries that read their past first.
+        starts: how those of them begin whose answer does not begin with the sources: (mode, tick of AT).
         frames: sources that Spark reads.
         log: the epoch that began the log of Spark's that this one continues; its own number where it began one.
         log_base: the first batch of that log.
@@ -97,6 +99,14 @@ class Epoch:
     log: int = 0
     log_base: int = 0
     left: Offset | None = None
+    starts: dict[str, list[Any]] = field(default_factory=dict)
+
+    @property
+    def started(self) -> dict[str, Start]:
+        """Return how the queries begin that read their past first."""
+        everything = [StartMode.BEGINNING.value, None]
+        starts = {name: self.starts.get(name, everything) for name in self.backfill}
+        return {name: Start(StartMode(mode), at) for name, (mode, at) in starts.items()}
 
     def statistics_of(self, birth: int) -> Statistics:
         """Return the statistics with which the queries of `birth` were planned."""

@@ -8,7 +8,8 @@
     splits/             per source the splits known so far, in arrival order; only ever appended to
     rounds/             what each round reads, one file a task (`round_log.py`)
     state/              per stage and shard the state in files (`state_files.py`)
-    backfill/           the state of backfilled queries that have not joined the others yet (`backfill.py`)
+    history/            what the rounds of a live run have read, a block of rounds in a file (`round_history.py`)
+    backfill/           the state of queries that read their past and have not joined the others yet (`catching_up/`)
     kept/               records of sources that cannot be read twice, a folder each; removed after their rounds
     seen/               per round, source and task what an ingest task saw; the next round starts from it
     dead-letters/       rejected records

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.algebra.nodes.base import Algebra, leaves
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.algebra.optimizer.statistics import Statistics
@@ -63,6 +63,8 @@ class StartRequest:
         statistics: what is known of the sources.
         frames: the sources that Spark reads.
         shards: the configured number, 0 for any.
+        backfill: whether new queries begin with their sources, unless `starts` has another beginning.
+        starts: how new queries begin.
         known: results of `optimized`, by the fingerprint of a query.
     """
 
@@ -76,6 +78,7 @@ class StartRequest:
     frames: frozenset[str]
     shards: int
     backfill: bool = False
+    starts: Mapping[str, Start] = field(default_factory=dict)
     known: dict[str, list[tuple[Planning, Algebra]]] = field(default_factory=dict, compare=False, repr=False)
 
     def optimized(self, query: Query, planning: Planning) -> Query:
@@ -235,10 +238,13 @@ def _changed(request: StartRequest, folder: Folder, before: Epoch, number: int) 
     gone = tuple(name for name in before.queries if name not in births)
     base = folder.delivered().batch + 1
     epoch, plan = _epoch(request, before, number, base, before.shards, births)
-    backfill = list(fresh) if request.backfill else []
-    for name in backfill:
+    usual = Start(StartMode.BEGINNING if request.backfill else StartMode.NOW)
+    starts = {name: request.starts.get(name, usual) for name in fresh}
+    backfill = [name for name, start in starts.items() if start.mode is not StartMode.NOW]
+    for name in backfill if request.backfill else ():
         can_backfill(next(q for q in request.queries if q.name == name))
-    epoch = replace(epoch, offset=carried(folder, before, epoch, plan), backfill=backfill)
+    beginning = {n: [starts[n].mode.value, starts[n].at] for n in backfill if starts[n].mode is not StartMode.BEGINNING}
+    epoch = replace(epoch, offset=carried(folder, before, epoch, plan), backfill=backfill, starts=beginning)
     sinks = {q.name: sink_identity(q) for q in request.queries}
     kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
     notices = _notices(before, fresh, gone, backfill)

@@ -19,13 +19,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from penstock.connectors.contract import Split
 from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.epochs import offset_mark, read_offset, rounds_place
 from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, Intake, round_name, unwritable
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask
 from penstock.runtime.spark.input.offset import Offset
+from penstock.runtime.spark.input.round_history import RoundHistory
 from penstock.storage import storage
 from penstock.storage.seals import damaged, sealed, unsealed
 
@@ -56,11 +56,12 @@ class RoundLog:
         epoch: the epoch whose plan the next round runs.
         carried: the offset at which that epoch begins, None for the beginning of all sources.
         log: the epoch that began this log; None for `epoch`.
+        history: whether what the rounds read is recorded, for queries that begin later.
     """
 
     def __init__(
         self, folder: Folder, intake: Intake, clock: Callable[[], float] = time.monotonic, epoch: int = 0,
-        carried: Offset | None = None, log: int | None = None,
+        carried: Offset | None = None, log: int | None = None, history: bool = False,
     ) -> None:  # fmt: skip
         log = epoch if log is None else log
         self._folder = folder
@@ -68,6 +69,8 @@ class RoundLog:
         self._mark = offset_mark(log)
         self._planner = InputPlanner(folder, intake)
         self._pace = intake.pace
+        self._births = intake.births
+        self._history = RoundHistory(folder) if history else None
         self._clock = clock
         self._began: dict[int, float] = {}
         self._earliest = clock()
@@ -159,6 +162,7 @@ class RoundLog:
                 if change is not None:
                     self._planner = InputPlanner(self._folder, change.intake, before=self._planner)
                     self._epoch, self._offset, self._pace = change.epoch, change.offset, change.intake.pace
+                    self._births = change.intake.births
                     self._earliest = self._clock()
             finally:
                 self._changes -= 1
@@ -209,8 +213,13 @@ class RoundLog:
             self._took = None
             pieces = self._planner.pieces(before, after)
             self._offset = replace(after, before=before, tasks=len(pieces), epoch=self._epoch)
+            self._note(after.round, pieces)
             self._folder.write_mark(self._mark, self._offset.as_json())
             self._publish(after.round, pieces)
+
+    def _note(self, number: int, pieces: list[ReadTask]) -> None:
+        if self._history is not None:
+            self._history.note(number, pieces, self._births)
 
     def _poll(self) -> None:
         """Read input that appears while nothing is outstanding too (new files of a watched folder)."""
@@ -247,6 +256,7 @@ class RoundLog:
         """
         target = self._folder_of(self._offset.round)
         pieces = self._planner.pieces(self._before_outstanding(), self._offset)
+        self._note(self._offset.round, pieces)
         if not storage().exists(target):
             self._publish(self._offset.round, pieces)
         elif len(pieces) == self._offset.tasks and not all(self._is_whole(target, p.task) for p in pieces):
@@ -317,7 +327,4 @@ def read_piece(folder: Folder, path: str | Path, content: bytes | None = None) -
         fields = json.loads(unsealed(data, folder.place(file)))
     except (OSError, ValueError) as error:
         raise damaged(file, error) from error
-    fields["splits"] = tuple(Split(**split) for split in fields["splits"])
-    fields["ended"] = tuple(fields["ended"])
-    fields["beats"] = tuple((name, beat) for name, beat in fields["beats"])
-    return ReadTask(**fields)
+    return ReadTask.from_json(fields)

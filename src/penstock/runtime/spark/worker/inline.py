@@ -5,16 +5,25 @@ For rounds before Spark starts (`backfill.py`), and for tests of the files that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.physical.elements import Elements
+from penstock.physical.execution.progress import SourceProgress
 from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.state_files import open_state
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.worker.ingest import run_piece
-from penstock.runtime.spark.worker.packets import AnswerOf, Heartbeats, Packet, Signal, read_heartbeats, read_rejected
+from penstock.runtime.spark.worker.packets import (
+    AnswerOf,
+    Heartbeats,
+    Packet,
+    Signal,
+    by_shard,
+    read_heartbeats,
+    read_rejected,
+)
 from penstock.runtime.spark.worker.spill_files import unpacked
 from penstock.runtime.spark.worker.stage import ShardRound
 
@@ -29,9 +38,17 @@ class Outcome:
     heartbeats: Heartbeats | None = None
 
 
-def run_round(folder: Folder, job: Job, tables: dict[str, Elements], pieces: Iterable[ReadTask], batch: int) -> Outcome:
-    """Run one round as batch `batch`; its state is written to files."""
-    packets = [packet for piece in pieces for packet in run_piece(folder, job, tables, piece)]
+def run_round(
+    folder: Folder, job: Job, tables: dict[str, Elements], pieces: Iterable[ReadTask], batch: int,
+    progress: Mapping[str, SourceProgress] | None = None,
+) -> Outcome:  # fmt: skip
+    """Run one round as batch `batch`; its state is written to files.
+
+    Args:
+        progress: what has been seen of sources before the first round.
+    """
+    packets = list(by_shard(job.shards, progress)) if progress else []
+    packets += [packet for piece in pieces for packet in run_piece(folder, job, tables, piece)]
     root = str(folder.root)
     for stage in range(1, job.plan.stages + 1):
         inbox: dict[int, list[Packet]] = {}

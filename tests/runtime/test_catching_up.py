@@ -1,0 +1,186 @@
+"""Queries that begin in a running job with a past emit what the law of a live system says, wherever the run dies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from inline_run import CRASHES, InlineRun, cold
+
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.connectors.contract import ParsedRecords, Split
+from penstock.connectors.sinks.files import read_result
+from penstock.connectors.sources.files import FilesSource
+from penstock.errors import PenstockError
+from penstock.language import bind_script
+from penstock.testing.compare import events_of
+from penstock.testing.live import Episode, heartbeat, run_live
+from penstock.testing.oracle import timely_rows
+from penstock.testing.values import Event, event_order
+
+FILES, ROWS, SLACK = 8, 10, 4
+QUERIES = {
+    "sums": "SELECT k, COUNT(*) AS n, SUM(x) AS s FROM S [RANGE 12 SECONDS] GROUP BY k",
+    "by_boundary": "SELECT RSTREAM(k, SUM(x) AS s) FROM S [RANGE 30 SECONDS SLIDE 4 SECONDS] GROUP BY k",
+    "pairs": "SELECT ISTREAM(a.x, b.x AS y) FROM S [NOW] AS a, S [RANGE 9 SECONDS] AS b WHERE a.k = b.k AND a.x < b.x",
+    "best": "SELECT x, k FROM S [RANGE 15 SECONDS] ORDER BY x DESC, k LIMIT 3",
+    "last": "SELECT k, x FROM S [PARTITION BY k ROWS 2]",
+    "all": "SELECT DISTINCT x FROM S",
+    "new": "SELECT ISTREAM(k, x) FROM S [NOW] WHERE x > 8",
+}
+WARM, BEGINNING = Start(StartMode.WARM), Start(StartMode.BEGINNING)
+
+
+def at(tick: int) -> Start:
+    return Start(StartMode.AT, tick)
+
+
+def table() -> pa.Table:
+    """The whole input: out of order within the slack, and now and then late."""
+    draw = random.Random(7)
+    ts = [max(0, i // 2 + draw.randint(-3, 3) - (15 if draw.random() < 0.05 else 0)) for i in range(FILES * ROWS)]
+    return pa.table(
+        {
+            "ts": pa.array(ts, pa.int64()),
+            "k": pa.array([draw.randint(0, 2) for _ in ts], pa.int32()),
+            "x": pa.array([draw.randint(0, 16) for _ in ts], pa.int64()),
+        }
+    )
+
+
+def script(tmp: Path, *names: str, out: str = "out", format_: str = "parquet") -> str:
+    text = f"""SET max_batch_bytes = 1; SET shards = 2;
+    CREATE STREAM S (ts BIGINT, k INT, x BIGINT) FROM FILES (path '{tmp / "data"}', format '{format_}')
+      TIMESTAMP BY ts UNIT SECOND ORDER WITHIN {SLACK} SECONDS;"""
+    for name in names:
+        into = f"INTO FILES (path '{tmp / out / name}', format 'parquet')"
+        text += f"\nCREATE QUERY {name} {into} AS {QUERIES[name]};"
+    return text
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    (tmp_path / "data").mkdir()
+    whole = table()
+    for i in range(FILES):
+        pq.write_table(whole.slice(i * ROWS, ROWS), tmp_path / "data" / f"part-{i:04d}.parquet")
+    cold()
+    return tmp_path
+
+
+def by_law(query: Query, start: Start, begun: int) -> tuple[list[Event], int]:
+    """What is emitted of a query that begins after so many rows, and up to which tick that is final."""
+    inputs = {"S": table()}
+    events = run_live([Episode(query, start, {"S": begun})], inputs)
+    (source,) = bind_script(script(Path("/nowhere"), "sums")).catalog.sources.values()
+    return events, heartbeat({"S": source}, {"S": timely_rows(source, inputs["S"])})
+
+
+def check(tmp: Path, name: str, start: Start, rows: int) -> None:
+    """Check the result of a query that began when so many rows had been read."""
+    query = bind_script(script(tmp, name)).queries[0]
+    expected, final = by_law(query, start, rows)
+    assert len(expected) > 1, "too little to tell"
+    found = [e for e in events_of(query, read_result(str(tmp / "out" / name))) if e[0] <= final]
+    assert sorted(found, key=event_order) == expected, name
+
+
+@pytest.mark.parametrize("start", [WARM, BEGINNING, at(11)], ids=lambda start: start.mode.value)
+def test_queries_begin_as_the_law_says(place: Path, start: Start) -> None:
+    names = [name for name in QUERIES if name != "sums"]
+    run = InlineRun(script(place, "sums"), place / "checkpoint").go(4)
+    run.change(script(place, "sums", *names), starts=dict.fromkeys(names, start))
+    read = _read(run)
+    run.run()
+    for name in names:
+        check(place, name, start, read)
+    check(place, "sums", BEGINNING, 0)
+
+
+@pytest.mark.parametrize("crash", ["change", *CRASHES])
+def test_a_crash_repeats_what_was_not_delivered(place: Path, crash: str) -> None:
+    names = ["sums", "best", "new"]
+    run = InlineRun(script(place, "last"), place / "checkpoint").go(3)
+    later, starts = script(place, "last", *names), dict.fromkeys(names, WARM)
+    run.change(later, starts=starts, crash=crash == "change")
+    read = FILES * ROWS if crash == "change" else _read(run)
+    if crash != "change":
+        # The first round with the new queries dies.
+        run.run(0, crash)
+    cold()
+    again = InlineRun(later, place / "checkpoint", starts=starts)
+    assert again.decision.kind.value == "same"
+    read = min(read, again.job.base * ROWS)
+    again.run()
+    for name in names:
+        check(place, name, WARM, read)
+    check(place, "last", BEGINNING, 0)
+
+
+def _read(run: InlineRun) -> int:
+    """The rows that had been read when the latest change was made."""
+    before = run.rounds._offset.before
+    assert before is not None
+    return before.splits_done("S") * ROWS
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_only_what_matters_is_read(place: Path, recorded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is read if an element of it, or one before it, may be in a window at the beginning."""
+    run = InlineRun(script(place, "by_boundary"), place / "checkpoint", live=recorded).go(6)
+    opened: list[str] = []
+    read = FilesSource.read
+
+    def noting(self: FilesSource, split: Split, columns: tuple[int, ...]) -> Iterator[ParsedRecords]:
+        opened.append(Path(split.path).stem)
+        return read(self, split, columns)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FilesSource, "read", noting)
+        # The last round, which is outstanding, is read before the change.
+        run.change(script(place, "by_boundary", "sums", "new"), starts={"sums": WARM, "new": WARM})
+    counts = {name: opened.count(name) for name in sorted(set(opened))}
+    assert counts == {"part-0003": 1, "part-0004": 1, "part-0005": 1, "part-0006": 2}
+    begun = _read(run)
+    run.run()
+    for name in ("sums", "new"):
+        check(place, name, WARM, begun)
+
+
+def test_the_time_of_arrival_is_that_of_the_rounds(place: Path) -> None:
+    """A stream of SYSTEM TIME is read again with the stamps of its rounds."""
+    clocked = script(place, "sums").replace("TIMESTAMP BY ts UNIT SECOND ORDER WITHIN 4 SECONDS", "SYSTEM TIME")
+    whole = "CREATE QUERY {name} INTO FILES (path '{out}', format 'parquet') AS SELECT ISTREAM(k, x) FROM S [NOW];"
+    first, second = (whole.format(name=name, out=place / "out" / name) for name in ("first", "second"))
+    run = InlineRun(clocked + first, place / "checkpoint").go(4)
+    run.change(clocked + first + second, starts={"second": BEGINNING}).go(2)
+    run.rounds.stop()
+    assert read_result(str(place / "out" / "first")).num_rows > 0
+    assert read_result(str(place / "out" / "second")).equals(read_result(str(place / "out" / "first")))
+
+
+def test_a_past_whose_times_are_not_recorded_is_refused(place: Path) -> None:
+    clocked = script(place, "sums").replace("TIMESTAMP BY ts UNIT SECOND ORDER WITHIN 4 SECONDS", "SYSTEM TIME")
+    query = (
+        f"CREATE QUERY q INTO FILES (path '{place}/q', format 'parquet') AS SELECT SUM(x) AS s FROM S [RANGE 1 DAY];"
+    )
+    run = InlineRun(clocked, place / "checkpoint", live=False).go(3)
+    with pytest.raises(PenstockError) as refused:
+        run.change(clocked + query, starts={"q": WARM})
+    assert refused.value.code == "P0703" and "elements of S" in refused.value.message
+    run.change(clocked + query).go(1)
+    run.rounds.stop()
+
+
+def test_a_time_that_is_not_reached_is_refused(place: Path) -> None:
+    run = InlineRun(script(place, "sums"), place / "checkpoint").go(2)
+    with pytest.raises(PenstockError) as refused:
+        run.change(script(place, "sums", "best"), starts={"best": at(1000)})
+    assert refused.value.code == "P0703" and "have not reached" in refused.value.message
+    run.run()
+    check(place, "sums", BEGINNING, 0)
