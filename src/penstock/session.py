@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.runtime.local.analyze import Analysis
     from penstock.runtime.local.one_time import OneTimeAnswer
     from penstock.runtime.spark.job import SparkRun
-    from penstock.runtime.spark.launch import Work
+    from penstock.runtime.spark.work import Work
 
 
 @dataclass(frozen=True)
@@ -352,7 +352,7 @@ class Session:
         return queries
 
     def _work(self, queries: Sequence[Query], drain: bool) -> Work:
-        from penstock.runtime.spark.launch import Work
+        from penstock.runtime.spark.work import Work
 
         if self._unseen is not None:
             from penstock.runtime.spark.startup.workers import check_workers

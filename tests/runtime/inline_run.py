@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.algebra.nodes.query import Start
+from penstock.algebra.nodes.scans import Source
 from penstock.errors import PenstockError
 from penstock.physical.execution.answers import answer_table
+from penstock.runtime.spark.catching_up.ahead import Ahead
 from penstock.runtime.spark.checkpoint.epochs import forget_older
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog, read_piece
-from penstock.runtime.spark.launch import Work, begin
+from penstock.runtime.spark.launch import begin
 from penstock.runtime.spark.live_change import begin_change
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.work import Work
 from penstock.runtime.spark.worker import stage
 from penstock.runtime.spark.worker.inline import run_round
 from penstock.runtime.spark.worker.packets import Heartbeats
@@ -36,14 +38,14 @@ class Crash(Exception):
 
 
 class InlineRun:
-    """One start of a script. parallelism: tasks that read side by side."""
+    """One start of a script. parallelism: tasks that read side by side; options: further fields of `Work`."""
 
     def __init__(
         self, script: str, checkpoint: Path, overwrite: bool = False, backfilled: bool = False, drain: bool = False,
-        parallelism: int = 2, accept_missing: bool = False, live: bool = True,
-        starts: Mapping[str, Start] | None = None,
+        parallelism: int = 2, accept_missing: bool = False, **options: Any,
     ) -> None:  # fmt: skip
-        work = replace(_work(script, drain), backfill=backfilled, accept_missing=accept_missing, starts=starts or {})
+        work = replace(_work(script, drain), backfill=backfilled, accept_missing=accept_missing, **options)
+        self.options = options
         self.folder = Folder(checkpoint / "penstock")
         self.checkpoint = checkpoint
         begun = begin(work, self.folder, overwrite, lambda: parallelism)
@@ -52,7 +54,7 @@ class InlineRun:
         self.tables = self.folder.read_tables(self.job.plan.statics)
         self.rounds = RoundLog(
             self.folder, self.job.intake, epoch=self.job.epoch, carried=self.decision.epoch.offset, log=self.job.log,
-            history=live,
+            history=options.get("live", True),
         )  # fmt: skip
         # What Spark's log says: the batch that was started last is done again unless the next has been started.
         self.batch = self.folder.delivered().batch + 1
@@ -63,21 +65,34 @@ class InlineRun:
         before = [name for name in self.folder.rounds() if not name.isdigit()]
         self.seen: dict[str, dict[str, Seen]] = {name: self.folder.read_seen(name) for name in before}
 
+    def work(self, script: str, backfill: bool = False, **options: Any) -> Work:
+        """What a change to `script` is to do."""
+        self.options |= options
+        return replace(_work(script, self.job.drain), backfill=backfill, **self.options)
+
     def change(
         self, script: str, backfilled: bool = False, overwrite: bool = False, crash: bool = False,
-        starts: Mapping[str, Start] | None = None,
+        ahead: Ahead | None = None, **options: Any,
     ) -> InlineRun:  # fmt: skip
-        """Go on with another script when the outstanding round is done. crash: die when the change is on disk."""
-        work = replace(_work(script, self.job.drain), backfill=backfilled, starts=starts or {})
+        """Go on with another script when the outstanding round is done.
+
+        Args:
+            crash: die when the change is on disk.
+            ahead: what new queries have read before.
+            options: further fields of `Work`; those of the run's start stay where they say nothing.
+        """
+        work = self.work(script, backfill=backfilled, **options)
 
         def begin() -> RoundChange | None:
-            changed = begin_change(self.folder, self, work, overwrite)
+            changed = begin_change(self.folder, self, work, overwrite, ahead)
             if changed is None:
                 return None
             if crash:
                 # A process that is gone plans nothing more.
                 self.rounds._changes += 1
                 raise Crash
+            if changed.offset is None:
+                return None
             self.job, self.sinks, self.notices = changed.job, dict(changed.sinks), changed.notices
             self.tables = self.folder.read_tables(self.job.plan.statics)
             self.accounts, self.parts = self.accounts.reread(self.job.plan), ResultParts(self.folder)
@@ -164,6 +179,13 @@ def _work(script: str, drain: bool) -> Work:
     session = Session()
     session.execute(script)
     return session._work(list(session.catalog.queries.values()), drain)
+
+
+def declared(script: str) -> dict[str, Source]:
+    """The sources that a script declares, as a server keeps them."""
+    session = Session()
+    session.execute(script)
+    return {source.name: source for source in session.catalog.sources.values()}
 
 
 def cold() -> None:

@@ -17,6 +17,8 @@ from penstock.connectors.sinks.files import read_result
 from penstock.connectors.sources.files import FilesSource
 from penstock.errors import PenstockError
 from penstock.language import bind_script
+from penstock.runtime.spark.catching_up.ahead import Share
+from penstock.runtime.spark.live_change import hydrate
 from penstock.testing.compare import events_of
 from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.oracle import timely_rows
@@ -173,7 +175,7 @@ def test_a_past_whose_times_are_not_recorded_is_refused(place: Path) -> None:
     with pytest.raises(PenstockError) as refused:
         run.change(clocked + query, starts={"q": WARM})
     assert refused.value.code == "P0703" and "elements of S" in refused.value.message
-    run.change(clocked + query).go(1)
+    run.change(clocked + query, starts={}).go(1)
     run.rounds.stop()
 
 
@@ -184,3 +186,62 @@ def test_a_time_that_is_not_reached_is_refused(place: Path) -> None:
     assert refused.value.code == "P0703" and "have not reached" in refused.value.message
     run.run()
     check(place, "sums", BEGINNING, 0)
+
+
+@pytest.mark.parametrize("start", [WARM, BEGINNING, at(11)], ids=lambda start: start.mode.value)
+def test_queries_catch_up_beside_the_rounds(place: Path, start: Start) -> None:
+    """While the past is read, the run reads on; what it has read meanwhile is read after that."""
+    names = ["sums", "best", "new", "by_boundary"]
+    run = InlineRun(script(place, "last"), place / "checkpoint").go(3)
+    ahead = hydrate(run.folder, run, run.work(script(place, "last", *names), starts=dict.fromkeys(names, start)))
+    assert ahead is not None and ahead.catching_up is not None
+    shares: list[float] = []
+
+    def go_on(seconds: float) -> None:
+        assert ahead.catching_up is not None
+        shares.append(ahead.catching_up.share)
+        if run.batch < 6:
+            run.go(1)
+
+    ahead.read(go_on)
+    assert ahead.catching_up.reached >= 5 and shares[0] < 1.0 and shares[-1] == 1.0
+    read = ahead.catching_up.job
+    run.change(script(place, "last", *names), starts=dict.fromkeys(names, start), ahead=ahead)
+    assert read.epoch == run.job.epoch
+    begun = _read(run)
+    assert begun >= 6 * ROWS
+    run.run()
+    for name in names:
+        check(place, name, start, begun)
+    check(place, "last", BEGINNING, 0)
+
+
+def test_what_was_read_ahead_of_another_change_is_not_used(place: Path) -> None:
+    run = InlineRun(script(place, "last"), place / "checkpoint").go(3)
+    ahead = hydrate(run.folder, run, run.work(script(place, "last", "best"), starts={"best": WARM}))
+    assert ahead is not None
+    ahead.read(lambda seconds: None)
+    run.change(script(place, "last", "sums"), starts={"sums": WARM}, ahead=ahead)
+    begun = _read(run)
+    run.run()
+    check(place, "sums", WARM, begun)
+
+
+def test_no_more_than_a_share_of_the_time_is_taken() -> None:
+    """While rounds are running; without one, nothing waits."""
+    waits: list[float] = []
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        waits.append(seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.sleep", sleep)
+        patch.setattr("time.monotonic", lambda: now)
+        Share(0.25, lambda: True)(1.0)
+        assert sum(waits) == pytest.approx(3.0, abs=0.03)
+        waits.clear()
+        Share(0.25, lambda: False)(1.0)
+        assert not waits

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 
-from penstock.runtime.spark.job import SparkRun
+from penstock.runtime.spark.streaming import RoundsQuery
 
 
 class JavaError(Py4JJavaError):
@@ -35,9 +35,6 @@ class Query:
 
 @pytest.mark.parametrize("failure", [JavaError(), StreamingQueryException("interrupted")])
 def test_a_stop_that_spark_does_not_carry_out_is_quiet(failure: Exception, tmp_path: Path) -> None:
-    run = SparkRun.__new__(SparkRun)
-    query = Query(failure)
-    # What stopping reads; the rest of the run is closed already.
-    run.__dict__ |= {"_query": query, "_closed": True, "_checkpoint": tmp_path, "_job": SimpleNamespace(log=0)}
-    run.stop()
+    query: Any = Query(failure)
+    RoundsQuery(query, tmp_path).stop()
     assert query.stops == 1

@@ -15,7 +15,8 @@ from penstock.algebra.nodes.query import SinkSpec
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.connectors.sinks.memory import collected
 from penstock.language import bind_script
-from penstock.runtime.spark.launch import Work, launch
+from penstock.runtime.spark.launch import launch
+from penstock.runtime.spark.work import Work
 from penstock.settings import Settings
 from penstock.testing.cases import case_inputs, expected_events, parse_case
 from penstock.testing.compare import assert_same

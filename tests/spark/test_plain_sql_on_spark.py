@@ -13,7 +13,8 @@ import pyarrow as pa
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.algebra.nodes.scans import Scan
 from penstock.connectors.sinks.memory import collected
-from penstock.runtime.spark.launch import Work, launch
+from penstock.runtime.spark.launch import launch
+from penstock.runtime.spark.work import Work
 from penstock.settings import Settings
 from penstock.testing.compare import assert_same
 from penstock.testing.oracle import Answer, run_oracle

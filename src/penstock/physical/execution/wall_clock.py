@@ -95,8 +95,8 @@ def advance(
         if source.system_time and name not in ending:
             beats[name] = now
         elif name in idle:
-            reached = (_reach(group, idle, sources, known) for group in peers[name])
-            beats[name] = max(known[name].beat, *reached)
+            reached = (_reach(group, idle, sources, known) for group in peers.get(name, ()))
+            beats[name] = max([known[name].beat, *reached])
     return WallClock(now, before.heard, {name: beat for name, beat in beats.items() if beat > NOTHING})
 
 

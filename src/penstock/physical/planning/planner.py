@@ -7,23 +7,26 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from penstock.algebra import Algebra
 from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query, SinkSpec
-from penstock.algebra.nodes.scans import Scan
+from penstock.algebra.nodes.scans import Scan, Source
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.periods import periods
 from penstock.deep import deep
+from penstock.expressions.nodes import Literal
 from penstock.physical.execution.progress import timed_sources
 from penstock.physical.plan.inputs import OutputSpec
 from penstock.physical.plan.plan import Edge, Plan
 from penstock.physical.planning.lowering import Builder, lower_answer, lower_changes
 from penstock.physical.planning.lowering.builder import with_queries
 from penstock.physical.planning.lowering.panes import shared_grains
-from penstock.physical.planning.source_predicate import source_predicates
+from penstock.physical.planning.source_predicate import may_skip, source_predicates
 from penstock.physical.planning.strategies import Strategy
 
 
@@ -108,6 +111,15 @@ def _lower_query(builder: Builder, query: Query) -> None:
     else:
         answer = lower_changes(builder, root, root, None)
     builder.add(OutputSpec(query.name), [Edge(answer.step)], answer.stage, root)
+
+
+def with_standing(plan: Plan, sources: Iterable[Source]) -> Plan:
+    """Return `plan` with `sources` among its inputs, also those that no query reads: of these a reader skips all rows,
+    and the plan knows their progress.
+    """
+    unread = {source.name: source for source in sources if source.name not in plan.sources}
+    nothing = {name: Literal(pa.bool_(), False) for name, source in unread.items() if may_skip(source)}
+    return replace(plan, sources=plan.sources | unread, source_predicates=plan.source_predicates | nothing)
 
 
 def part_of(plan: Plan, queries: Collection[str]) -> Plan:

@@ -34,8 +34,13 @@ def source_predicate_of(plans: Iterable[Plan], source: str) -> Expression | None
     return None if None in conditions else _either([c for c in conditions if c is not None])
 
 
+def may_skip(source: Source) -> bool:
+    """Return whether readers may skip rows of `source` that no query reads."""
+    return not source.loses_rows and not source.primary_key
+
+
 def _of_source(steps: Sequence[Step], source: Source) -> Expression | None:
-    if source.loses_rows or source.primary_key:
+    if not may_skip(source):
         return None
     scans = {s.id: s.spec for s in steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source.name}
     conditions: list[Expression] = []

@@ -9,27 +9,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.events import log_event
-from penstock.physical.operators import Rejection
 from penstock.runtime.spark.assembly import Pipeline, assemble, round_files
+from penstock.runtime.spark.catching_up.ahead import Ahead
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock
 from penstock.runtime.spark.checkpoint.epochs import (
+    Epoch,
     check_log,
     forget_older,
     mend_log,
@@ -43,21 +39,15 @@ from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_log import RoundChange, RoundLog
-from penstock.runtime.spark.output.answer_writer import PendingAnswer, read_answers
+from penstock.runtime.spark.output.batch_output import read_output
 from penstock.runtime.spark.output.delivery import deliver_answers
 from penstock.runtime.spark.output.failures import translate
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.startup.jvm import spark_log
-from penstock.runtime.spark.startup.session import is_gone, stop_at_end
-from penstock.runtime.spark.worker.packets import (
-    AnswerOf,
-    Signal,
-    read_heartbeats,
-    read_kind,
-    read_rejected,
-    read_timings,
-)
+from penstock.runtime.spark.startup.session import stop_at_end
+from penstock.runtime.spark.streaming import RoundsQuery
+from penstock.runtime.spark.version import Changed, VersionInfo, version_of
 from penstock.runtime.spark.worker.spill_files import forget, forget_all
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.progress import RunProgress
@@ -70,48 +60,30 @@ from penstock.temporary import release
 _SHORTEN_EVERY = 100
 #: Seconds for which closing a run waits for a delivery in progress.
 _LAST_DELIVERY = 10.0
-_Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True)
-class Changed:
-    """What a run goes on with after a change.
-
-    Args:
-        digest: of the job as workers read it.
-        offset: at which its first round begins.
-        sinks: of all its queries, opened.
-        notices: messages for the user.
-    """
-
-    job: Job
-    digest: str
-    offset: Offset
-    sinks: Mapping[str, Sink]
-    notices: tuple[str, ...]
 
 
 class SparkRun:
     """A started job. Sinks are opened by the caller.
 
     Args:
-        offset: the offset at which the epoch of the job begins.
+        epoch: the epoch of the job.
         claimed: the lock of the checkpoint, released at the end; None for a checkpoint that is removed with the run.
         report_options: options of the reports.
         live: whether its queries may change while it goes on (`change`).
     """
 
     def __init__(
-        self, spark: SparkSession, checkpoint: Path, job: Job, digest: str, offset: Offset | None,
+        self, spark: SparkSession, checkpoint: Path, epoch: Epoch, job: Job, digest: str,
         sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], claimed: CheckpointLock | None,
         report_options: ReportOptions,
         notices: tuple[str, ...] = (), live: bool = False,
     ) -> None:  # fmt: skip
-        self._live = live
         self._folder = Folder(checkpoint / "penstock")
         self._checkpoint = checkpoint
+        self._epoch = epoch
         self._job = job
         self._sinks = dict(sinks)
+        self._live = live and self._in_files
         self._claimed = claimed
         #: Messages for the user about a script that differs from the checkpoint's.
         self.notices = notices
@@ -128,6 +100,9 @@ class SparkRun:
         self._delivering = threading.Lock()
         #: Held while a change is taken over, and by who asks how the run is.
         self._adopting = threading.RLock()
+        #: Held by the change that is being made, with what its queries read before they begin.
+        self._changing = threading.Lock()
+        self._hydration: list[Ahead] = []
         self._letters = self._folder.dead_letters
         recorder = Recorder(job.plan, _all_sources(job))
         counted = self._counted()
@@ -136,14 +111,14 @@ class SparkRun:
         self._reporter = Reporter(recorder, report_options, self.metrics, before=recorder.metrics(counted))
         resumed = self._accounts.batches > 0
         self._tell("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
-        self._query: StreamingQuery | None = None
+        self._query: RoundsQuery | None = None
         if claimed is not None:
             claimed.over = lambda: not self.active
         finished = self._folder.finished()
         if finished is not None and finished.epoch == job.epoch:
             return
         try:
-            self._query = self._started(spark, digest, offset, frames)
+            self._query = self._started(spark, digest, frames)
             stop_at_end(self)
         except PenstockError as error:
             self._failure = error
@@ -154,9 +129,7 @@ class SparkRun:
             self.close()
             raise self._failure from failure
 
-    def _started(
-        self, spark: SparkSession, digest: str, offset: Offset | None, frames: Mapping[str, DataFrame]
-    ) -> StreamingQuery:
+    def _started(self, spark: SparkSession, digest: str, frames: Mapping[str, DataFrame]) -> RoundsQuery:
         sweep(self._folder.root)
         forget_all(str(self._folder.root))
         storage().make_folder(self._log)
@@ -165,7 +138,7 @@ class SparkRun:
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job
         self._rounds = RoundLog(
-            self._folder, job.intake, epoch=job.epoch, carried=offset, log=job.log, history=self._live
+            self._folder, job.intake, epoch=job.epoch, carried=self._epoch.offset, log=job.log, history=self._live
         )
         if self._live:
             self._pipeline = Pipeline(self._folder, self._job, digest)
@@ -174,7 +147,7 @@ class SparkRun:
             frame = assemble(spark, self._folder, self._job, digest, frames, self._rounds.place)
         writer = frame.writeStream.foreachBatch(self._deliver).outputMode("append")
         writer = writer.option("checkpointLocation", str(self._log)).queryName(f"penstock-{self._checkpoint.name}")
-        return writer.start()
+        return RoundsQuery(writer.start(), self._log)
 
     @property
     def _in_files(self) -> bool:
@@ -246,33 +219,18 @@ class SparkRun:
         """Write every query's rows to its sink; return whether all sources have ended, the number of the round, and the
         bytes of all answers.
         """
-        answers: dict[str, list[tuple[int, list[PendingAnswer]]]] = {}
-        rejected: list[Rejection] = []
-        ended, round_ = False, None
-        shards, kinds = table.column("shard").to_pylist(), table.column("kind").to_pylist()
-        for shard, text, blob in zip(shards, kinds, table.column("blob"), strict=True):
-            match read_kind(text):
-                case Signal.HEARTBEATS:
-                    heartbeats = read_heartbeats(blob.as_py())
-                    ended = heartbeats.ended
-                    self._accounts.heard(heartbeats.queries, heartbeats.sources)
-                case Signal.REJECTED:
-                    rejected += read_rejected(blob.as_py())
-                case Signal.TIMINGS:
-                    self._reporter.recorder.report(read_timings(blob.as_py()))
-                case Signal.ROUND:
-                    round_ = int(blob.as_py())
-                case AnswerOf(query):
-                    answers.setdefault(query, []).append((shard, read_answers(blob.as_buffer())))
-        if round_ is not None and self._rounds is not None:
-            self._rounds.check_due(round_, self._log)
-        counts = write_rejections(rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
+        output = read_output(table, self._reporter.recorder.report)
+        if output.heartbeats is not None:
+            self._accounts.heard(output.heartbeats.queries, output.heartbeats.sources)
+        if output.round is not None and self._rounds is not None:
+            self._rounds.check_due(output.round, self._log)
+        counts = write_rejections(output.rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
         # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
-        names = self._job.plan.queries if batch == self._job.base and batch else answers
-        delivered_answers = deliver_answers(self._job, self._sinks, names, answers, batch)
+        names = self._job.plan.queries if batch == self._job.base and batch else output.answers
+        delivered_answers = deliver_answers(self._job, self._sinks, names, output.answers, batch)
         self._parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
         self._accounts.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
-        return ended, round_, sum(answer.bytes for answer in delivered_answers.values())
+        return output.ended, output.round, sum(answer.bytes for answer in delivered_answers.values())
 
     # -- changing ----------------------------------------------------------------------------------------------
 
@@ -280,6 +238,32 @@ class SparkRun:
     def job(self) -> Job:
         """Return the job as it is now."""
         return self._job
+
+    def version(self) -> VersionInfo:
+        """Return the version of the plan, with the heartbeats after the last batch."""
+        with self._adopting:
+            return version_of(self._epoch, *self._accounts.heartbeats)
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether the queries may change while the run goes on."""
+        return self._live and self._rounds is not None
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a round is running."""
+        return self._rounds is not None and self._rounds.outstanding
+
+    @contextmanager
+    def hydration(self) -> Iterator[list[Ahead]]:
+        """Yield the list of what reads a past at present. One change at a time holds it."""
+        with self._changing:
+            yield self._hydration
+
+    def hydrating(self) -> dict[str, float]:
+        """Return, by query that reads its past before it begins, the share of it that has been read."""
+        reading = [ahead.catching_up for ahead in list(self._hydration)]
+        return {name: found.share for found in reading if found is not None for name in found.starts}
 
     def change(self, begin: Callable[[], Changed | None]) -> None:
         """Change the queries of the run between two of its rounds.
@@ -298,18 +282,23 @@ class SparkRun:
 
         def adopted() -> RoundChange | None:
             changed = begin()
-            return None if changed is None else self._adopt(changed)
+            if changed is None:
+                return None
+            if changed.offset is None:
+                self._epoch = changed.epoch
+                return None
+            return self._adopt(changed, changed.offset)
 
         self._rounds.change(adopted)
 
-    def _adopt(self, changed: Changed) -> RoundChange:
+    def _adopt(self, changed: Changed, offset: Offset) -> RoundChange:
         """Go on with another job, when the last round of the one before is delivered."""
         gone = [sink for name, sink in self._sinks.items() if changed.sinks.get(name) is not sink]
         with taken_back_on_failure(self._folder, changed.job.epoch):
             pipeline = Pipeline(self._folder, changed.job, changed.digest)
             accounts = self._accounts.reread(changed.job.plan)
         with self._adopting:
-            self._job, self._sinks = changed.job, dict(changed.sinks)
+            self._epoch, self._job, self._sinks = changed.epoch, changed.job, dict(changed.sinks)
             self._pipeline, self._accounts = pipeline, accounts
             self._parts = ResultParts(self._folder)
             self._reporter.recorder.changed(changed.job.plan, _all_sources(changed.job))
@@ -317,7 +306,7 @@ class SparkRun:
             self._epochs_behind = True
         for sink in gone:
             sink.close()
-        return RoundChange(changed.job.intake, changed.job.epoch, changed.offset)
+        return RoundChange(changed.job.intake, changed.job.epoch, offset)
 
     # -- what the caller sees ----------------------------------------------------------------------------------
 
@@ -327,26 +316,13 @@ class SparkRun:
         if self._failure is None and self._rounds is not None:
             self._failure = self._rounds.failure
         if self._failure is None and self._query is not None:
-            failure = self._ask(self._query.exception, None)
-            if failure is not None:
-                self._failure = translate(failure, self._log)
+            self._failure = self._query.failure
         return self._failure
 
     @property
     def active(self) -> bool:
         """Return whether the run is active."""
-        query = self._query
-        return not self._closed and query is not None and self._ask(lambda: bool(query.isActive), False)
-
-    def _ask(self, call: Callable[[], _Answer], otherwise: _Answer) -> _Answer:
-        """Return the result of the call to Spark; `otherwise` where its JVM is gone, which has ended the run then."""
-        try:
-            return call()
-        except (Py4JError, OSError) as failure:
-            if not is_gone(failure):
-                raise
-            self._failure = self._failure or translate(failure, self._log)
-            return otherwise
+        return not self._closed and self._query is not None and self._query.active
 
     @property
     def sinks(self) -> Mapping[str, Sink]:
@@ -387,47 +363,38 @@ class SparkRun:
         """Return whether the batch with which the sources ended is committed and reported by Spark too."""
         if self._ended_in is None or self._query is None:
             return False
-        query = self._query
-        last = self._ask(lambda: query.lastProgress, None)
-        return self._failure is None and (not self.active or (last is not None and last["batchId"] >= self._ended_in))
+        reported = not self.active or self._query.last_batch >= self._ended_in
+        return reported and self._failure is None and self._query.gone is None
 
     def end_frames(self) -> None:
         """End the DataFrame sources once everything available has been read. Raises the error of a failed run."""
         assert self._query is not None
         try:
-            self._query.processAllAvailable()
-        except (StreamingQueryException, Py4JError, ConnectionError) as failure:
-            error = self.error or translate(failure, self._log)
+            self._query.read_all()
+        except PenstockError as failure:
+            error = self.error or failure
             self.close()
             raise error from None
         self._folder.write_mark("end", True)
 
     def stop(self) -> None:
         """Stop after the work at hand; with a checkpoint the run can be resumed."""
-        self._stop_query()
+        if self._query is not None:
+            self._query.stop()
         self.close()
-
-    def _stop_query(self) -> None:
-        query = self._query
-        if query is None or not self._ask(lambda: bool(query.isActive), False):
-            return
-        try:
-            self._ask(query.stop, None)
-        except (Py4JError, PySparkException) as failure:
-            # Spark gives up on a query that it cannot interrupt in time, or that fails while it is interrupted. The run
-            # ends nonetheless, and what is committed stays.
-            reason = translate(failure, self._log).message
-            log_event(LOG, logging.INFO, "stop_failed", f"Spark did not stop the query in order: {reason}")
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
+        if self._query is not None:
+            self._failure = self._failure or self._query.gone
         self._tell("stop", "the run stops" if self._failure is None else f"the run failed: {self._failure.code}")
         self._reporter.close()
         if self._rounds is not None:
             self._rounds.stop()
-        self._stop_query()
+        if self._query is not None:
+            self._query.stop()
         # What still reads from a Spark that has failed ends with it: the process may end next, or sinks close.
         if self._delivering.acquire(timeout=_LAST_DELIVERY):
             self._delivering.release()
@@ -447,14 +414,6 @@ class SparkRun:
                 self._letters = str(kept)
             release(self._checkpoint)
             storage().remove_tree(self._checkpoint)
-
-    def _batch_seconds(self) -> float:
-        if self._query is None:
-            return 0.0
-        query = self._query
-        nothing: list[Any] = []
-        spent = (p["durationMs"].get("addBatch", 0) for p in self._ask(lambda: query.recentProgress, nothing))
-        return float(sum(spent)) / 1000.0
 
     def metrics(self) -> RunMetrics:
         """Return the present metrics of the run."""
@@ -487,7 +446,7 @@ class SparkRun:
     def progress(self) -> RunProgress:
         with self._adopting:
             progress = self._accounts.progress(self._job.plan, _all_sources(self._job), self._sinks, *self._ahead())
-        progress.batch_seconds = self._batch_seconds()
+        progress.batch_seconds = 0.0 if self._query is None else self._query.batch_seconds
         seconds = self._seconds or time.monotonic() - self._began
         progress.rows_per_second = (progress.rows_in - self._accounts.rows_before) / seconds if seconds > 0 else 0.0
         return progress

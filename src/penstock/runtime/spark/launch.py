@@ -8,18 +8,16 @@ an earlier start, does not prevent the next start.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from penstock.algebra import Algebra
-from penstock.algebra.nodes.query import Query, Start
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.connectors.contract import Sink
@@ -29,12 +27,13 @@ from penstock.connectors.sources import open_source
 from penstock.connectors.sources.memory import spool
 from penstock.errors import PenstockError
 from penstock.events import log_event
+from penstock.physical.execution.progress import timed_sources
 from penstock.physical.execution.wall_clock import peers_of
 from penstock.physical.planning.planner import planned
 from penstock.physical.planning.state_size.summary import JobState, job_state
-from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.assembly import answers_only, assemble
+from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.checkpoint.backfill import backfill
 from penstock.runtime.spark.checkpoint.checkpoint_lock import CheckpointLock, claim
 from penstock.runtime.spark.checkpoint.epochs import forget_all, latest_epoch, write_epoch
@@ -64,62 +63,17 @@ from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.output.rejections import keep_refused
 from penstock.runtime.spark.output.result_parts import ResultParts, check_results
 from penstock.runtime.spark.startup.session import shard_keys
+from penstock.runtime.spark.work import Work
 from penstock.runtime.watching.reporting import LOG, ReportOptions
-from penstock.settings import Settings
 from penstock.storage import storage
 from penstock.storage.local import TEMPORARY
 from penstock.storage.names import file_name
 from penstock.storage.seals import checksum, damaged
 from penstock.temporary import discard, temporary_folder
-from penstock.tree import Node, transform_up, walk_once
+from penstock.tree import Node, transform_up
 
 #: Every folder of a run has one of these, also of earlier versions.
 _SIGNS = frozenset({RUN, "epochs", "identity.json"})
-
-
-@dataclass(frozen=True)
-class Work:
-    """What is to run.
-
-    Args:
-        rows: rows of MEMORY sources, by source name in lower case.
-        frames: DataFrames and Arrow tables by source.
-        spark: returns the session, called when it is needed.
-        accept_missing: continue results some parts of which are missing.
-        live: whether the queries may change while the run goes on.
-        starts: how new queries begin, by name; NOW, or with `backfill` BEGINNING, for the others.
-    """
-
-    queries: tuple[Query, ...]
-    rows: Mapping[str, Sequence[tuple[object, ...]]]
-    frames: Mapping[str, object]
-    settings: Settings
-    drain: bool
-    spark: Callable[[], SparkSession]
-    backfill: bool = False
-    accept_missing: bool = False
-    live: bool = False
-    starts: Mapping[str, Start] = field(default_factory=dict)
-
-    @property
-    def sources(self) -> dict[str, Source]:
-        return {n.source.name: n.source for q in self.queries for n in walk_once(q.root) if isinstance(n, Scan)}
-
-    @property
-    def streaming(self) -> dict[str, DataFrame]:
-        """Return the streaming DataFrames among the sources."""
-        return {n: self.frames[n] for n in self.sources if getattr(self.frames.get(n), "isStreaming", False)}
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """Return, by MEMORY source, a digest of its rows."""
-        memory = [name for name, source in self.sources.items() if source.connector == "MEMORY"]
-        texts = {name: repr(self.rows.get(name.lower())) for name in memory}
-        return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
-
-    @property
-    def strategy(self) -> Strategy:
-        return Strategy.of(self.settings)
 
 
 def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
@@ -193,6 +147,8 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
     request = given(work, folder)
     decision = decide(request, folder)
     check_state(folder, decision.before)
+    if decision.kind is StartKind.CHANGED:
+        check_past(folder, decision.epoch, decision.plan)
     check_sources(work)
     _forget_what_began(folder, decision, folder.root.parent)
     # Sinks recognize by its name what the run has written already, so it is recorded before anything is written.
@@ -233,7 +189,7 @@ def _launch(work: Work, place: Path, overwrite: bool, claimed: CheckpointLock | 
     with closed_on_failure(begun.sinks):
         report_options = ReportOptions.of(work.settings, folder.read_mark("horizons"))
         return SparkRun(
-            work.spark(), place, begun.job, begun.digest, begun.decision.epoch.offset, begun.sinks, work.streaming,
+            work.spark(), place, begun.decision.epoch, begun.job, begun.digest, begun.sinks, work.streaming,
             claimed, report_options, begun.decision.notices, work.live,
         )  # fmt: skip
 
@@ -285,14 +241,15 @@ def answer_frame(work: Work, place: Path) -> DataFrame:
 
 def given(work: Work, folder: Folder) -> StartRequest:
     """Return the start request of `work` for a checkpoint in `folder`."""
-    places = {name: (source, str(_spool_place(work, source, folder.root))) for name, source in _to_spool(work)}
+    places = {name: (source, str(_spool_place(work, source, folder.root))) for name, source in to_spool(work)}
     spooled = {name: replace(source, options=(("spool", place),)) for name, (source, place) in places.items()}
     queries = tuple(replace(q, root=_with_sources(q.root, spooled)) for q in work.queries)
     return StartRequest(
         queries, work.sources, work.digests,
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
-        str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.backfill,
-        work.starts,
+        str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.all_starts,
+        tuple(spooled.get(name, s) for name, s in work.sources.items() if name in work.declared), work.command,
+        work.outcomes,
     )  # fmt: skip
 
 
@@ -312,8 +269,8 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
         _report_state_bounds(
             folder, job_state(*planned(ready, request.statistics, request.strategy), request.statistics)
         )
-    for _, source in _to_spool(work):
-        _spool(work, source, folder)
+    for _, source in to_spool(work):
+        write_spool(work, source, folder)
     missing = {name: static for name, static in plan.statics.items() if name not in folder.tables()}
     statics, read = read_statics(replace(plan, statics=missing), folder.dead_letters)
     for name, counts in read.items():
@@ -325,18 +282,20 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
     peers = peers_of(q.root for q in plan.queries.values())
     pace = RateControl.of(work.settings, len(work.queries))
-    intake = Intake(own, frozenset(streaming), parallelism, frames, peers, epoch.births, pace)
+    scanned = {name for query in plan.queries.values() for name in timed_sources(query.root)}
+    unread = frozenset(source.name for source in own if source.name not in scanned)
+    intake = Intake(own, frozenset(streaming), parallelism, frames, peers, epoch.births, pace, unread)
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
     job = Job(
         plan, epoch.shards, keys, work.drain, intake, epoch.state_store, cache, epoch.number, epoch.base, epoch.log,
-        epoch.log_base,
+        epoch.log_base, work.standing,
     )  # fmt: skip
     # Written before the epoch, from which on the change has happened.
     digest = folder.write_job(job)
     if decision.kind is StartKind.CHANGED:
         forget_counts(folder, decision)
-    if decision.kind is not StartKind.SAME:
+    if decision.kind is not StartKind.SAME or epoch != decision.before:
         write_epoch(folder, epoch)
     return job, digest
 
@@ -350,7 +309,7 @@ def forget_counts(folder: Folder, decision: Decision) -> None:
         folder.forget_seen(round_name(offset.round))
 
 
-def _to_spool(work: Work) -> list[tuple[str, Source]]:
+def to_spool(work: Work) -> list[tuple[str, Source]]:
     streaming = work.streaming
     return [(n, s) for n, s in work.sources.items() if s.connector in ("MEMORY", "DATAFRAME") and n not in streaming]
 
@@ -364,7 +323,7 @@ def _spool_place(work: Work, source: Source, root: Path) -> Path:
     return root / "spool" / (f"{name}-{digest}.arrow" if digest else f"{name}.arrow")
 
 
-def _spool(work: Work, source: Source, folder: Folder) -> None:
+def write_spool(work: Work, source: Source, folder: Folder) -> None:
     """Write the rows of a source to files beside the checkpoint that every worker can read."""
     path = _spool_place(work, source, folder.root)
     if storage().exists(path) and _is_spooled(folder, path):

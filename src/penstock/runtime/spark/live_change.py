@@ -11,16 +11,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from penstock.algebra.nodes.query import StartMode
 from penstock.connectors.contract import Sink
 from penstock.connectors.sinks import open_sink
-from penstock.errors import PenstockError
+from penstock.runtime.spark.catching_up.ahead import Ahead, Share
+from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.checkpoint.backfill import backfill
-from penstock.runtime.spark.checkpoint.epochs import read_epoch, taken_back_on_failure
+from penstock.runtime.spark.checkpoint.epochs import read_epoch, taken_back_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
-from penstock.runtime.spark.job import Changed, SparkRun
-from penstock.runtime.spark.launch import Work, check_sources, closed_on_failure, given, open_results, prepare
+from penstock.runtime.spark.job import SparkRun
+from penstock.runtime.spark.launch import (
+    check_sources,
+    closed_on_failure,
+    given,
+    open_results,
+    prepare,
+    to_spool,
+    write_spool,
+)
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.version import Changed
+from penstock.runtime.spark.work import Work
 
 
 class Running(Protocol):
@@ -44,24 +56,51 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
     Raises:
         PenstockError: as a start, and P0701 where the run has ended or is not live. The run goes on as it was then.
     """
-    if not work.queries:
-        raise PenstockError("P0701", "the last query of a run cannot be dropped", hint="stop the run")
     folder = Folder(run.checkpoint / "penstock")
     check_sources(work)
-    run.change(lambda: begin_change(folder, run, work, overwrite))
+    with run.hydration() as hydration:
+        ahead = hydrate(folder, run, work) if run.is_live else None
+        try:
+            if ahead is not None:
+                hydration.append(ahead)
+                ahead.read(Share(float(work.settings["hydrate_share"]), lambda: run.busy))
+            run.change(lambda: begin_change(folder, run, work, overwrite, ahead))
+        finally:
+            hydration.clear()
 
 
-def begin_change(folder: Folder, run: Running, work: Work, overwrite: bool) -> Changed | None:
+def hydrate(folder: Folder, run: Running, work: Work) -> Ahead | None:
+    """Return what reads the past of new queries of `work` before they begin; None where they need none. Raises
+    PenstockError as the change.
+    """
+    if not any(start.mode is not StartMode.NOW for start in work.all_starts.values()):
+        return None
+    for _, source in to_spool(work):
+        write_spool(work, source, folder)
+    ahead = Ahead(folder, run.job.epoch, given(work, folder), work.settings, run.job.intake.parallelism)
+    return ahead if ahead.catching_up is not None else None
+
+
+def begin_change(
+    folder: Folder, run: Running, work: Work, overwrite: bool, ahead: Ahead | None = None
+) -> Changed | None:
     """Write everything of a change to the checkpoint and open the sinks of new queries; None where nothing changes. No
-    round may be outstanding.
+    round may be outstanding. Where only the commands change, the epoch stays and records them.
+
+    Args:
+        ahead: what new queries have read before.
     """
     before = read_epoch(folder, run.job.epoch)
     request = given(work, folder)
     decision = decide_change(request, folder, before)
     if decision.kind is StartKind.SAME:
-        return None
+        if decision.epoch == before:
+            return None
+        write_epoch(folder, decision.epoch)
+        return Changed(decision.epoch, run.job, "", None, run.sinks, ())
     offset = decision.epoch.offset
     assert offset is not None, "an epoch that follows another one begins with an offset"
+    check_past(folder, decision.epoch, decision.plan)
     staying = {name: sink for name, sink in run.sinks.items() if name in decision.kept_sinks}
     fresh = {query.name: open_sink(query) for query in work.queries if query.name not in staying}
     sinks = {query.name: (staying | fresh)[query.name] for query in work.queries}
@@ -70,5 +109,6 @@ def begin_change(folder: Folder, run: Running, work: Work, overwrite: bool) -> C
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
         # A change that fails before leaves the record of what ends.
         ResultParts(folder).keep_only(decision.kept_sinks)
-        backfill(folder, job, decision.epoch, sinks)
-    return Changed(job, digest, offset, sinks, decision.notices)
+        fits = ahead is not None and ahead.fits(job, folder.read_tables(job.plan.statics))
+        backfill(folder, job, decision.epoch, sinks, ahead.catching_up if ahead is not None and fits else None)
+    return Changed(decision.epoch, job, digest, offset, sinks, decision.notices)

@@ -22,6 +22,7 @@ from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
 from penstock.physical.execution.progress import NOTHING, SourceProgress
+from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import part_of
 from penstock.runtime.spark.catching_up.past_answers import PastAnswers
 from penstock.runtime.spark.catching_up.past_input import (
@@ -34,7 +35,7 @@ from penstock.runtime.spark.catching_up.past_input import (
     with_beats,
 )
 from penstock.runtime.spark.catching_up.start_options import earliest, not_kept
-from penstock.runtime.spark.checkpoint.epochs import source_file
+from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
 from penstock.runtime.spark.checkpoint.state_files import past_of
 from penstock.runtime.spark.checkpoint.totals import RunTotals
@@ -45,6 +46,7 @@ from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.worker.inline import Outcome, run_round
+from penstock.runtime.spark.worker.stage import forget_warm
 from penstock.storage import storage
 
 #: Called after each part of the past with the seconds that it took.
@@ -115,11 +117,8 @@ class CatchUp:
     def _begin(self, offset: Offset, pause: Pause | None) -> None:
         known = KnownPast(self._folder, self._births, offset)
         bound = earliest(self.job.plan, self.starts, offset)
-        for name, source in self.job.plan.sources.items():
-            start = known.start(source, bound)
-            if start is None:
-                raise not_kept(self.starts, self.job.plan, {name: source})
-            self._starting[name] = start
+        self._starting = past_starts(known, self.job.plan, self.starts, bound)
+        for name, start in self._starting.items():
             if start.high is not None:
                 assert bound is not None, "only what is older than a bound is skipped"
                 self._skipped[name] = SourceProgress(bound, start.high)
@@ -202,6 +201,7 @@ class CatchUp:
             rows[name] = sum(table.num_rows for table in tables)
             batches = max(batches, len(tables))
         RunTotals(self._folder).backfilled(self.job.epoch, rows, self._malformed, batches)
+        forget_warm(str(self._past.root))
 
     def _advance_to(self, offset: Offset) -> None:
         """Advance time to what the clock and the sources reported up to `offset`."""
@@ -214,7 +214,33 @@ class CatchUp:
 
     def discard(self) -> None:
         """Remove what has been read."""
+        forget_warm(str(self._past.root))
         storage().remove_tree(self._past.root)
+
+
+def past_starts(known: KnownPast, plan: Plan, starts: Mapping[str, Start], bound: int | None) -> dict[str, PastStart]:
+    """Return from where the past of each source is read.
+
+    Args:
+        plan: of the queries that begin with `starts`.
+        bound: the tick up to which no element matters to them.
+
+    Raises:
+        PenstockError: P0607, P0703 where that is not possible.
+    """
+    found = {name: known.start(source, bound) for name, source in plan.sources.items()}
+    missing = {name: plan.sources[name] for name, start in found.items() if start is None}
+    if missing:
+        raise not_kept(starts, plan, missing)
+    return {name: start for name, start in found.items() if start is not None}
+
+
+def check_past(folder: Folder, epoch: Epoch, plan: Plan) -> None:
+    """Check that the past of the new queries of `epoch` can be read. Raises PenstockError P0607, P0703."""
+    if epoch.backfill and epoch.offset is not None:
+        offset, starts = epoch.offset.before or epoch.offset, epoch.started
+        part = part_of(plan, starts)
+        past_starts(KnownPast(folder, epoch.births, offset), part, starts, earliest(part, starts, offset))
 
 
 def _ahead(query: str) -> PenstockError:

@@ -53,6 +53,15 @@ def not_kept(starts: Mapping[str, Start], plan: Plan, missing: Mapping[str, Sour
     """Return the error for queries that begin with a past of which sources keep too little."""
     queries = sorted(name for name in starts if missing.keys() & timed_sources(plan.queries[name].root).keys())
     names = ", ".join(sorted(missing))
+    if all(starts[name].mode is StartMode.BEGINNING for name in queries):
+        clocked = [source.name for source in missing.values() if source.system_time]
+        reason = f"what has been read of {names} is not kept"
+        if clocked:
+            reason = f"{clocked[0]} is of SYSTEM TIME, and when its elements came is not kept"
+        return PenstockError(
+            "P0607", f"query {', '.join(queries)} cannot read its past: {reason}",
+            hint="start without --backfill: the query begins from here on",
+        )  # fmt: skip
     mode = ", ".join(sorted({starts[name].mode.value for name in queries}))
     return PenstockError(
         "P0703", f"query {', '.join(queries)}: START {mode} needs elements of {names} that are no longer kept",

@@ -26,6 +26,7 @@ from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.folder import RUN, Delivery, Folder, Job, unwritable, write_whole
 from penstock.runtime.spark.input.offset import Offset
 from penstock.storage import storage
+from penstock.storage.documents import Document
 from penstock.storage.names import file_name
 from penstock.storage.seals import damaged
 
@@ -81,6 +82,8 @@ class Epoch:
         log: the epoch that began the log of Spark's that this one continues; its own number where it began one.
         log_base: the first batch of that log.
         left: the offset at which the epoch before it ended, where it continues that one's log.
+        command: number of the last command that it contains, 0 for none.
+        outcomes: of the commands since the epoch before, by their numbers.
     """
 
     number: int
@@ -99,6 +102,8 @@ class Epoch:
     log: int = 0
     log_base: int = 0
     left: Offset | None = None
+    command: int = 0
+    outcomes: Document = field(default_factory=dict)
     starts: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
@@ -300,7 +305,10 @@ def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection
             disk.remove_tree(rounds_place(folder, log))
             disk.remove(folder.root / f"{offset_mark(log)}.json")
         disk.remove(_path(folder, number))
-    disk.remove_tree(folder.root / "backfill")
+    for name in disk.list(folder.root / "backfill"):
+        # Queries of a later epoch may be reading their past.
+        if int(name) <= job.epoch:
+            disk.remove_tree(folder.root / "backfill" / name)
     kept = {f"{source_file(name, job.intake.births)}.json" for name in sources}
     for name in disk.list(folder.root / "splits"):
         if name not in kept:

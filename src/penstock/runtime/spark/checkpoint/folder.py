@@ -72,6 +72,7 @@ class Intake:
         peers: by source, the sources that meet it in a query.
         births: the epoch in which each source began, where it is not 0.
         pace: rate control, with the maximum input of a batch.
+        unread: those of `sources` that no query reads; their position moves on.
     """
 
     sources: tuple[Source, ...]
@@ -81,6 +82,7 @@ class Intake:
     peers: Peers = field(default_factory=dict)
     births: Mapping[str, int] = field(default_factory=dict)
     pace: RateControl = field(default_factory=RateControl)
+    unread: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class Job:
         base: the first batch of this epoch.
         log: the epoch whose log of Spark's it continues.
         log_base: the first batch of that log.
+        standing: whether it goes on when all its sources have ended.
     """
 
     plan: Plan
@@ -108,6 +111,11 @@ class Job:
     base: int = 0
     log: int = 0
     log_base: int = 0
+    standing: bool = False
+
+    def ends(self, ended: Collection[str]) -> bool:
+        """Return whether the run ends where the sources `ended` have ended: a job without queries waits for some."""
+        return bool(self.plan.queries) and not self.standing and self.plan.sources.keys() <= set(ended)
 
 
 @dataclass

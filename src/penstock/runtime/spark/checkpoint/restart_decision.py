@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,11 +18,10 @@ from penstock.algebra.nodes.query import Query, Start, StartMode
 from penstock.algebra.nodes.scans import Scan, Source
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.algebra.optimizer.statistics import Statistics
-from penstock.connectors.sources import is_rereadable
 from penstock.errors import PenstockError
 from penstock.physical.plan.identity import query_fingerprint, source_fingerprint, step_keys
 from penstock.physical.plan.plan import Plan
-from penstock.physical.planning.planner import Generation, grains_of, plan_generations
+from penstock.physical.planning.planner import Generation, grains_of, plan_generations, with_standing
 from penstock.physical.planning.strategies import Strategy
 from penstock.redaction import redacted, redacted_text
 from penstock.runtime.spark.checkpoint.epochs import (
@@ -39,8 +38,10 @@ from penstock.runtime.spark.checkpoint.epochs import (
     statistics_as_json,
 )
 from penstock.runtime.spark.checkpoint.folder import Folder, round_name
+from penstock.runtime.spark.checkpoint.start_provider import PastProvider, past_provider
 from penstock.runtime.spark.input.input_planner import highs_after
 from penstock.runtime.spark.input.offset import Offset
+from penstock.storage.documents import Document
 from penstock.storage.seals import damaged
 
 
@@ -63,8 +64,9 @@ class StartRequest:
         statistics: what is known of the sources.
         frames: the sources that Spark reads.
         shards: the configured number, 0 for any.
-        backfill: whether new queries begin with their sources, unless `starts` has another beginning.
-        starts: how new queries begin.
+        starts: by query, where its answer begins if it begins now; NOW for the others.
+        standing: timed sources that are read also without a query.
+        command, outcomes: of the commands that the queries come from, for the record of the epoch.
         known: results of `optimized`, by the fingerprint of a query.
     """
 
@@ -77,8 +79,10 @@ class StartRequest:
     state_store: str
     frames: frozenset[str]
     shards: int
-    backfill: bool = False
     starts: Mapping[str, Start] = field(default_factory=dict)
+    standing: tuple[Source, ...] = ()
+    command: int = 0
+    outcomes: Document = field(default_factory=dict)
     known: dict[str, list[tuple[Planning, Algebra]]] = field(default_factory=dict, compare=False, repr=False)
 
     def optimized(self, query: Query, planning: Planning) -> Query:
@@ -120,7 +124,8 @@ def decide(request: StartRequest, folder: Folder) -> Decision:
     if latest is not None and _same(request, latest):
         _settings_fit(request, latest)
         names = frozenset(latest.queries)
-        return Decision(StartKind.SAME, latest, latest, plan_of(request, latest), (), (), names, ())
+        epoch = _with_commands(latest, request)
+        return Decision(StartKind.SAME, latest, epoch, plan_of(request, latest), (), (), names, ())
     before = next((e for e in _epochs(folder) if is_committed(folder, e)), None)
     if before is None:
         _nothing_delivered(folder, latest)
@@ -207,12 +212,14 @@ def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
     generations = [
         _generation([q for q in request.queries if epoch.queries[q.name].birth == b], request, epoch, b) for b in births
     ]
-    return plan_generations(generations, request.strategy)
+    return with_standing(plan_generations(generations, request.strategy), request.standing)
 
 
 def _first(request: StartRequest) -> Decision:
     epoch, plan = _epoch(request, None, 0, 0, request.shards, dict.fromkeys((q.name for q in request.queries), 0))
     names = tuple(q.name for q in request.queries)
+    for query in request.queries:
+        past_provider(query, request.starts.get(query.name, Start()), ())
     return Decision(StartKind.FIRST, None, epoch, plan, names, (), frozenset(), ())
 
 
@@ -222,7 +229,8 @@ def decide_change(request: StartRequest, folder: Folder, before: Epoch) -> Decis
     """
     if _same(request, before):
         _settings_fit(request, before)
-        return Decision(StartKind.SAME, before, before, plan_of(request, before), (), (), frozenset(before.queries), ())
+        epoch, names = _with_commands(before, request), frozenset(before.queries)
+        return Decision(StartKind.SAME, before, epoch, plan_of(request, before), (), (), names, ())
     decision = _changed(request, folder, before, 1 + epoch_numbers(folder)[-1])
     left = last_offset(folder, before)
     epoch = replace(decision.epoch, log=before.log, log_base=before.log_base, left=left)
@@ -238,17 +246,28 @@ def _changed(request: StartRequest, folder: Folder, before: Epoch, number: int) 
     gone = tuple(name for name in before.queries if name not in births)
     base = folder.delivered().batch + 1
     epoch, plan = _epoch(request, before, number, base, before.shards, births)
-    usual = Start(StartMode.BEGINNING if request.backfill else StartMode.NOW)
-    starts = {name: request.starts.get(name, usual) for name in fresh}
-    backfill = [name for name, start in starts.items() if start.mode is not StartMode.NOW]
-    for name in backfill if request.backfill else ():
-        can_backfill(next(q for q in request.queries if q.name == name))
-    beginning = {n: [starts[n].mode.value, starts[n].at] for n in backfill if starts[n].mode is not StartMode.BEGINNING}
+    read = {name for name, source in epoch.sources.items() if source.birth <= before.number}
+    providers = {
+        q.name: past_provider(q, request.starts.get(q.name, Start()), read)
+        for q in request.queries
+        if q.name in set(fresh)
+    }
+    backfill = [name for name in fresh if providers[name] is PastProvider.SOURCES]
+    starts = {name: request.starts[name] for name in backfill}
+    beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
     epoch = replace(epoch, offset=carried(folder, before, epoch, plan), backfill=backfill, starts=beginning)
+    epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes), request)
     sinks = {q.name: sink_identity(q) for q in request.queries}
     kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
-    notices = _notices(before, fresh, gone, backfill)
+    notices = _notices(before, fresh, gone, backfill, request.starts.keys())
     return Decision(StartKind.CHANGED, before, epoch, plan, fresh, gone, kept_sinks, notices)
+
+
+def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:
+    """Return `epoch` with the commands that `request` contains beyond its own."""
+    if request.command <= epoch.command:
+        return epoch
+    return replace(epoch, command=request.command, outcomes=request.outcomes)
 
 
 def _epoch(
@@ -270,6 +289,7 @@ def _epoch(
     epoch = Epoch(
         number, base, records, source_records(request, before, number), 0, shards, request.strategy.value,
         request.drain, request.state_store, statistics, frames=sorted(request.frames), log=number, log_base=base,
+        command=request.command, outcomes=request.outcomes,
     )  # fmt: skip
     plan = plan_of(request, epoch)
     operators = _operators(plan)
@@ -341,35 +361,17 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
     )
 
 
-def can_backfill(query: Query) -> None:
-    """Check that `query` can be backfilled. Raises PenstockError P0607 where the past of a source cannot be read."""
-    clocked = [s.source.name for s in leaves(query.root) if isinstance(s, Scan) and s.source.system_time]
-    if clocked:
-        raise PenstockError(
-            "P0607",
-            f"query {query.name} cannot read its past: {clocked[0]} is of SYSTEM TIME, "
-            "and when its elements came is not kept",
-            hint="start without --backfill: the query begins from here on",
-        )
-    passing = [
-        s.source.name
-        for s in leaves(query.root)
-        if isinstance(s, Scan) and not s.source.is_static and not is_rereadable(s.source)
-    ]
-    if passing:
-        raise PenstockError(
-            "P0607",
-            f"query {query.name} cannot read its past: what has been read of {passing[0]} is not kept",
-            hint="start without --backfill: the query begins from here on",
-        )
-
-
-def _notices(before: Epoch, fresh: Sequence[str], gone: Sequence[str], backfill: Sequence[str]) -> tuple[str, ...]:
+def _notices(
+    before: Epoch, fresh: Sequence[str], gone: Sequence[str], backfill: Sequence[str], requested: Collection[str]
+) -> tuple[str, ...]:
+    """Return the messages about a change. requested: queries whose start the user has chosen."""
     notices = []
     for name in fresh:
         what = f"query {name} has changed" if name in before.queries else f"query {name} is new"
         if name in backfill:
             notices.append(f"{what}: it reads its past first, then goes on with the others")
+        elif name in requested:
+            notices.append(f"{what}: it sees what its sources give from here on")
         else:
             notices.append(
                 f"warning: {what}: it starts afresh and sees only what its sources give from here on "
@@ -383,6 +385,8 @@ def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
     new ones. A round whose answers have not reached all sinks is repeated as it was planned.
     """
     offset = last_offset(folder, before)
+    if offset is None and not folder.delivered().round:
+        offset = Offset(0, {}, {})
     if offset is None:
         raise damaged(folder.root / f"{offset_mark(before.log)}.json", FileNotFoundError("it is gone"))
     kept = {name for name in plan.sources if epoch.sources[name].birth <= before.number}

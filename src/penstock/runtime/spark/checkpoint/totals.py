@@ -121,6 +121,12 @@ class RunTotals:
         """Number of batches that the job has delivered."""
         return self._totals.batch + 1
 
+    @property
+    def heartbeats(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the present heartbeats of the queries and of the sources, in ticks."""
+        with self._lock:
+            return dict(self._heartbeats), dict(self._source_heartbeats)
+
     def heard(self, queries: dict[str, int], sources: dict[str, int]) -> None:
         """Set the present heartbeats, in ticks."""
         with self._lock:

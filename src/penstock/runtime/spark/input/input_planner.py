@@ -228,8 +228,10 @@ class InputPlanner:
         """
         before = WallClock(0) if start.wall is None else start.wall
         if wall.now - before.now >= _BEAT_EVERY:
-            return wall.beats != before.beats
-        others = (name for name, known in self._known.items() if not known.source.system_time)
+            read = [name for name in wall.beats if name not in self._intake.unread]
+            return any(wall.beats[name] != before.beats.get(name) for name in read)
+        unread = self._intake.unread
+        others = (n for n, known in self._known.items() if not known.source.system_time and n not in unread)
         return any(wall.beats.get(name) != before.beats.get(name) for name in others)
 
     def _frames_seen(self) -> dict[str, SourceProgress]:

@@ -172,6 +172,11 @@ class RoundLog:
         """Return whether no more rounds come, or none with input."""
         return self._stopped.is_set() or self._ended or self.failure is not None
 
+    @property
+    def outstanding(self) -> bool:
+        """Return whether a round is published and not delivered yet."""
+        return self._offset.round > self._delivered
+
     def check_due(self, number: int, log: Path) -> None:
         """Check that round `number`, whose answers arrived, is the outstanding one or the last delivered one, which
         Spark repeats. Raises PenstockError P0605 where Spark's `log` is of another.

@@ -140,8 +140,7 @@ class ShardRound:
         for target, port, batches in router:
             yield from port_packets(target, port, batches, shard)
         if self._stage == job.plan.stages and shard == 0:
-            known = {name: executor.progress.get(name) for name in job.plan.sources}
-            ended = all(p is not None and p.ended for p in known.values())
+            ended = job.ends([name for name, seen in executor.progress.items() if seen.ended])
             yield heartbeats_packet(shard, Heartbeats(executor.heartbeats(), executor.source_heartbeats(), ended))
 
     # -- state -------------------------------------------------------------------------------------------------
@@ -253,3 +252,9 @@ def keep_warm(key: tuple[str, int, int], warm: _Warm, limit: int) -> None:
     total = sum(w.bytes for w in _WARM.values())
     while total > limit:
         total -= _WARM.pop(next(iter(_WARM))).bytes
+
+
+def forget_warm(root: str) -> None:
+    """Drop the executors of the job in the folder `root`."""
+    for key in [key for key in _WARM if key[0] == root]:
+        _WARM.pop(key, None)

@@ -1,0 +1,62 @@
+"""The packets that leave the last stage of a batch, sorted by what they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.physical.operators import Rejection
+from penstock.runtime.spark.output.answer_writer import PendingAnswer, read_answers
+from penstock.runtime.spark.worker.packets import (
+    AnswerOf,
+    Heartbeats,
+    Signal,
+    read_heartbeats,
+    read_kind,
+    read_rejected,
+    read_timings,
+)
+from penstock.runtime.watching.reports import IngestReport, ShardReport
+
+
+@dataclass
+class BatchOutput:
+    """The output of a batch.
+
+    Args:
+        answers: by query the answer chunks of each shard.
+        rejected: updates that relations could not apply.
+        heartbeats: None where no packet has them.
+        round: None where Spark reads the input.
+    """
+
+    answers: dict[str, list[tuple[int, list[PendingAnswer]]]] = field(default_factory=dict)
+    rejected: list[Rejection] = field(default_factory=list)
+    heartbeats: Heartbeats | None = None
+    round: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Return whether all sources have ended."""
+        return self.heartbeats is not None and self.heartbeats.ended
+
+
+def read_output(table: pa.Table, report: Callable[[IngestReport | ShardReport], None]) -> BatchOutput:
+    """Return what the packets in `table` carry. report: receives the measurements of tasks."""
+    output = BatchOutput()
+    shards, kinds = table.column("shard").to_pylist(), table.column("kind").to_pylist()
+    for shard, text, blob in zip(shards, kinds, table.column("blob"), strict=True):
+        match read_kind(text):
+            case Signal.HEARTBEATS:
+                output.heartbeats = read_heartbeats(blob.as_py())
+            case Signal.REJECTED:
+                output.rejected += read_rejected(blob.as_py())
+            case Signal.TIMINGS:
+                report(read_timings(blob.as_py()))
+            case Signal.ROUND:
+                output.round = int(blob.as_py())
+            case AnswerOf(query):
+                output.answers.setdefault(query, []).append((shard, read_answers(blob.as_buffer())))
+    return output

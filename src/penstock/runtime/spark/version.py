@@ -1,0 +1,67 @@
+"""The versions of a run's plan, as its callers see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.connectors.contract import Sink
+from penstock.runtime.spark.checkpoint.epochs import Epoch, latest_epoch
+from penstock.runtime.spark.checkpoint.folder import Folder, Job
+from penstock.runtime.spark.input.offset import Offset
+from penstock.storage.documents import Document
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """A version of the plan of a run.
+
+    Args:
+        number: of its epoch.
+        command: number of the last command that it contains, 0 for none.
+        outcomes: of the commands since the version before, by their numbers.
+        batch: its first batch.
+        queries, sources: their heartbeats, in ticks, after the last batch of this process.
+    """
+
+    number: int
+    command: int
+    outcomes: Document
+    batch: int
+    queries: Mapping[str, int]
+    sources: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a run goes on with after a change.
+
+    Args:
+        digest: of the job as workers read it.
+        offset: at which its first round begins; None where only the record of the version changes.
+        sinks: of all its queries, opened.
+        notices: messages for the user.
+    """
+
+    epoch: Epoch
+    job: Job
+    digest: str
+    offset: Offset | None
+    sinks: Mapping[str, Sink]
+    notices: tuple[str, ...]
+
+
+def version_of(
+    epoch: Epoch, queries: Mapping[str, int] | None = None, sources: Mapping[str, int] | None = None
+) -> VersionInfo:
+    """Return the version that an epoch records. queries, sources: heartbeats."""
+    return VersionInfo(epoch.number, epoch.command, epoch.outcomes, epoch.base, queries or {}, sources or {})
+
+
+def stored_version(checkpoint: Path) -> VersionInfo | None:
+    """Return the latest version in a checkpoint whose run is not active, None for a run that never began: every command
+    up to `VersionInfo.command` has been applied, no later one.
+    """
+    epoch = latest_epoch(Folder(checkpoint / "penstock"))
+    return None if epoch is None else version_of(epoch)

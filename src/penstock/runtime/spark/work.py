@@ -1,0 +1,77 @@
+"""What a run is to do: its queries, their input, and how they begin."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.scans import Scan, Source
+from penstock.physical.planning.strategies import Strategy
+from penstock.settings import Settings
+from penstock.storage.documents import Document
+from penstock.tree import walk_once
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to run.
+
+    Args:
+        rows: rows of MEMORY sources, by source name in lower case.
+        frames: DataFrames and Arrow tables by source.
+        spark: returns the session, called when it is needed.
+        accept_missing: continue results some parts of which are missing.
+        live: whether the queries may change while the run goes on.
+        standing: whether the run goes on when all its sources have ended; it may have no queries.
+        declared: sources that are read although no query may read them; their position moves on.
+        starts: by query, where its answer begins if it begins now; START NOW for the others, BEGINNING with `backfill`.
+        command: number of the last command that this contains; a version records it.
+        outcomes: of the commands since the version before, by their numbers.
+    """
+
+    queries: tuple[Query, ...]
+    rows: Mapping[str, Sequence[tuple[object, ...]]]
+    frames: Mapping[str, object]
+    settings: Settings
+    drain: bool
+    spark: Callable[[], SparkSession]
+    backfill: bool = False
+    accept_missing: bool = False
+    live: bool = False
+    standing: bool = False
+    declared: Mapping[str, Source] = field(default_factory=dict)
+    starts: Mapping[str, Start] = field(default_factory=dict)
+    command: int = 0
+    outcomes: Document = field(default_factory=dict)
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Return the sources that queries read, and those that are declared."""
+        read = {n.source.name: n.source for q in self.queries for n in walk_once(q.root) if isinstance(n, Scan)}
+        return read | {name: source for name, source in self.declared.items() if not source.is_static}
+
+    @property
+    def all_starts(self) -> dict[str, Start]:
+        """Return where the answers of queries begin that are not to begin NOW."""
+        past = {q.name: Start(StartMode.BEGINNING) for q in self.queries} if self.backfill else {}
+        return past | dict(self.starts)
+
+    @property
+    def streaming(self) -> dict[str, DataFrame]:
+        """Return the streaming DataFrames among the sources."""
+        return {n: self.frames[n] for n in self.sources if getattr(self.frames.get(n), "isStreaming", False)}
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Return, by MEMORY source, a digest of its rows."""
+        memory = [name for name, source in self.sources.items() if source.connector == "MEMORY"]
+        texts = {name: repr(self.rows.get(name.lower())) for name in memory}
+        return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
+
+    @property
+    def strategy(self) -> Strategy:
+        return Strategy.of(self.settings)
