@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.statistics import Statistics, known_statistics
 from penstock.connectors.sinks.memory import collected
 from penstock.connectors.sources import open_source
@@ -23,7 +22,7 @@ from penstock.connectors.sources.memory import spool
 from penstock.connectors.targets import collisions
 from penstock.errors import PenstockError, ScriptErrors, ScriptWarning, nearest
 from penstock.expressions.user import UserAggregate, UserDefined, UserFunction, make
-from penstock.handles import Rows, Run, Snapshot, SourceHandle, query_html, query_text
+from penstock.handles import Rows, Run, Snapshot, SourceHandle, Starts, query_html, query_text, starts_of
 from penstock.language import Action, BoundScript, Catalog, Explain, SelectOnce, bind_query, bind_script, bind_select
 from penstock.physical.planning.state_size.summary import QueryState, query_state
 from penstock.physical.planning.strategies import Strategy
@@ -284,8 +283,7 @@ class Session:
 
     def statistics(self, query: Query, catalog: Catalog, settings: Settings) -> Statistics:
         """Return the statistics of the sources of `query` before it runs."""
-        sources = {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
-        return known_statistics(sources, catalog.memory, self._frames, settings["statistics"])
+        return known_statistics(declared_sources(query.root), catalog.memory, self._frames, settings["statistics"])
 
     def _once(self, action: SelectOnce) -> OneTimeAnswer:
         from penstock.runtime.local.one_time import answer_once
@@ -336,7 +334,7 @@ class Session:
         job = launch(work, checkpoint, overwrite)
         return Run(job, chosen, job.sinks, self._change)
 
-    def _change(self, job: SparkRun, script: str, overwrite: bool, backfill: bool) -> tuple[Query, ...]:
+    def _change(self, job: SparkRun, script: str, overwrite: bool, backfill: bool, start: Starts) -> tuple[Query, ...]:
         """Declare `script`, and let a live run go on with the queries declared then; where that fails, nothing has been
         declared."""
         from penstock.runtime.spark.live_change import change
@@ -345,7 +343,8 @@ class Session:
         self.declare(script)
         try:
             queries = tuple(self.catalog.queries.values())
-            change(job, replace(self._work(queries, job.job.drain), backfill=backfill), overwrite)
+            work = replace(self._work(queries, job.job.drain), backfill=backfill, starts=starts_of(start, queries))
+            change(job, work, overwrite)
         except BaseException:
             self.catalog, self.settings = before
             raise

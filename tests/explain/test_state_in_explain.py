@@ -12,7 +12,7 @@ from penstock.errors import PenstockError
 from penstock.physical.planning.state_size.summary import size_text
 from penstock.runtime.spark.checkpoint.folder import Folder
 from penstock.runtime.spark.checkpoint.restart_decision import decide
-from penstock.runtime.spark.launch import given, prepare
+from penstock.runtime.spark.launch import prepare, start_request
 from penstock.session import Session
 
 SCRIPT = """CREATE STREAM S (ts BIGINT, k INT) FROM MEMORY () TIMESTAMP BY ts;
@@ -55,7 +55,7 @@ def test_a_start_warns_of_what_has_no_bound(session: Session, caplog: pytest.Log
         folder = Folder(tmp_path / "-".join(names))
         work = session._work(queries, False)
         for _ in range(2):
-            brought = given(work, folder)
+            brought = start_request(work, folder)
             prepare(work, brought, decide(brought, folder), folder, 2)
         horizons = folder.read_mark("horizons")
         assert 10.0 in [length for name, length in horizons.items() if "Aggregate" in name]

@@ -19,7 +19,7 @@ from penstock.runtime.spark.checkpoint.epochs import forget_older
 from penstock.runtime.spark.checkpoint.folder import Folder, Seen
 from penstock.runtime.spark.checkpoint.state_files import sweep
 from penstock.runtime.spark.checkpoint.totals import RunTotals
-from penstock.runtime.spark.input.round_log import RoundChange, RoundLog, read_piece
+from penstock.runtime.spark.input.round_log import RoundChange, RoundLog, load_read_task
 from penstock.runtime.spark.launch import begin
 from penstock.runtime.spark.live_change import begin_change
 from penstock.runtime.spark.output.result_parts import ResultParts
@@ -89,7 +89,7 @@ class InlineRun:
                 return None
             if crash:
                 # A process that is gone plans nothing more.
-                self.rounds._changes += 1
+                self.rounds._pending_changes += 1
                 raise Crash
             if changed.offset is None:
                 return None
@@ -108,7 +108,7 @@ class InlineRun:
 
         thread = threading.Thread(target=changing)
         thread.start()
-        while not self.rounds._changes and thread.is_alive():
+        while not self.rounds._pending_changes and thread.is_alive():
             time.sleep(0.001)
         if self.pending():
             self.step()
@@ -151,7 +151,9 @@ class InlineRun:
         files = self.pending()
         if crash == "state":
             raise Crash
-        outcome = run_round(self.folder, self.job, self.tables, [read_piece(self.folder, f) for f in files], self.batch)
+        outcome = run_round(
+            self.folder, self.job, self.tables, [load_read_task(self.folder, f) for f in files], self.batch
+        )
         if crash == "sinks":
             raise Crash
         rows: dict[str, int] = {}

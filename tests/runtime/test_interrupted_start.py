@@ -10,7 +10,7 @@ import pytest
 from inline_run import InlineRun, cold, write_files
 
 from penstock.connectors.sinks.files import read_result
-from penstock.runtime.spark.launch import _may_be_checkpoint
+from penstock.runtime.spark.launch import _check_is_checkpoint
 from penstock.storage import replaced_storage
 from penstock.storage.local import LocalStorage
 from penstock.testing.faults import LOSSES, PowerCut, PowerLost
@@ -53,7 +53,7 @@ def test_power_that_goes_while_an_earlier_start_is_removed(tmp_path: Path, monke
     assert count > 40
     for number in range(1, count + 1):
         attempt(number)
-        _may_be_checkpoint(place)
+        _check_is_checkpoint(place)
         if number % 10 == 0:
             cold()
             assert InlineRun(text, place).run().ended, number

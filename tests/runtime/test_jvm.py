@@ -198,7 +198,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from penstock.errors import PenstockError
 from penstock.runtime.spark.startup import session
 server = types.SimpleNamespace(handle_error=None)
-session._expect_its_end(types.SimpleNamespace(sparkContext=types.SimpleNamespace(_accumulatorServer=server)))
+session._silence_reports_of_its_end(types.SimpleNamespace(sparkContext=types.SimpleNamespace(_accumulatorServer=server)))
 def call():
     raise {error}
 connection = types.SimpleNamespace(

@@ -17,7 +17,7 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Intake
 from penstock.runtime.spark.input import input_planner as feed
 from penstock.runtime.spark.input.look_schedule import Looks
 from penstock.runtime.spark.input.rate_control import FIRST, LEAST, RateControl
-from penstock.runtime.spark.input.round_log import RoundLog, read_piece
+from penstock.runtime.spark.input.round_log import RoundLog, load_read_task
 from penstock.settings import Settings
 from penstock.tree import walk
 
@@ -136,7 +136,7 @@ def opened(tmp_path: Path, pace: RateControl, clock: Clock, watch: bool = False)
 def files(rounds: RoundLog, number: int) -> list[str]:
     found = sorted((rounds.place / f"{number:09d}").glob("*.json"))
     folder = Folder(rounds.place.parents[1])
-    return [Path(split.path).stem for file in found for split in read_piece(folder, file).splits]
+    return [Path(split.path).stem for file in found for split in load_read_task(folder, file).splits]
 
 
 def test_rounds_start_no_sooner_than_the_trigger_has_it(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_large_elements_lie_in_one_file_of_the_attempt(tmp_path: Path) -> None:
     with parcels.SpillFiles(str(tmp_path), 4) as made:
         packets = list(made.lightened(p for e in sent for p in answer_packets(0, "q", [e])))
     assert [bytes(p.blob[:1]) == b"{" for p in packets] == [True, False, True]
-    assert len(list(parcels.place(str(tmp_path), 4).iterdir())) == 1
+    assert len(list(parcels.batch_folder(str(tmp_path), 4).iterdir())) == 1
     assert [rows(parcels.unpacked(p.blob)) for p in packets] == [rows([e]) for e in sent]
 
 
@@ -44,7 +44,7 @@ def test_elements_outlive_the_file_that_they_came_in(tmp_path: Path) -> None:
         (packet,) = made.lightened(port_packets(0, (3, 0), [elements(parcels.LARGE // 8)], 1))
     found = parcels.unpacked(packet.blob)
     parcels.forget(str(tmp_path), 0)
-    assert not parcels.place(str(tmp_path), 0).exists()
+    assert not parcels.batch_folder(str(tmp_path), 0).exists()
     assert rows(found) == rows([elements(parcels.LARGE // 8)])
     with pytest.raises(PenstockError) as caught:
         parcels.unpacked(packet.blob)

@@ -13,7 +13,7 @@ from penstock.algebra.nodes.scans import Scan, Source
 from penstock.language import bind_script
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake
 from penstock.runtime.spark.input.rate_control import RateControl
-from penstock.runtime.spark.input.round_log import RoundLog, read_piece
+from penstock.runtime.spark.input.round_log import RoundLog, load_read_task
 from penstock.tree import walk
 
 
@@ -41,7 +41,7 @@ def opened(tmp_path: Path, watch: bool = False) -> RoundLog:
 def paths(rounds: RoundLog, number: int) -> list[str]:
     files = sorted((rounds.place / f"{number:09d}").glob("*.json"))
     folder = Folder(rounds.place.parents[1])
-    return [Path(split.path).name for file in files for split in read_piece(folder, file).splits]
+    return [Path(split.path).name for file in files for split in load_read_task(folder, file).splits]
 
 
 def eventually(holds: Callable[[], bool]) -> bool:

@@ -92,7 +92,7 @@ def test_a_clock_that_goes_back_gives_later_stamps_all_the_same(tmp_path: Path) 
     first = planner.next(planner.start())
     clock.now = 50 * SECOND
     put(tmp_path, "s", 1, 8)
-    planner._looks["S"]._looked = 0.0
+    planner._looks["S"]._last_look = 0.0
     later = planner.next(first)
     assert later.wall is not None and first.wall is not None and later.wall.now > first.wall.now
 
@@ -113,7 +113,7 @@ def test_a_silent_stream_lets_go_once_and_its_pieces_know(tmp_path: Path) -> Non
     clock.now += SECOND
     assert planner.next(second) is second
     put(tmp_path, "s", 1, 3)
-    planner._looks["S"]._looked = 0.0
+    planner._looks["S"]._last_look = 0.0
     third = planner.next(second)
     assert [(p.source, p.beat) for p in planner.pieces(second, third)] == [("S", 19)]
     assert third.wall is not None and third.wall.heard["S"] == third.wall.now

@@ -7,9 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Scan
+from penstock.algebra.nodes.scans import declared_sources
 from penstock.connectors.sources import check_files
 from penstock.errors import PenstockError, Position, ScriptErrors
 from penstock.physical.planning.state_size.summary import QueryState
@@ -26,8 +25,7 @@ def check_sources(session: Session) -> None:
     P0404, of all sources together.
     """
     errors: list[PenstockError] = []
-    scans = (leaf for query in session.catalog.queries.values() for leaf in leaves(query.root))
-    for source in {scan.source.name: scan.source for scan in scans if isinstance(scan, Scan)}.values():
+    for source in declared_sources(*(query.root for query in session.catalog.queries.values())).values():
         try:
             check_files(source)
         except PenstockError as error:

@@ -15,9 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import OnError, Scan
+from penstock.algebra.nodes.scans import OnError, declared_sources
 from penstock.connectors.contract import Rejected
 from penstock.errors import PenstockError
 from penstock.storage import storage
@@ -125,7 +124,7 @@ def reason_kind(reason: str) -> str:
 
 def fails_of_values(query: Query) -> bool:
     """Whether a row that the sink of `query` cannot hold ends the run: one of its sources is declared ON ERROR FAIL."""
-    return any(leaf.source.on_error is OnError.FAIL for leaf in leaves(query.root) if isinstance(leaf, Scan))
+    return any(source.on_error is OnError.FAIL for source in declared_sources(query.root).values())
 
 
 def as_error(rejected: Rejected, source: str | None = None) -> PenstockError:

@@ -152,7 +152,7 @@ _MERGED = (Join, Project, Select, UnionAll, StreamToRelation, Scan)
 
 def _size(node: Algebra, sizes: Mapping[str, _Size], counted: set[str]) -> _Size:
     """Return the size of `node` over inputs of known `sizes`; counted: the inputs that other nodes have counted."""
-    own = isinstance(node, Scan)
+    own = bool(node.source_names) and not node.inputs
     most = max if isinstance(node, UnionAll) else sum
     reads, members = [0], [0]
     for child in node.inputs:

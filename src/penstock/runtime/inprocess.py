@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import OnError, Scan, Source
+from penstock.algebra.nodes.scans import OnError, Source, declared_sources
 from penstock.connectors.contract import Rejected
 from penstock.connectors.deadletters import as_error, fails_of_values, reason_kind
 from penstock.connectors.sinks import open_sink
@@ -28,7 +27,7 @@ def answer_here(queries: Sequence[Query], drain: bool = False, overwrite: bool =
     Raises:
         PenstockError: P0622 for a source without an end, and any error of the connectors.
     """
-    sources = {n.source.name: n.source for q in queries for n in leaves(q.root) if isinstance(n, Scan)}
+    sources = declared_sources(*(query.root for query in queries))
     for source in sources.values():
         _check(source)
     sinks = {query.name: open_sink(query) for query in queries}

@@ -31,10 +31,10 @@ def progress_after(
     """
     if skipped.rows is not None and skipped.low is not None and skipped.high is not None:
         highest = skipped.high if seen.high is None else max(skipped.high, seen.high)
-        bounded = skipped.low > -MOST_TICKS and skipped.high < MOST_TICKS
+        is_in_range = skipped.low > -MOST_TICKS and skipped.high < MOST_TICKS
         first = skipped.low if seen.high is None else seen.high
-        near = source.ahead is None or skipped.high <= first + source.ahead
-        if bounded and near and skipped.low >= highest - source.slack and skipped.low > seen.beat:
+        is_not_too_far_ahead = source.ahead is None or skipped.high <= first + source.ahead
+        if is_in_range and is_not_too_far_ahead and skipped.low >= highest - source.slack and skipped.low > seen.beat:
             return skipped.rows, seen.merge(SourceProgress(skipped.low, skipped.high))
     columns = read_columns(source, ())
     rows = 0

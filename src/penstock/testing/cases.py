@@ -45,9 +45,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.expressions.values.calendar import day_of, moment_of
@@ -160,8 +159,7 @@ class CaseRun:
 def made_up(queries: Sequence[Query], seed: int) -> Statistics:
     """Return random statistics of all sources of `queries`, so that joins take other orders and shapes."""
     draw = random.Random(seed)
-    scans = (leaf.source for q in queries for leaf in leaves(q.root) if isinstance(leaf, Scan))
-    sources = {source.name.lower(): source for source in scans}
+    sources = {name.lower(): source for name, source in declared_sources(*(query.root for query in queries)).items()}
     known = {
         name: SourceStatistics(
             10.0 ** draw.uniform(-2, 3), {f.name.lower(): float(draw.randint(1, 500)) for f in source.columns}
@@ -360,7 +358,7 @@ def run_case(path: str | Path, runs: Sequence[CaseRun] = RUNS) -> None:
 
 
 def check_case(case: Case, runs: Sequence[CaseRun] = RUNS) -> None:
-    bound = bind_script(case.script)
+    bound = bind_script(case.script, one_time=True)
     for refused in case.refused:
         _check_refused(case, bound, refused)
     inputs = case_inputs(case, bound)
@@ -390,7 +388,7 @@ def _check_answers(case: Case, bound: BoundScript, inputs: Mapping[str, pa.Table
 
 def _check_refused(case: Case, bound: BoundScript, refused: ExpectedErrors) -> None:
     try:
-        bind_script(refused.script, catalog=bound.catalog)
+        bind_script(refused.script, catalog=bound.catalog, one_time=True)
     except PenstockError as error:
         found = error.errors if isinstance(error, ScriptErrors) else (error,)
         places = [f"{e.position.line}:{e.position.column}" if e.position else None for e in found]

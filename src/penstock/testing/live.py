@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.algebra import Algebra, Scan, Source, leaves
+from penstock.algebra import Algebra, Source
 from penstock.algebra.nodes.query import Query, Start, StartMode
+from penstock.algebra.nodes.scans import declared_sources
 from penstock.deep import deep
 from penstock.testing.denotation import World
 from penstock.testing.oracle import events_in, timely_rows
@@ -90,7 +91,7 @@ def run_live(episodes: Sequence[Episode], inputs: Mapping[str, pa.Table]) -> lis
 
 def _add(result: _Result, episode: Episode, inputs: Mapping[str, pa.Table]) -> None:
     query = episode.query
-    sources = {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
+    sources = declared_sources(query.root)
     read = {n: inputs[n] if episode.ended is None else inputs[n].slice(0, episode.ended[n]) for n in sources}
     rows = {name: timely_rows(source, read[name]) for name, source in sources.items()}
     begin = heartbeat(sources, _rows_before(sources, inputs, episode.begun))
@@ -138,7 +139,7 @@ def _rows_before(
 
 
 def _events(root: Algebra, rows: Mapping[str, list[tuple[int, Row]]], final: int) -> list[Event]:
-    sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
+    sources = declared_sources(root)
     timed = [name for name, source in sources.items() if not source.is_static]
     if timed and not any(rows[name] for name in timed):
         return []  # time has not begun

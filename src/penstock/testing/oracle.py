@@ -16,9 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.algebra import Algebra, Frequency, NRRJoin, Scan, Sequenced, Source, TimeModelWindow, TopK, leaves
+from penstock.algebra import Algebra, Frequency, NRRJoin, Scan, Sequenced, Source, TimeModelWindow, TopK
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.scans import declared_sources
 from penstock.deep import deep
 from penstock.testing.denotation import (
     Stream,
@@ -123,7 +124,7 @@ class _ReadInputs:
 
 
 def _read(root: Algebra, inputs: Mapping[str, pa.Table], arrivals: Mapping[str, Sequence[int]] | None) -> _ReadInputs:
-    sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
+    sources = declared_sources(root)
     stamped: dict[str, list[tuple[int, Row]]] = {}
     late, far = {}, {}
     idle = idle_beats(sources, inputs, arrivals or {})

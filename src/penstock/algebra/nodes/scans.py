@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.algebra.nodes.base import NO_KEYS, Algebra, Emitted, Keys
+from penstock.algebra.nodes.base import NO_KEYS, Algebra, Emitted, Keys, operators
 from penstock.algebra.optimizer.statistics import HORIZON, Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade, window_hint
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.need import LastRows, Need, Needs, everything
 from penstock.algebra.properties.update_pattern import Pattern
+from penstock.tree import Node, transform_up
 from penstock.types import Field, Schema, TimeDomain
 
 
@@ -177,6 +178,23 @@ class RelationScan(Scan):
         return replace(
             rows, distinct=tuple(rows.size if i in unique else v for i, v in enumerate(rows.distinct))
         ).decided()
+
+
+def declared_sources(*roots: Algebra) -> dict[str, Source]:
+    """Return the declared streams and relations that the plans read, by name, in the order of their first scans."""
+    scans = (operator for root in roots for operator in operators(root) if isinstance(operator, Scan))
+    return {scan.source.name: scan.source for scan in scans}
+
+
+def over_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
+    """Return the plan with the declarations `sources`, by name, in place of those that its scans have."""
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Scan) and node.source.name in sources:
+            return replace(node, source=sources[node.source.name])
+        return node
+
+    return transform_up(root, change)
 
 
 def needs_of_last(stream: Algebra, last: LastRows, ticks: int = 0) -> Needs:

@@ -29,9 +29,7 @@ from penstock.physical.execution.progress import (
 )
 from penstock.physical.operators import Moment, Operator, Tables, make_operator
 from penstock.physical.plan.identity import step_keys
-from penstock.physical.plan.inputs import OutputSpec, ScanSpec
-from penstock.physical.plan.plan import Edge, Plan, Step
-from penstock.physical.plan.rowwise import FilterSpec, ProjectSpec
+from penstock.physical.plan.plan import Edge, Plan, Step, scanned_sources, scans_of
 from penstock.physical.synopses.contract import Chunks, Synopsis
 from penstock.storage.documents import Document, Json, as_array, as_document, as_integer
 
@@ -60,8 +58,7 @@ class _Graph:
         """Return the consumers of `step` in this stage that have no state and no other input: rows pass through them as
         soon as these are produced."""
         found = (self.by_id[port[0]] for port, edge, inside in self.edges[step.id] if inside and edge.exchange is None)
-        plain = (FilterSpec, ProjectSpec, OutputSpec)
-        return {s.id: s for s in found if len(s.inputs) == 1 and isinstance(s.spec, plain)}
+        return {s.id: s for s in found if len(s.inputs) == 1 and s.spec.streams_batches}
 
     def send(
         self, step: Step, made: list[Elements], inbox: dict[Port, list[Elements]], result: StageResult,
@@ -86,7 +83,7 @@ def _operators(steps: Sequence[Step], tables: Tables, shards: int, meter: Meter 
     if meter is None:
         return made
     # Readers perform the work of scans.
-    scans = {step.id for step in steps if isinstance(step.spec, ScanSpec)}
+    scans = {step.id for step in steps if step.spec.scanned is not None}
     return {i: operator if i in scans else meter.watch(i, operator) for i, operator in made.items()}
 
 
@@ -111,10 +108,9 @@ class IngestExecutor:
     """Stage 0 for one source: stateless, one call per batch."""
 
     def __init__(self, plan: Plan, source: str, tables: Tables, meter: Meter | None = None) -> None:
-        reached: set[int] = set()
+        reached = {scan.id for scan in scans_of(plan.steps, source) if scan.stage == 0}
         for step in plan.steps:
-            starts = isinstance(step.spec, ScanSpec) and step.spec.source.name == source
-            if step.stage == 0 and (starts or any(i.step in reached for i in step.inputs)):
+            if step.stage == 0 and any(i.step in reached for i in step.inputs):
                 reached.add(step.id)
         self._graph = _Graph(plan, [s for s in plan.steps if s.id in reached])
         self._operators = _operators(self._graph.steps, tables, 1, meter)
@@ -127,9 +123,9 @@ class IngestExecutor:
         for step in self._graph.steps:
             operator = self._operators[step.id]
             made: list[Elements] = []
-            if isinstance(step.spec, ScanSpec):
-                places = [self.columns.index(c) for c in step.spec.columns]
-                made = [stamped.with_columns([stamped.columns[p] for p in places])] if len(stamped) else []
+            if step.spec.scanned is not None and len(stamped):
+                positions = [self.columns.index(c) for c in step.spec.scanned_columns]
+                made.append(stamped.with_columns([stamped.columns[p] for p in positions]))
             try:
                 for port in range(len(step.inputs)):
                     for elements in inbox.pop((step.id, port), ()):
@@ -142,8 +138,7 @@ class IngestExecutor:
 
 def needed_columns(plan: Plan, source: str) -> tuple[int, ...]:
     """Return the declared columns of `source` that some query of the plan reads."""
-    scans = (s.spec for s in plan.steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source)
-    return tuple(sorted({c for spec in scans for c in spec.columns}))
+    return tuple(sorted({c for scan in scans_of(plan.steps, source) for c in scan.spec.scanned_columns}))
 
 
 class _Flow:
@@ -188,8 +183,8 @@ class _Flow:
 
     def _send(self, step: Step, made: Elements) -> None:
         direct = self._graph.direct[step.id]
-        if isinstance(step.spec, OutputSpec):
-            self._answer(step.spec.query, made)
+        if step.spec.answered is not None:
+            self._answer(step.spec.answered, made)
         self._graph.send(step, [made], self._inbox, self._result, direct)
         for consumer in direct.values():
             self._go_on(consumer, partial(self._operators[consumer.id].process, 0, made))
@@ -389,9 +384,8 @@ class NestedPlan:
     """The body of a query on its line, in one piece."""
 
     def __init__(self, plan: Plan, tables: Tables) -> None:
-        sources = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
         self._plan = plan
-        self._ingests = {name: IngestExecutor(plan, name, tables) for name in sorted(sources)}
+        self._ingests = {name: IngestExecutor(plan, name, tables) for name in sorted(scanned_sources(plan.steps))}
         self.stages = [NestedStage(plan, stage, 0, 1, tables) for stage in range(1, plan.stages + 1)]
 
     def run(self, given: Mapping[str, Elements], reached: int) -> list[Elements]:

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 
-from penstock.algebra.nodes.base import Algebra, TimeModelWindow, leaves
+from penstock.algebra.nodes.base import Algebra, TimeModelWindow
 from penstock.algebra.nodes.frequency import Frequency, Sequenced
 from penstock.algebra.nodes.nonretroactive import NRRJoin
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Scan, Source, declared_sources
 from penstock.physical.kernels.ticks import later, round_up
 from penstock.storage.documents import Json, as_boolean, as_integer, as_optional_integer
 from penstock.types import BEGIN, END
@@ -70,8 +70,7 @@ Progress = Mapping[str, SourceProgress]
 
 def timed_sources(root: Algebra) -> dict[str, Source]:
     """Return the timed sources below `root` by name."""
-    scans = (node.source for node in leaves(root) if isinstance(node, Scan))
-    return {source.name: source for source in scans if not source.is_static}
+    return {name: source for name, source in declared_sources(root).items() if not source.is_static}
 
 
 def query_heartbeat(root: Algebra, sources: Mapping[str, Source], progress: Progress, drain: bool) -> int:

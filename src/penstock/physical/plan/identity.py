@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from penstock.algebra.nodes.scans import Source
 from penstock.expressions.user import UserDefined
-from penstock.physical.plan.inputs import OutputSpec
 from penstock.physical.plan.plan import Plan
 from penstock.physical.plan.spec import Spec
 from penstock.redaction import redacted
@@ -50,9 +49,8 @@ def query_fingerprint(plan: Plan, query: str) -> str:
     """Return the fingerprint of a query, without its name and its birth; it is the same whatever else the plan
     computes."""
     keys = step_keys(plan, births=False)
-    below = {step.id: step.inputs for step in plan.steps}
-    (output,) = (s for s in plan.steps if isinstance(s.spec, OutputSpec) and s.spec.query == query)
-    return _digest(",".join(f"{keys[i.step].partition('-')[0]}>{_token(i.exchange)}" for i in below[output.id]))
+    inputs = plan.output(query).inputs
+    return _digest(",".join(f"{keys[i.step].partition('-')[0]}>{_token(i.exchange)}" for i in inputs))
 
 
 def source_fingerprint(source: Source, rows: str = "") -> str:
@@ -68,7 +66,7 @@ def _whole(plan: Plan) -> str:
 def _spec(spec: Spec, tables: Mapping[str, str]) -> str:
     parts = []
     for field in dataclasses.fields(spec):
-        if not _shown_only(field) and not (isinstance(spec, OutputSpec) and field.name == "query"):
+        if not _shown_only(field) and field.name not in spec.names_only:
             value = getattr(spec, field.name)
             # A table is named by its declaration; what counts is its content.
             parts.append(f"{field.name}={tables.get(value, value) if field.name == 'table' else _token(value)}")

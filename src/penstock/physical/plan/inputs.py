@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -20,6 +21,14 @@ class ScanSpec(PassingSpec):
 
     source: Source
     columns: tuple[int, ...]
+
+    @property
+    def scanned(self) -> Source:
+        return self.source
+
+    @property
+    def scanned_columns(self) -> tuple[int, ...]:
+        return self.columns
 
     def describe(self) -> dict[str, str]:
         return {"source": self.source.name, "columns": ", ".join(self.source.columns[i].name for i in self.columns)}
@@ -77,7 +86,14 @@ class UpdatesSpec(Spec):
 class OutputSpec(PassingSpec):
     """The answer of a query: elements whose ts is the instant and whose sign is `+` or `-`."""
 
+    streams_batches: ClassVar[bool] = True
+    names_only: ClassVar[frozenset[str]] = frozenset({"query"})
+
     query: str
+
+    @property
+    def answered(self) -> str:
+        return self.query
 
     def describe(self) -> dict[str, str]:
         return {"query": self.query}

@@ -8,6 +8,7 @@ rows over shards on the way in. A step is described by its spec, one small class
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -75,7 +76,22 @@ class Plan:
         else each result is emitted with its latest element."""
         return any(step.spec.waits for step in self.steps if query in step.queries)
 
+    def output(self, query: str) -> Step:
+        """Return the step whose rows are the answer of `query`."""
+        return next(step for step in self.steps if step.spec.answered == query)
+
     @property
     def stages(self) -> int:
         """Return the number of keyed stages (at least 1: answers are put in order there)."""
         return max([1, *(s.stage for s in self.steps)])
+
+
+def scanned_sources(steps: Iterable[Step]) -> dict[str, Source]:
+    """Return the sources that `steps` scan, by name."""
+    sources = (step.spec.scanned for step in steps)
+    return {source.name: source for source in sources if source is not None}
+
+
+def scans_of(steps: Iterable[Step], source: str) -> list[Step]:
+    """Return the steps that scan the source with this name."""
+    return [step for step in steps if step.spec.scanned is not None and step.spec.scanned.name == source]

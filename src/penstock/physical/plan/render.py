@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from penstock.explain import RenderNode
 from penstock.expressions.text import to_sql
 from penstock.physical.execution.meter import Meter
-from penstock.physical.plan.inputs import OutputSpec, ScanSpec
 from penstock.physical.plan.plan import Edge, Exchange, Plan, Step
 from penstock.physical.plan.spec import Parameter, Ticks
 from penstock.types import TimeDomain
@@ -19,8 +18,7 @@ def render_plan(
 ) -> RenderNode:
     """Return the steps that answer `query`, its output at the root. meter: the measurements of their run; statics:
     those of the static relations, which are then drawn below the steps that read them."""
-    root = next(s for s in plan.steps if isinstance(s.spec, OutputSpec) and s.spec.query == query)
-    return _render(_Drawn(plan, meter, statics or {}), root, None)
+    return _render(_Drawn(plan, meter, statics or {}), plan.output(query), None)
 
 
 @dataclass(frozen=True)
@@ -55,19 +53,19 @@ def _static(drawn: _Drawn, table: str) -> RenderNode:
     inner = replace(
         drawn, plan=drawn.plan.statics[table], meter=drawn.statics[table], statics={}, prefix=f"{table[:8]}.", nodes={}
     )
-    (edge,) = next(s for s in inner.plan.steps if isinstance(s.spec, OutputSpec)).inputs
+    (edge,) = inner.plan.output("").inputs
     return _render(inner, inner.plan.steps[edge.step], edge)
 
 
 def _parameters(plan: Plan, step: Step) -> tuple[tuple[str, str], ...]:
-    spec = step.spec
+    spec, source, query = step.spec, step.spec.scanned, step.spec.answered
     domain = _domain(plan, step)
     found = {key: _text(parameter, domain) for key, parameter in spec.describe().items() if parameter}
-    if isinstance(spec, ScanSpec) and (condition := plan.source_predicates.get(spec.source.name)) is not None:
-        found["source predicate"] = to_sql(condition, spec.source.columns.names)
-    if isinstance(spec, OutputSpec):
-        found["evaluated at"] = "; ".join(map(str, plan.periods.get(spec.query, ())))
-        found["emitted"] = "" if plan.waits(spec.query) else "on arrival"
+    if source is not None and (condition := plan.source_predicates.get(source.name)) is not None:
+        found["source predicate"] = to_sql(condition, source.columns.names)
+    if query is not None:
+        found["evaluated at"] = "; ".join(map(str, plan.periods.get(query, ())))
+        found["emitted"] = "" if plan.waits(query) else "on arrival"
     found |= spec.expressions_text([plan.steps[edge.step].names for edge in step.inputs], step.names)
     return tuple((key, text) for key, text in found.items() if text)
 
@@ -82,8 +80,9 @@ def _domain(plan: Plan, step: Step) -> TimeDomain | None:
     todo, seen = [step], {step.id}
     while todo:
         below = todo.pop()
-        if isinstance(below.spec, ScanSpec) and below.spec.source.domain is not None:
-            return below.spec.source.domain
+        source = below.spec.scanned
+        if source is not None and source.domain is not None:
+            return source.domain
         fresh = {edge.step for edge in below.inputs} - seen
         seen |= fresh
         todo += [plan.steps[number] for number in fresh]

@@ -18,8 +18,13 @@ class FilterSpec(PassingSpec):
     """The elements for which `predicate` is TRUE."""
 
     forwards_early: ClassVar[bool] = True
+    streams_batches: ClassVar[bool] = True
 
     predicate: Expression
+
+    @property
+    def condition(self) -> Expression:
+        return self.predicate
 
     def expressions_text(self, inputs: Sequence[Sequence[str]], made: Sequence[str]) -> dict[str, str]:
         return {"predicate": to_sql(self.predicate, inputs[0])}
@@ -30,6 +35,7 @@ class ProjectSpec(PassingSpec):
     """Elements with one column per expression."""
 
     forwards_early: ClassVar[bool] = True
+    streams_batches: ClassVar[bool] = True
 
     expressions: tuple[Expression, ...]
 

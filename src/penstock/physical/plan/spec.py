@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+from penstock.algebra.nodes.scans import Source
+from penstock.expressions.nodes import Expression
 from penstock.physical.plan.state import StateInput, StatePart, all_rows
 from penstock.physical.planning.aggregate_layout import AggregateLayout
 from penstock.types import TimeDomain
@@ -38,6 +40,32 @@ class Spec:
     holds_early: ClassVar[bool] = True
     #: Whether elements behind the operator are as far ahead of the heartbeat as before it.
     forwards_early: ClassVar[bool] = False
+    #: Whether the output for a batch of its one input follows from this batch alone, and time adds nothing: rows then
+    #: pass through the operator as soon as they are produced.
+    streams_batches: ClassVar[bool] = False
+    #: The fields whose values are names that users may change: no part of the identity of the operator's state.
+    names_only: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def scanned(self) -> Source | None:
+        """Return the source whose rows the ingest feeds into this operator; None for one that has inputs."""
+        return None
+
+    @property
+    def scanned_columns(self) -> tuple[int, ...]:
+        """Return the positions of the declared columns of `scanned` that the operator receives."""
+        return ()
+
+    @property
+    def condition(self) -> Expression | None:
+        """Return the condition of the rows that the operator passes on, where it is a selection and nothing else."""
+        return None
+
+    @property
+    def answered(self) -> str | None:
+        """Return the name of the query whose answer the rows of this operator are; None for all but the root of a
+        query."""
+        return None
 
     @property
     def waits(self) -> bool:

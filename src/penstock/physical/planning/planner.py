@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from penstock.algebra import Algebra
-from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query, SinkSpec
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.periods import periods
 from penstock.deep import deep
@@ -100,8 +99,8 @@ def plan_static(node: Algebra) -> Plan:
     builder = Builder(plan_static, inputs_static=True)
     query = Query("", node, SinkSpec("MEMORY"))
     _lower_query(builder, query)
-    sources = {leaf.source.name: leaf.source for leaf in leaves(node) if isinstance(leaf, Scan)}
-    return Plan(with_queries(builder.steps), {"": query}, sources, source_predicates=source_predicates(builder.steps))
+    predicates = source_predicates(builder.steps)
+    return Plan(with_queries(builder.steps), {"": query}, declared_sources(node), source_predicates=predicates)
 
 
 def _lower_query(builder: Builder, query: Query) -> None:

@@ -14,17 +14,14 @@ import pyarrow as pa
 
 from penstock.algebra.nodes.scans import Source
 from penstock.expressions.nodes import Call, Expression, remap
-from penstock.physical.plan.inputs import ScanSpec
-from penstock.physical.plan.plan import Plan, Step
-from penstock.physical.plan.rowwise import FilterSpec
+from penstock.physical.plan.plan import Plan, Step, scanned_sources, scans_of
 
 
 def source_predicates(steps: Sequence[Step]) -> dict[str, Expression]:
     """Return, by source, the condition of the rows that some step behind its scans passes, over the declared columns.
     Sources of which all rows are read are left out: those with a reader that is no selection; relations that lose rows,
     whose updates are identified by all of them; relations with a primary key, which rejects rows."""
-    sources = {step.spec.source.name: step.spec.source for step in steps if isinstance(step.spec, ScanSpec)}
-    conditions = {name: _of_source(steps, source) for name, source in sources.items()}
+    conditions = {name: _of_source(steps, source) for name, source in scanned_sources(steps).items()}
     return {name: condition for name, condition in conditions.items() if condition is not None}
 
 
@@ -42,16 +39,17 @@ def may_skip(source: Source) -> bool:
 def _of_source(steps: Sequence[Step], source: Source) -> Expression | None:
     if not may_skip(source):
         return None
-    scans = {s.id: s.spec for s in steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source.name}
+    scans = {scan.id: scan.spec for scan in scans_of(steps, source.name)}
     conditions: list[Expression] = []
     for step in steps:
         for edge in step.inputs:
             scan = scans.get(edge.step)
             if scan is None:
                 continue
-            if not isinstance(step.spec, FilterSpec) or edge.exchange is not None:
+            condition = step.spec.condition
+            if condition is None or edge.exchange is not None:
                 return None
-            conditions.append(remap(step.spec.predicate, scan.columns.__getitem__))
+            conditions.append(remap(condition, scan.scanned_columns.__getitem__))
     return _either(conditions)
 
 

@@ -1,4 +1,4 @@
-"""The live engine: queries that come and go while streams run, in this process and without Spark."""
+"""The live engine: queries that are registered and dropped while streams run, in this process and without Spark."""
 
 from penstock.runtime.live.engine import LiveEngine, LiveSnapshot
 

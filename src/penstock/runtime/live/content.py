@@ -41,9 +41,9 @@ class Content:
 
 def difference(before: Content, after: Content, tick: int) -> Elements:
     """Return the changes at `tick` that turn one content into another."""
-    gone, new = before.rows(), after.rows()
-    found = net([Elements(gone.columns, gone.ts, gone.exp, -gone.signs), new])
-    return Elements(found.columns, np.full(len(found), tick, np.int64), found.exp, found.sign)
+    old, added = before.rows(), after.rows()
+    changes = net([Elements(old.columns, old.ts, old.exp, -old.signs), added])
+    return Elements(changes.columns, np.full(len(changes), tick, np.int64), changes.exp, changes.sign)
 
 
 def net(parts: Sequence[Elements]) -> Elements:
@@ -52,9 +52,9 @@ def net(parts: Sequence[Elements]) -> Elements:
     first, second = fingerprints(whole.columns, len(whole))
     identity = np.rec.fromarrays([first, second])
     # A row that is taken away must be, to the bit, the one that was added: the latest that was.
-    _, representative, place = np.unique(identity[::-1], return_index=True, return_inverse=True)
+    _, representative, group = np.unique(identity[::-1], return_index=True, return_inverse=True)
     total: Int64s = np.zeros(len(representative), np.int64)
-    np.add.at(total, place, whole.signs[::-1])
-    kept = np.flatnonzero(total)
-    rows = whole.take(len(whole) - 1 - representative[kept])
-    return Elements(rows.columns, rows.ts, np.full(len(kept), END, np.int64), total[kept])
+    np.add.at(total, group, whole.signs[::-1])
+    nonzero = np.flatnonzero(total)
+    rows = whole.take(len(whole) - 1 - representative[nonzero])
+    return Elements(rows.columns, rows.ts, np.full(len(nonzero), END, np.int64), total[nonzero])

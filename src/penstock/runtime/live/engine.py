@@ -1,12 +1,13 @@
 """The live engine: versions of a plan, driven round by round in this process.
 
 Between two rounds queries are registered, dropped, paused, resumed and replaced. Each such change makes a new version
-of the plan, to which the running job is grafted (`StageExecutor.graft`): what stays goes on with its state. A query
+of the plan, to which the running job is grafted (`StageExecutor.graft`): what stays continues with its state. A query
 that begins with a past (`Start`) first runs by itself over what is kept of its sources (`history.py`); then its state
-joins the job. Positions in the streams belong to the streams: they move on while nobody reads.
+joins the job. Positions in the streams belong to the streams: they advance even while no query reads them.
 
-Contract: what the results contain is the law's answer (`penstock.testing.live`). Names are checked by the caller: a
-command names a query that exists, or, where it registers one, that does not. A command that raises changes nothing.
+Contract: the results are those that the reference semantics define (`penstock.testing.live`). Names are checked by the
+caller: a command names a query that exists, or, where it registers one, that does not. A command that raises changes
+nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from penstock.types import BEGIN
 
 @dataclass(frozen=True)
 class LiveSnapshot:
-    """All that an engine needs to go on in another process: between rounds, a value that can be pickled."""
+    """The state of an engine between two rounds, from which another process can continue; it can be pickled."""
 
     shards: int
     strategy: Strategy
@@ -56,15 +57,15 @@ class LiveSnapshot:
 
 
 @dataclass
-class _Read:
-    """What a round reads: elements with all declared columns, and the progress that it makes, by source."""
+class _RoundInput:
+    """The input of a round, by source: elements with all declared columns, and the progress of the source."""
 
     elements: dict[str, list[Elements]]
     progress: dict[str, SourceProgress] = field(default_factory=dict)
 
 
 class LiveEngine:
-    """Queries that come and go over sources that were declared before them."""
+    """Queries that are registered and dropped over sources that were declared before them."""
 
     def __init__(self, shards: int = 1, strategy: Strategy = Strategy.PATTERN) -> None:
         self._shards = shards
@@ -107,8 +108,8 @@ class LiveEngine:
     # -- commands ----------------------------------------------------------------------------------------------
 
     def register(self, query: Query, start: Start = Start()) -> pa.Table:  # noqa: B008 - immutable
-        """Begin to answer `query`; return what is answered at once. Raises PenstockError P0703 where the past that
-        `start` needs is not kept."""
+        """Begin to answer `query`; return the answers that are final at once. Raises PenstockError P0703 where the past
+        that `start` needs is not kept."""
         result = LiveResult(query, Content(query.root.schema.types))
         table = self._begin(result, query, start)
         self._results[query.name] = result
@@ -121,7 +122,7 @@ class LiveEngine:
             self._end(result.track)
 
     def pause(self, name: str, with_state: bool = False) -> None:
-        """Stop answering a query. with_state: its steps go on; else their state is dropped."""
+        """Stop answering a query. with_state: its steps continue; otherwise their state is dropped."""
         result = self._results[name]
         if with_state:
             result.mute()
@@ -130,8 +131,8 @@ class LiveEngine:
             result.pause()
 
     def resume(self, name: str, start: Start = Start(StartMode.WARM)) -> pa.Table:  # noqa: B008 - immutable
-        """Answer a paused query again; return what is answered at once. One whose steps have gone on needs no past.
-        Raises PenstockError P0703."""
+        """Answer a paused query again; return the answers that are final at once. One whose steps continued needs no
+        past. Raises PenstockError P0703."""
         result = self._results[name]
         if result.track is None:
             return self._begin(result, result.query, start)
@@ -139,8 +140,8 @@ class LiveEngine:
         return result.advance(result.track.reached)
 
     def replace(self, name: str, query: Query, start: Start = Start(StartMode.WARM)) -> pa.Table:  # noqa: B008
-        """Answer `query` in the place of another one with the same columns; return what is answered at once. Raises
-        PenstockError P0703."""
+        """Answer `query` in place of another one with the same columns; return the answers that are final at once.
+        Raises PenstockError P0703."""
         result = self._results[name]
         before = result.track
         table = self._begin(result, query, start)
@@ -149,15 +150,15 @@ class LiveEngine:
         return table
 
     def swap(self, one: str, other: str) -> dict[str, pa.Table]:
-        """Exchange the places of the answers of two running queries; return what is answered at once, by place."""
-        first, second = self._results[one], self._results[other]
-        tracks = first.track, second.track
+        """Exchange the results of two running queries; return the answers that are final at once, by result."""
+        first_result, second_result = self._results[one], self._results[other]
+        tracks = first_result.track, second_result.track
         answers: dict[str, pa.Table] = {}
-        for name, result, track in ((one, first, tracks[1]), (other, second, tracks[0])):
+        for name, result, track in ((one, first_result, tracks[1]), (other, second_result, tracks[0])):
             assert track is not None, "a paused query has no answers to exchange"
             _show_after(result, track, track.reached)
             result.query = replace(track.query, name=name)
-        for name, result in ((one, first), (other, second)):
+        for name, result in ((one, first_result), (other, second_result)):
             assert result.track is not None
             answers[name] = result.advance(result.track.reached)
         return answers
@@ -170,10 +171,10 @@ class LiveEngine:
 
     def round(self) -> dict[str, pa.Table]:
         """Read what has been inserted; return the answers that became final, by query."""
-        read = self._read()
-        self._take(self._job, read)
+        round_input = self._read_pending()
+        self._run_round(self._job, round_input)
         for name, history in self._histories.items():
-            for elements in read.elements[name]:
+            for elements in round_input.elements[name]:
                 history.add(elements)
         self._forget()
         beats = self._job.stages[0][0].heartbeats()
@@ -187,35 +188,35 @@ class LiveEngine:
         for name, history in self._histories.items():
             history.forget(beats[name] if history.source.is_stream else min(beats.values()))
 
-    def _read(self) -> _Read:
-        read = _Read({})
+    def _read_pending(self) -> _RoundInput:
+        round_input = _RoundInput({})
         for name, history in self._histories.items():
-            source, seen = history.source, self._progress[name]
+            source, source_progress = history.source, self._progress[name]
             columns = tuple(range(len(source.columns)))
-            # Queries of different births begin at different instants: a round tells only what came in it.
-            progress = replace(seen, first=None)
-            read.elements[name] = []
+            # Queries of different births begin at different instants: a round reports only what arrived in it.
+            progress = replace(source_progress, first=None)
+            round_input.elements[name] = []
             for batch in self._pending[name]:
-                taken = stamp(source, batch, read_columns(source, columns), columns, seen)
-                self.set_apart[name].update(taken.reasons)
-                self.set_apart[name]["late"] += len(taken.late)
-                read.elements[name].append(taken.elements)
-                progress = progress.merge(taken.progress)
-                seen = seen.merge(taken.progress)
+                stamped = stamp(source, batch, read_columns(source, columns), columns, source_progress)
+                self.set_apart[name].update(stamped.reasons)
+                self.set_apart[name]["late"] += len(stamped.late)
+                round_input.elements[name].append(stamped.elements)
+                progress = progress.merge(stamped.progress)
+                source_progress = source_progress.merge(stamped.progress)
             self._pending[name] = []
-            self._progress[name] = seen
-            read.progress[name] = progress
-        return read
+            self._progress[name] = source_progress
+            round_input.progress[name] = progress
+        return round_input
 
-    def _take(self, job: LocalJob, read: _Read) -> None:
-        """Run a round of `job`, and give its answers to the tracks."""
-        given: dict[str, list[Elements]] = {}
-        for name, batches in read.elements.items():
+    def _run_round(self, job: LocalJob, round_input: _RoundInput) -> None:
+        """Run a round of `job`, and pass its answers to the tracks."""
+        inputs: dict[str, list[Elements]] = {}
+        for name, batches in round_input.elements.items():
             columns = job.ingests[name].columns if name in job.ingests else ()
-            chosen = [one.with_columns([one.columns[c] for c in columns]) for one in batches]
-            given[name] = chosen if name in job.ingests else []
+            projected = [elements.with_columns([elements.columns[c] for c in columns]) for elements in batches]
+            inputs[name] = projected if name in job.ingests else []
         tracks = {_key(track): track for track in self._tracks()}
-        for key, parts in job.round(given, read.progress).items():
+        for key, parts in job.round(inputs, round_input.progress).items():
             tracks[key].take(parts)
         # Every query that reads a relation rejects the same updates.
         job.rejected.clear()
@@ -226,7 +227,7 @@ class LiveEngine:
         return [result.track for result in self._results.values() if result.track is not None]
 
     def _begin(self, result: LiveResult, query: Query, start: Start) -> pa.Table:
-        """Show a new track of `query` in `result`, which has read its past; return what is answered at once."""
+        """Show in `result` a new track of `query`, which has read its past; return the answers final at once."""
         birth = self._version + 1
         track = Track(query, birth, Content(query.root.schema.types))
         sources = timed_sources(query.root)
@@ -234,21 +235,23 @@ class LiveEngine:
         past = self._past(query, sources, start, begin)
         generation = self._generation(track)
         plan = self._with_tables(plan_generations([generation], self._strategy))
-        alone = LocalJob(plan, self._tables, self._shards)
-        columns = {name: ingest.columns for name, ingest in alone.ingests.items()}
-        given = {
-            name: [one.with_columns([one.columns[c] for c in columns[name]]) for one in past.elements[name]]
+        past_job = LocalJob(plan, self._tables, self._shards)
+        columns = {name: ingest.columns for name, ingest in past_job.ingests.items()}
+        inputs = {
+            name: [
+                elements.with_columns([elements.columns[c] for c in columns[name]]) for elements in past.elements[name]
+            ]
             for name in columns
         }
-        for parts in alone.round(given, past.progress).values():
+        for parts in past_job.round(inputs, past.progress).values():
             track.take(parts)
         # From here on nothing fails: the command has an effect.
         self._version = birth
         self._generations[birth] = generation
         self._graft()
-        for row, others in zip(self._job.stages, alone.stages, strict=False):
-            for executor, other in zip(row, others, strict=True):
-                executor.restore(other.snapshot())
+        for row, past_executors in zip(self._job.stages, past_job.stages, strict=False):
+            for executor, past_executor in zip(row, past_executors, strict=True):
+                executor.restore(past_executor.snapshot())
         result.query = replace(query, name=result.query.name)
         if start.mode is StartMode.NOW:
             result.show(track, begin)
@@ -285,28 +288,28 @@ class LiveEngine:
 
     # -- the past ----------------------------------------------------------------------------------------------
 
-    def _past(self, query: Query, sources: Mapping[str, Source], start: Start, begin: int) -> _Read:
+    def _past(self, query: Query, sources: Mapping[str, Source], start: Start, begin: int) -> _RoundInput:
         """Return what a query reads that begins at the heartbeat `begin`. Raises PenstockError P0703."""
         needs, tick = _needs(query, sources, start, begin)
-        cut = start.mode is StartMode.NOW
-        read = [name for name, source in sources.items() if not (cut and source.is_stream)]
-        missing = [name for name in read if not self._histories[name].has(needs.get(name, Need()), tick)]
+        from_now = start.mode is StartMode.NOW
+        read_sources = [name for name, source in sources.items() if not (from_now and source.is_stream)]
+        missing = [name for name in read_sources if not self._histories[name].has(needs.get(name, Need()), tick)]
         if missing:
             raise _not_kept(query, start, missing)
         elements = {
-            name: [] if cut and source.is_stream else self._histories[name].since(needs.get(name, Need()), tick)
+            name: [] if from_now and source.is_stream else self._histories[name].since(needs.get(name, Need()), tick)
             for name, source in sources.items()
         }
-        back = reach(needs)
+        reached = reach(needs)
         progress: dict[str, SourceProgress] = {}
         for name in sources:
             first = self._progress[name].first
-            if cut:
-                first = min((int(one.ts.min()) for one in elements[name] if len(one)), default=None)
-            elif first is not None and back is not None:
-                first = max(first, tick - back)
+            if from_now:
+                first = min((int(parts.ts.min()) for parts in elements[name] if len(parts)), default=None)
+            elif first is not None and reached is not None:
+                first = max(first, tick - reached)
             progress[name] = replace(self._progress[name], first=first)
-        return _Read(elements, progress)
+        return _RoundInput(elements, progress)
 
     # -- snapshots ---------------------------------------------------------------------------------------------
 
@@ -321,7 +324,7 @@ class LiveEngine:
 
     @classmethod
     def restored(cls, snapshot: LiveSnapshot) -> LiveEngine:
-        """Return an engine that goes on from a snapshot."""
+        """Return an engine that continues from a snapshot."""
         engine = cls(snapshot.shards, snapshot.strategy)
         engine._version = snapshot.version
         engine._generations = dict(snapshot.generations)

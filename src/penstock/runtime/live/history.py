@@ -1,4 +1,4 @@
-"""What has been read of a source and is kept: the past of queries that begin later.
+"""The kept input of a source: the past of queries that begin later.
 
 A history holds the accepted elements with all declared columns, in the order of arrival. Whether an element was late
 has been decided when it arrived, so a query that begins later reads what one that was always there has read.
@@ -50,16 +50,16 @@ class History:
             return
         until = heartbeat - self.retain
         if self.source.is_stream:
-            kept = [part.filter(part.ts > until) for part in self.parts]
+            kept_parts = [part.filter(part.ts > until) for part in self.parts]
         else:
-            old = sum(int(np.count_nonzero(part.ts <= until)) for part in self.parts)
-            if old <= max(_FEWEST, 2 * self._held):
+            old_updates = sum(int(np.count_nonzero(part.ts <= until)) for part in self.parts)
+            if old_updates <= max(_FEWEST, 2 * self._held):
                 return
-            kept = [folded(self.source, concat(self.parts), until)]
-            self._held = int(np.count_nonzero(kept[0].ts <= until))
-        if sum(map(len, kept)) < sum(map(len, self.parts)):
+            kept_parts = [folded(self.source, concat(self.parts), until)]
+            self._held = int(np.count_nonzero(kept_parts[0].ts <= until))
+        if sum(map(len, kept_parts)) < sum(map(len, self.parts)):
             self.dropped = until
-            self.parts = [part for part in kept if len(part)]
+            self.parts = [part for part in kept_parts if len(part)]
 
     def has(self, need: Need, tick: int) -> bool:
         """Return whether everything is kept that `need` names at the instant `tick`."""
@@ -75,10 +75,10 @@ class History:
         begin = tick - need.ticks
         if not self.source.is_stream:
             return [_begun(whole, begin)]
-        wanted = whole.ts > begin
+        chosen = whole.ts > begin
         for last in need.rows:
-            wanted[_last(whole, np.flatnonzero(whole.ts <= begin), last)] = True
-        return [whole.filter(wanted)]
+            chosen[_last(whole, np.flatnonzero(whole.ts <= begin), last)] = True
+        return [whole.filter(chosen)]
 
 
 def folded(source: Source, updates: Elements, tick: int) -> Elements:
@@ -86,26 +86,28 @@ def folded(source: Source, updates: Elements, tick: int) -> Elements:
     RETROACTIVE relation the last pair of updates of each deleted key remains, since the key may not come again."""
     past = np.flatnonzero(updates.ts <= tick)
     past = past[np.argsort(updates.ts[past], kind="stable")]
-    chosen = pa.array(past)
-    others = (i for i in range(len(updates.columns)) if i not in (source.timestamp, source.operation))
-    identity = fingerprints([updates.columns[i].take(chosen) for i in source.primary_key or others], len(past))
+    past_rows = pa.array(past)
+    value_columns = (i for i in range(len(updates.columns)) if i not in (source.timestamp, source.operation))
+    identity = fingerprints(
+        [updates.columns[i].take(past_rows) for i in source.primary_key or value_columns], len(past)
+    )
     replaces = source.upserts or source.operation is None
-    held: dict[tuple[int, int], list[int]] = {}
+    held_rows: dict[tuple[int, int], list[int]] = {}
     deleted: dict[tuple[int, int], tuple[int, int]] = {}
     rows = zip(past.tolist(), identity[0].tolist(), identity[1].tolist(), updates.signs[past].tolist(), strict=True)
     for row, first, second, sign in rows:
         key = first, second
-        there = held.setdefault(key, [])
+        rows_of_key = held_rows.setdefault(key, [])
         if sign < 0:
-            if there:
-                deleted[key] = there.pop(0), row
+            if rows_of_key:
+                deleted[key] = rows_of_key.pop(0), row
         elif not source.primary_key:
-            there.append(row)
-        elif there:
-            there[:] = [row] if replaces else there
+            rows_of_key.append(row)
+        elif rows_of_key:
+            rows_of_key[:] = [row] if replaces else rows_of_key
         elif not (source.non_retroactive and key in deleted):
-            there.append(row)
-    kept = [row for rows_of_key in held.values() for row in rows_of_key]
+            rows_of_key.append(row)
+    kept = [row for rows in held_rows.values() for row in rows]
     if source.non_retroactive:
         kept += [row for pair in deleted.values() for row in pair]
     later = np.flatnonzero(updates.ts > tick)
@@ -126,12 +128,14 @@ def _last(elements: Elements, rows: Int64s, last: LastRows) -> Int64s:
     backwards = rows[np.argsort(elements.ts[rows], kind="stable")][::-1]
     if not last.partition:
         return backwards[: last.kept(len(backwards))]
-    chosen = pa.array(backwards)
-    first, second = fingerprints([elements.columns[i].take(chosen) for i in last.partition], len(backwards))
-    _, part = np.unique(np.rec.fromarrays([first, second]), return_inverse=True)
-    order = np.argsort(part, kind="stable")
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(part[order])) + 1]) if len(order) else np.zeros(0, np.int64)
+    positions = pa.array(backwards)
+    first, second = fingerprints([elements.columns[i].take(positions) for i in last.partition], len(backwards))
+    _, partition = np.unique(np.rec.fromarrays([first, second]), return_inverse=True)
+    order = np.argsort(partition, kind="stable")
+    starts = (
+        np.concatenate([[0], np.flatnonzero(np.diff(partition[order])) + 1]) if len(order) else np.zeros(0, np.int64)
+    )
     sizes = np.diff(np.append(starts, len(order)))
-    kept = np.array([last.kept(size) for size in sizes.tolist()], np.int64)
+    kept_counts = np.array([last.kept(size) for size in sizes.tolist()], np.int64)
     rank = np.arange(len(order)) - np.repeat(starts, sizes)
-    return backwards[order[rank < np.repeat(kept, sizes)]]
+    return backwards[order[rank < np.repeat(kept_counts, sizes)]]

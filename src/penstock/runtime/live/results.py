@@ -1,4 +1,4 @@
-"""What a query answers, and the place where its answers go.
+"""The answers of a query, and the result in which they appear.
 
 A *track* is a query that runs: its final answers and, of a relation, its content. A *result* is a place that shows one
 track at a time, from a *first* instant on; of a relation it emits the net difference at that instant to what it has

@@ -10,9 +10,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.algebra import Algebra
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import OnError, Scan, Source
+from penstock.algebra.nodes.scans import OnError, Source, declared_sources, over_sources
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.connectors.contract import ParsedRecords, Rejected
@@ -26,8 +25,7 @@ from penstock.physical.execution.meter import Meter
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.execution.wall_clock import wall_clock
 from penstock.physical.operators import Rejection
-from penstock.physical.plan.inputs import ScanSpec
-from penstock.physical.plan.plan import Plan
+from penstock.physical.plan.plan import Plan, scans_of
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.strategies import Strategy
 from penstock.runtime.local.inputs import check_bounded, spooled
@@ -35,7 +33,6 @@ from penstock.runtime.local.runtime import LocalJob
 from penstock.runtime.local.statics import Counts, read_statics
 from penstock.runtime.skipped_records import as_read, progress_after
 from penstock.temporary import removed_after
-from penstock.tree import Node, transform_up, walk_once
 
 #: Rows read in one round.
 _BATCH = 16_384
@@ -75,35 +72,35 @@ def analyze(
     Raises:
         PenstockError: P0622 for an input without an end, P0401 to P0404 for one that cannot be read.
     """
-    sources = {n.source.name: n.source for q in queries for n in walk_once(q.root) if isinstance(n, Scan)}
+    sources = declared_sources(*(query.root for query in queries))
     for source in sources.values():
         _check(source, frames.get(source.name))
-    began = time.perf_counter()
+    start = time.perf_counter()
     with removed_after() as folder:
         readable = {name: spooled(s, rows, frames, folder) for name, s in sources.items()}
         planning = strategy.planning(statistics)
-        ready = [replace(q, root=optimize(_with_sources(q.root, readable), planning=planning)) for q in queries]
-        plan = plan_queries(ready, statistics, strategy)
+        optimized = [replace(q, root=optimize(over_sources(q.root, readable), planning=planning)) for q in queries]
+        plan = plan_queries(optimized, statistics, strategy)
         meters = {table: Meter() for table in plan.statics}
-        statics, read = read_statics(plan, str(folder / "dead-letters"), meters)
-        _record_rejected(plan, meters, read)
+        statics, counts = read_statics(plan, str(folder / "dead-letters"), meters)
+        _record_rejected(plan, meters, counts)
         meter = Meter()
         job = LocalJob(plan, statics, shards, meter=meter)
         readers = {name: _Reader(job, source, meter) for name, source in plan.sources.items()}
         _drive(job, readers, meter)
-    return Analysis(plan, meter, time.perf_counter() - began, meters)
+    return Analysis(plan, meter, time.perf_counter() - start, meters)
 
 
-def _record_rejected(plan: Plan, meters: Mapping[str, Meter], read: Counts) -> None:
+def _record_rejected(plan: Plan, meters: Mapping[str, Meter], counts_by_source: Counts) -> None:
     """Record at the scans of static relations the rows that were rejected or skipped."""
     for table, meter in meters.items():
         for step in plan.statics[table].steps:
-            if isinstance(step.spec, ScanSpec):
-                seen = read[step.spec.source.name]
+            if (source := step.spec.scanned) is not None:
+                counts = counts_by_source[source.name]
                 scan = meter.of(step.id)
-                scan.rows_in = seen.rows
-                counts = {"rejected": sum(seen.malformed.values()), "passed over": seen.passed}
-                scan.extra |= {name: count for name, count in counts.items() if count}
+                scan.rows_in = counts.rows
+                extra = {"rejected": sum(counts.malformed.values()), "passed over": counts.passed}
+                scan.extra |= {name: count for name, count in extra.items() if count}
 
 
 def _check(source: Source, frame: object) -> None:
@@ -111,13 +108,6 @@ def _check(source: Source, frame: object) -> None:
         hint = "EXPLAIN it without ANALYZE, or declare it over a copy that ends"
         raise PenstockError("P0622", f"{source.name} has no end, so there is no run of it to measure", hint=hint)
     check_bounded(source, frame, "there is no run of it to measure\nEXPLAIN the query without ANALYZE")
-
-
-def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
-    def change(node: Node) -> Node:
-        return replace(node, source=sources[node.source.name]) if isinstance(node, Scan) else node
-
-    return transform_up(root, change)
 
 
 class _Reader:
@@ -128,9 +118,7 @@ class _Reader:
         self._needed = job.ingests[source.name].columns
         self._columns = read_columns(source, self._needed)
         self._source_predicate = job.plan.source_predicates.get(source.name)
-        self._scans = [
-            meter.of(s.id) for s in job.plan.steps if isinstance(s.spec, ScanSpec) and s.spec.source.name == source.name
-        ]
+        self._scans = [meter.of(scan.id) for scan in scans_of(job.plan.steps, source.name)]
         self._batches = self._read()
         self.progress = SourceProgress()
 
@@ -149,18 +137,18 @@ class _Reader:
             if parsed.skipped is None:
                 yield parsed
                 continue
-            accounted = progress_after(self._source, parsed.skipped, self.progress, wall_clock())
-            if accounted is None:
+            skipped_progress = progress_after(self._source, parsed.skipped, self.progress, wall_clock())
+            if skipped_progress is None:
                 yield from as_read(parsed, self._columns)
                 continue
-            rows, self.progress = accounted
+            rows, self.progress = skipped_progress
             for scan in self._scans:
                 scan.rows_in += rows
             self._count_extra("passed over", rows)
 
     def next(self) -> list[Elements]:
         """Return the next elements; at the end of the source return none and mark its progress as ended."""
-        began = time.process_time_ns()
+        start = time.process_time_ns()
         parsed = next(self._batches, None)
         if parsed is None:
             self.progress = replace(self.progress, ended=True)
@@ -176,7 +164,7 @@ class _Reader:
         for scan in self._scans:
             scan.rows_in += parsed.batch.num_rows + len(parsed.rejected)
             scan.rows_out += len(stamped.elements)
-            scan.nanoseconds += time.process_time_ns() - began
+            scan.nanoseconds += time.process_time_ns() - start
         self._count_extra("late", len(stamped.late))
         self._count_extra("rejected", len(parsed.rejected) + len(stamped.unusable))
         return [stamped.elements]
@@ -195,10 +183,10 @@ class _Reader:
 def _drive(job: LocalJob, readers: Mapping[str, _Reader], meter: Meter) -> None:
     """Run rounds until every source has ended."""
     while True:
-        waiting = {name: r for name, r in readers.items() if not r.progress.ended}
+        unfinished = {name: r for name, r in readers.items() if not r.progress.ended}
         stamped: dict[str, list[Elements]] = {}
-        if waiting:
-            name, reader = min(waiting.items(), key=lambda item: _high(item[1]))
+        if unfinished:
+            name, reader = min(unfinished.items(), key=lambda item: _high(item[1]))
             stamped[name] = reader.next()
         job.round(stamped, {name: r.progress for name, r in readers.items()})
         meter.sample()

@@ -52,9 +52,9 @@ def explain(
         return to_mermaid([(f"{query.name}: {title}", tree) for title, tree in parts])
     texts = [(title, to_text(tree)) for title, tree in parts]
     # The same choice may have been tried again once columns were pruned.
-    told = dict.fromkeys(_choice_text(step, costs) for step in trace if (costs := step.costs))
-    if told:
-        texts.insert(1, ("choices by cost", "".join(f"{line}\n" for line in told)))
+    choice_lines = dict.fromkeys(_choice_text(step, costs) for step in trace if (costs := step.costs))
+    if choice_lines:
+        texts.insert(1, ("choices by cost", "".join(f"{line}\n" for line in choice_lines)))
     texts.append(("state", state.text()))
     return "\n".join(f"-- {query.name}: {title}\n{text}" for title, text in texts)
 
@@ -69,5 +69,5 @@ def _choice_text(step: TraceStep, costs: tuple[float, float]) -> str:
     return f"{step.rule}: {verdict}, {costs[1]:.4g} elements/s handled instead of {costs[0]:.4g}"
 
 
-def _ran(ran: Analysis) -> str:
-    return f"physical plan, as it ran in {ran.seconds:.3f} s"
+def _ran(analysis: Analysis) -> str:
+    return f"physical plan, as it ran in {analysis.seconds:.3f} s"

@@ -1,11 +1,11 @@
 """One-time queries: R at one instant, over bounded inputs, in this process.
 
-Operators that are plain SQL (`Algebra.is_plain_sql`) are computed once, over the content of what they read: that is
-the law, carried out. What is below them (windows, updated relations, queries that are streams) is run up to the
+Operators that are plain SQL (`Algebra.is_plain_sql`) are computed once, over the content of what they read, as
+the semantics define them. What is below them (windows, updated relations, queries that are streams) is run up to the
 instant, and the rows that remain there are its content.
 
 The last instant is the largest timestamp of all sources that the query reads: a source that has been read to its end
-holds nothing back [semantics 1]. A later instant may be asked for as well, since no element will come before it.
+holds nothing back [semantics 1]. A later instant may be requested as well, since no element will arrive before it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.algebra import Algebra, RelationScan, Scan, Source, leaves, unbounded
+from penstock.algebra import Algebra, RelationScan, Source, unbounded
 from penstock.algebra.nodes.one_time import OneTimeQuery
 from penstock.algebra.nodes.query import Query, SinkSpec
-from penstock.algebra.nodes.scans import OnError
+from penstock.algebra.nodes.scans import OnError, declared_sources
 from penstock.connectors.deadletters import as_error, reason_kind
 from penstock.deep import deep
 from penstock.errors import PenstockError
@@ -96,7 +96,7 @@ def answer_once(
 
 def sources_of(query: OneTimeQuery) -> dict[str, Source]:
     """Return the declared streams and relations that a query reads, by name."""
-    return {leaf.source.name: leaf.source for leaf in leaves(query.root) if isinstance(leaf, Scan)}
+    return declared_sources(query.root)
 
 
 @deep
@@ -105,28 +105,28 @@ def answer_over(
 ) -> OneTimeAnswer:
     """Return the answer of `query` over `inputs` (source name -> table of all declared columns, in arrival order)."""
     now = wall_clock()
-    last = _last_instant(sources_of(query), inputs, now)
-    tick = last if query.as_of is None else query.as_of
+    last_instant = _last_instant(sources_of(query), inputs, now)
+    tick = last_instant if query.as_of is None else query.as_of
     contents = _Contents(query.domain)
     plain = contents.replaced(query.root)
-    known = dict(inputs)
+    tables = dict(inputs)
     for name, declared in contents.timed.items():
-        kept, _ = keyed_rows(declared, inputs[declared.name])
-        zeros = pa.array(np.zeros(kept.num_rows, np.int64)).cast(query.domain.type())
-        known[name] = kept.append_column("tick", zeros)
-    passed = LocalResult({})
+        keyed, _ = keyed_rows(declared, inputs[declared.name])
+        zeros = pa.array(np.zeros(keyed.num_rows, np.int64)).cast(query.domain.type())
+        tables[name] = keyed.append_column("tick", zeros)
+    result = LocalResult({})
     if contents.queries:
-        passed = run_local(contents.queries, known, until=tick, clock=partial(int, now - 1), strategy=strategy)
-        for part in contents.queries:
-            known[part.name] = _remaining(passed.tables[part.name], tick or 0, part)
+        result = run_local(contents.queries, tables, until=tick, clock=partial(int, now - 1), strategy=strategy)
+        for content_query in contents.queries:
+            tables[content_query.name] = _remaining(result.tables[content_query.name], tick or 0, content_query)
     if isinstance(plain, RelationScan) and plain.source.name in contents.names:
-        table = known[plain.source.name]
+        table = tables[plain.source.name]
     else:
-        ran = _run_plain(query, plain, known, tick, strategy)
-        table = pa.table(ran.tables[query.name].columns[2:], names=_numbered(plain.schema))
-        _count_rejected(passed, ran)
-    late = {name: count for name, count in passed.late.items() if count}
-    return OneTimeAnswer(query, _in_order(query, table), tick, late, _rejections(passed))
+        plain_result = _run_plain(query, plain, tables, tick, strategy)
+        table = pa.table(plain_result.tables[query.name].columns[2:], names=_numbered(plain.schema))
+        _count_rejected(result, plain_result)
+    late = {name: count for name, count in result.late.items() if count}
+    return OneTimeAnswer(query, _in_order(query, table), tick, late, _rejections(result))
 
 
 def _run_plain(
@@ -183,17 +183,17 @@ class _Contents:
         return node.with_children(tuple(children))
 
     def _content(self, node: Algebra) -> RelationScan:
-        known = self._by_fingerprint.get(node.fingerprint)
-        if known is None:
+        scan = self._by_fingerprint.get(node.fingerprint)
+        if scan is None:
             name = f"content {len(self.queries) + 1}"
             columns = zip(_numbered(node.schema), node.schema, strict=True)
             source = Source(name, False, Schema(tuple(Field(n, f.type) for n, f in columns)), "MEMORY")
-            known = RelationScan(source, tuple(range(len(node.schema))))
-            self._by_fingerprint[node.fingerprint] = known
-            # Time does not run on for a query over static relations alone, and what is below a stream may end.
-            timed = transform_up(node, self._at_zero) if node.domain is None else node
-            self.queries.append(Query(name, timed, SinkSpec("MEMORY")))
-        return known
+            scan = RelationScan(source, tuple(range(len(node.schema))))
+            self._by_fingerprint[node.fingerprint] = scan
+            # Time does not advance for a query over static relations alone, and what is below a stream may end.
+            root = transform_up(node, self._at_zero) if node.domain is None else node
+            self.queries.append(Query(name, root, SinkSpec("MEMORY")))
+        return scan
 
     def _at_zero(self, node: Node) -> Node:
         if not isinstance(node, RelationScan):
@@ -216,12 +216,12 @@ def _remaining(changes: pa.Table, tick: int, query: Query) -> pa.Table:
     """Return the rows of a relation at `tick`, from its changes."""
     past = changes.filter(pc.less_equal(changes.column(0).cast(pa.int64()), tick)).combine_chunks()
     columns = [column.combine_chunks() for column in past.columns[2:]]
-    goes = pc.equal(past.column(1), "-").combine_chunks()
-    if pc.any(goes).as_py():
-        signs = np.where(goes.to_numpy(zero_copy_only=False), -1, 1)
-        kept = net(replace(forever(columns, past.num_rows), sign=signs))
-        kept = kept.take(np.repeat(np.arange(len(kept)), kept.signs))
-        columns = list(kept.columns)
+    is_removed = pc.equal(past.column(1), "-").combine_chunks()
+    if pc.any(is_removed).as_py():
+        signs = np.where(is_removed.to_numpy(zero_copy_only=False), -1, 1)
+        remaining = net(replace(forever(columns, past.num_rows), sign=signs))
+        remaining = remaining.take(np.repeat(np.arange(len(remaining)), remaining.signs))
+        columns = list(remaining.columns)
     schema = pa.schema(list(zip(_numbered(query.root.schema), query.root.schema.types, strict=True)))
     return pa.table([column.cast(f.type) for column, f in zip(columns, schema, strict=True)], schema=schema)
 
@@ -245,7 +245,7 @@ def _count_rejected(result: LocalResult, other: LocalResult) -> None:
 
 def _rejections(result: LocalResult) -> dict[str, dict[str, int]]:
     """Return the rejected records by source and reason, those without a usable timestamp or key among them."""
-    found = {name: Counter(reasons) for name, reasons in result.rejected.items()}
+    counts_by_source = {name: Counter(reasons) for name, reasons in result.rejected.items()}
     for name, count in result.unusable.items():
-        found.setdefault(name, Counter())["no usable timestamp, operation or key"] += count
-    return {name: dict(+counts) for name, counts in found.items() if +counts}
+        counts_by_source.setdefault(name, Counter())["no usable timestamp, operation or key"] += count
+    return {name: dict(+counts) for name, counts in counts_by_source.items() if +counts}

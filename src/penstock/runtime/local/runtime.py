@@ -30,7 +30,6 @@ from penstock.physical.execution.primary_keys import keyed_rows
 from penstock.physical.execution.progress import SourceProgress, timed_sources
 from penstock.physical.execution.wall_clock import WallClock, advance, begin, peers_of, uses_wall_clock, wall_clock
 from penstock.physical.operators import Rejection, Tables
-from penstock.physical.plan.inputs import ScanSpec
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import plan_queries
 from penstock.physical.planning.strategies import Strategy
@@ -81,19 +80,19 @@ class LocalJob:
     def _stage(self, stage: int, shard: int) -> StageExecutor:
         return StageExecutor(self.plan, stage, shard, self.shards, self.tables, self.drain, self._meter)
 
-    def stamp(self, piece: ScheduledRows, seen: SourceProgress, now: int | None) -> StampedRows:
+    def stamp(self, rows: ScheduledRows, seen: SourceProgress, now: int | None) -> StampedRows:
         """Return the elements of arriving rows.
 
         Args:
             seen: progress of the source before them.
-            now: arrival time, used where `piece` has no stamps of its own and the source needs one.
+            now: arrival time, used where `rows` have no stamps of their own and the source needs one.
         """
-        ingest, source = self.ingests[piece.source], self.plan.sources[piece.source]
+        ingest, source = self.ingests[rows.source], self.plan.sources[rows.source]
         columns = read_columns(source, ingest.columns)
-        arrays = [piece.batch.column(c) for c in columns]
+        arrays = [rows.batch.column(c) for c in columns]
         chosen = pa.RecordBatch.from_arrays(arrays, names=[str(c) for c in columns])
         with self.watch.phase("ingest"):
-            return stamp(source, chosen, columns, ingest.columns, seen, now if piece.stamps is None else piece.stamps)
+            return stamp(source, chosen, columns, ingest.columns, seen, now if rows.stamps is None else rows.stamps)
 
     def round(
         self, stamped: Mapping[str, Sequence[Elements]], progress: Mapping[str, SourceProgress]
@@ -105,14 +104,14 @@ class LocalJob:
         for task, (name, batches) in enumerate(stamped.items()):
             for elements in batches:
                 with self.watch.phase("ingest"):
-                    made = self.ingests[name].run(elements)
-                self._post(made, router, task)
+                    result = self.ingests[name].run(elements)
+                self._post(result, router, task)
         answers: dict[str, list[Elements]] = {}
         for stage in self.stages:
             for shard, executor in enumerate(stage):
-                received = router.take(self.plan, executor.stage, shard)
+                inputs = router.take(self.plan, executor.stage, shard)
                 with self.watch.phase("operators"):
-                    result = executor.run(received, progress)
+                    result = executor.run(inputs, progress)
                 self._post(result, router, shard)
                 self.rejected += result.rejected
                 for query, parts in result.answers.items():
@@ -136,16 +135,16 @@ class LocalJob:
             executor.graft(plan, tables, unchanged)
         self.plan, self.tables = plan, tables
         self.ingests = {name: IngestExecutor(plan, name, tables, self._meter) for name in plan.sources}
-        fresh = range(len(self.stages) + 1, plan.stages + 1)
-        self.stages = self.stages[: plan.stages] + [[self._stage(s, k) for k in range(self.shards)] for s in fresh]
+        new_stages = range(len(self.stages) + 1, plan.stages + 1)
+        self.stages = self.stages[: plan.stages] + [[self._stage(s, k) for k in range(self.shards)] for s in new_stages]
 
     def reload(self) -> None:
         """Rebuild every stage from its own snapshot, as a restart does."""
         for row in self.stages:
             for shard, executor in enumerate(row):
-                fresh = self._stage(executor.stage, shard)
-                fresh.restore(executor.snapshot())
-                row[shard] = fresh
+                reloaded = self._stage(executor.stage, shard)
+                reloaded.restore(executor.snapshot())
+                row[shard] = reloaded
 
 
 class LocalRecorder:
@@ -157,18 +156,18 @@ class LocalRecorder:
         self._recorder = Recorder(job.plan, {**job.plan.sources, **static_sources(job.plan)})
         self._rows: Counter[str] = Counter()
         self._batches = 0
-        self._began = 0.0
+        self._round_start = 0.0
 
     def begin(self) -> None:
         self._job.watch = Stopwatch()
-        self._began = time.perf_counter()
+        self._round_start = time.perf_counter()
 
     def read(self, source: str, rows: int) -> None:
         self._rows[source] += rows
 
     def end(self, answers: Mapping[str, Sequence[pa.Table]]) -> RunMetrics:
         """Record the end of a round. answers: those of all rounds."""
-        seconds = time.perf_counter() - self._began
+        seconds = time.perf_counter() - self._round_start
         self._batches += 1
         for report in self._job.reports():
             self._recorder.report(report)
@@ -209,9 +208,9 @@ def _compute_static(plan: Plan, relations: Mapping[str, pa.Table], meter: Meter 
     if meter is not None:
         meter.sample()
         for step in plan.steps:
-            if isinstance(step.spec, ScanSpec):
+            if (source := step.spec.scanned) is not None:
                 scan = meter.of(step.id)
-                scan.rows_in = scan.rows_out = relations[step.spec.source.name].num_rows
+                scan.rows_in = scan.rows_out = relations[source.name].num_rows
     query = plan.queries[""]
     if not parts:
         return empty(query.root.schema.types)
@@ -248,44 +247,46 @@ def run_local(
         statistics: what is known of the sources; None observes the inputs themselves.
         strategy: how operators keep state.
         watcher: called with the metrics after every round.
-        until: tick to which time runs on after the inputs.
+        until: tick up to which time advances after the end of the inputs.
     """
     plan = _plan(queries, inputs, optimized, statistics, strategy)
     result = LocalResult({}, dict.fromkeys(plan.sources, 0), dict.fromkeys(plan.sources, 0))
     statics = compute_statics(plan, _static_rows(plan, inputs, result))
     job = LocalJob(plan, statics, shards, drain)
-    seen = {name: SourceProgress() for name in plan.sources}
+    progress = {name: SourceProgress() for name in plan.sources}
     answers: dict[str, list[pa.Table]] = {name: [answer_table(query, [])] for name, query in plan.queries.items()}
     wall: WallClock | None = None
     peers = peers_of(query.root for query in plan.queries.values())
     if arrivals is not None:
-        seen = {name: SourceProgress(ended=inputs[name].num_rows == 0) for name in plan.sources}
+        progress = {name: SourceProgress(ended=inputs[name].num_rows == 0) for name in plan.sources}
         schedule = rounds_by_clock(plan.sources, inputs, arrivals, seed)
     else:
         schedule = rounds(plan.sources, inputs, seed, batch_rows)
     recorder = LocalRecorder(job, result)
     warned: set[str] = set()
-    for due in schedule:
+    for round_ in schedule:
         recorder.begin()
         if uses_wall_clock(plan.sources.values()):
-            now = clock() if due.now is None else due.now
-            wall = advance(wall or begin(plan.sources.values(), now), now, plan.sources, peers, seen, due.ended)
-            seen = wall.on(seen)
-            wall = wall.spoken(piece.source for piece in due.pieces)
+            now = clock() if round_.now is None else round_.now
+            wall = advance(wall or begin(plan.sources.values(), now), now, plan.sources, peers, progress, round_.ended)
+            progress = wall.on(progress)
+            wall = wall.spoken(rows.source for rows in round_.pieces)
         stamped: dict[str, list[Elements]] = {}
-        for piece in due.pieces:
-            name = piece.source
-            taken = job.stamp(piece, seen[name], None if wall is None else wall.now)
-            recorder.read(name, piece.batch.num_rows)
-            seen[name] = seen[name].merge(taken.progress)
-            warn_of_jumps(plan.sources, {name: taken.jump}, [query.root for query in plan.queries.values()], warned)
-            result.late[name] += len(taken.late)
-            _set_apart(result, plan.sources[name], taken, piece)
-            stamped.setdefault(name, []).append(taken.elements)
-        for name in due.ended:
-            beat = seen[name].beat if until is None else max(seen[name].beat, until)
-            seen[name] = replace(seen[name], ended=True, beat=beat)
-        for query, parts in job.round(stamped, seen).items():
+        for rows in round_.pieces:
+            name = rows.source
+            stamped_rows = job.stamp(rows, progress[name], None if wall is None else wall.now)
+            recorder.read(name, rows.batch.num_rows)
+            progress[name] = progress[name].merge(stamped_rows.progress)
+            warn_of_jumps(
+                plan.sources, {name: stamped_rows.jump}, [query.root for query in plan.queries.values()], warned
+            )
+            result.late[name] += len(stamped_rows.late)
+            _count_rejected(result, plan.sources[name], stamped_rows, rows)
+            stamped.setdefault(name, []).append(stamped_rows.elements)
+        for name in round_.ended:
+            beat = progress[name].beat if until is None else max(progress[name].beat, until)
+            progress[name] = replace(progress[name], ended=True, beat=beat)
+        for query, parts in job.round(stamped, progress).items():
             with job.watch.phase("sink"):
                 answers[query].append(answer_table(plan.queries[query], parts))
         if reload:
@@ -313,10 +314,10 @@ def _plan(
     strategy: Strategy,
 ) -> Plan:
     sources = {name: source for q in queries for name, source in timed_sources(q.root).items()}
-    known = statistics or observe(sources, inputs)
-    planning = strategy.planning(known)
-    ready = [replace(q, root=optimize(q.root, planning=planning)) if optimized else q for q in queries]
-    return plan_queries(ready, known, strategy)
+    source_statistics = statistics or observe(sources, inputs)
+    planning = strategy.planning(source_statistics)
+    optimized_queries = [replace(q, root=optimize(q.root, planning=planning)) if optimized else q for q in queries]
+    return plan_queries(optimized_queries, source_statistics, strategy)
 
 
 def _static_rows(plan: Plan, inputs: Mapping[str, pa.Table], result: LocalResult) -> dict[str, pa.Table]:
@@ -330,19 +331,19 @@ def _static_rows(plan: Plan, inputs: Mapping[str, pa.Table], result: LocalResult
     return tables
 
 
-def _set_apart(result: LocalResult, source: Source, taken: StampedRows, piece: ScheduledRows) -> None:
-    """Count the rows of `piece` that cannot become elements.
+def _count_rejected(result: LocalResult, source: Source, stamped: StampedRows, rows: ScheduledRows) -> None:
+    """Count those of `rows` that cannot become elements.
 
     Raises:
         PenstockError: P0403 for the first such row of a source with ON ERROR FAIL.
     """
-    if taken.reasons and source.on_error is OnError.FAIL:
-        record = shown_row(piece.batch, int(taken.unusable[0]))
-        raise as_error(Rejected(source.name, None, record, taken.reasons[0]), source.name)
-    far = taken.reasons.count(TOO_FAR_AHEAD)
-    result.unusable[source.name] += len(taken.reasons) - far
-    if far:
-        result.rejected.setdefault(source.name, Counter())[TOO_FAR_AHEAD] += far
+    if stamped.reasons and source.on_error is OnError.FAIL:
+        record = shown_row(rows.batch, int(stamped.unusable[0]))
+        raise as_error(Rejected(source.name, None, record, stamped.reasons[0]), source.name)
+    too_far_ahead = stamped.reasons.count(TOO_FAR_AHEAD)
+    result.unusable[source.name] += len(stamped.reasons) - too_far_ahead
+    if too_far_ahead:
+        result.rejected.setdefault(source.name, Counter())[TOO_FAR_AHEAD] += too_far_ahead
 
 
 def _reject(result: LocalResult, source: Source, record: Rejected) -> None:

@@ -47,15 +47,15 @@ def rounds(
         batch_rows: cut every input evenly; without this and `seed`, each input is one batch.
     """
     draw = random.Random(seed)
-    waiting = {name: _pieces(inputs[name], draw if seed is not None else None, batch_rows) for name in sources}
-    if not waiting:
+    remaining = {name: _pieces(inputs[name], draw if seed is not None else None, batch_rows) for name in sources}
+    if not remaining:
         yield Round([], [])
-    while waiting:
-        chosen = list(waiting) if seed is None else draw.sample(sorted(waiting), draw.randint(1, len(waiting)))
-        pieces = [ScheduledRows(name, waiting[name].pop(0)) for name in chosen if waiting[name]]
-        ended = [name for name in chosen if not waiting[name]]
+    while remaining:
+        drawn = list(remaining) if seed is None else draw.sample(sorted(remaining), draw.randint(1, len(remaining)))
+        pieces = [ScheduledRows(name, remaining[name].pop(0)) for name in drawn if remaining[name]]
+        ended = [name for name in drawn if not remaining[name]]
         for name in ended:
-            del waiting[name]
+            del remaining[name]
         yield Round(pieces, ended)
 
 
@@ -68,12 +68,12 @@ def rounds_by_clock(
     continuously.
     """
     draw = random.Random(seed)
-    came = {name: np.asarray(arrivals.get(name, ()), np.int64) for name in sources}
-    for name, stamps in came.items():
+    stamps_by_source = {name: np.asarray(arrivals.get(name, ()), np.int64) for name in sources}
+    for name, stamps in stamps_by_source.items():
         assert len(stamps) == inputs[name].num_rows, f"{name}: an instant of arrival for every row"
-    instants = sorted({int(at) for stamps in came.values() for at in stamps})
+    instants = sorted({int(stamp) for stamps in stamps_by_source.values() for stamp in stamps})
     at_once = seed is not None and all(source.idle is None for source in sources.values())
-    done = dict.fromkeys(sources, 0)
+    rows_done = dict.fromkeys(sources, 0)
     if not instants:
         yield Round([], list(sources))
     start = 0
@@ -81,13 +81,13 @@ def rounds_by_clock(
         start += draw.randint(1, 4) if at_once else 1
         now = instants[min(start, len(instants)) - 1]
         pieces: list[ScheduledRows] = []
-        for name, stamps in came.items():
+        for name, stamps in stamps_by_source.items():
             stop = int(np.searchsorted(stamps, now, side="right"))
-            if stop > done[name]:
-                batch = _one_batch(inputs[name].slice(done[name], stop - done[name]))
-                pieces.append(ScheduledRows(name, batch, stamps[done[name] : stop]))
-            done[name] = stop
-        ended = [name for name, stamps in came.items() if done[name] == len(stamps)]
+            if stop > rows_done[name]:
+                batch = _one_batch(inputs[name].slice(rows_done[name], stop - rows_done[name]))
+                pieces.append(ScheduledRows(name, batch, stamps[rows_done[name] : stop]))
+            rows_done[name] = stop
+        ended = [name for name, stamps in stamps_by_source.items() if rows_done[name] == len(stamps)]
         yield Round(pieces, ended, now)
 
 

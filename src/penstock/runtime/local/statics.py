@@ -48,17 +48,17 @@ def read_statics(
     tables: dict[str, pa.Table] = {}
     counts: Counts = {}
     for name, source in static_sources(plan).items():
-        rows, rejected, passed = read_relation(source, source_predicate_of(plan.statics.values(), name))
-        tables[name], reasons = keyed_rows(source, rows)
+        table, rejected, passed = read_relation(source, source_predicate_of(plan.statics.values(), name))
+        tables[name], reasons = keyed_rows(source, table)
         for position, reason in reasons.items():
-            record = shown_row(rows, position)[:1000]
+            record = shown_row(table, position)[:1000]
             rejected.append(Rejected(name, None, record, reason))
         if rejected and source.on_error is OnError.FAIL:
             raise as_error(rejected[0], source.name)
         if rejected and source.on_error is OnError.DEAD_LETTER:
             DeadLetters(dead_letters).write(source.name, 0, 0, [DeadLetter.of(r) for r in rejected])
-        kinds = Counter(reason_kind(r.reason) for r in rejected)
-        counts[name] = StaticCounts(tables[name].num_rows + len(rejected) + passed, dict(kinds), passed)
+        reasons_counted = Counter(reason_kind(r.reason) for r in rejected)
+        counts[name] = StaticCounts(tables[name].num_rows + len(rejected) + passed, dict(reasons_counted), passed)
     return compute_statics(plan, tables, meters), counts
 
 

@@ -1,8 +1,8 @@
 """The DataFrames of a job: from the rounds, or the user's DataFrames, to the packets that leave the last stage.
 
-Where the state lies in files of the checkpoint, Spark's streaming query only tells which rounds are due, and the stages
-of a batch are a plan of that batch alone (`Pipeline`): so the plan of a run can change between two batches. Where Spark
-reads a source or keeps the state, the stages are part of the streaming query (`assemble`).
+Where the state lies in files of the checkpoint, Spark's streaming query only lists the rounds that are due, and the
+stages of a batch are a plan of that batch alone (`Pipeline`), so the plan of a run can change between two batches.
+Where Spark reads a source or keeps the state, the stages are part of the streaming query (`assemble`).
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from penstock.runtime.spark.worker.tasks import (
     Task,
     batch_number,
     ingest_frame,
-    ingest_pieces,
+    ingest_read_tasks,
     keyed_stage,
     task_number,
 )
 
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
-_PIECES = ("path", "content")
-_PACKET = tuple(field.split()[0] for field in SPARK_SCHEMA.split(","))
+_TASK_COLUMNS = ("path", "content")
+_PACKET_COLUMNS = tuple(field.split()[0] for field in SPARK_SCHEMA.split(","))
 
 
-def round_files(spark: SparkSession, shards: int, place: Path) -> DataFrame:
-    """Return the streaming DataFrame of the read tasks of a run, one a row. place: the folder in which its rounds
+def round_files(spark: SparkSession, shards: int, rounds: Path) -> DataFrame:
+    """Return the streaming DataFrame of the read tasks of a run, one a row. rounds: the folder in which its rounds
     appear."""
     session = job_session(spark, shards)
-    files = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).option("maxFileAge", source_log.MOST_AGE)
-    return files.load(f"{place}/*").select(*_PIECES)
+    reader = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).option("maxFileAge", source_log.MOST_AGE)
+    return reader.load(f"{rounds}/*").select(*_TASK_COLUMNS)
 
 
 class Pipeline:
@@ -59,14 +59,16 @@ class Pipeline:
     def __init__(self, folder: Folder, job: Job, digest: str) -> None:
         root = str(folder.root)
         self._shards = job.shards
-        self._ingest = _column(ingest_pieces(root, digest), _PIECES)
-        self._stages = [_column(keyed_stage(root, digest, stage), _PACKET) for stage in range(1, job.plan.stages + 1)]
+        self._ingest = _column(ingest_read_tasks(root, digest), _TASK_COLUMNS)
+        self._stages = [
+            _column(keyed_stage(root, digest, stage), _PACKET_COLUMNS) for stage in range(1, job.plan.stages + 1)
+        ]
 
-    def packets(self, pieces: DataFrame) -> DataFrame:
+    def packets(self, read_tasks: DataFrame) -> DataFrame:
         """Return the packets that leave the last stage, from the read tasks of one batch."""
-        packets = _mapped(pieces, self._ingest)
+        packets = _map_in_arrow(read_tasks, self._ingest)
         for stage in self._stages:
-            packets = _mapped(packets.repartition(self._shards, "shard"), stage)
+            packets = _map_in_arrow(packets.repartition(self._shards, "shard"), stage)
         return packets
 
 
@@ -76,7 +78,7 @@ def _column(task: Task, columns: tuple[str, ...]) -> Any:
     return function(*(col(name) for name in columns))
 
 
-def _mapped(frame: DataFrame, call: Any) -> DataFrame:
+def _map_in_arrow(frame: DataFrame, call: Any) -> DataFrame:
     return DataFrame(frame._jdf.mapInArrow(call._jc, False, None), frame.sparkSession)
 
 
@@ -97,7 +99,7 @@ def assemble(
         session.dataSource.register(PenstockSource)
         packets = session.readStream.format("penstock").option("folder", root).option("job", digest).load()
     else:
-        packets = round_files(spark, job.shards, rounds).mapInArrow(ingest_pieces(root, digest), SPARK_SCHEMA)
+        packets = round_files(spark, job.shards, rounds).mapInArrow(ingest_read_tasks(root, digest), SPARK_SCHEMA)
     for name in sorted(job.intake.spark_sources):
         # One task reads a DataFrame source, so that its rows have one order of arrival.
         packets = packets.unionByName(
@@ -119,17 +121,17 @@ def answers_only(packets: DataFrame, folder: Folder, digest: str, query: str, sc
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job, _ = load_job(root, digest)
-        answered = job.plan.queries[query]
+        query_plan = job.plan.queries[query]
         rejected: list[Rejection] = []
         for batch in batches:
-            parts: list[PendingAnswer] = []
+            answers: list[PendingAnswer] = []
             for text, blob in zip(batch.column("kind").to_pylist(), batch.column("blob"), strict=True):
                 kind = read_kind(text)
                 if kind is Signal.REJECTED:
                     rejected += read_rejected(blob.as_py())
                 elif kind == AnswerOf(query):
-                    parts += read_answers(blob.as_buffer())
-            for table in answer_tables(answered, parts) if parts else ():
+                    answers += read_answers(blob.as_buffer())
+            for table in answer_tables(query_plan, answers) if answers else ():
                 yield from table.to_batches()
         letters = DeadLetters(Folder(root).dead_letters)
         write_rejections(rejected, job.plan.sources, letters, batch_number(), task_number())

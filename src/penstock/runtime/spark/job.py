@@ -29,9 +29,9 @@ from penstock.runtime.spark.checkpoint.epochs import (
     check_log,
     forget_older,
     mend_log,
-    spark_place,
+    remove_epoch_on_failure,
+    spark_log_folder,
     sync_log,
-    taken_back_on_failure,
 )
 from penstock.runtime.spark.checkpoint.folder import Finish, Folder, Job
 from penstock.runtime.spark.checkpoint.state_files import sweep
@@ -47,7 +47,7 @@ from penstock.runtime.spark.output.result_parts import ResultParts
 from penstock.runtime.spark.startup.jvm import spark_log
 from penstock.runtime.spark.startup.session import stop_at_end
 from penstock.runtime.spark.streaming import RoundsQuery
-from penstock.runtime.spark.version import Changed, VersionInfo, version_of
+from penstock.runtime.spark.version import JobChange, VersionInfo, version_of
 from penstock.runtime.spark.worker.spill_files import forget, forget_all
 from penstock.runtime.watching.metrics import RunMetrics
 from penstock.runtime.watching.progress import RunProgress
@@ -67,14 +67,14 @@ class SparkRun:
 
     Args:
         epoch: the epoch of the job.
-        claimed: the lock of the checkpoint, released at the end; None for a checkpoint that is removed with the run.
+        lock: the lock of the checkpoint, released at the end; None for a checkpoint that is removed with the run.
         report_options: options of the reports.
-        live: whether its queries may change while it goes on (`change`).
+        live: whether its queries may change while it runs (`change`).
     """
 
     def __init__(
         self, spark: SparkSession, checkpoint: Path, epoch: Epoch, job: Job, digest: str,
-        sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], claimed: CheckpointLock | None,
+        sinks: Mapping[str, Sink], frames: Mapping[str, DataFrame], lock: CheckpointLock | None,
         report_options: ReportOptions,
         notices: tuple[str, ...] = (), live: bool = False,
     ) -> None:  # fmt: skip
@@ -83,42 +83,42 @@ class SparkRun:
         self._epoch = epoch
         self._job = job
         self._sinks = dict(sinks)
-        self._live = live and self._in_files
-        self._claimed = claimed
+        self._is_live = live and self._in_files
+        self._lock = lock
         #: Messages for the user about a script that differs from the checkpoint's.
         self.notices = notices
-        self._epochs_behind = job.epoch > 0
-        self._accounts = RunTotals(self._folder)
-        self._parts = ResultParts(self._folder)
+        self._has_older_epochs = job.epoch > 0
+        self._totals = RunTotals(self._folder)
+        self._result_parts = ResultParts(self._folder)
         self._rounds: RoundLog | None = None
         self._pipeline: Pipeline | None = None
-        self._ended_in: int | None = None
+        self._final_batch: int | None = None
         self._failure: PenstockError | None = None
-        self._began = time.monotonic()
-        self._seconds = 0.0
+        self._started_at = time.monotonic()
+        self._run_seconds = 0.0
         self._closed = False
-        self._delivering = threading.Lock()
-        #: Held while a change is taken over, and by who asks how the run is.
-        self._adopting = threading.RLock()
+        self._delivery_lock = threading.Lock()
+        #: Held while a change is applied, and while metrics or progress are read.
+        self._change_lock = threading.RLock()
+        self._dead_letters = self._folder.dead_letters
         #: Held by the change that is being made, with what its queries read before they begin.
-        self._changing = threading.Lock()
+        self._hydration_lock = threading.Lock()
         self._hydration: list[Ahead] = []
-        self._letters = self._folder.dead_letters
         recorder = Recorder(job.plan, _all_sources(job))
-        counted = self._counted()
-        recorder.resumed(counted)
-        self._done = time.monotonic()
-        self._reporter = Reporter(recorder, report_options, self.metrics, before=recorder.metrics(counted))
-        resumed = self._accounts.batches > 0
-        self._tell("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
+        totals = self._current_totals()
+        recorder.resumed(totals)
+        self._last_finished_at = time.monotonic()
+        self._reporter = Reporter(recorder, report_options, self.metrics, before=recorder.metrics(totals))
+        resumed = self._totals.batches > 0
+        self._log_event("resume" if resumed else "start", "the run goes on" if resumed else "the run starts")
         self._query: RoundsQuery | None = None
-        if claimed is not None:
-            claimed.over = lambda: not self.active
-        finished = self._folder.finished()
-        if finished is not None and finished.epoch == job.epoch:
+        if lock is not None:
+            lock.over = lambda: not self.active
+        finish = self._folder.finished()
+        if finish is not None and finish.epoch == job.epoch:
             return
         try:
-            self._query = self._started(spark, digest, frames)
+            self._query = self._start_query(spark, digest, frames)
             stop_at_end(self)
         except PenstockError as error:
             self._failure = error
@@ -129,7 +129,7 @@ class SparkRun:
             self.close()
             raise self._failure from failure
 
-    def _started(self, spark: SparkSession, digest: str, frames: Mapping[str, DataFrame]) -> RoundsQuery:
+    def _start_query(self, spark: SparkSession, digest: str, frames: Mapping[str, DataFrame]) -> RoundsQuery:
         sweep(self._folder.root)
         forget_all(str(self._folder.root))
         storage().make_folder(self._log)
@@ -138,9 +138,9 @@ class SparkRun:
             check_log(self._folder, self._log, self._job.log_base)
         job = self._job
         self._rounds = RoundLog(
-            self._folder, job.intake, epoch=job.epoch, carried=self._epoch.offset, log=job.log, history=self._live
+            self._folder, job.intake, epoch=job.epoch, carried=self._epoch.offset, log=job.log, history=self._is_live
         )
-        if self._live:
+        if self._is_live:
             self._pipeline = Pipeline(self._folder, self._job, digest)
             frame = round_files(spark, job.shards, self._rounds.place)
         else:
@@ -157,19 +157,19 @@ class SparkRun:
     @property
     def _log(self) -> Path:
         """Spark's own log of the rounds."""
-        return spark_place(self._checkpoint, self._job.log)
+        return spark_log_folder(self._checkpoint, self._job.log)
 
     # -- delivering --------------------------------------------------------------------------------------------
 
     def _deliver(self, frame: DataFrame, number: int) -> None:
-        with self._delivering:
+        with self._delivery_lock:
             if self._pipeline is None:
                 self._deliver_batch(frame, number)
             elif not self._is_delivered(number):
                 self._deliver_batch(self._pipeline.packets(frame), number)
 
     def _is_delivered(self, number: int) -> bool:
-        """Return whether Spark repeats a batch that every sink has: its plan may be gone."""
+        """Return whether every sink has the batch already, so that Spark only repeats it; its plan may be gone."""
         last = self._folder.delivered()
         if self._job.log_base + number > last.batch:
             return False
@@ -180,35 +180,36 @@ class SparkRun:
     def _end(self, batch: int, number: int) -> None:
         """Record that all sources have ended with `batch`, the `number`th of Spark's log."""
         self._folder.write_finished(Finish(batch, self._job.epoch))
-        self._ended_in = number
+        self._final_batch = number
 
     def _deliver_batch(self, packets: DataFrame, number: int) -> None:
         job = self._job
         batch = job.log_base + number
         try:
-            began = time.monotonic()
+            started_at = time.monotonic()
             table = packets.toArrow()
-            computed = time.monotonic()
+            computed_at = time.monotonic()
             ended, round_, answers = self._write(table, batch)
             forget(str(self._folder.root), batch)
-            done = time.monotonic()
-            self._accounts.warn_of_jumps(job.plan)
-            self._accounts.close_batch()
-            self._seconds = time.monotonic() - self._began
+            finished_at = time.monotonic()
+            self._totals.warn_of_jumps(job.plan)
+            self._totals.close_batch()
+            self._run_seconds = time.monotonic() - self._started_at
             if round_ is not None and self._rounds is not None:
-                began = max(self._rounds.began(round_) or began, self._done)
-            self._done = done
-            self._reporter.batch(batch, done - began, done - computed, job.intake.parallelism, self._counted())
-            if batch > job.base and self._epochs_behind:
-                self._epochs_behind = False
+                started_at = max(self._rounds.began(round_) or started_at, self._last_finished_at)
+            self._last_finished_at = finished_at
+            seconds, parallelism = finished_at - started_at, job.intake.parallelism
+            self._reporter.batch(batch, seconds, finished_at - computed_at, parallelism, self._current_totals())
+            if batch > job.base and self._has_older_epochs:
+                self._has_older_epochs = False
                 forget_older(self._folder, self._checkpoint, job, _all_sources(job))
-            # From here on the queries may change: what follows is of the log alone.
+            # From here on the queries may change: what follows concerns the log only.
             if round_ is not None and self._rounds is not None:
                 if self._in_files:
                     sync_log(self._log, number)
                 if number % _SHORTEN_EVERY == 0:
                     source_log.shorten(self._log / "sources" / "0")
-                self._rounds.delivered(round_, done - began, batch, answers, ended)
+                self._rounds.delivered(round_, seconds, batch, answers, ended)
             if ended:
                 self._end(batch, number)
         except PenstockError as error:
@@ -221,15 +222,15 @@ class SparkRun:
         """
         output = read_output(table, self._reporter.recorder.report)
         if output.heartbeats is not None:
-            self._accounts.heard(output.heartbeats.queries, output.heartbeats.sources)
+            self._totals.set_heartbeats(output.heartbeats.queries, output.heartbeats.sources)
         if output.round is not None and self._rounds is not None:
             self._rounds.check_due(output.round, self._log)
-        counts = write_rejections(output.rejected, self._job.plan.sources, DeadLetters(self._letters), batch)
-        # An interrupted start may have written the first batch of an epoch with other rows, or to other sinks too.
+        counts = write_rejections(output.rejected, self._job.plan.sources, DeadLetters(self._dead_letters), batch)
+        # An interrupted start are have written the first batch of an epoch with other rows, or to other sinks too.
         names = self._job.plan.queries if batch == self._job.base and batch else output.answers
         delivered_answers = deliver_answers(self._job, self._sinks, names, output.answers, batch)
-        self._parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
-        self._accounts.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
+        self._result_parts.note(batch, {name: answer.rows for name, answer in delivered_answers.items()}, self._sinks)
+        self._totals.delivered(batch, {name: answer.rows for name, answer in delivered_answers.items()}, counts)
         return output.ended, output.round, sum(answer.bytes for answer in delivered_answers.values())
 
     # -- changing ----------------------------------------------------------------------------------------------
@@ -241,13 +242,13 @@ class SparkRun:
 
     def version(self) -> VersionInfo:
         """Return the version of the plan, with the heartbeats after the last batch."""
-        with self._adopting:
-            return version_of(self._epoch, *self._accounts.heartbeats)
+        with self._change_lock:
+            return version_of(self._epoch, *self._totals.heartbeats)
 
     @property
     def is_live(self) -> bool:
         """Return whether the queries may change while the run goes on."""
-        return self._live and self._rounds is not None
+        return self._is_live and self._rounds is not None
 
     @property
     def busy(self) -> bool:
@@ -257,7 +258,7 @@ class SparkRun:
     @contextmanager
     def hydration(self) -> Iterator[list[Ahead]]:
         """Yield the list of what reads a past at present. One change at a time holds it."""
-        with self._changing:
+        with self._hydration_lock:
             yield self._hydration
 
     def hydrating(self) -> dict[str, float]:
@@ -265,48 +266,48 @@ class SparkRun:
         reading = [ahead.catching_up for ahead in list(self._hydration)]
         return {name: found.share for found in reading if found is not None for name in found.starts}
 
-    def change(self, begin: Callable[[], Changed | None]) -> None:
+    def change(self, begin: Callable[[], JobChange | None]) -> None:
         """Change the queries of the run between two of its rounds.
 
         Args:
-            begin: carries out all of the change but this object's part, and returns it; None where nothing changes.
+            begin: carries out the change up to this object's part, and returns it; None where nothing changes.
 
         Raises:
             PenstockError: P0701 where the run has ended or cannot change.
         """
-        if self._rounds is None or not self._live:
+        if self._rounds is None or not self._is_live:
             raise PenstockError(
                 "P0701", "the queries of this run cannot be changed",
                 hint="start it with live=True; Spark must not read its sources nor keep its state",
             )  # fmt: skip
 
-        def adopted() -> RoundChange | None:
-            changed = begin()
-            if changed is None:
+        def adopt_change() -> RoundChange | None:
+            job_change = begin()
+            if job_change is None:
                 return None
-            if changed.offset is None:
-                self._epoch = changed.epoch
+            if job_change.offset is None:
+                self._epoch = job_change.epoch
                 return None
-            return self._adopt(changed, changed.offset)
+            return self._adopt(job_change, job_change.offset)
 
-        self._rounds.change(adopted)
+        self._rounds.change(adopt_change)
 
-    def _adopt(self, changed: Changed, offset: Offset) -> RoundChange:
-        """Go on with another job, when the last round of the one before is delivered."""
-        gone = [sink for name, sink in self._sinks.items() if changed.sinks.get(name) is not sink]
-        with taken_back_on_failure(self._folder, changed.job.epoch):
-            pipeline = Pipeline(self._folder, changed.job, changed.digest)
-            accounts = self._accounts.reread(changed.job.plan)
-        with self._adopting:
-            self._epoch, self._job, self._sinks = changed.epoch, changed.job, dict(changed.sinks)
-            self._pipeline, self._accounts = pipeline, accounts
-            self._parts = ResultParts(self._folder)
-            self._reporter.recorder.changed(changed.job.plan, _all_sources(changed.job))
-            self.notices = changed.notices
-            self._epochs_behind = True
-        for sink in gone:
+    def _adopt(self, job_change: JobChange, offset: Offset) -> RoundChange:
+        """Go on with another job, once the last round of the one before is delivered."""
+        dropped_sinks = [sink for name, sink in self._sinks.items() if job_change.sinks.get(name) is not sink]
+        with remove_epoch_on_failure(self._folder, job_change.job.epoch):
+            pipeline = Pipeline(self._folder, job_change.job, job_change.digest)
+            totals = self._totals.reread(job_change.job.plan)
+        with self._change_lock:
+            self._epoch, self._job, self._sinks = job_change.epoch, job_change.job, dict(job_change.sinks)
+            self._pipeline, self._totals = pipeline, totals
+            self._result_parts = ResultParts(self._folder)
+            self._reporter.recorder.changed(job_change.job.plan, _all_sources(job_change.job))
+            self.notices = job_change.notices
+            self._has_older_epochs = True
+        for sink in dropped_sinks:
             sink.close()
-        return RoundChange(changed.job.intake, changed.job.epoch, offset)
+        return RoundChange(job_change.job.intake, job_change.job.epoch, offset)
 
     # -- what the caller sees ----------------------------------------------------------------------------------
 
@@ -336,7 +337,7 @@ class SparkRun:
     @property
     def dead_letters(self) -> str:
         """Return the folder of the dead letters."""
-        return self._letters
+        return self._dead_letters
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait at most `timeout` seconds; return whether the run has ended. Raises the error that ended it."""
@@ -361,9 +362,9 @@ class SparkRun:
 
     def _committed(self) -> bool:
         """Return whether the batch with which the sources ended is committed and reported by Spark too."""
-        if self._ended_in is None or self._query is None:
+        if self._final_batch is None or self._query is None:
             return False
-        reported = not self.active or self._query.last_batch >= self._ended_in
+        reported = not self.active or self._query.last_batch >= self._final_batch
         return reported and self._failure is None and self._query.gone is None
 
     def end_frames(self) -> None:
@@ -378,7 +379,7 @@ class SparkRun:
         self._folder.write_mark("end", True)
 
     def stop(self) -> None:
-        """Stop after the work at hand; with a checkpoint the run can be resumed."""
+        """Stop after the current batch; with a checkpoint the run can be resumed."""
         if self._query is not None:
             self._query.stop()
         self.close()
@@ -389,51 +390,51 @@ class SparkRun:
         self._closed = True
         if self._query is not None:
             self._failure = self._failure or self._query.gone
-        self._tell("stop", "the run stops" if self._failure is None else f"the run failed: {self._failure.code}")
+        self._log_event("stop", "the run stops" if self._failure is None else f"the run failed: {self._failure.code}")
         self._reporter.close()
         if self._rounds is not None:
             self._rounds.stop()
         if self._query is not None:
             self._query.stop()
-        # What still reads from a Spark that has failed ends with it: the process may end next, or sinks close.
-        if self._delivering.acquire(timeout=_LAST_DELIVERY):
-            self._delivering.release()
+        # A delivery in from a Spark that has failed ends with it: the sinks are closed next, or sinks close.
+        if self._delivery_lock.acquire(timeout=_LAST_DELIVERY):
+            self._delivery_lock.release()
         for sink in self._sinks.values():
             sink.close()
-        if self._claimed is not None:
-            if self._failure is not None and (logged := spark_log()):
+        if self._lock is not None:
+            if self._failure is not None and (log_text := spark_log()):
                 with suppress(OSError):
-                    storage().write(self._checkpoint / "spark.log", logged)
-            self._claimed.release()
+                    storage().write(self._checkpoint / "spark.log", log_text)
+            self._lock.release()
         else:
-            # The checkpoint of a run that cannot be resumed goes; its dead letters are the user's.
-            letters = Path(self._letters)
+            # The checkpoint of a run that cannot be resumed is removed; its dead letters are kept for the user.
+            letters = Path(self._dead_letters)
             if letters.exists():
-                kept = self._checkpoint.with_name(self._checkpoint.name + "-dead-letters")
-                storage().rename(letters, kept)
-                self._letters = str(kept)
+                kept_letters = self._checkpoint.with_name(self._checkpoint.name + "-dead-letters")
+                storage().rename(letters, kept_letters)
+                self._dead_letters = str(kept_letters)
             release(self._checkpoint)
             storage().remove_tree(self._checkpoint)
 
     def metrics(self) -> RunMetrics:
         """Return the present metrics of the run."""
-        with self._adopting:
-            return self._reporter.recorder.metrics(self._counted())
+        with self._change_lock:
+            return self._reporter.recorder.metrics(self._current_totals())
 
     @property
     def metrics_port(self) -> int | None:
         """Return the port of the Prometheus endpoint, None without one."""
         return self._reporter.port
 
-    def _counted(self) -> Totals:
+    def _current_totals(self) -> Totals:
         limit = self._rounds.limit if self._rounds is not None else self._job.intake.pace.max_bytes
-        return self._accounts.totals(*self._ahead(), limit)
+        return self._totals.totals(*self._unread_input(), limit)
 
-    def _ahead(self) -> tuple[dict[str, Backlog], dict[str, int]]:
+    def _unread_input(self) -> tuple[dict[str, Backlog], dict[str, int]]:
         """Return by source the input discovered but not read yet, and by topic the number of waiting records."""
         return ({}, {}) if self._rounds is None else (self._rounds.backlog(), self._rounds.waiting)
 
-    def _tell(self, event: str, message: str) -> None:
+    def _log_event(self, event: str, message: str) -> None:
         failed = self._failure is not None
         fields: dict[str, object] = {"queries": sorted(self._job.plan.queries), "checkpoint": str(self._checkpoint)}
         if self._failure is not None:
@@ -441,14 +442,16 @@ class SparkRun:
             # The caller that waits for the run gets the whole error: the log does not repeat it.
             fields["reason"] = self._failure.message
         level = logging.ERROR if failed else logging.INFO
-        log_event(LOG, level, event, message, batches=self._accounts.batches, **fields)
+        log_event(LOG, level, event, message, batches=self._totals.batches, **fields)
 
     def progress(self) -> RunProgress:
-        with self._adopting:
-            progress = self._accounts.progress(self._job.plan, _all_sources(self._job), self._sinks, *self._ahead())
+        with self._change_lock:
+            progress = self._totals.progress(
+                self._job.plan, _all_sources(self._job), self._sinks, *self._unread_input()
+            )
         progress.batch_seconds = 0.0 if self._query is None else self._query.batch_seconds
-        seconds = self._seconds or time.monotonic() - self._began
-        progress.rows_per_second = (progress.rows_in - self._accounts.rows_before) / seconds if seconds > 0 else 0.0
+        seconds = self._run_seconds or time.monotonic() - self._started_at
+        progress.rows_per_second = (progress.rows_in - self._totals.rows_before) / seconds if seconds > 0 else 0.0
         return progress
 
 

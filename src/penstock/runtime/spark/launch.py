@@ -17,8 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.algebra import Algebra
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, over_sources
 from penstock.algebra.optimizer.statistics import known_statistics
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
@@ -70,10 +69,9 @@ from penstock.storage.local import TEMPORARY
 from penstock.storage.names import file_name
 from penstock.storage.seals import checksum, damaged
 from penstock.temporary import discard, temporary_folder
-from penstock.tree import Node, transform_up
 
-#: Every folder of a run has one of these, also of earlier versions.
-_SIGNS = frozenset({RUN, "epochs", "identity.json"})
+#: Every folder of a run has one of these, including those of earlier versions.
+_RUN_FILES = frozenset({RUN, "epochs", "identity.json"})
 
 
 def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
@@ -86,19 +84,19 @@ def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
         PenstockError: P0401, P0402, P0404, P0501, P0503, P0602, P0603, P0605 to P0609 for what cannot start.
     """
     if checkpoint is None:
-        place = temporary_folder()
+        folder = temporary_folder()
         try:
-            return _launch(work, place, overwrite, None)
+            return _launch(work, folder, overwrite, None)
         except BaseException:
-            discard(place)
+            discard(folder)
             raise
-    place = Path(checkpoint).absolute()
-    _may_be_checkpoint(place)
-    claimed = claim(place)
+    folder = Path(checkpoint).absolute()
+    _check_is_checkpoint(folder)
+    lock = claim(folder)
     try:
-        return _launch(work, place, overwrite, claimed)
+        return _launch(work, folder, overwrite, lock)
     except BaseException:
-        claimed.release()
+        lock.release()
         raise
 
 
@@ -106,33 +104,33 @@ def launch(work: Work, checkpoint: str | None, overwrite: bool) -> SparkRun:
 _IGNORED = frozenset({".in-use", "lost+found", "spark.log"})
 
 
-def _may_be_checkpoint(place: Path) -> None:
+def _check_is_checkpoint(folder: Path) -> None:
     """Raises PenstockError P0608 for what is no folder, and for a folder that holds something else: a start removes
     what it takes for its own."""
-    check_place(place)
-    names = set(storage().list(place)) - _IGNORED
-    if names and not ("penstock" in names and _is_run_folder(storage().list(place / "penstock"))):
-        raise _no_checkpoint(place, names)
+    check_place(folder)
+    names = set(storage().list(folder)) - _IGNORED
+    if names and not ("penstock" in names and _is_run_folder(storage().list(folder / "penstock"))):
+        raise _no_checkpoint(folder, names)
 
 
 def _is_run_folder(names: Collection[str]) -> bool:
     """Return whether a folder with these names is that of a run, or may become one."""
-    return any(name in _SIGNS for name in names) or all(
+    return any(name in _RUN_FILES for name in names) or all(
         name.startswith(TEMPORARY[0]) and name.endswith(TEMPORARY[1]) for name in names
     )
 
 
-def _no_checkpoint(place: Path, names: Collection[str]) -> PenstockError:
+def _no_checkpoint(folder: Path, names: Collection[str]) -> PenstockError:
     return PenstockError(
         "P0608",
-        f"{place} is not empty and no checkpoint: it holds {min(names)}",
+        f"{folder} is not empty and no checkpoint: it holds {min(names)}",
         hint="give a folder of its own as --checkpoint, which need not exist",
     )
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A start whose sinks are open and whose job is written."""
+class PreparedStart:
+    """A start whose sinks are open and whose job is written to the checkpoint."""
 
     decision: Decision
     sinks: Mapping[str, Sink]
@@ -140,17 +138,17 @@ class Begun:
     digest: str
 
 
-def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[], int]) -> Begun:
-    """Do everything of a start but Spark's part. parallelism: returns the number of tasks that may run in parallel;
+def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[], int]) -> PreparedStart:
+    """Carry out a start up to Spark's part. parallelism: returns the number of tasks that may run in parallel;
     called after all checks.
     """
-    request = given(work, folder)
+    request = start_request(work, folder)
     decision = decide(request, folder)
     check_state(folder, decision.before)
     if decision.kind is StartKind.CHANGED:
         check_past(folder, decision.epoch, decision.plan)
     check_sources(work)
-    _forget_what_began(folder, decision, folder.root.parent)
+    _remove_interrupted_start(folder, decision, folder.root.parent)
     # Sinks recognize by its name what the run has written already, so it is recorded before anything is written.
     folder.begin_run()
     sinks = {query.name: open_sink(query) for query in work.queries}
@@ -159,7 +157,7 @@ def begin(work: Work, folder: Folder, overwrite: bool, parallelism: Callable[[],
         open_results(folder, sinks, decision, overwrite)
         job, digest = prepare(work, request, decision, folder, parallelism())
         backfill(folder, job, decision.epoch, sinks)
-    return Begun(decision, sinks, job, digest)
+    return PreparedStart(decision, sinks, job, digest)
 
 
 def open_results(folder: Folder, sinks: Mapping[str, Sink], decision: Decision, overwrite: bool) -> None:
@@ -183,14 +181,14 @@ def closed_on_failure(sinks: Mapping[str, Sink]) -> Iterator[None]:
         raise
 
 
-def _launch(work: Work, place: Path, overwrite: bool, claimed: CheckpointLock | None) -> SparkRun:
-    folder = Folder(place / "penstock")
-    begun = begin(work, folder, overwrite, lambda: work.spark().sparkContext.defaultParallelism)
-    with closed_on_failure(begun.sinks):
+def _launch(work: Work, checkpoint: Path, overwrite: bool, lock: CheckpointLock | None) -> SparkRun:
+    folder = Folder(checkpoint / "penstock")
+    start = begin(work, folder, overwrite, lambda: work.spark().sparkContext.defaultParallelism)
+    with closed_on_failure(start.sinks):
         report_options = ReportOptions.of(work.settings, folder.read_mark("horizons"))
         return SparkRun(
-            work.spark(), place, begun.decision.epoch, begun.job, begun.digest, begun.sinks, work.streaming,
-            claimed, report_options, begun.decision.notices, work.live,
+            work.spark(), checkpoint, start.decision.epoch, start.job, start.digest, start.sinks, work.streaming,
+            lock, report_options, start.decision.notices, work.live,
         )  # fmt: skip
 
 
@@ -201,7 +199,7 @@ def check_sources(work: Work) -> None:
             open_source(source).check()
 
 
-def _forget_what_began(folder: Folder, decision: Decision, checkpoint: Path | None) -> None:
+def _remove_interrupted_start(folder: Folder, decision: Decision, checkpoint: Path | None) -> None:
     """At the first start of a run, remove what an interrupted start left: no batch has reached the sinks. checkpoint:
     the folder with Spark's logs; None where it belongs to the user.
     """
@@ -218,37 +216,41 @@ def _report_state_bounds(folder: Folder, state: JobState) -> None:
     folder.write_mark("horizons", dict(state.horizons))
 
 
-def answer_frame(work: Work, place: Path) -> DataFrame:
-    """Return the answer of the one query of `work` as a streaming DataFrame. place: the folder that its
+def answer_frame(work: Work, path: Path) -> DataFrame:
+    """Return the answer of the one query of `work` as a streaming DataFrame. path: the folder that its
     workers share.
     """
     (query,) = work.queries
-    folder = Folder(place.absolute())
-    if not _is_run_folder(names := storage().list(place)):
-        raise _no_checkpoint(place, names)
+    folder = Folder(path.absolute())
+    if not _is_run_folder(names := storage().list(path)):
+        raise _no_checkpoint(path, names)
     spark = work.spark()
-    request = replace(given(work, folder), state_store="spark")
+    request = replace(start_request(work, folder), state_store="spark")
     decision = decide(request, folder)
     if decision.kind is not StartKind.SAME and latest_epoch(folder) is not None:
         raise other_script(folder, "the checkpoint is the sink's, and fits one plan only")
     check_sources(work)
-    _forget_what_began(folder, decision, None)
+    _remove_interrupted_start(folder, decision, None)
     folder.begin_run()
     job, digest = prepare(work, request, decision, folder, spark.sparkContext.defaultParallelism)
     packets = assemble(spark, folder, job, digest, work.streaming)
     return answers_only(packets, folder, digest, query.name, spark_schema(query.output_schema))
 
 
-def given(work: Work, folder: Folder) -> StartRequest:
+def start_request(work: Work, folder: Folder) -> StartRequest:
     """Return the start request of `work` for a checkpoint in `folder`."""
-    places = {name: (source, str(_spool_place(work, source, folder.root))) for name, source in to_spool(work)}
-    spooled = {name: replace(source, options=(("spool", place),)) for name, (source, place) in places.items()}
-    queries = tuple(replace(q, root=_with_sources(q.root, spooled)) for q in work.queries)
+    spool_paths = {
+        name: (source, str(_spool_path(work, source, folder.root))) for name, source in sources_to_spool(work)
+    }
+    spooled_sources = {
+        name: replace(source, options=(("spool", path),)) for name, (source, path) in spool_paths.items()
+    }
+    queries = tuple(replace(q, root=over_sources(q.root, spooled_sources)) for q in work.queries)
     return StartRequest(
         queries, work.sources, work.digests,
         known_statistics(work.sources, work.rows, work.frames, work.settings["statistics"]), work.strategy, work.drain,
         str(work.settings["state_store"]), frozenset(work.streaming), work.settings.get_int("shards"), work.all_starts,
-        tuple(spooled.get(name, s) for name, s in work.sources.items() if name in work.declared), work.command,
+        tuple(spooled_sources.get(name, s) for name, s in work.sources.items() if name in work.declared), work.command,
         work.outcomes,
     )  # fmt: skip
 
@@ -265,26 +267,28 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
         epoch = replace(epoch, shards=request.shards or parallelism)
     if decision.kind is not StartKind.SAME:
         planning = request.strategy.planning(request.statistics)
-        ready = [request.optimized(query, planning) for query in request.queries]
+        optimized = [request.optimized(query, planning) for query in request.queries]
         _report_state_bounds(
-            folder, job_state(*planned(ready, request.statistics, request.strategy), request.statistics)
+            folder, job_state(*planned(optimized, request.statistics, request.strategy), request.statistics)
         )
-    for _, source in to_spool(work):
+    for _, source in sources_to_spool(work):
         write_spool(work, source, folder)
-    missing = {name: static for name, static in plan.statics.items() if name not in folder.tables()}
-    statics, read = read_statics(replace(plan, statics=missing), folder.dead_letters)
-    for name, counts in read.items():
+    missing_statics = {name: static for name, static in plan.statics.items() if name not in folder.tables()}
+    statics, counts_by_source = read_statics(replace(plan, statics=missing_statics), folder.dead_letters)
+    for name, counts in counts_by_source.items():
         seen = Seen(rows=counts.rows, malformed=counts.malformed, passed=counts.passed)
         folder.write_seen(STATICS, name, 0, seen)
     folder.write_tables(statics)
     streaming = work.streaming
-    own = tuple(source for name, source in plan.sources.items() if name not in streaming)
+    read_by_penstock = tuple(source for name, source in plan.sources.items() if name not in streaming)
     frames = {name: source for name, source in plan.sources.items() if name in streaming}
     peers = peers_of(q.root for q in plan.queries.values())
-    pace = RateControl.of(work.settings, len(work.queries))
+    rate_control = RateControl.of(work.settings, len(work.queries))
     scanned = {name for query in plan.queries.values() for name in timed_sources(query.root)}
-    unread = frozenset(source.name for source in own if source.name not in scanned)
-    intake = Intake(own, frozenset(streaming), parallelism, frames, peers, epoch.births, pace, unread)
+    unread = frozenset(source.name for source in read_by_penstock if source.name not in scanned)
+    intake = Intake(
+        read_by_penstock, frozenset(streaming), parallelism, frames, peers, epoch.births, rate_control, unread
+    )
     keys = tuple(shard_keys(epoch.shards))
     cache = work.settings.get_int("state_cache_bytes")
     job = Job(
@@ -302,19 +306,19 @@ def prepare(work: Work, request: StartRequest, decision: Decision, folder: Folde
 
 def forget_counts(folder: Folder, decision: Decision) -> None:
     """Reset the totals of queries and sources that begin now; a round in progress is repeated."""
-    kept = {name for name, source in decision.epoch.sources.items() if source.birth < decision.epoch.number}
-    forget_totals(folder, {*decision.fresh, *decision.gone}, kept)
+    kept_sources = {name for name, source in decision.epoch.sources.items() if source.birth < decision.epoch.number}
+    forget_totals(folder, {*decision.fresh, *decision.gone}, kept_sources)
     offset = decision.epoch.offset
     if offset is not None and offset.before is not None:
         folder.forget_seen(round_name(offset.round))
 
 
-def to_spool(work: Work) -> list[tuple[str, Source]]:
+def sources_to_spool(work: Work) -> list[tuple[str, Source]]:
     streaming = work.streaming
     return [(n, s) for n, s in work.sources.items() if s.connector in ("MEMORY", "DATAFRAME") and n not in streaming]
 
 
-def _spool_place(work: Work, source: Source, root: Path) -> Path:
+def _spool_path(work: Work, source: Source, root: Path) -> Path:
     """Return where the rows of a source are kept beside the checkpoint; different rows have different names."""
     if isinstance(work.frames.get(source.name), DataFrame):
         return root / "spool" / file_name(source.name)
@@ -325,7 +329,7 @@ def _spool_place(work: Work, source: Source, root: Path) -> Path:
 
 def write_spool(work: Work, source: Source, folder: Folder) -> None:
     """Write the rows of a source to files beside the checkpoint that every worker can read."""
-    path = _spool_place(work, source, folder.root)
+    path = _spool_path(work, source, folder.root)
     if storage().exists(path) and _is_spooled(folder, path):
         return
     frame = work.frames.get(source.name)
@@ -360,12 +364,3 @@ def _is_spooled(folder: Folder, path: Path) -> bool:
     except (OSError, ValueError) as error:
         raise damaged(path, error) from error
     return True
-
-
-def _with_sources(root: Algebra, sources: Mapping[str, Source]) -> Algebra:
-    def change(node: Node) -> Node:
-        if isinstance(node, Scan) and node.source.name in sources:
-            return replace(node, source=sources[node.source.name])
-        return node
-
-    return transform_up(root, change)

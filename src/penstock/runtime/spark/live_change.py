@@ -1,9 +1,9 @@
-"""Change the queries of a run while it goes on.
+"""Change the queries of a run while it runs.
 
 Between two rounds, when the answers of the last are delivered, the run takes over another plan: a new epoch in the same
 log. Queries that stay the same keep their state and their sinks; their operators stay in the workers' memory
-(`StageExecutor.graft`). The epoch's file is what makes the change: a start after a crash finds the old queries before
-it, and the new ones from then on.
+(`StageExecutor.graft`). Writing the epoch's file makes the change: a start after a crash finds the old queries before
+that, and the new ones afterwards.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from penstock.connectors.sinks import open_sink
 from penstock.runtime.spark.catching_up.ahead import Ahead, Share
 from penstock.runtime.spark.catching_up.catch_up import check_past
 from penstock.runtime.spark.checkpoint.backfill import backfill
-from penstock.runtime.spark.checkpoint.epochs import read_epoch, taken_back_on_failure, write_epoch
+from penstock.runtime.spark.checkpoint.epochs import read_epoch, remove_epoch_on_failure, write_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.restart_decision import StartKind, decide_change
 from penstock.runtime.spark.job import SparkRun
 from penstock.runtime.spark.launch import (
     check_sources,
     closed_on_failure,
-    given,
     open_results,
     prepare,
-    to_spool,
+    sources_to_spool,
+    start_request,
     write_spool,
 )
 from penstock.runtime.spark.output.result_parts import ResultParts
-from penstock.runtime.spark.version import Changed
+from penstock.runtime.spark.version import JobChange
 from penstock.runtime.spark.work import Work
 
 
-class Running(Protocol):
-    """What a change must know of a run."""
+class RunningJob(Protocol):
+    """The properties of a run that a change reads."""
 
     @property
     def job(self) -> Job:
@@ -48,13 +48,13 @@ class Running(Protocol):
 
 
 def change(run: SparkRun, work: Work, overwrite: bool) -> None:
-    """Let a live run go on with `work`.
+    """Continue a live run with `work`.
 
     Args:
         overwrite: new queries may write into results that exist.
 
     Raises:
-        PenstockError: as a start, and P0701 where the run has ended or is not live. The run goes on as it was then.
+        PenstockError: as a start, and P0701 where the run has ended or is not live. The run then continues unchanged.
     """
     folder = Folder(run.checkpoint / "penstock")
     check_sources(work)
@@ -69,46 +69,46 @@ def change(run: SparkRun, work: Work, overwrite: bool) -> None:
             hydration.clear()
 
 
-def hydrate(folder: Folder, run: Running, work: Work) -> Ahead | None:
+def hydrate(folder: Folder, run: RunningJob, work: Work) -> Ahead | None:
     """Return what reads the past of new queries of `work` before they begin; None where they need none. Raises
     PenstockError as the change.
     """
     if not any(start.mode is not StartMode.NOW for start in work.all_starts.values()):
         return None
-    for _, source in to_spool(work):
+    for _, source in sources_to_spool(work):
         write_spool(work, source, folder)
-    ahead = Ahead(folder, run.job.epoch, given(work, folder), work.settings, run.job.intake.parallelism)
+    ahead = Ahead(folder, run.job.epoch, start_request(work, folder), work.settings, run.job.intake.parallelism)
     return ahead if ahead.catching_up is not None else None
 
 
 def begin_change(
-    folder: Folder, run: Running, work: Work, overwrite: bool, ahead: Ahead | None = None
-) -> Changed | None:
+    folder: Folder, run: RunningJob, work: Work, overwrite: bool, ahead: Ahead | None = None
+) -> JobChange | None:
     """Write everything of a change to the checkpoint and open the sinks of new queries; None where nothing changes. No
     round may be outstanding. Where only the commands change, the epoch stays and records them.
 
     Args:
         ahead: what new queries have read before.
     """
-    before = read_epoch(folder, run.job.epoch)
-    request = given(work, folder)
-    decision = decide_change(request, folder, before)
+    current = read_epoch(folder, run.job.epoch)
+    request = start_request(work, folder)
+    decision = decide_change(request, folder, current)
     if decision.kind is StartKind.SAME:
-        if decision.epoch == before:
+        if decision.epoch == current:
             return None
         write_epoch(folder, decision.epoch)
-        return Changed(decision.epoch, run.job, "", None, run.sinks, ())
+        return JobChange(decision.epoch, run.job, "", None, run.sinks, ())
     offset = decision.epoch.offset
     assert offset is not None, "an epoch that follows another one begins with an offset"
     check_past(folder, decision.epoch, decision.plan)
-    staying = {name: sink for name, sink in run.sinks.items() if name in decision.kept_sinks}
-    fresh = {query.name: open_sink(query) for query in work.queries if query.name not in staying}
-    sinks = {query.name: (staying | fresh)[query.name] for query in work.queries}
-    with closed_on_failure(fresh), taken_back_on_failure(folder, decision.epoch.number):
-        open_results(folder, fresh, decision, overwrite)
+    kept_sinks = {name: sink for name, sink in run.sinks.items() if name in decision.kept_sinks}
+    new_sinks = {query.name: open_sink(query) for query in work.queries if query.name not in kept_sinks}
+    sinks = {query.name: (kept_sinks | new_sinks)[query.name] for query in work.queries}
+    with closed_on_failure(new_sinks), remove_epoch_on_failure(folder, decision.epoch.number):
+        open_results(folder, new_sinks, decision, overwrite)
         job, digest = prepare(work, request, decision, folder, run.job.intake.parallelism)
-        # A change that fails before leaves the record of what ends.
+        # Done after everything that can fail, so that a failed change keeps the records of queries that would end.
         ResultParts(folder).keep_only(decision.kept_sinks)
         fits = ahead is not None and ahead.fits(job, folder.read_tables(job.plan.statics))
         backfill(folder, job, decision.epoch, sinks, ahead.catching_up if ahead is not None and fits else None)
-    return Changed(decision.epoch, job, digest, offset, sinks, decision.notices)
+    return JobChange(decision.epoch, job, digest, offset, sinks, decision.notices)

@@ -34,7 +34,7 @@ class VersionInfo:
 
 
 @dataclass(frozen=True)
-class Changed:
+class JobChange:
     """What a run goes on with after a change.
 
     Args:

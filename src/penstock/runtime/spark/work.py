@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.physical.planning.strategies import Strategy
 from penstock.settings import Settings
 from penstock.storage.documents import Document
-from penstock.tree import walk_once
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Work:
     @property
     def sources(self) -> dict[str, Source]:
         """Return the sources that queries read, and those that are declared."""
-        read = {n.source.name: n.source for q in self.queries for n in walk_once(q.root) if isinstance(n, Scan)}
+        read = declared_sources(*(q.root for q in self.queries))
         return read | {name: source for name, source in self.declared.items() if not source.is_static}
 
     @property

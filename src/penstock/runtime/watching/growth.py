@@ -27,19 +27,19 @@ class Trend:
     """The sizes of one state: (heartbeat in seconds, bytes), thinned out so that they span all that was observed."""
 
     samples: list[tuple[float, float]] = field(default_factory=list)
-    _every: int = 1
-    _seen: int = 0
+    _sampling_interval: int = 1
+    _observed: int = 0
 
     def add(self, time: float, size: float) -> None:
         """Add a sample; one at which time has not advanced is ignored, since it shows nothing of growth with time."""
         if self.samples and time <= self.samples[-1][0]:
             return
-        if self._seen % self._every == 0:
+        if self._observed % self._sampling_interval == 0:
             self.samples.append((time, size))
             if len(self.samples) > _MOST:
                 self.samples = self.samples[::2]
-                self._every *= 2
-        self._seen += 1
+                self._sampling_interval *= 2
+        self._observed += 1
 
     def slope(self) -> float | None:
         """Return the growth in bytes a second of the stream's time, None where there is no upward trend."""
@@ -75,15 +75,15 @@ class GrowthDetector:
         self._horizons = horizons
         self._least = least
         self._trends: dict[str, Trend] = {}
-        self._began: dict[str, float] = {}
+        self._first_times: dict[str, float] = {}
         self._reported: set[str] = set()
 
     def look(self, operator: str, time: float, size: int) -> Growth | None:
         """Add the size after a batch; return the growth of `operator` the first time that it shows."""
         if operator in self._reported:
             return None
-        began = self._began.setdefault(operator, time)
-        if time - began < _SETTLED * self._horizons.get(operator, 0.0):
+        start = self._first_times.setdefault(operator, time)
+        if time - start < _SETTLED * self._horizons.get(operator, 0.0):
             return None
         trend = self._trends.setdefault(operator, Trend())
         trend.add(time, float(size))

@@ -118,8 +118,8 @@ class Metric:
     help: str
 
     def samples(self, run: RunMetrics) -> Iterator[Sample]:
-        where, _, name = self.field.partition(".")
-        for labels, value in _OWNERS[where](run, name):
+        owner, _, name = self.field.partition(".")
+        for labels, value in _OWNERS[owner](run, name):
             if value is not None:
                 yield labels, float(value)
 

@@ -1,5 +1,4 @@
-"""Puts the metrics of a run together: what tasks reported of their work (`reports.py`), batch by batch, and the
-totals."""
+"""Compute the metrics of a run from the reports of its tasks (`reports.py`), batch by batch, and from its totals."""
 
 from __future__ import annotations
 
@@ -55,9 +54,9 @@ class Recorder:
         self._clock = clock
         self._tasks: dict[int, list[Phases]] = {}
         self._state: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
-        self._worked: dict[int, float] = {}
+        self._step_seconds: dict[int, float] = {}
         self._run = RunMetrics()
-        self._before = Totals()
+        self._previous_totals = Totals()
         self._rates: tuple[dict[str, float], dict[str, float]] = ({}, {})
 
     def report(self, report: IngestReport | ShardReport) -> None:
@@ -65,7 +64,7 @@ class Recorder:
         self._tasks.setdefault(report.stage, []).append(report.phases)
         if isinstance(report, ShardReport):
             for step, spent in report.seconds.items():
-                self._worked[step] = self._worked.get(step, 0.0) + spent
+                self._step_seconds[step] = self._step_seconds.get(step, 0.0) + spent
             if report.state is not None:
                 self._state[report.stage, report.shard] = dict(report.state)
 
@@ -78,10 +77,10 @@ class Recorder:
             self._run, seconds=self._run.seconds + duration, last_seconds=duration, phases=phases, last_phases=last
         )
         self._rates = (
-            _rates({n: c[0] for n, c in (totals.sources or {}).items()}, self._before_rows, duration),
-            _rates(totals.queries or {}, self._before.queries or {}, duration),
+            _rates({n: c[0] for n, c in (totals.sources or {}).items()}, self._previous_rows, duration),
+            _rates(totals.queries or {}, self._previous_totals.queries or {}, duration),
         )
-        self._before = totals
+        self._previous_totals = totals
         return self.metrics(totals)
 
     def metrics(self, totals: Totals) -> RunMetrics:
@@ -97,49 +96,50 @@ class Recorder:
 
     def resumed(self, totals: Totals) -> None:
         """Set the totals of an earlier process, so that the first rates are those of this one."""
-        self._before = totals
+        self._previous_totals = totals
 
     def changed(self, plan: Plan, sources: Mapping[str, Source]) -> None:
-        """Go on with another plan, whose steps have other numbers."""
+        """Continue with another plan, whose steps have other numbers."""
         self._plan, self._sources = plan, sources
-        self._tasks, self._state, self._worked = {}, {}, {}
+        self._tasks, self._state, self._step_seconds = {}, {}, {}
 
     @property
-    def _before_rows(self) -> dict[str, int]:
-        return {name: counts[0] for name, counts in (self._before.sources or {}).items()}
+    def _previous_rows(self) -> dict[str, int]:
+        return {name: counts[0] for name, counts in (self._previous_totals.sources or {}).items()}
 
     def _operators(self) -> tuple[OperatorMetrics, ...]:
         # The endpoint calls this from its own thread, so it iterates over a copy.
         totals: dict[int, tuple[int, int]] = {}
         for sizes in list(self._state.values()):
             for step, (rows, nbytes) in sizes.items():
-                before = totals.get(step, (0, 0))
-                totals[step] = (before[0] + rows, before[1] + nbytes)
+                sums = totals.get(step, (0, 0))
+                totals[step] = (sums[0] + rows, sums[1] + nbytes)
         operators = []
-        for one in self._plan.steps:
-            if one.id in totals or one.id in self._worked:
-                queries = tuple(sorted(filter(None, one.queries)))
-                spent, (rows, nbytes) = self._worked.get(one.id, 0.0), totals.get(one.id, (0, 0))
-                operators.append(OperatorMetrics(f"{one.id} {one.spec.title}", one.stage, queries, spent, rows, nbytes))
+        for plan_step in self._plan.steps:
+            if plan_step.id in totals or plan_step.id in self._step_seconds:
+                queries = tuple(sorted(filter(None, plan_step.queries)))
+                spent, (rows, nbytes) = self._step_seconds.get(plan_step.id, 0.0), totals.get(plan_step.id, (0, 0))
+                title = f"{plan_step.id} {plan_step.spec.title}"
+                operators.append(OperatorMetrics(title, plan_step.stage, queries, spent, rows, nbytes))
         return tuple(operators)
 
     def _source(self, name: str, source: Source, totals: Totals, now: float) -> SourceMetrics:
         rows, late, malformed = (totals.sources or {}).get(name, (0, 0, 0))
-        known = (totals.source_heartbeats or {}).get(name)
-        heartbeat, lag = _heartbeat_and_lag(known, source.domain, now)
+        tick = (totals.source_heartbeats or {}).get(name)
+        heartbeat, lag = _heartbeat_and_lag(tick, source.domain, now)
         splits, nbytes = (totals.backlog or {}).get(name, (0, 0))
         rate, waiting = self._rates[0].get(name, 0.0), (totals.waiting or {}).get(name, 0)
         passed = (totals.passed or {}).get(name, 0)
         return SourceMetrics(rows, rate, late, malformed, heartbeat, lag, splits, nbytes, waiting, passed)
 
     def _query(self, name: str, totals: Totals, operators: tuple[OperatorMetrics, ...], now: float) -> QueryMetrics:
-        own = [o for o in operators if name in o.queries]
+        query_operators = [o for o in operators if name in o.queries]
         heartbeat, lag = _heartbeat_and_lag(
             (totals.query_heartbeats or {}).get(name), self._plan.queries[name].domain, now
         )
         return QueryMetrics(
             (totals.queries or {}).get(name, 0), self._rates[1].get(name, 0.0), heartbeat, lag,
-            sum(o.state_rows for o in own), sum(o.state_bytes for o in own),
+            sum(o.state_rows for o in query_operators), sum(o.state_bytes for o in query_operators),
         )  # fmt: skip
 
 

@@ -73,12 +73,12 @@ class Reporter:
         self._options = report_options
         self._clock = clock
         self._growth = GrowthDetector(report_options.horizons)
-        self._over = False
-        self._before = before
-        self._lines: TextIO | None = None
+        self._is_over_limit = False
+        self._previous_metrics = before
+        self._metrics_file: TextIO | None = None
         self._endpoint: Endpoint | None = None
         if report_options.metrics_file is not None:
-            self._lines = _opened(report_options.metrics_file)
+            self._metrics_file = _open_for_append(report_options.metrics_file)
         if report_options.metrics_port is not None:
             # Imported here, so that a run without an endpoint starts without an HTTP server.
             from penstock.runtime.watching.prometheus import Endpoint
@@ -93,7 +93,7 @@ class Reporter:
         return None if self._endpoint is None else self._endpoint.port
 
     def batch(self, number: int, duration: float, sink: float, cores: int, totals: Totals) -> None:
-        """Report batch `number`, which the sinks have taken. Raises PenstockError P0632 when its state exceeds the
+        """Report batch `number`, which the sinks have received. Raises PenstockError P0632 when its state exceeds the
         limit.
         """
         run = self.recorder.batch(duration, sink, cores, totals)
@@ -106,36 +106,38 @@ class Reporter:
         )  # fmt: skip
         self._warn_of_excluded(run)
         self._look_for_growth(run)
-        self._before = run
+        self._previous_metrics = run
         self._check_limit(run)
 
     def close(self) -> None:
-        if self._lines is not None:
-            self._lines.close()
-            self._lines = None
+        if self._metrics_file is not None:
+            self._metrics_file.close()
+            self._metrics_file = None
         if self._endpoint is not None:
             self._endpoint.close()
             self._endpoint = None
 
     def _write_line(self, number: int, run: RunMetrics) -> None:
-        if self._lines is None:
+        if self._metrics_file is None:
             return
         stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         try:
-            self._lines.write(json.dumps({"time": stamp, "batch": number, **run.as_json()}, ensure_ascii=False) + "\n")
-            self._lines.flush()
+            self._metrics_file.write(
+                json.dumps({"time": stamp, "batch": number, **run.as_json()}, ensure_ascii=False) + "\n"
+            )
+            self._metrics_file.flush()
         except OSError as error:
             # A metrics file that cannot be written does not end the run.
             log_event(LOG, logging.WARNING, "metrics", f"metrics cannot be written: {error.strerror}")
-            self._lines = None
+            self._metrics_file = None
 
     def _warn_of_excluded(self, run: RunMetrics) -> None:
         """Warn of bursts of late elements, and of dead letters."""
         for name, source in run.sources.items():
-            before = self._before.sources.get(name) if self._before else None
+            previous = self._previous_metrics.sources.get(name) if self._previous_metrics else None
             rows, late, malformed = (
-                getattr(source, what) - (getattr(before, what) if before else 0)
-                for what in ("rows", "late", "malformed")
+                getattr(source, field_name) - (getattr(previous, field_name) if previous else 0)
+                for field_name in ("rows", "late", "malformed")
             )
             if late > _BURST * max(1, rows):
                 log_event(
@@ -150,8 +152,8 @@ class Reporter:
 
     def _look_for_growth(self, run: RunMetrics) -> None:
         for operator in run.operators:
-            known = [run.queries[q].heartbeat for q in operator.queries if q in run.queries]
-            times = [time for time in known if time is not None]
+            heartbeats = [run.queries[q].heartbeat for q in operator.queries if q in run.queries]
+            times = [time for time in heartbeats if time is not None]
             growth = self._growth.look(operator.name, min(times), operator.state_bytes) if times else None
             if growth is None:
                 continue
@@ -168,7 +170,7 @@ class Reporter:
     def _check_limit(self, run: RunMetrics) -> None:
         limit = self._options.state_limit
         if not limit or run.state_bytes <= limit:
-            self._over = False
+            self._is_over_limit = False
             return
         largest = max(run.operators, key=lambda o: o.state_bytes)
         message = (
@@ -178,12 +180,12 @@ class Reporter:
         if self._options.fail:
             hint = "raise state_limit and run again with the same --checkpoint, or give the query a smaller window"
             raise PenstockError("P0632", message, hint=hint)
-        if not self._over:
+        if not self._is_over_limit:
             log_event(LOG, logging.WARNING, "state_limit", message, bytes=run.state_bytes, limit=limit)
-        self._over = True
+        self._is_over_limit = True
 
 
-def _opened(place: str) -> TextIO:
+def _open_for_append(place: str) -> TextIO:
     """Open a file for appending. Raises PenstockError P0631."""
     try:
         return Path(place).open("a", encoding="utf-8")

@@ -36,7 +36,7 @@ class ShardReport:
     Args:
         phases: seconds in each phase.
         seconds: work of each step.
-        state: rows and bytes of each step with state; None when nobody looked.
+        state: rows and bytes of each step with state; None where they were not measured.
     """
 
     stage: int

@@ -1,4 +1,4 @@
-"""Where the time of a batch goes: measured in tasks, put together by the driver.
+"""Measure where the time of a batch goes: in tasks, summarized by the driver.
 
 A task measures the phases of its own work, and the phases of a batch share out its duration. Tasks of a stage run in
 parallel, so their measurements are not simply added: a stage takes as long as its longest task, or as all its work on
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: In the order in which a batch goes through them. read: reading and parsing records; ingest: stamping them, and the
+#: In the order in which a batch passes through them. read: reading and parsing records; ingest: stamping them, and the
 #: operators before the first shuffle; exchange: partitioning by shard, packing and unpacking; operators: keyed
 #: operators; state: loading it and writing changes; sink: writing results; spark: the remainder.
 PHASES = ("read", "ingest", "exchange", "operators", "state", "sink", "spark")
@@ -34,15 +34,15 @@ class Stopwatch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        began = self._clock()
+        start = self._clock()
         self._inner.append(0.0)
         try:
             yield
         finally:
-            whole = self._clock() - began
-            own = whole - self._inner.pop()
-            self._inner[-1] += whole
-            self.seconds[name] = self.seconds.get(name, 0.0) + own
+            elapsed = self._clock() - start
+            without_inner = elapsed - self._inner.pop()
+            self._inner[-1] += elapsed
+            self.seconds[name] = self.seconds.get(name, 0.0) + without_inner
 
     def through(self, name: str, items: Iterable[T]) -> Iterator[T]:
         """Yield the same items, counting the time to get each as phase `name`."""
@@ -66,13 +66,15 @@ def share_out(duration: float, stages: Iterable[Sequence[Phases]], cores: int, s
     shares = dict.fromkeys(PHASES, 0.0)
     shares["sink"] = sink
     for tasks in stages:
-        busy = [sum(task.values()) for task in tasks]
-        work = sum(busy)
-        if work > 0:
-            wall = max(*busy, work / max(1, cores)) if len(busy) > 1 else work
+        task_seconds = [sum(task.values()) for task in tasks]
+        total_seconds = sum(task_seconds)
+        if total_seconds > 0:
+            stage_seconds = (
+                max(*task_seconds, total_seconds / max(1, cores)) if len(task_seconds) > 1 else total_seconds
+            )
             for task in tasks:
                 for phase, seconds in task.items():
-                    shares[phase] += wall * seconds / work
+                    shares[phase] += stage_seconds * seconds / total_seconds
     measured = sum(shares.values())
     # The measured sum exceeds the duration where a task waited for a core during its work.
     scale = min(1.0, duration / measured) if measured > 0 else 1.0

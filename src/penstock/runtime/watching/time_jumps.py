@@ -35,11 +35,11 @@ def warn_of_jumps(
     sources: Mapping[str, Source], jumps: Mapping[str, int], roots: Iterable[Algebra], warned: set[str]
 ) -> None:
     """Warn of each source by its longest jump, except those in `warned`, to which warned sources are added."""
-    every = list(roots)
+    query_roots = list(roots)
     for name, jump in jumps.items():
         if name in warned or name not in sources:
             continue
-        message = jump_warning(sources[name], jump, every)
+        message = jump_warning(sources[name], jump, query_roots)
         if message is not None:
             warned.add(name)
             log_event(LOG, logging.WARNING, "jump", message, source=name, ticks=jump)

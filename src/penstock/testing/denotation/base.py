@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from penstock.algebra import (
     Algebra,
-    Scan,
-    leaves,
 )
+from penstock.algebra.nodes.scans import declared_sources
 from penstock.expressions.nodes import Column, Expression
 from penstock.testing.denotation.dates import evaluate_apart
 from penstock.testing.values import Row, key_of, python_values
@@ -77,7 +76,7 @@ def first_instant(node: Algebra, world: World) -> int | None:
     """
     if world.line is not None:
         return 1 if world.line.ticks else None
-    timed = [leaf.source.name for leaf in leaves(node) if isinstance(leaf, Scan) and not leaf.source.is_static]
+    timed = [name for name, source in declared_sources(node).items() if not source.is_static]
     if not timed:
         return 0
     known = [world.firsts[name] for name in timed if name in world.firsts]

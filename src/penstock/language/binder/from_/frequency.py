@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.algebra import Algebra, Frequency, FrequencyWindow, leaves
+from penstock.algebra import Algebra, Frequency, FrequencyWindow
 from penstock.algebra.nodes.frequency import answers, holds_internal, in_sequence, not_on_the_line, on_the_line
-from penstock.algebra.nodes.scans import Scan
 from penstock.algebra.nodes.sequence_model import sequenced
 from penstock.expressions.nodes import Column, Expression
 from penstock.language.binder.context import Context
@@ -52,8 +51,7 @@ def in_order(answer: Algebra, span: TextSpan, context: Context) -> Algebra:
     declared = [source.name for source in context.catalog.sources.values()]
 
     def rank(stream: Algebra) -> int:
-        names = (leaf.source.name for leaf in leaves(stream) if isinstance(leaf, Scan))
-        return min((declared.index(name) for name in names if name in declared), default=len(declared))
+        return min((declared.index(n) for n in stream.source_names if n in declared), default=len(declared))
 
     sequence = sequenced(answer, rank)
     if not sequence.streams:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.algebra import Algebra, is_static
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.physical.execution.progress import timed_sources
-from penstock.physical.plan.inputs import OutputSpec, StaticSpec
+from penstock.physical.plan.inputs import StaticSpec
 from penstock.physical.plan.plan import Edge, Exchange, Plan, Step
 from penstock.physical.plan.spec import Spec
 from penstock.physical.planning.strategies import Strategy
@@ -142,8 +142,8 @@ def with_queries(steps: Sequence[Step]) -> tuple[Step, ...]:
     """Return every step with the queries that need it."""
     users: dict[int, set[str]] = {step.id: set() for step in steps}
     for step in reversed(steps):
-        if isinstance(step.spec, OutputSpec):
-            users[step.id].add(step.spec.query)
+        if step.spec.answered is not None:
+            users[step.id].add(step.spec.answered)
         for edge in step.inputs:
             users[edge.step] |= users[step.id]
     return tuple(replace(step, queries=frozenset(users[step.id])) for step in steps)

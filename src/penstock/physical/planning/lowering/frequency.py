@@ -26,7 +26,7 @@ from penstock.algebra.nodes.scans import Source
 from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.expressions.nodes import Expression, conjunction
 from penstock.physical.plan.inputs import OutputSpec, ScanSpec
-from penstock.physical.plan.plan import Edge, Exchange, Plan
+from penstock.physical.plan.plan import Edge, Exchange, Plan, scanned_sources
 from penstock.physical.plan.sequence import (
     ARRIVALS,
     INSTANTS,
@@ -115,7 +115,7 @@ def _inner(node: Sequenced, builder: Builder) -> tuple[Plan, tuple[SequenceWindo
     """Return the plan of the body. Its sources are the windows, whose elements arrive with their validity, and the
     instants."""
     plan = _plan_inside(node.body, builder)
-    used = {step.spec.source.name for step in plan.steps if isinstance(step.spec, ScanSpec)}
+    used = scanned_sources(plan.steps)
     windows = tuple(
         SequenceWindow(
             source.fingerprint, *_arriving(window.input), WindowShape.of(window), isinstance(source, ArrivalTime)

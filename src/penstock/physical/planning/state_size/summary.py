@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.algebra.nodes.base import Algebra, leaves
+from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.query import Query
-from penstock.algebra.nodes.scans import Scan
+from penstock.algebra.nodes.scans import declared_sources
 from penstock.algebra.optimizer.optimizer import optimize
 from penstock.algebra.optimizer.statistics import SourceStatistics, Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade, together
@@ -113,7 +113,7 @@ def query_state(
     """Return the state that `query` will keep when it runs alone. optimized: its plan, where that is known."""
     root = optimized or optimize(query.root, planning=strategy.planning(statistics))
     steps = state_of(*planned([replace(query, root=root)], statistics, strategy), statistics)
-    sources = {leaf.source.name: leaf.source for leaf in leaves(root) if isinstance(leaf, Scan)}
+    sources = declared_sources(root)
     timed = [source for _, source in sorted(sources.items()) if not source.is_static]
     known = {
         name: found for name, found in statistics.sources.items() if found != SourceStatistics(distinct=found.distinct)

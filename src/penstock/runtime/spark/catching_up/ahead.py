@@ -16,8 +16,8 @@ from penstock.runtime.local.statics import read_statics
 from penstock.runtime.spark.catching_up.catch_up import CatchUp, Pause, check_past
 from penstock.runtime.spark.checkpoint.epochs import read_epoch
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
-from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, carried, decide_change
-from penstock.runtime.spark.checkpoint.state_files import past_of
+from penstock.runtime.spark.checkpoint.restart_decision import StartKind, StartRequest, decide_change, offset_at_start
+from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.settings import Settings
 
@@ -66,7 +66,7 @@ class Ahead:
         reading = self.catching_up
         left: int | None = None
         while reading is not None:
-            offset = carried(self._folder, self._before, self._epoch, self._plan)
+            offset = offset_at_start(self._folder, self._before, self._epoch, self._plan)
             reading.read_up_to(offset.before or offset, pause)
             now = self._folder.delivered().round - reading.reached
             if now <= _LEFT:
@@ -91,7 +91,7 @@ class Ahead:
         statics = self._plan.statics
         known = self._folder.read_tables(statics.keys() & self._folder.tables())
         missing = {name: static for name, static in statics.items() if name not in known}
-        letters = Folder(past_of(str(self._folder.root), self._epoch.number)).dead_letters
+        letters = Folder(backfill_root(str(self._folder.root), self._epoch.number)).dead_letters
         return known | read_statics(replace(self._plan, statics=missing), letters)[0]
 
 

@@ -37,7 +37,7 @@ from penstock.runtime.spark.catching_up.past_input import (
 from penstock.runtime.spark.catching_up.start_options import earliest, not_kept
 from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
 from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
-from penstock.runtime.spark.checkpoint.state_files import past_of
+from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.checkpoint.totals import RunTotals
 from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.input.offset import Offset
@@ -64,7 +64,7 @@ class CatchUp:
 
     def __init__(self, folder: Folder, job: Job, starts: Mapping[str, Start], tables: Mapping[str, Elements]) -> None:
         self._folder = folder
-        self._past = Folder(past_of(str(folder.root), job.epoch))
+        self._past = Folder(backfill_root(str(folder.root), job.epoch))
         storage().remove_tree(self._past.root)
         self._past.begin_run()
         plan = part_of(job.plan, starts)

@@ -35,7 +35,7 @@ class SplitPlanner(InputPlanner):
     def _gathers(self, start: Offset, seconds: float | None) -> bool:
         return False
 
-    def _stretches(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
+    def _log_stretches(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
         return {}
 
     def _ended(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class SplitPlanner(InputPlanner):
         return
 
     @property
-    def _by_clock(self) -> bool:
+    def _uses_wall_clock(self) -> bool:
         return False
 
 

@@ -54,10 +54,10 @@ def claim(checkpoint: Path) -> CheckpointLock:
     path = resolved / _NAME
     try:
         lock = storage().lock(path, f"{os.getpid()} on {socket.gethostname()}")
-    except Held as held:
+    except Held as in_use:
         raise PenstockError(
             "P0609",
-            f"the checkpoint {checkpoint} is in use" + (f": by process {held.holder}" if held.holder else ""),
+            f"the checkpoint {checkpoint} is in use" + (f": by process {in_use.holder}" if in_use.holder else ""),
             hint="stop that run first, or give another --checkpoint",
         ) from None
     except OSError as error:

@@ -115,8 +115,8 @@ class Epoch:
 
     def statistics_of(self, birth: int) -> Statistics:
         """Return the statistics with which the queries of `birth` were planned."""
-        known = self.statistics[str(birth)]
-        return Statistics({n: SourceStatistics(**s) for n, s in known["sources"].items()}, known["shards"])
+        fields = self.statistics[str(birth)]
+        return Statistics({n: SourceStatistics(**s) for n, s in fields["sources"].items()}, fields["shards"])
 
     def grains_of(self, birth: int) -> dict[str, int]:
         """Return the grains of the panes that the queries of `birth` were planned to share."""
@@ -136,9 +136,9 @@ def statistics_as_json(statistics: Statistics, grains: Mapping[str, int]) -> dic
 
 def write_epoch(folder: Folder, epoch: Epoch) -> None:
     offsets = {"offset": epoch.offset, "left": epoch.left}
-    data = asdict(epoch) | {name: None if at is None else at.as_json() for name, at in offsets.items()}
-    checksum = _checksum(data, folder.place(_path(folder, epoch.number)))
-    text = json.dumps({"format": FORMAT, "checksum": checksum, "epoch": data}, indent=1)
+    fields = asdict(epoch) | {name: None if offset is None else offset.as_json() for name, offset in offsets.items()}
+    checksum = _checksum(fields, folder.place(_path(folder, epoch.number)))
+    text = json.dumps({"format": FORMAT, "checksum": checksum, "epoch": fields}, indent=1)
     write_whole(_path(folder, epoch.number), text.encode() + b"\n")
 
 
@@ -149,17 +149,17 @@ def read_epoch(folder: Folder, number: int) -> Epoch:
         content = json.loads(storage().read(path))
         if content["format"] == FORMAT and content["checksum"] != _checksum(content["epoch"], folder.place(path)):
             raise ValueError("its content does not match its checksum")
-        version, data = content["format"], content["epoch"]
+        version, fields = content["format"], content["epoch"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
     if version != FORMAT:
         raise other_version(folder, f"its epochs have format {version}, this version reads format {FORMAT}")
-    queries = {n: QueryRecord(**q) for n, q in data.pop("queries").items()}
-    sources = {n: SourceRecord(**s) for n, s in data.pop("sources").items()}
-    offset, left = (_offset(data.pop(name, None)) for name in ("offset", "left"))
+    queries = {n: QueryRecord(**q) for n, q in fields.pop("queries").items()}
+    sources = {n: SourceRecord(**s) for n, s in fields.pop("sources").items()}
+    offset, left = (_offset(fields.pop(name, None)) for name in ("offset", "left"))
     # Epochs written before the plan of a run could change each have a log of their own.
-    own_log = {"log": number, "log_base": data["base"]}
-    return Epoch(queries=queries, sources=sources, offset=offset, left=left, **(own_log | data))
+    own_log = {"log": number, "log_base": fields["base"]}
+    return Epoch(queries=queries, sources=sources, offset=offset, left=left, **(own_log | fields))
 
 
 def _offset(fields: Mapping[str, Any] | None) -> Offset | None:
@@ -167,7 +167,7 @@ def _offset(fields: Mapping[str, Any] | None) -> Offset | None:
 
 
 @contextmanager
-def taken_back_on_failure(folder: Folder, number: int) -> Iterator[None]:
+def remove_epoch_on_failure(folder: Folder, number: int) -> Iterator[None]:
     """Remove the file of an epoch if the change with which it would begin fails."""
     try:
         yield
@@ -176,9 +176,9 @@ def taken_back_on_failure(folder: Folder, number: int) -> Iterator[None]:
         raise
 
 
-def other_version(folder: Folder, what: str) -> PenstockError:
+def other_version(folder: Folder, reason: str) -> PenstockError:
     return PenstockError(
-        "P0605", f"the checkpoint {folder.root.parent} was written by another version: {what}",
+        "P0605", f"the checkpoint {folder.root.parent} was written by another version: {reason}",
         hint="continue with the version that wrote it, or start a new run with a new --checkpoint",
     )  # fmt: skip
 
@@ -207,7 +207,7 @@ def is_committed(folder: Folder, epoch: Epoch) -> bool:
     return folder.delivered().batch >= epoch.base
 
 
-def spark_place(checkpoint: Path, log: int) -> Path:
+def spark_log_folder(checkpoint: Path, log: int) -> Path:
     """Return the folder of Spark's own checkpoint of the log that epoch `log` began."""
     return checkpoint / ("spark" if not log else f"spark-{log}")
 
@@ -219,26 +219,26 @@ def check_log(folder: Folder, log: Path, base: int) -> None:
         PenstockError: P0605 where the log lacks the batch that was delivered last, so that Spark would start again from
             the beginning.
     """
-    due = folder.delivered().batch - base
-    if _newest(log / "offsets") < due:
-        raise damaged(log, FileNotFoundError(f"it does not tell of batch {base + due}, which was delivered"))
-    if _newest(log / "commits") > due:
+    last_batch = folder.delivered().batch - base
+    if _newest(log / "offsets") < last_batch:
+        raise damaged(log, FileNotFoundError(f"it does not tell of batch {base + last_batch}, which was delivered"))
+    if _newest(log / "commits") > last_batch:
         # Spark commits delivered batches only.
-        older = ValueError(f"it is older than {log}")
-        raise damaged(folder.root / f"{Delivery.NAME}.json", older)
+        cause = ValueError(f"it is older than {log}")
+        raise damaged(folder.root / f"{Delivery.NAME}.json", cause)
 
 
 def mend_log(folder: Folder, log: Path, base: int) -> None:
     """Remove from Spark's log the empty files of batches after the last delivered one, and that of its commit: a loss
     of power leaves these of files that Spark did not sync. Spark then repeats the batch.
     """
-    due = folder.delivered().batch - base
-    for name, first in (("offsets", due + 1), ("sources/0", due + 1), ("commits", due)):
-        place = log / name
-        for number in (int(n) for n in storage().list(place) if n.isdigit()):
-            if number >= first and not storage().size(place / str(number)):
-                storage().remove(place / str(number))
-                storage().remove(place / f".{number}.crc")
+    last_batch = folder.delivered().batch - base
+    for name, first in (("offsets", last_batch + 1), ("sources/0", last_batch + 1), ("commits", last_batch)):
+        directory = log / name
+        for number in (int(n) for n in storage().list(directory) if n.isdigit()):
+            if number >= first and not storage().size(directory / str(number)):
+                storage().remove(directory / str(number))
+                storage().remove(directory / f".{number}.crc")
 
 
 def sync_log(log: Path, number: int) -> None:
@@ -248,14 +248,14 @@ def sync_log(log: Path, number: int) -> None:
         for name in ("metadata", f"offsets/{number}", f"sources/0/{number}", f"sources/0/{number}.compact"):
             if disk.exists(log / name):
                 disk.sync_file(log / name)
-        disk.sync(*(place for place in (log, log / "offsets", log / "sources" / "0") if disk.exists(place)))
+        disk.sync(*(directory for directory in (log, log / "offsets", log / "sources" / "0") if disk.exists(directory)))
     except OSError as error:
         raise unwritable(log, error) from error
 
 
-def _newest(place: Path) -> int:
+def _newest(directory: Path) -> int:
     """Return the number of the last batch in a folder of Spark's log, -1 for none."""
-    return max((int(name) for name in storage().list(place) if name.isdigit()), default=-1)
+    return max((int(name) for name in storage().list(directory) if name.isdigit()), default=-1)
 
 
 def offset_mark(log: int) -> str:
@@ -285,7 +285,7 @@ def last_offset(folder: Folder, epoch: Epoch) -> Offset | None:
     return read_epoch(folder, min(n for n in epoch_numbers(folder) if n > epoch.number)).left
 
 
-def rounds_place(folder: Folder, log: int) -> Path:
+def rounds_folder(folder: Folder, log: int) -> Path:
     return folder.root / "rounds" / f"{log:04d}"
 
 
@@ -301,17 +301,17 @@ def forget_older(folder: Folder, checkpoint: Path, job: Job, sources: Collection
     for number in (n for n in epoch_numbers(folder) if n < job.epoch):
         log = read_epoch(folder, number).log
         if log < job.log:
-            disk.remove_tree(spark_place(checkpoint, log))
-            disk.remove_tree(rounds_place(folder, log))
+            disk.remove_tree(spark_log_folder(checkpoint, log))
+            disk.remove_tree(rounds_folder(folder, log))
             disk.remove(folder.root / f"{offset_mark(log)}.json")
         disk.remove(_path(folder, number))
     for name in disk.list(folder.root / "backfill"):
         # Queries of a later epoch may be reading their past.
         if int(name) <= job.epoch:
             disk.remove_tree(folder.root / "backfill" / name)
-    kept = {f"{source_file(name, job.intake.births)}.json" for name in sources}
+    kept_names = {f"{source_file(name, job.intake.births)}.json" for name in sources}
     for name in disk.list(folder.root / "splits"):
-        if name not in kept:
+        if name not in kept_names:
             disk.remove(folder.root / "splits" / name)
     for name in disk.list(folder.root / "tables"):
         if name.partition(".")[0] not in job.plan.statics:
@@ -329,7 +329,7 @@ def forget_all(folder: Folder, checkpoint: Path | None) -> None:
     """
     for number in epoch_numbers(folder) or [0]:
         if checkpoint is not None:
-            storage().remove_tree(spark_place(checkpoint, number))
+            storage().remove_tree(spark_log_folder(checkpoint, number))
     # The name of the run goes last: without it the remains of an interrupted removal would be no checkpoint any more.
     for name in storage().list(folder.root):
         if name != RUN:

@@ -14,6 +14,6 @@ def check_place(checkpoint: Path) -> None:
         if place.is_symlink() or place.exists():
             if place.is_dir():
                 return
-            below = "" if place == checkpoint else f", so {checkpoint} cannot be a folder"
-            what = "a file" if place.is_file() else "no folder"
-            raise PenstockError("P0608", f"{place} is {what}{below}", hint="--checkpoint names a folder")
+            consequence = "" if place == checkpoint else f", so {checkpoint} cannot be a folder"
+            description = "a file" if place.is_file() else "no folder"
+            raise PenstockError("P0608", f"{place} is {description}{consequence}", hint="--checkpoint names a folder")

@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.algebra.nodes.base import Algebra, leaves
+from penstock.algebra.nodes.base import Algebra
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Scan, Source
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.optimizer import Planning, optimize
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.errors import PenstockError
@@ -88,7 +88,7 @@ class StartRequest:
     def optimized(self, query: Query, planning: Planning) -> Query:
         """Return `query`, one of these, optimized. Results are cached, since a start needs them several times."""
         results = self.known.setdefault(query.root.fingerprint, [])
-        root = next((root for p, root in results if p == planning), None)
+        root = next((root for cached, root in results if cached == planning), None)
         if root is None:
             root = optimize(query.root, planning=planning)
             results.append((planning, root))
@@ -121,19 +121,19 @@ class Decision:
 def decide(request: StartRequest, folder: Folder) -> Decision:
     """Return what this start is. Raises PenstockError P0602, P0605, P0606, P0607."""
     latest = latest_epoch(folder)
-    if latest is not None and _same(request, latest):
-        _settings_fit(request, latest)
+    if latest is not None and _is_same_script(request, latest):
+        _check_settings(request, latest)
         names = frozenset(latest.queries)
         epoch = _with_commands(latest, request)
         return Decision(StartKind.SAME, latest, epoch, plan_of(request, latest), (), (), names, ())
     before = next((e for e in _epochs(folder) if is_committed(folder, e)), None)
     if before is None:
-        _nothing_delivered(folder, latest)
-        return _first(request)
-    return _changed(request, folder, before, 1 + epoch_numbers(folder)[-1])
+        _check_delivery_mark(folder, latest)
+        return _first_start(request)
+    return _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1])
 
 
-def _nothing_delivered(folder: Folder, latest: Epoch | None) -> None:
+def _check_delivery_mark(folder: Folder, latest: Epoch | None) -> None:
     """Check that no delivery mark is lost: a second round is planned only after the first is delivered. Raises
     PenstockError P0605.
     """
@@ -147,7 +147,7 @@ def _epochs(folder: Folder) -> Sequence[Epoch]:
     return [read_epoch(folder, n) for n in reversed(epoch_numbers(folder))]
 
 
-def _same(request: StartRequest, epoch: Epoch) -> bool:
+def _is_same_script(request: StartRequest, epoch: Epoch) -> bool:
     """Return whether the script is equal to that with which `epoch` began."""
     records = epoch.queries
     return (
@@ -169,7 +169,7 @@ def _is_kept(query: Query, request: StartRequest, before: Epoch) -> bool:
 
 
 def _sources_of(query: Query) -> set[str]:
-    return {leaf.source.name for leaf in leaves(query.root) if isinstance(leaf, Scan)}
+    return set(declared_sources(query.root))
 
 
 def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -> str:
@@ -184,8 +184,8 @@ def fingerprint(query: Query, request: StartRequest, epoch: Epoch, birth: int) -
 def _generation(queries: Sequence[Query], request: StartRequest, epoch: Epoch, birth: int) -> Generation:
     statistics = epoch.statistics_of(birth)
     planning = Strategy(epoch.strategy).planning(statistics)
-    ready = [request.optimized(query, planning) for query in queries]
-    return Generation(birth, ready, statistics, epoch.grains_of(birth))
+    optimized = [request.optimized(query, planning) for query in queries]
+    return Generation(birth, optimized, statistics, epoch.grains_of(birth))
 
 
 def sink_identity(query: Query) -> str:
@@ -199,10 +199,10 @@ def source_records(request: StartRequest, before: Epoch | None, number: int) -> 
     """Return the records of the sources in an epoch `number` that follows `before`."""
     records: dict[str, SourceRecord] = {}
     for name, source in request.sources.items():
-        current = source_fingerprint(source, request.rows.get(name, ""))
-        known = before.sources.get(name) if before is not None else None
-        birth = known.birth if known is not None and known.fingerprint == current else number
-        records[name] = SourceRecord(current, birth, source.is_static)
+        digest = source_fingerprint(source, request.rows.get(name, ""))
+        record = before.sources.get(name) if before is not None else None
+        birth = record.birth if record is not None and record.fingerprint == digest else number
+        records[name] = SourceRecord(digest, birth, source.is_static)
     return records
 
 
@@ -215,7 +215,7 @@ def plan_of(request: StartRequest, epoch: Epoch) -> Plan:
     return with_standing(plan_generations(generations, request.strategy), request.standing)
 
 
-def _first(request: StartRequest) -> Decision:
+def _first_start(request: StartRequest) -> Decision:
     epoch, plan = _epoch(request, None, 0, 0, request.shards, dict.fromkeys((q.name for q in request.queries), 0))
     names = tuple(q.name for q in request.queries)
     for query in request.queries:
@@ -227,40 +227,40 @@ def decide_change(request: StartRequest, folder: Folder, before: Epoch) -> Decis
     """Return what `request` changes in a run that goes on with `before`, between two of its rounds. Raises
     PenstockError P0602, P0605, P0606, P0607.
     """
-    if _same(request, before):
-        _settings_fit(request, before)
+    if _is_same_script(request, before):
+        _check_settings(request, before)
         epoch, names = _with_commands(before, request), frozenset(before.queries)
         return Decision(StartKind.SAME, before, epoch, plan_of(request, before), (), (), names, ())
-    decision = _changed(request, folder, before, 1 + epoch_numbers(folder)[-1])
+    decision = _changed_start(request, folder, before, 1 + epoch_numbers(folder)[-1])
     left = last_offset(folder, before)
     epoch = replace(decision.epoch, log=before.log, log_base=before.log_base, left=left)
     return replace(decision, epoch=epoch)
 
 
-def _changed(request: StartRequest, folder: Folder, before: Epoch, number: int) -> Decision:
-    _can_change(request, folder, before)
-    _settings_fit(request, before)
-    kept = {q.name for q in request.queries if _is_kept(q, request, before)}
-    births = {q.name: before.queries[q.name].birth if q.name in kept else number for q in request.queries}
-    fresh = tuple(q.name for q in request.queries if q.name not in kept)
-    gone = tuple(name for name in before.queries if name not in births)
+def _changed_start(request: StartRequest, folder: Folder, before: Epoch, number: int) -> Decision:
+    _check_can_change(request, folder, before)
+    _check_settings(request, before)
+    kept_queries = {q.name for q in request.queries if _is_kept(q, request, before)}
+    births = {q.name: before.queries[q.name].birth if q.name in kept_queries else number for q in request.queries}
+    new_queries = tuple(q.name for q in request.queries if q.name not in kept_queries)
+    ended_queries = tuple(name for name in before.queries if name not in births)
     base = folder.delivered().batch + 1
     epoch, plan = _epoch(request, before, number, base, before.shards, births)
     read = {name for name, source in epoch.sources.items() if source.birth <= before.number}
     providers = {
         q.name: past_provider(q, request.starts.get(q.name, Start()), read)
         for q in request.queries
-        if q.name in set(fresh)
+        if q.name in set(new_queries)
     }
-    backfill = [name for name in fresh if providers[name] is PastProvider.SOURCES]
+    backfill = [name for name in new_queries if providers[name] is PastProvider.SOURCES]
     starts = {name: request.starts[name] for name in backfill}
     beginning = {n: [s.mode.value, s.at] for n, s in starts.items() if s.mode is not StartMode.BEGINNING}
-    epoch = replace(epoch, offset=carried(folder, before, epoch, plan), backfill=backfill, starts=beginning)
+    epoch = replace(epoch, offset=offset_at_start(folder, before, epoch, plan), backfill=backfill, starts=beginning)
     epoch = _with_commands(replace(epoch, command=before.command, outcomes=before.outcomes), request)
     sinks = {q.name: sink_identity(q) for q in request.queries}
-    kept_sinks = frozenset(name for name in kept if before.queries[name].sink == sinks[name])
-    notices = _notices(before, fresh, gone, backfill, request.starts.keys())
-    return Decision(StartKind.CHANGED, before, epoch, plan, fresh, gone, kept_sinks, notices)
+    kept_sinks = frozenset(name for name in kept_queries if before.queries[name].sink == sinks[name])
+    notices = _notices(before, new_queries, ended_queries, backfill, request.starts.keys())
+    return Decision(StartKind.CHANGED, before, epoch, plan, new_queries, ended_queries, kept_sinks, notices)
 
 
 def _with_commands(epoch: Epoch, request: StartRequest) -> Epoch:
@@ -276,9 +276,9 @@ def _epoch(
     """Return the epoch `number`, its offset left open, and its plan."""
     statistics = {str(b): before.statistics[str(b)] for b in set(births.values()) if before is not None and b != number}
     planning = request.strategy.planning(request.statistics)
-    starting = [request.optimized(q, planning) for q in request.queries if births[q.name] == number]
+    new_queries = [request.optimized(q, planning) for q in request.queries if births[q.name] == number]
     statistics[str(number)] = statistics_as_json(
-        request.statistics, grains_of(starting, request.statistics, request.strategy)
+        request.statistics, grains_of(new_queries, request.statistics, request.strategy)
     )
     records = {
         q.name: QueryRecord(
@@ -319,7 +319,7 @@ def _operators(plan: Plan) -> dict[str, list[dict[str, Any]]]:
     return operators
 
 
-def _settings_fit(request: StartRequest, before: Epoch) -> None:
+def _check_settings(request: StartRequest, before: Epoch) -> None:
     """Check that the settings are those of the checkpoint. Raises PenstockError P0606."""
     settings = [
         ("shards", before.shards, request.shards or before.shards, f"SET shards = {before.shards}, or leave it out"),
@@ -327,20 +327,21 @@ def _settings_fit(request: StartRequest, before: Epoch) -> None:
         ("state_store", before.state_store, request.state_store, f"SET state_store = '{before.state_store}'"),
         ("--drain", before.drain, request.drain, "start with --drain" if before.drain else "start without --drain"),
     ]
-    for name, was, now, hint in settings:
-        if was != now:
+    for name, stored, requested, hint in settings:
+        if stored != requested:
             raise PenstockError(
                 "P0606",
-                f"the state in the checkpoint was made with {name} {_shown(was)}, not {_shown(now)}",
+                f"the state in the checkpoint was made with {name} {_setting_text(stored)}, "
+                f"not {_setting_text(requested)}",
                 hint=f"{hint}; or start afresh with a new --checkpoint",
             )
 
 
-def _shown(value: object) -> str:
+def _setting_text(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-def _can_change(request: StartRequest, folder: Folder, before: Epoch) -> None:
+def _check_can_change(request: StartRequest, folder: Folder, before: Epoch) -> None:
     """Check that the script may change. Raises PenstockError P0602 where Spark keeps the state or reads the input."""
     reason = ""
     if before.frames or request.frames:
@@ -362,25 +363,29 @@ def other_script(folder: Folder, reason: str) -> PenstockError:
 
 
 def _notices(
-    before: Epoch, fresh: Sequence[str], gone: Sequence[str], backfill: Sequence[str], requested: Collection[str]
+    before: Epoch,
+    new_queries: Sequence[str],
+    ended_queries: Sequence[str],
+    backfill: Sequence[str],
+    requested: Collection[str],
 ) -> tuple[str, ...]:
     """Return the messages about a change. requested: queries whose start the user has chosen."""
     notices = []
-    for name in fresh:
-        what = f"query {name} has changed" if name in before.queries else f"query {name} is new"
+    for name in new_queries:
+        change = f"query {name} has changed" if name in before.queries else f"query {name} is new"
         if name in backfill:
-            notices.append(f"{what}: it reads its past first, then goes on with the others")
+            notices.append(f"{change}: it reads its past first, then goes on with the others")
         elif name in requested:
-            notices.append(f"{what}: it sees what its sources give from here on")
+            notices.append(f"{change}: it sees what its sources give from here on")
         else:
             notices.append(
-                f"warning: {what}: it starts afresh and sees only what its sources give from here on "
+                f"warning: {change}: it starts afresh and sees only what its sources give from here on "
                 "(--backfill lets it read their past first)"
             )
-    return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in gone))
+    return (*notices, *(f"query {name} is no longer in the script: its state is dropped" for name in ended_queries))
 
 
-def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
+def offset_at_start(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
     """Return the offset at which `epoch` begins: that of `before` for the sources that it keeps, and the beginning for
     new ones. A round whose answers have not reached all sinks is repeated as it was planned.
     """
@@ -389,13 +394,13 @@ def carried(folder: Folder, before: Epoch, epoch: Epoch, plan: Plan) -> Offset:
         offset = Offset(0, {}, {})
     if offset is None:
         raise damaged(folder.root / f"{offset_mark(before.log)}.json", FileNotFoundError("it is gone"))
-    kept = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
+    kept_sources = {name for name in plan.sources if epoch.sources[name].birth <= before.number}
     idle = {name for name, source in plan.sources.items() if source.idle is not None}
 
-    def only(offset: Offset) -> Offset:
-        return offset.only(kept, plan.sources.keys(), idle)
+    def restricted(offset: Offset) -> Offset:
+        return offset.only(kept_sources, plan.sources.keys(), idle)
 
     if offset.round > folder.delivered().round and offset.before is not None:
-        return replace(only(offset), before=only(offset.before))
+        return replace(restricted(offset), before=restricted(offset.before))
     highs = highs_after(offset, folder.seen_in(round_name(offset.round)))
-    return replace(only(replace(offset, high=highs)), again=True)
+    return replace(restricted(replace(offset, high=highs)), again=True)

@@ -68,15 +68,15 @@ class ShardManifest:
 
     def as_json(self) -> Document:
         """Return the manifest as JSON."""
-        found = self.synopses.items()
+        synopses = self.synopses.items()
         return {
             "token": self.token,
             "epoch": self.epoch,
             "marks": self.marks.as_json(),
-            "synopses": {name: synopsis.manifest for name, synopsis in found},
-            "chunks": {name: list(synopsis.chunks) for name, synopsis in found},
-            "formats": {name: [synopsis.kind, synopsis.format] for name, synopsis in found},
-            "rows": {name: synopsis.rows for name, synopsis in found},
+            "synopses": {name: synopsis.manifest for name, synopsis in synopses},
+            "chunks": {name: list(synopsis.chunks) for name, synopsis in synopses},
+            "formats": {name: [synopsis.kind, synopsis.format] for name, synopsis in synopses},
+            "rows": {name: synopsis.rows for name, synopsis in synopses},
         }
 
     @staticmethod

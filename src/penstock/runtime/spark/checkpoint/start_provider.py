@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 
-from penstock.algebra.nodes.base import leaves
 from penstock.algebra.nodes.query import Query, Start, StartMode
-from penstock.algebra.nodes.scans import Scan
+from penstock.algebra.nodes.scans import declared_sources
 
 
 class PastProvider(enum.Enum):
@@ -25,6 +24,6 @@ def past_provider(query: Query, start: Start, read: Collection[str]) -> PastProv
     Args:
         read: the sources of which anything may have been read; the others begin with the query.
     """
-    scans = (node.source for node in leaves(query.root) if isinstance(node, Scan))
-    known = any(source.name in read for source in scans if not source.is_static)
+    sources = declared_sources(query.root).values()
+    known = any(source.name in read for source in sources if not source.is_static)
     return PastProvider.NONE if start.mode is StartMode.NOW or not known else PastProvider.SOURCES

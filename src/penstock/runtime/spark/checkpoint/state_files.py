@@ -39,7 +39,7 @@ from penstock.storage.seals import damaged, unsealed, unsealed_before
 #: four doubles.
 FORMAT = 7
 #: The formats whose seals contain no place.
-_BEFORE = range(2, 6)
+_FORMATS_WITHOUT_PLACE = range(2, 6)
 #: A number after every batch.
 LAST = 10**9 - 1
 #: A file is rewritten when less than this part of it is alive.
@@ -55,7 +55,7 @@ class StateFiles:
         self._job_folder = Folder(root)
         self._folder = self._job_folder.root / "state" / str(stage) / str(shard)
         self._batch = batch
-        self._maps: dict[str, pa.Buffer] = {}
+        self._mapped_files: dict[str, pa.Buffer] = {}
         self._previous = self._newest_before(batch)
         self._files: dict[str, dict[str, ChunkPlace]] = {}
         if self._previous is not None:
@@ -81,22 +81,26 @@ class StateFiles:
             raise damaged(self._folder / file, error) from error
         return batch
 
-    def save(self, manifest: ShardManifest, new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
-        """Write `manifest` and the live chunks: those before without `gone`, and `new`. Raises PenstockError P0601
-        where the disk cannot be written; the state before stays.
+    def save(self, manifest: ShardManifest, new_chunks: Mapping[str, pa.RecordBatch], dropped_chunks: set[str]) -> None:
+        """Write `manifest` and the live chunks: those before without `dropped_chunks`, and `new_chunks`.
+
+        Raises:
+            PenstockError: P0601 where the disk cannot be written; the state before stays.
         """
         try:
-            self._save(manifest, new, gone)
+            self._save(manifest, new_chunks, dropped_chunks)
         except OSError as error:
             raise unwritable(self._folder, error) from error
 
-    def _save(self, manifest: ShardManifest, new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
+    def _save(
+        self, manifest: ShardManifest, new_chunks: Mapping[str, pa.RecordBatch], dropped_chunks: set[str]
+    ) -> None:
         if not storage().exists(self._folder):
             storage().make_folder(self._folder)
         for chunks in self._files.values():
-            for name in gone & chunks.keys():
+            for name in dropped_chunks & chunks.keys():
                 del chunks[name]
-        blobs: dict[str, bytes | pa.Buffer] = {name: encode([batch]) for name, batch in new.items()}
+        blobs: dict[str, bytes | pa.Buffer] = {name: encode([batch]) for name, batch in new_chunks.items()}
         for file in self._to_rewrite():
             try:
                 blobs |= {name: self._bytes(file, name) for name in self._files[file]}
@@ -105,9 +109,9 @@ class StateFiles:
             self._files[file] = {}
         if blobs:
             self._write_data(f"{self._batch:09d}-{manifest.token[:12]}.arrow", blobs)
-        before = set(self._previous.files) if self._previous else set()
+        files_before = set(self._previous.files) if self._previous else set()
         self._files = {f: chunks for f, chunks in self._files.items() if chunks}
-        content = FileManifest(manifest, self._files, sorted(before - self._files.keys())).as_json(FORMAT)
+        content = FileManifest(manifest, self._files, sorted(files_before - self._files.keys())).as_json(FORMAT)
         # The sync of its folder also makes the names of the data files durable.
         self._job_folder.write_sealed(self._manifest_path(self._batch), json.dumps(content))
         self._remove_old()
@@ -126,12 +130,12 @@ class StateFiles:
         return read_manifest(self._job_folder, self._manifest_path(max(numbers)))
 
     def _bytes(self, file: str, name: str) -> pa.Buffer:
-        if file not in self._maps:
-            self._maps[file] = storage().map(self._folder / file)
+        if file not in self._mapped_files:
+            self._mapped_files[file] = storage().map(self._folder / file)
         start, length, checksum = self._files[file][name]
-        whole = start + length <= self._maps[file].size
-        data = self._maps[file].slice(start, length) if whole else pa.py_buffer(b"")
-        if not whole or zlib.crc32(data) != checksum:
+        is_whole = start + length <= self._mapped_files[file].size
+        data = self._mapped_files[file].slice(start, length) if is_whole else pa.py_buffer(b"")
+        if not is_whole or zlib.crc32(data) != checksum:
             raise ValueError(f"the {length} bytes from {start} on are not those that were written")
         return data
 
@@ -159,7 +163,7 @@ class StateFiles:
                 # Arrow requires buffers at multiples of 8 bytes; 64 keeps them off shared cache lines.
                 padding = -position % 64
                 output.write(b"\0" * padding)
-                length = _written(output, blob)
+                length = _write_blob(output, blob)
                 chunks[name] = (position + padding, length, zlib.crc32(blob))
                 position += padding + length
             output.sync()
@@ -179,7 +183,7 @@ class StateFiles:
         return self._folder / f"{batch:09d}.json"
 
 
-def _written(output: NewFile, blob: bytes | pa.Buffer) -> int:
+def _write_blob(output: NewFile, blob: bytes | pa.Buffer) -> int:
     output.write(memoryview(blob))
     return memoryview(blob).nbytes
 
@@ -190,7 +194,7 @@ def open_state(root: str, job: Job, stage: int, shard: int, batch: int) -> tuple
     # Every shard writes its state in every batch; with DataFrames only Spark knows which batches call for them.
     if batch > job.base and state.previous != batch - 1 and not job.intake.spark_sources:
         raise _missing(Path(root) / "state" / str(stage) / str(shard), batch - 1)
-    return state, StateFiles(past_of(root, job.epoch), stage, shard, LAST) if batch == job.base else None
+    return state, StateFiles(backfill_root(root, job.epoch), stage, shard, LAST) if batch == job.base else None
 
 
 def check_state(folder: Folder, epoch: Epoch | None) -> None:
@@ -204,15 +208,15 @@ def check_state(folder: Folder, epoch: Epoch | None) -> None:
             if StateFiles(str(folder.root), stage, shard, base).previous != base - 1:
                 raise _missing(shard_folder, base - 1)
             if max(_numbers(shard_folder)) > base:
-                newer = ValueError(f"it is older than the state in {shard_folder}")
-                raise damaged(folder.root / "delivered.json", newer)
+                cause = ValueError(f"it is older than the state in {shard_folder}")
+                raise damaged(folder.root / "delivered.json", cause)
 
 
 def _missing(folder: Path, batch: int) -> PenstockError:
     return damaged(folder, FileNotFoundError(f"the state that batch {batch} left is missing"))
 
 
-def past_of(root: str, epoch: int) -> str:
+def backfill_root(root: str, epoch: int) -> str:
     """Return the folder in which the new queries of an epoch keep their state until they join the others."""
     return str(Path(root) / "backfill" / str(epoch))
 
@@ -221,12 +225,12 @@ def sweep(root: Path) -> None:
     """Remove the files of failed attempts. Call it only while no task runs."""
     folder = Folder(root)
     for shard_folder in _shards(root):
-        named: set[str] = set()
+        named_files: set[str] = set()
         for number in _numbers(shard_folder):
             manifest = read_manifest(folder, shard_folder / f"{number:09d}.json")
-            named |= {*manifest.files, *manifest.dead}
+            named_files |= {*manifest.files, *manifest.dead}
         for name in storage().list(shard_folder):
-            if name.endswith(".arrow") and name not in named:
+            if name.endswith(".arrow") and name not in named_files:
                 storage().remove(shard_folder / name)
     _sweep_temporaries(root)
 
@@ -253,7 +257,7 @@ def read_manifest(folder: Folder, path: Path) -> FileManifest:
     """Return a manifest. Raises PenstockError P0605 for one that is damaged, of another place or of another format."""
     try:
         data = storage().read(path)
-        fields: Document = _read_before(data) or json.loads(unsealed(data, folder.place(path)))
+        fields: Document = _read_earlier_format(data) or json.loads(unsealed(data, folder.place(path)))
         number = fields["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from error
@@ -268,11 +272,11 @@ def read_manifest(folder: Folder, path: Path) -> FileManifest:
         raise damaged(path, error) from error
 
 
-def _read_before(data: bytes) -> Document | None:
+def _read_earlier_format(data: bytes) -> Document | None:
     """Return a manifest of an earlier format, else None: format 1 had no seal, those up to 5 one without a place."""
     try:
         text = data.decode() if data.startswith(b'{"format": 1,') else unsealed_before(data)
         fields: Document = json.loads(text)
     except ValueError:
         return None
-    return fields if fields.get("format") == 1 or fields.get("format") in _BEFORE else None
+    return fields if fields.get("format") == 1 or fields.get("format") in _FORMATS_WITHOUT_PLACE else None

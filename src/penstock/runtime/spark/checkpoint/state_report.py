@@ -91,8 +91,8 @@ class StateReport:
             queries[name] = {
                 "since_epoch": self.births[name], "rows": total.rows, "bytes": total.bytes, "operators": details,
             }  # fmt: skip
-        top = {"checkpoint": self.checkpoint, "batch": self.batch, "epoch": self.epoch, "epoch_base": self.base}
-        return {**top, "shards": self.shards, "queries": queries}
+        header = {"checkpoint": self.checkpoint, "batch": self.batch, "epoch": self.epoch, "epoch_base": self.base}
+        return {**header, "shards": self.shards, "queries": queries}
 
     def total(self, query: str) -> StoredState:
         stored = StoredState()
@@ -115,8 +115,10 @@ def report(checkpoint: Path) -> StateReport:
     """Return what the checkpoint holds. Raises PenstockError P0605, P0608."""
     folder = Folder(checkpoint / "penstock")
     if not folder.root.is_dir():
-        there = "holds no checkpoint" if checkpoint.exists() else "does not exist"
-        raise PenstockError("P0608", f"{checkpoint} {there}", hint="give the folder that a run had as its --checkpoint")
+        problem = "holds no checkpoint" if checkpoint.exists() else "does not exist"
+        raise PenstockError(
+            "P0608", f"{checkpoint} {problem}", hint="give the folder that a run had as its --checkpoint"
+        )
     for attempt in range(_TRIES):
         try:
             return _report(checkpoint, folder)
@@ -159,23 +161,23 @@ def _add_shard(
     if manifest is None:
         return
     lengths = {name: length for chunks in state.files.values() for name, (_, length, _) in chunks.items()}
-    for name, written in manifest.synopses.items():
+    for name, record in manifest.synopses.items():
         key, _, synopsis = name.partition(".")
         users = _users(epoch.queries, key)
         if not users:
             # State of a query that has been removed; the next batch drops it.
             continue
-        ids = written.chunks
-        stored = StoredState(written.rows, sum(lengths[f"{name}.{i}"] for i in ids), len(ids))
-        kept_as = synopsis_class(written.kind)
-        if kept_as is not None and kept_as.TIMES is not None:
+        ids = record.chunks
+        stored = StoredState(record.rows, sum(lengths[f"{name}.{i}"] for i in ids), len(ids))
+        synopsis_kind = synopsis_class(record.kind)
+        if synopsis_kind is not None and synopsis_kind.TIMES is not None:
             for i in ids:
-                start = kept_as.first_live(written.manifest, i)
-                _add_times(stored, kept_as.TIMES, state.chunk(f"{name}.{i}").slice(start))
-        first = users[min(users)]
+                start = synopsis_kind.first_live(record.manifest, i)
+                _add_times(stored, synopsis_kind.TIMES, state.chunk(f"{name}.{i}").slice(start))
+        operator_record = users[min(users)]
         operator = operators.setdefault(
             (key, synopsis),
-            OperatorState(first["step"], first["operator"], synopsis, stage, sorted(users)),
+            OperatorState(operator_record["step"], operator_record["operator"], synopsis, stage, sorted(users)),
         )
         operator.total.add(stored)
         operator.shards[shard] = stored
@@ -188,8 +190,8 @@ def _users(queries: Mapping[str, QueryRecord], key: str) -> dict[str, dict[str, 
     }
 
 
-def _add_times(stored: StoredState, shown: StoredTimes, chunk: pa.RecordBatch) -> None:
+def _add_times(stored: StoredState, times: StoredTimes, chunk: pa.RecordBatch) -> None:
     if not chunk.num_rows:
         return
-    ends = pc.min_max(chunk.column(shown.column)).as_py()
-    stored.add(StoredState(oldest=ends["min"], newest=ends["max"], kind=shown.kind))
+    bounds = pc.min_max(chunk.column(times.column)).as_py()
+    stored.add(StoredState(oldest=bounds["min"], newest=bounds["max"], kind=times.kind))

@@ -58,7 +58,7 @@ class SourceTotals:
 
     def add_malformed(self, reasons: Mapping[str, int]) -> None:
         """Add counts of malformed records by reason."""
-        _add(reasons, self.malformed)
+        _add_counts(reasons, self.malformed)
 
 
 @dataclass
@@ -106,7 +106,7 @@ class RunTotals:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._letters = DeadLetters(folder.dead_letters)
+        self._dead_letters = DeadLetters(folder.dead_letters)
         self._lock = threading.Lock()
         self._totals = TotalsMark.read(folder) or TotalsMark()
         if self._totals.batch < folder.delivered().batch:
@@ -127,7 +127,7 @@ class RunTotals:
         with self._lock:
             return dict(self._heartbeats), dict(self._source_heartbeats)
 
-    def heard(self, queries: dict[str, int], sources: dict[str, int]) -> None:
+    def set_heartbeats(self, queries: dict[str, int], sources: dict[str, int]) -> None:
         """Set the present heartbeats, in ticks."""
         with self._lock:
             self._heartbeats, self._source_heartbeats = queries, sources
@@ -154,7 +154,7 @@ class RunTotals:
             queries = self._totals.queries
             for name, count in rows.items():
                 queries[name] = queries.get(name, 0) + count
-                self._add_refused(name, refused_in(self._letters, name, batch))
+                self._add_refused(name, refused_in(self._dead_letters, name, batch))
             for source, reasons in malformed.items():
                 self._totals.of(source).add_malformed(reasons)
 
@@ -163,19 +163,19 @@ class RunTotals:
         totals.
         """
         with self._lock:
-            fresh = [r for r in self._folder.rounds() if r not in self._totals.rounds]
-            for name in fresh:
+            new_rounds = [r for r in self._folder.rounds() if r not in self._totals.rounds]
+            for name in new_rounds:
                 for source, seen in self._folder.read_seen(name).items():
                     total = self._totals.of(source)
                     total.add_malformed(seen.malformed)
                     total.add(seen)
-            kept = sorted(set(self._totals.rounds) | set(fresh))
+            kept_rounds = sorted(set(self._totals.rounds) | set(new_rounds))
             for prefix in ("b", "0123456789"):
-                rounds = [r for r in kept if r[0] in prefix]
-                for old in rounds[:-4]:
-                    self._folder.forget_seen(old)
-                    kept.remove(old)
-            self._totals.rounds = kept
+                rounds = [r for r in kept_rounds if r[0] in prefix]
+                for round_ in rounds[:-4]:
+                    self._folder.forget_seen(round_)
+                    kept_rounds.remove(round_)
+            self._totals.rounds = kept_rounds
             self._totals.write(self._folder)
 
     def backfilled(
@@ -195,7 +195,7 @@ class RunTotals:
                 self._totals.queries[name] = self._totals.backfilled[name] = count
                 self._totals.refused.pop(name, None)
                 for batch in range(batches):
-                    self._add_refused(name, refused_in(self._letters, name, batch))
+                    self._add_refused(name, refused_in(self._dead_letters, name, batch))
             for source, reasons in malformed.items():
                 self._totals.of(source).add_malformed(reasons)
             self._totals.write(self._folder)
@@ -207,14 +207,14 @@ class RunTotals:
             for name in (r for r in self._folder.rounds() if r not in self._totals.rounds):
                 for source, seen in self._folder.read_seen(name).items():
                     jumps[source] = max(seen.jump, jumps.get(source, 0))
-            warned = set(self._totals.jumped)
-            warn_of_jumps(plan.sources, jumps, [query.root for query in plan.queries.values()], warned)
-            if len(warned) > len(self._totals.jumped):
-                self._totals.jumped = sorted(warned)
+            warned_sources = set(self._totals.jumped)
+            warn_of_jumps(plan.sources, jumps, [query.root for query in plan.queries.values()], warned_sources)
+            if len(warned_sources) > len(self._totals.jumped):
+                self._totals.jumped = sorted(warned_sources)
 
     def _add_refused(self, query: str, reasons: Mapping[str, int]) -> None:
         if reasons:
-            _add(reasons, self._totals.refused.setdefault(query, {}))
+            _add_counts(reasons, self._totals.refused.setdefault(query, {}))
 
     def totals(self, backlog: Mapping[str, Backlog], waiting: Mapping[str, int], batch_bytes: int) -> Totals:
         with self._lock:
@@ -232,32 +232,34 @@ class RunTotals:
         """Return the totals formatted for people, without durations and rates."""
         self.warn_of_jumps(plan)
         with self._lock:
-            found = RunProgress(batches=self.batches)
+            progress = RunProgress(batches=self.batches)
             for name, source in sources.items():
                 counts = self._totals.sources.get(name, SourceTotals())
-                needed = source.domain.show_length(counts.lag) if counts.late and source.domain else None
-                found.sources[name] = SourceCounts(
-                    counts.rows, counts.late, sum(counts.malformed.values()), needed,
-                    dict(counts.malformed), _known_to(source, self._source_heartbeats.get(name)),
+                needed_slack = source.domain.show_length(counts.lag) if counts.late and source.domain else None
+                progress.sources[name] = SourceCounts(
+                    counts.rows, counts.late, sum(counts.malformed.values()), needed_slack,
+                    dict(counts.malformed), _heartbeat_text(source, self._source_heartbeats.get(name)),
                     backlog.get(name, (0, 0))[1], waiting.get(name),
                 )  # fmt: skip
-            known = {name: h for name, h in self._heartbeats.items() if NOTHING < h < END}
+            heartbeats = {name: h for name, h in self._heartbeats.items() if NOTHING < h < END}
             for name, query in plan.queries.items():
-                shown = query.domain.show(known[name]) if name in known else ""
-                found.queries[name] = QueryCounts(
+                heartbeat_text = query.domain.show(heartbeats[name]) if name in heartbeats else ""
+                progress.queries[name] = QueryCounts(
                     self._totals.queries.get(name, 0),
-                    shown,
+                    heartbeat_text,
                     sinks[name].place,
                     self._totals.backfilled.get(name, 0),
                     dict(self._totals.refused.get(name, {})),
                 )
-        found.rows_in = sum(s.rows for s in found.sources.values())
-        found.rows_out = sum(q.rows for q in found.queries.values())
-        found.heartbeat = found.queries[min((h, n) for n, h in known.items())[1]].heartbeat if known else ""
-        return found
+        progress.rows_in = sum(s.rows for s in progress.sources.values())
+        progress.rows_out = sum(q.rows for q in progress.queries.values())
+        progress.heartbeat = (
+            progress.queries[min((h, n) for n, h in heartbeats.items())[1]].heartbeat if heartbeats else ""
+        )
+        return progress
 
 
-def forget_totals(folder: Folder, queries: Iterable[str], kept: set[str]) -> None:
+def forget_totals(folder: Folder, queries: Iterable[str], kept_sources: set[str]) -> None:
     """Reset the totals of `queries`, and of all sources except `kept`."""
     totals = TotalsMark.read(folder)
     if totals is not None:
@@ -266,21 +268,21 @@ def forget_totals(folder: Folder, queries: Iterable[str], kept: set[str]) -> Non
             totals.queries.pop(name, None)
             totals.backfilled.pop(name, None)
             totals.refused.pop(name, None)
-        totals.sources = {name: counts for name, counts in totals.sources.items() if name in kept}
+        totals.sources = {name: counts for name, counts in totals.sources.items() if name in kept_sources}
         totals.write(folder)
 
 
-def _add(reasons: Mapping[str, int], counts: dict[str, int]) -> None:
+def _add_counts(reasons: Mapping[str, int], counts: dict[str, int]) -> None:
     """Add counts by reason.
 
     Reasons may contain numbers, so the number of reasons is bounded, lest the totals grow with the input.
     """
     for reason, count in reasons.items():
-        kind = reason if reason in counts or len(counts) < MOST_REASONS else OTHER_REASONS
-        counts[kind] = counts.get(kind, 0) + count
+        counted_reason = reason if reason in counts or len(counts) < MOST_REASONS else OTHER_REASONS
+        counts[counted_reason] = counts.get(counted_reason, 0) + count
 
 
-def _known_to(source: Source, heartbeat: int | None) -> str:
+def _heartbeat_text(source: Source, heartbeat: int | None) -> str:
     """Return a source's heartbeat as text."""
     if heartbeat is None or heartbeat <= NOTHING or source.domain is None:
         return ""

@@ -37,8 +37,8 @@ class PenstockSource(DataSource):
 
 
 class _Partition(InputPartition):
-    def __init__(self, piece: ReadTask) -> None:
-        self.piece = piece
+    def __init__(self, task: ReadTask) -> None:
+        self.task = task
 
 
 class PenstockReader(DataSourceStreamReader):
@@ -52,7 +52,7 @@ class PenstockReader(DataSourceStreamReader):
         return {"_root": self._root, "_digest": self._digest, "_planner": None}
 
     @property
-    def feed(self) -> InputPlanner:
+    def planner(self) -> InputPlanner:
         if self._planner is None:
             from penstock.runtime.spark.checkpoint.folder import Folder
             from penstock.runtime.spark.input.input_planner import InputPlanner
@@ -62,7 +62,7 @@ class PenstockReader(DataSourceStreamReader):
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return self.feed.start().as_json()
+        return self.planner.start().as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         return ReadAllAvailable()
@@ -70,19 +70,19 @@ class PenstockReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         from penstock.runtime.spark.input.offset import Offset
 
-        return self.feed.next(Offset.from_json(start)).as_json()
+        return self.planner.next(Offset.from_json(start)).as_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         from penstock.runtime.spark.input.offset import Offset
 
-        tasks = self.feed.pieces(Offset.from_json(start), Offset.from_json(end))
+        tasks = self.planner.pieces(Offset.from_json(start), Offset.from_json(end))
         return [_Partition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.spark.checkpoint.folder import Folder, load_job
-        from penstock.runtime.spark.worker.ingest import run_piece
+        from penstock.runtime.spark.worker.ingest import run_read_task
         from penstock.runtime.spark.worker.packets import as_batches
 
         assert isinstance(partition, _Partition)
         job, tables = load_job(self._root, self._digest)
-        yield from as_batches(run_piece(Folder(self._root), job, tables, partition.piece), job.keys)
+        yield from as_batches(run_read_task(Folder(self._root), job, tables, partition.task), job.keys)

@@ -18,7 +18,7 @@ from penstock.types import TIMESTAMP, Field, Schema, is_type
 
 _ARRIVAL = "__penstock_arrival"
 #: Arrow types that are not types of the language -> the type that holds their values.
-_WIDER: dict[pa.DataType, pa.DataType] = {
+_WIDENED_TYPES: dict[pa.DataType, pa.DataType] = {
     **dict.fromkeys((pa.large_string(), pa.string_view(), pa.null()), pa.string()),
     **dict.fromkeys((pa.large_binary(), pa.binary_view()), pa.binary()),
     pa.uint8(): pa.int16(),
@@ -42,11 +42,11 @@ def frame_schema(name: str, frame: DataFrame) -> Schema:
 def _arrow_type(name: str, column: str, kind: DataType) -> pa.DataType:
     # Nested types are rejected before Spark checks their inner types.
     if isinstance(kind, StructType | ArrayType | MapType):
-        raise _no_column(name, column, kind.simpleString())
+        raise _unsupported_column(name, column, kind.simpleString())
     try:
         arrow_type: pa.DataType = to_arrow_type(kind, timezone="UTC")
     except PySparkException as error:
-        raise _no_column(name, column, kind.simpleString()) from error
+        raise _unsupported_column(name, column, kind.simpleString()) from error
     return arrow_type
 
 
@@ -54,17 +54,17 @@ def arrow_columns(name: str, schema: pa.Schema) -> Schema:
     """Return the columns of an Arrow schema in the types of the language. Raises PenstockError P0203 for a column
     without one.
     """
-    return Schema(tuple(Field(field.name, _our_type(name, field.name, field.type)) for field in schema))
+    return Schema(tuple(Field(field.name, _language_type(name, field.name, field.type)) for field in schema))
 
 
-def _our_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
+def _language_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return TIMESTAMP
     if pa.types.is_dictionary(kind):
-        return _our_type(name, column, kind.value_type)
-    kind = _WIDER.get(kind, kind)
+        return _language_type(name, column, kind.value_type)
+    kind = _WIDENED_TYPES.get(kind, kind)
     if not is_type(kind):
-        raise _no_column(name, column, str(kind))
+        raise _unsupported_column(name, column, str(kind))
     return kind
 
 
@@ -72,14 +72,14 @@ def plain_table(table: pa.Table, columns: Schema) -> pa.Table:
     """Return an Arrow table with its `columns` in the types of the language: dictionaries and views decoded, small
     types widened. Timestamps keep their unit; the reader converts them.
     """
-    converted = [
+    columns_in_language = [
         column if column.type == field.type or pa.types.is_timestamp(column.type) else column.cast(field.type)
         for column, field in zip(table.columns, columns, strict=True)
     ]
-    return pa.table(converted, names=list(columns.names))
+    return pa.table(columns_in_language, names=list(columns.names))
 
 
-def _no_column(name: str, column: str, kind: str) -> PenstockError:
+def _unsupported_column(name: str, column: str, kind: str) -> PenstockError:
     hint = "leave it out, or cast it first, as in df.withColumn(...)"
     return PenstockError("P0203", f"{name}.{column} is {kind}, which is no type of the language", hint=hint)
 
@@ -89,13 +89,13 @@ def write_frame(frame: DataFrame, path: str, timestamp: str | None = None) -> No
     without timestamps in order of partitions.
     """
     if timestamp is None:
-        written = frame.coalesce(1)
+        sorted_frame = frame.coalesce(1)
     else:
         numbered = frame.withColumn(_ARRIVAL, fn.monotonically_increasing_id()).coalesce(1)
-        written = numbered.sortWithinPartitions(fn.col("`" + timestamp.replace("`", "``") + "`"), _ARRIVAL).drop(
+        sorted_frame = numbered.sortWithinPartitions(fn.col("`" + timestamp.replace("`", "``") + "`"), _ARRIVAL).drop(
             _ARRIVAL
         )
-    written.write.mode("overwrite").parquet(path)
+    sorted_frame.write.mode("overwrite").parquet(path)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

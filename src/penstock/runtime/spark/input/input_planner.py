@@ -75,7 +75,7 @@ class ReadTask:
 
 
 @dataclass
-class _Known:
+class _SourceState:
     source: Source
     connector: SourceConnector
     splits: list[Split] = field(default_factory=list)
@@ -105,38 +105,38 @@ class InputPlanner:
     ) -> None:  # fmt: skip
         self._folder = folder
         self._intake = intake
-        self._known = {source.name: _Known(source, open_source(source)) for source in intake.sources}
+        self._sources = {source.name: _SourceState(source, open_source(source)) for source in intake.sources}
         self._clock = clock
-        self._looks = {name: Looks(known.connector.look_every, timer) for name, known in self._known.items()}
+        self._looks = {name: Looks(state.connector.look_every, timer) for name, state in self._sources.items()}
         self._gathering = Gathering(timer)
         #: By log, the number of records that waited at the last look and are in no round yet.
         self.waiting: dict[str, int] = {}
         #: Bounded sources whose locations have been looked at.
-        self._looked: set[str] = set()
-        self._delivered: deque[Offset] = deque()
-        self._forgotten: dict[str, int] = {}
+        self._looked_at: set[str] = set()
+        self._delivered_offsets: deque[Offset] = deque()
+        self._forgotten_splits: dict[str, int] = {}
         staying = set() if before is None else self._take_over(before)
-        for name, known in self._known.items():
+        for name, state in self._sources.items():
             if name not in staying:
-                known.splits = folder.read_splits(self._file(name))
-                known.connector.keep_in(folder.root / "kept" / self._file(name))
+                state.splits = folder.read_splits(self._file(name))
+                state.connector.keep_in(folder.root / "kept" / self._file(name))
 
     def _take_over(self, before: InputPlanner) -> set[str]:
         """Take over what `before` knows of the sources that stay, and return their names."""
         staying = {
             name
-            for name, known in self._known.items()
-            if name in before._known
-            and before._known[name].source == known.source
+            for name, state in self._sources.items()
+            if name in before._sources
+            and before._sources[name].source == state.source
             and before._file(name) == self._file(name)
         }
         for name in staying:
-            self._known[name], self._looks[name] = before._known[name], before._looks[name]
+            self._sources[name], self._looks[name] = before._sources[name], before._looks[name]
         self.waiting = {name: count for name, count in before.waiting.items() if name in staying}
-        self._looked = before._looked & staying
-        self._forgotten = {name: done for name, done in before._forgotten.items() if name in staying}
+        self._looked_at = before._looked_at & staying
+        self._forgotten_splits = {name: done for name, done in before._forgotten_splits.items() if name in staying}
         self._clock, self._gathering = before._clock, before._gathering
-        self._delivered = deque(offset.only(staying, self._known, ()) for offset in before._delivered)
+        self._delivered_offsets = deque(offset.only(staying, self._sources, ()) for offset in before._delivered_offsets)
         return staying
 
     def _file(self, name: str) -> str:
@@ -144,14 +144,14 @@ class InputPlanner:
 
     def check(self, offset: Offset) -> None:
         """Check that the splits that `offset` counts are known. Raises PenstockError P0605."""
-        for name, known in self._known.items():
-            if known.log is None and len(known.splits) < offset.splits_done(name):
+        for name, state in self._sources.items():
+            if state.log is None and len(state.splits) < offset.splits_done(name):
                 path = self._folder.root / "splits" / f"{self._file(name)}.json"
                 raise damaged(path, ValueError("it does not tell all that has been read"))
 
     def start(self) -> Offset:
         """Return the offset before the first round."""
-        return Offset(0, dict.fromkeys(self._known, 0), dict.fromkeys(self._known))
+        return Offset(0, dict.fromkeys(self._sources, 0), dict.fromkeys(self._sources))
 
     def limit(self, offset: Offset) -> int:
         """Return the maximum bytes that the round of `offset` was planned to read."""
@@ -159,7 +159,7 @@ class InputPlanner:
 
     def backlog(self, offset: Offset) -> dict[str, tuple[int, int]]:
         """Return by source the discovered splits that no round up to that of `offset` reads, and their bytes."""
-        waiting = {name: known.splits[offset.splits_done(name) :] for name, known in self._known.items()}
+        waiting = {name: state.splits[offset.splits_done(name) :] for name, state in self._sources.items()}
         return {name: (len(splits), sum(s.bytes for s in splits)) for name, splits in waiting.items()}
 
     def next(self, start: Offset, seconds: float | None = None, answers: int | None = None) -> Offset:
@@ -175,19 +175,19 @@ class InputPlanner:
         self._discover_files(start)
         if self._gathers(start, seconds):
             return start
-        stretches = self._stretches(start, seen, limit)
+        stretches = self._log_stretches(start, seen, limit)
         high = highs_after(start, seen)
         done = self._choose(start, high, limit, stretches)
         ended = self._ended(start, done, stretches)
         reported = self._reported(start, done)
         unchanged = done == start.done and ended == start.ended and start.round > 0 and not start.again
         unchanged = unchanged and reported == start.reported
-        wall = self._wall(start, high, ended) if self._by_clock else None
+        wall = self._next_wall_clock(start, high, ended) if self._uses_wall_clock else None
         if unchanged and (wall is None or not self._worth_a_round(start, wall)):
             return start
-        chosen = [name for name in self._known if done[name] > start.splits_done(name)]
+        chosen = [name for name in self._sources if done[name] > start.splits_done(name)]
         read = sum(s.split.bytes for name, s in stretches.items() if s.split and name in chosen)
-        read += sum(self._bytes(name, start.splits_done(name), done[name]) for name in chosen)
+        read += sum(self._split_bytes(name, start.splits_done(name), done[name]) for name in chosen)
         logs = self._logs(start, chosen, stretches)
         wall = wall.spoken(chosen) if wall is not None else None
         return Offset(start.round + 1, done, high, ended, limit, read, logs, reported, wall)
@@ -195,10 +195,10 @@ class InputPlanner:
     def _reported(self, start: Offset, done: Mapping[str, int]) -> dict[str, int]:
         """Return the heartbeats that sources report of their own time, for those whose known splits are all read."""
         reported = dict(start.reported)
-        for name, known in self._known.items():
-            reached = known.connector.reached()
-            if reached is not None and done[name] == len(known.splits):
-                reported[name] = max(reached, reported.get(name, BEGIN))
+        for name, state in self._sources.items():
+            heartbeat = state.connector.reached()
+            if heartbeat is not None and done[name] == len(state.splits):
+                reported[name] = max(heartbeat, reported.get(name, BEGIN))
         return reported
 
     def _next_limit(self, start: Offset, seconds: float | None, answers: int | None) -> int:
@@ -206,21 +206,21 @@ class InputPlanner:
             return self._intake.pace.first
         return self._intake.pace.next_limit(self.limit(start), start.read, seconds, answers)
 
-    def _bytes(self, name: str, first: int, last: int) -> int:
-        return sum(split.bytes for split in self._known[name].splits[first:last])
+    def _split_bytes(self, name: str, first: int, last: int) -> int:
+        return sum(split.bytes for split in self._sources[name].splits[first:last])
 
     @property
-    def _by_clock(self) -> bool:
-        return uses_wall_clock(k.source for k in self._known.values())
+    def _uses_wall_clock(self) -> bool:
+        return uses_wall_clock(state.source for state in self._sources.values())
 
-    def _wall(self, start: Offset, high: Mapping[str, int | None], ended: Sequence[str]) -> WallClock:
+    def _next_wall_clock(self, start: Offset, high: Mapping[str, int | None], ended: Sequence[str]) -> WallClock:
         """Return the wall clock for the round after `start`."""
         now = self._clock()
-        sources = {**self._intake.frames, **{name: known.source for name, known in self._known.items()}}
-        seen = {n: SourceProgress(None, high.get(n), n in start.ended) for n in self._known}
-        seen |= self._frames_seen()
+        sources = {**self._intake.frames, **{name: state.source for name, state in self._sources.items()}}
+        progress = {n: SourceProgress(None, high.get(n), n in start.ended) for n in self._sources}
+        progress |= self._frame_progress()
         before = begin(sources.values(), now) if start.wall is None else start.wall
-        return advance(before, now, sources, self._intake.peers, seen, ended)
+        return advance(before, now, sources, self._intake.peers, progress, ended)
 
     def _worth_a_round(self, start: Offset, wall: WallClock) -> bool:
         """Return whether a round without rows has an effect: a source became or ceased to be idle, or the time of a
@@ -231,10 +231,12 @@ class InputPlanner:
             read = [name for name in wall.beats if name not in self._intake.unread]
             return any(wall.beats[name] != before.beats.get(name) for name in read)
         unread = self._intake.unread
-        others = (n for n, known in self._known.items() if not known.source.system_time and n not in unread)
-        return any(wall.beats.get(name) != before.beats.get(name) for name in others)
+        event_time_sources = (
+            n for n, state in self._sources.items() if not state.source.system_time and n not in unread
+        )
+        return any(wall.beats.get(name) != before.beats.get(name) for name in event_time_sources)
 
-    def _frames_seen(self) -> dict[str, SourceProgress]:
+    def _frame_progress(self) -> dict[str, SourceProgress]:
         """Return the progress of the DataFrame sources, which Spark reads."""
         progress: dict[str, SourceProgress] = {}
         for round_ in (r for r in self._folder.rounds() if r.startswith("b")):
@@ -249,20 +251,20 @@ class InputPlanner:
         wall = WallClock(0) if end.wall is None else end.wall
         before, reported = start.reported, dict(end.reported)
         beats = tuple(sorted((reported | {n: max(b, reported.get(n, BEGIN)) for n, b in wall.beats.items()}).items()))
-        for name, known in self._known.items():
+        for name, state in self._sources.items():
             first = start.splits_done(name)
-            todo = known.splits[first : end.done[name]]
-            if known.log is not None:
+            unread = state.splits[first : end.done[name]]
+            if state.log is not None:
                 split = end.logs[name].split if end.done[name] > first else None
-                todo = [] if split is None else [split]
+                unread = [] if split is None else [split]
             high = end.high[name]
-            parallel = known.statistics and _in_range(todo) and _keep_up(todo, high, known.source.ahead)
-            for run in chunks_of(todo, self._intake.parallelism if parallel else 1) if todo else ():
-                now = wall.now if known.source.system_time else None
+            parallel = state.statistics and _in_range(unread) and _keep_up(unread, high, state.source.ahead)
+            for task_splits in chunks_of(unread, self._intake.parallelism if parallel else 1) if unread else ():
+                now = wall.now if state.source.system_time else None
                 # A heartbeat reported before applies to the rows of this round; one reported now follows them.
                 beat = max((b for b in (wall.beats.get(name), before.get(name)) if b is not None), default=None)
-                tasks.append(ReadTask(number, len(tasks), name, tuple(run), high, (), now, beat))
-                highs = [s.high for s in run if s.high is not None]
+                tasks.append(ReadTask(number, len(tasks), name, tuple(task_splits), high, (), now, beat))
+                highs = [s.high for s in task_splits if s.high is not None]
                 high = max([h for h in (high, *highs) if h is not None], default=None)
         if not tasks:
             return [ReadTask(number, 0, None, ended=end.ended, beats=beats)]
@@ -280,33 +282,33 @@ class InputPlanner:
         Args:
             seconds: duration of the round of `start`.
         """
-        found = {name for name, known in self._known.items() if len(known.splits) > start.splits_done(name)}
-        groups = (group for name in found for group in self._intake.peers.get(name, ()))
-        expected: set[str] = set().union(*groups) - found
+        with_input = {name for name, state in self._sources.items() if len(state.splits) > start.splits_done(name)}
+        groups = (group for name in with_input for group in self._intake.peers.get(name, ()))
+        expected: set[str] = set().union(*groups) - with_input
         expected = {name for name in expected if self._may_appear(name)}
         for name in sorted(expected):
             self._discover_in(name, start)
-        expected = {name for name in expected if len(self._known[name].splits) <= start.splits_done(name)}
-        return bool(found) and self._gathering.holds(bool(expected), seconds)
+        expected = {name for name in expected if len(self._sources[name].splits) <= start.splits_done(name)}
+        return bool(with_input) and self._gathering.holds(bool(expected), seconds)
 
     def _may_appear(self, name: str) -> bool:
-        known = self._known.get(name)
-        if known is None or known.log is not None or known.connector.bounded:
+        state = self._sources.get(name)
+        if state is None or state.log is not None or state.connector.bounded:
             return False
         return self._looks[name].frequent
 
-    def _stretches(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
+    def _log_stretches(self, start: Offset, seen: Mapping[str, Seen], limit: int) -> dict[str, Stretch]:
         """Look for new records of logs, and return by log what to read."""
         stretches: dict[str, Stretch] = {}
-        for name, known in self._known.items():
+        for name, state in self._sources.items():
             before = start.logs.get(name, LogOffset())
-            if known.log is not None and name in start.ended:
+            if state.log is not None and name in start.ended:
                 self._looks[name].over()
-            if known.log is None or (self._looks[name].wait and not before.split) or name in start.ended:
+            if state.log is None or (self._looks[name].wait and not before.split) or name in start.ended:
                 continue
-            read = seen.get(name, Seen()).positions if before.split else None
+            positions = seen.get(name, Seen()).positions if before.split else None
             with self._looks[name].look():
-                stretches[name] = known.log.plan(before.state, read, limit)
+                stretches[name] = state.log.plan(before.state, positions, limit)
             self.waiting[name] = stretches[name].lag
         return stretches
 
@@ -314,68 +316,68 @@ class InputPlanner:
         """Return by log its position, and its split of this round. chosen: the sources that the round reads."""
         logs = dict(start.logs)
         for name, stretch in stretches.items():
-            taken = stretch.split if name in chosen else None
-            if taken is not None:
-                self.waiting[name] = max(0, stretch.lag - (taken.rows or 0))
-            logs[name] = LogOffset(stretch.state, taken)
+            split = stretch.split if name in chosen else None
+            if split is not None:
+                self.waiting[name] = max(0, stretch.lag - (split.rows or 0))
+            logs[name] = LogOffset(stretch.state, split)
         return logs
 
     def _discover_files(self, start: Offset) -> None:
         """Look for new files where a look is due."""
-        for name, known in self._known.items():
-            if known.log is not None or self._looks[name].wait:
+        for name, state in self._sources.items():
+            if state.log is not None or self._looks[name].wait:
                 continue
-            if known.connector.bounded and self._folder.has_splits(self._file(name)):
-                self._tell_ignored(name, known)
+            if state.connector.bounded and self._folder.has_splits(self._file(name)):
+                self._warn_of_ignored(name, state)
                 self._looks[name].over()
                 continue
-            self._looked.add(name)
+            self._looked_at.add(name)
             self._discover_in(name, start)
 
     def _discover_in(self, name: str, start: Offset) -> None:
         """Record newly discovered splits of a source of files. While many splits of a watched source wait, no further
         files are opened; what is unknown then is found at a later look.
         """
-        known = self._known[name]
-        if (waiting := len(known.splits) - start.splits_done(name)) >= MOST_WAITING:
+        state = self._sources[name]
+        if (waiting := len(state.splits) - start.splits_done(name)) >= MOST_WAITING:
             return
         with self._looks[name].look():
-            paths = known.connector.discover(frozenset(s.path for s in known.splits))
-        fresh = self._splits(known, paths, waiting)
-        if fresh or known.connector.bounded:
+            paths = state.connector.discover(frozenset(s.path for s in state.splits))
+        new_splits = self._splits(state, paths, waiting)
+        if new_splits or state.connector.bounded:
             self._looks[name].found()
-            known.splits += fresh
-            self._folder.write_splits(self._file(name), known.splits)
+            state.splits += new_splits
+            self._folder.write_splits(self._file(name), state.splits)
 
-    def _tell_ignored(self, name: str, known: _Known) -> None:
+    def _warn_of_ignored(self, name: str, state: _SourceState) -> None:
         """Warn, once and when a run resumes, of input of a source that is not read."""
-        if name not in self._looked:
-            self._looked.add(name)
-            ignored = known.connector.ignored(frozenset(s.path for s in known.splits))
+        if name not in self._looked_at:
+            self._looked_at.add(name)
+            ignored = state.connector.ignored(frozenset(s.path for s in state.splits))
             if ignored is not None:
                 log_event(LOG, logging.WARNING, "ignored", ignored, source=name)
 
     @staticmethod
-    def _splits(known: _Known, paths: Sequence[str], waiting: int) -> list[Split]:
+    def _splits(state: _SourceState, paths: Sequence[str], waiting: int) -> list[Split]:
         """Return the splits of new `paths`, up to the maximum that may wait. waiting: number that wait already."""
-        fresh: list[Split] = []
+        new_splits: list[Split] = []
         for path in paths:
-            if not known.connector.bounded and waiting + len(fresh) >= MOST_WAITING:
+            if not state.connector.bounded and waiting + len(new_splits) >= MOST_WAITING:
                 break
-            fresh += known.connector.splits(path)
-        return fresh
+            new_splits += state.connector.splits(path)
+        return new_splits
 
     def _forget(self, start: Offset) -> None:
         """Notify the connectors of the input consumed by rounds long delivered: `start` follows all of them."""
-        if not self._delivered or self._delivered[-1].round < start.round:
-            self._delivered.append(start)
-        while len(self._delivered) > _KEPT:
-            oldest = self._delivered.popleft()
-            for name, known in self._known.items():
+        if not self._delivered_offsets or self._delivered_offsets[-1].round < start.round:
+            self._delivered_offsets.append(start)
+        while len(self._delivered_offsets) > _KEPT:
+            oldest = self._delivered_offsets.popleft()
+            for name, state in self._sources.items():
                 done = oldest.splits_done(name)
-                read = {s.path for s in known.splits[self._forgotten.get(name, 0) : done]}
-                known.connector.forget(sorted(read - {s.path for s in known.splits[done:]}))
-                self._forgotten[name] = done
+                read_paths = {s.path for s in state.splits[self._forgotten_splits.get(name, 0) : done]}
+                state.connector.forget(sorted(read_paths - {s.path for s in state.splits[done:]}))
+                self._forgotten_splits[name] = done
 
     def _choose(
         self, start: Offset, high: Mapping[str, int | None], limit: int, stretches: Mapping[str, Stretch]
@@ -384,40 +386,40 @@ class InputPlanner:
         most `limit` bytes are read, and at most max_batch_rows where splits have row counts; at least one split is
         read.
         """
-        done = {name: start.splits_done(name) for name in self._known}
-        chosen = dict(done)
-        todo = {name: known.splits[chosen[name] :] for name, known in self._known.items()}
-        todo |= {name: [s.split] for name, s in stretches.items() if s.split is not None}
+        done_before = {name: start.splits_done(name) for name in self._sources}
+        done_after = dict(done_before)
+        unread = {name: state.splits[done_after[name] :] for name, state in self._sources.items()}
+        unread |= {name: [s.split] for name, s in stretches.items() if s.split is not None}
         # A source stamped on arrival is read on arrival, whatever the time of the others.
         frontier = {
-            name: BEGIN if high.get(name) is None or known.source.system_time else int(high[name] or 0)
-            for name, known in self._known.items()
+            name: BEGIN if high.get(name) is None or state.source.system_time else int(high[name] or 0)
+            for name, state in self._sources.items()
         }
         budget, rows = limit, self._intake.pace.max_rows or math.inf
         while True:
-            open_ = [n for n, splits in todo.items() if chosen[n] - done[n] < len(splits)]
-            if not open_:
-                return chosen
-            name = min(open_, key=lambda n: (frontier[n], n))
-            split = todo[name][chosen[name] - done[name]]
+            unfinished = [n for n, splits in unread.items() if done_after[n] - done_before[n] < len(splits)]
+            if not unfinished:
+                return done_after
+            name = min(unfinished, key=lambda n: (frontier[n], n))
+            split = unread[name][done_after[name] - done_before[name]]
             # A split without a row count may have the maximum.
-            counted = split.rows if split.rows is not None else self._intake.pace.max_rows
-            if budget < limit and (split.bytes > budget or counted > rows):
-                return chosen
-            chosen[name] += 1
+            row_count = split.rows if split.rows is not None else self._intake.pace.max_rows
+            if budget < limit and (split.bytes > budget or row_count > rows):
+                return done_after
+            done_after[name] += 1
             budget -= max(1, split.bytes)
-            rows -= counted
+            rows -= row_count
             # After a split without timestamps, every other source is read first.
             frontier[name] = split.high if split.high is not None else max(frontier.values()) + 1
             if budget <= 0 or rows <= 0:
-                return chosen
+                return done_after
 
     def _ended(self, start: Offset, done: Mapping[str, int], stretches: Mapping[str, Stretch]) -> tuple[str, ...]:
-        files = {n: k for n, k in self._known.items() if k.log is None}
-        own = {n for n, k in files.items() if k.connector.bounded and done[n] >= len(k.splits)}
-        own |= {n for n, s in stretches.items() if s.ended} | (set(start.ended) - files.keys())
+        file_sources = {n: state for n, state in self._sources.items() if state.log is None}
+        ended = {n for n, state in file_sources.items() if state.connector.bounded and done[n] >= len(state.splits)}
+        ended |= {n for n, s in stretches.items() if s.ended} | (set(start.ended) - file_sources.keys())
         # DataFrame sources end when the driver marks that it has read all of them.
-        return tuple(sorted(own | (self._intake.spark_sources if self._folder.read_mark("end") else frozenset())))
+        return tuple(sorted(ended | (self._intake.spark_sources if self._folder.read_mark("end") else frozenset())))
 
 
 def _in_range(splits: Sequence[Split]) -> bool:
@@ -452,8 +454,8 @@ def highs_after(offset: Offset, seen: Mapping[str, Seen]) -> dict[str, int | Non
     highs = dict(offset.high)
     if offset.again:
         return highs
-    for name, observed in seen.items():
-        if name in highs and observed.high is not None:
+    for name, source_seen in seen.items():
+        if name in highs and source_seen.high is not None:
             high = highs[name]
-            highs[name] = observed.high if high is None else max(observed.high, high)
+            highs[name] = source_seen.high if high is None else max(source_seen.high, high)
     return highs

@@ -28,38 +28,38 @@ class Looks:
     """The schedule of one source. least: minimum seconds between two looks; clock: seconds."""
 
     def __init__(self, least: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._least, self._clock = least, clock
-        self._looked, self._took = -math.inf, 0.0
-        self._found = clock()
+        self._minimum_interval, self._clock = least, clock
+        self._last_look, self._look_seconds = -math.inf, 0.0
+        self._last_input = clock()
 
     @property
     def wait(self) -> float:
         """Seconds until the next look, 0 where it is due."""
-        silence = max(0.0, self._looked - self._found)
-        between = max(self._least, self._took * _SHARE_OF_TIME, silence * _SHARE_OF_SILENCE)
-        return max(0.0, self._looked + min(between, max(SELDOM, self._took)) - self._clock())
+        silence = max(0.0, self._last_look - self._last_input)
+        interval = max(self._minimum_interval, self._look_seconds * _SHARE_OF_TIME, silence * _SHARE_OF_SILENCE)
+        return max(0.0, self._last_look + min(interval, max(SELDOM, self._look_seconds)) - self._clock())
 
     @property
     def frequent(self) -> bool:
         """Return whether input has arrived of late, and a look costs so little that one more does no harm."""
-        silence = self._clock() - self._found
-        return max(self._took * _SHARE_OF_TIME, silence * _SHARE_OF_SILENCE) <= self._least < SELDOM
+        silence = self._clock() - self._last_input
+        return max(self._look_seconds * _SHARE_OF_TIME, silence * _SHARE_OF_SILENCE) <= self._minimum_interval < SELDOM
 
     def found(self) -> None:
         """Record that input was found."""
-        self._found = self._clock()
+        self._last_input = self._clock()
 
     def over(self) -> None:
         """Record that no more input will arrive."""
-        self._looked = math.inf
+        self._last_look = math.inf
 
     @contextmanager
     def look(self) -> Iterator[None]:
         """Measure a look."""
-        began = self._clock()
+        start = self._clock()
         yield
-        self._looked = self._clock()
-        self._took = self._looked - began
+        self._last_look = self._clock()
+        self._look_seconds = self._last_look - start
 
 
 class Gathering:

@@ -12,9 +12,17 @@ from typing import Any
 
 from penstock.connectors.contract import Split
 from penstock.physical.execution.wall_clock import WallClock
-
-#: Values of a JSON object.
-Json = Mapping[str, Any]
+from penstock.storage.documents import (
+    Document,
+    Json,
+    as_integer,
+    as_optional_integer,
+    flag,
+    integer,
+    nested,
+    optional_integer,
+    texts,
+)
 
 
 @dataclass(frozen=True)
@@ -64,9 +72,9 @@ class Offset:
     tasks: int | None = None
     epoch: int = 0
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Json]:
         """Return the offset as JSON, fields that hold nothing left out."""
-        optional = {
+        optional: dict[str, Json] = {
             "limit": self.limit,
             "read": self.read if self.round else None,
             "logs": {name: asdict(log) for name, log in self.logs.items()} or None,
@@ -77,26 +85,35 @@ class Offset:
             "tasks": self.tasks,
             "epoch": self.epoch or None,
         }
-        needed = {"round": self.round, "done": dict(self.done), "high": dict(self.high), "ended": list(self.ended)}
+        needed: dict[str, Json] = {
+            "round": self.round,
+            "done": dict(self.done),
+            "high": dict(self.high),
+            "ended": list(self.ended),
+        }
         return needed | {name: value for name, value in optional.items() if value is not None}
 
     @staticmethod
-    def from_json(fields: Json) -> Offset:
+    def from_json(fields: Document) -> Offset:
         """Return the offset that `as_json` wrote."""
+        absent: dict[str, Json] = {
+            "limit": None, "read": 0, "logs": {}, "told": {}, "again": False, "tasks": None, "epoch": 0,
+        }  # fmt: skip
+        fields = {**absent, **fields}
         return Offset(
-            fields["round"],
-            fields["done"],
-            fields["high"],
-            tuple(fields["ended"]),
-            fields.get("limit"),
-            fields.get("read", 0),
-            {name: _log(log) for name, log in fields.get("logs", {}).items()},
-            fields.get("told", {}),
-            WallClock(**fields["wall"]) if "wall" in fields else None,
-            fields.get("again", False),
-            Offset.from_json(fields["before"]) if "before" in fields else None,
-            fields.get("tasks"),
-            fields.get("epoch", 0),
+            integer(fields, "round"),
+            _integers_by_source(fields, "done"),
+            {name: as_optional_integer(tick, "high") for name, tick in nested(fields, "high").items()},
+            tuple(texts(fields, "ended")),
+            optional_integer(fields, "limit"),
+            integer(fields, "read"),
+            {name: _log(nested(nested(fields, "logs"), name)) for name in nested(fields, "logs")},
+            _integers_by_source(fields, "told"),
+            _wall_clock(nested(fields, "wall")) if "wall" in fields else None,
+            flag(fields, "again"),
+            Offset.from_json(nested(fields, "before")) if "before" in fields else None,
+            optional_integer(fields, "tasks"),
+            integer(fields, "epoch"),
         )
 
     def splits_done(self, source: str) -> int:
@@ -115,8 +132,8 @@ class Offset:
         """
         wall = self.wall
         if wall is not None:
-            heard = {name: wall.heard.get(name, wall.now) if name in kept else wall.now for name in idle}
-            wall = WallClock(wall.now, heard, {name: beat for name, beat in wall.beats.items() if name in kept})
+            last_heard = {name: wall.heard.get(name, wall.now) if name in kept else wall.now for name in idle}
+            wall = WallClock(wall.now, last_heard, {name: beat for name, beat in wall.beats.items() if name in kept})
         return replace(
             self.planned(),
             done={name: self.splits_done(name) if name in kept else 0 for name in sources},
@@ -128,5 +145,15 @@ class Offset:
         )
 
 
-def _log(fields: Json) -> LogOffset:
-    return LogOffset(fields["state"], Split(**fields["split"]) if fields["split"] is not None else None)
+def _integers_by_source(fields: Document, name: str) -> dict[str, int]:
+    return {source: as_integer(value, name) for source, value in nested(fields, name).items()}
+
+
+def _wall_clock(fields: Document) -> WallClock:
+    return WallClock(integer(fields, "now"), _integers_by_source(fields, "heard"), _integers_by_source(fields, "beats"))
+
+
+def _log(fields: Document) -> LogOffset:
+    state = None if fields["state"] is None else dict(nested(fields, "state"))
+    split: Any = fields["split"]
+    return LogOffset(state, None if split is None else Split(**split))

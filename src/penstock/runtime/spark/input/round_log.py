@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from penstock.errors import PenstockError
-from penstock.runtime.spark.checkpoint.epochs import offset_mark, read_offset, rounds_place
+from penstock.runtime.spark.checkpoint.epochs import offset_mark, read_offset, rounds_folder
 from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, Intake, round_name, unwritable
 from penstock.runtime.spark.input import source_log
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask
@@ -66,44 +66,44 @@ class RoundLog:
         log = epoch if log is None else log
         self._folder = folder
         self._epoch = epoch
-        self._mark = offset_mark(log)
+        self._offset_mark = offset_mark(log)
         self._planner = InputPlanner(folder, intake)
-        self._pace = intake.pace
+        self._rate_control = intake.pace
         self._births = intake.births
         self._history = RoundHistory(folder) if history else None
         self._clock = clock
-        self._began: dict[int, float] = {}
-        self._earliest = clock()
-        self._took: float | None = None
+        self._publish_times: dict[int, float] = {}
+        self._earliest_start = clock()
+        self._round_seconds: float | None = None
         #: Bytes of answers of the round delivered last. They follow from the answers alone and are stored with its
         #: delivery mark, so the next round is planned as it would have been without a crash.
         self._answer_bytes: int | None = folder.delivered().answers
         self._lock = threading.Lock()
         #: Signals that a round is delivered, or that no more are planned.
-        self._settled = threading.Condition(self._lock)
+        self._state_changed = threading.Condition(self._lock)
         #: Changes that wait for the end of the outstanding round; none is planned before they are made.
-        self._changes = 0
+        self._pending_changes = 0
         self._stopped = threading.Event()
         #: The error for which no more rounds are planned, if one occurred while nothing was outstanding.
         self.failure: PenstockError | None = None
-        self.place = rounds_place(folder, log)
+        self.place = rounds_folder(folder, log)
         try:
             storage().make_folder(self.place)
         except OSError as error:
             raise unwritable(self.place, error) from error
         self._offset = read_offset(folder, log, epoch) or carried or self._planner.start()
-        self._delivered = folder.delivered().round
+        self._delivered_round = folder.delivered().round
         #: Whether all sources had ended with the round delivered last.
-        self._ended = bool(folder.delivered().ended)
-        if not 0 <= self._offset.round - self._delivered <= 1:
-            lost = FileNotFoundError("it does not tell the round that was read last")
-            raise damaged(folder.root / f"{self._mark}.json", lost)
+        self._all_ended = bool(folder.delivered().ended)
+        if not 0 <= self._offset.round - self._delivered_round <= 1:
+            cause: Exception = FileNotFoundError("it does not tell the round that was read last")
+            raise damaged(folder.root / f"{self._offset_mark}.json", cause)
         if storage().exists(self._folder_of(self._offset.round + 1)):
             # The offset of a round is written before the round appears.
-            older = ValueError(f"it is older than {self.place}")
-            raise damaged(folder.root / f"{self._mark}.json", older)
+            cause = ValueError(f"it is older than {self.place}")
+            raise damaged(folder.root / f"{self._offset_mark}.json", cause)
         self._planner.check(self._offset)
-        if self._offset.round > self._delivered:
+        if self._offset.round > self._delivered_round:
             self._mend_outstanding()
         self._check_outstanding()
         self._advance()
@@ -123,14 +123,14 @@ class RoundLog:
             ended: whether all sources had ended with it.
         """
         with self._lock:
-            if number > self._delivered:
+            if number > self._delivered_round:
                 seen = self._folder.read_seen(round_name(number))
                 # Written first: otherwise the thread would plan the next round after a failure to write it.
                 batch = number - 1 if batch is None else batch
                 self._folder.write_delivered(Delivery(number, batch, seen, answers, ended or None))
-                self._delivered, self._ended = number, ended
-                self._took, self._answer_bytes = seconds, answers
-                self._settled.notify_all()
+                self._delivered_round, self._all_ended = number, ended
+                self._round_seconds, self._answer_bytes = seconds, answers
+                self._state_changed.notify_all()
         self._advance()
         storage().remove_tree(self._folder_of(number - _KEPT))
 
@@ -151,39 +151,41 @@ class RoundLog:
                 self._advance()
 
     def _change(self, begin: Callable[[], RoundChange | None]) -> None:
-        with self._settled:
-            self._changes += 1
+        with self._state_changed:
+            self._pending_changes += 1
             try:
-                while self._offset.round > self._delivered and not self._is_over:
-                    self._settled.wait(_LOOK_EVERY)
+                while self._offset.round > self._delivered_round and not self._is_over:
+                    self._state_changed.wait(_LOOK_EVERY)
                 if self._is_over:
                     raise PenstockError("P0701", "the run has ended, so it cannot be changed", hint="start it again")
                 change = begin()
                 if change is not None:
                     self._planner = InputPlanner(self._folder, change.intake, before=self._planner)
-                    self._epoch, self._offset, self._pace = change.epoch, change.offset, change.intake.pace
+                    self._epoch, self._offset, self._rate_control = change.epoch, change.offset, change.intake.pace
+                    self._earliest_start = self._clock()
                     self._births = change.intake.births
-                    self._earliest = self._clock()
             finally:
-                self._changes -= 1
+                self._pending_changes -= 1
 
     @property
     def _is_over(self) -> bool:
         """Return whether no more rounds come, or none with input."""
-        return self._stopped.is_set() or self._ended or self.failure is not None
+        return self._stopped.is_set() or self._all_ended or self.failure is not None
 
     @property
     def outstanding(self) -> bool:
         """Return whether a round is published and not delivered yet."""
-        return self._offset.round > self._delivered
+        return self._offset.round > self._delivered_round
 
     def check_due(self, number: int, log: Path) -> None:
         """Check that round `number`, whose answers arrived, is the outstanding one or the last delivered one, which
         Spark repeats. Raises PenstockError P0605 where Spark's `log` is of another.
         """
         with self._lock:
-            if not self._delivered <= number <= self._delivered + 1:
-                raise damaged(log, ValueError(f"it tells of round {number}, and round {self._delivered} came last"))
+            if not self._delivered_round <= number <= self._delivered_round + 1:
+                raise damaged(
+                    log, ValueError(f"it tells of round {number}, and round {self._delivered_round} came last")
+                )
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -192,7 +194,7 @@ class RoundLog:
 
     def began(self, number: int) -> float | None:
         """Return the clock time at which round `number` was published; None when another process did that."""
-        return self._began.get(number)
+        return self._publish_times.get(number)
 
     @property
     def limit(self) -> int:
@@ -209,22 +211,26 @@ class RoundLog:
 
     def _advance(self) -> None:
         with self._lock:
-            if self._changes or self._offset.round > self._delivered or self._clock() < self._earliest:
+            if (
+                self._pending_changes
+                or self._offset.round > self._delivered_round
+                or self._clock() < self._earliest_start
+            ):
                 return
             before = self._offset.planned()
-            after = self._planner.next(before, self._took, self._answer_bytes)
+            after = self._planner.next(before, self._round_seconds, self._answer_bytes)
             if after == before:
                 return
-            self._took = None
-            pieces = self._planner.pieces(before, after)
-            self._offset = replace(after, before=before, tasks=len(pieces), epoch=self._epoch)
-            self._note(after.round, pieces)
-            self._folder.write_mark(self._mark, self._offset.as_json())
-            self._publish(after.round, pieces)
+            self._round_seconds = None
+            tasks = self._planner.pieces(before, after)
+            self._offset = replace(after, before=before, tasks=len(tasks), epoch=self._epoch)
+            self._record(after.round, tasks)
+            self._folder.write_mark(self._offset_mark, self._offset.as_json())
+            self._publish(after.round, tasks)
 
-    def _note(self, number: int, pieces: list[ReadTask]) -> None:
+    def _record(self, number: int, tasks: list[ReadTask]) -> None:
         if self._history is not None:
-            self._history.note(number, pieces, self._births)
+            self._history.note(number, tasks, self._births)
 
     def _poll(self) -> None:
         """Read input that appears while nothing is outstanding too (new files of a watched folder)."""
@@ -245,7 +251,7 @@ class RoundLog:
     @property
     def _wait(self) -> float:
         """Seconds until the next look. The end of an outstanding round needs none: `delivered` is called."""
-        if self._offset.round > self._delivered:
+        if self._offset.round > self._delivered_round:
             return _LOOK_EVERY
         return min(_LOOK_EVERY, max(_LEAST_WAIT, self._planner.wait))
 
@@ -260,23 +266,25 @@ class RoundLog:
         number of tasks.
         """
         target = self._folder_of(self._offset.round)
-        pieces = self._planner.pieces(self._before_outstanding(), self._offset)
-        self._note(self._offset.round, pieces)
+        tasks = self._planner.pieces(self._before_outstanding(), self._offset)
+        self._record(self._offset.round, tasks)
         if not storage().exists(target):
-            self._publish(self._offset.round, pieces)
-        elif len(pieces) == self._offset.tasks and not all(self._is_whole(target, p.task) for p in pieces):
+            self._publish(self._offset.round, tasks)
+        elif len(tasks) == self._offset.tasks and not all(self._is_whole(target, task.task) for task in tasks):
             storage().remove_tree(target)
-            self._publish(self._offset.round, pieces)
+            self._publish(self._offset.round, tasks)
 
     def _before_outstanding(self) -> Offset:
         """Return the offset before the outstanding round. Raises PenstockError P0605 where its mark lacks it."""
         if self._offset.before is None:
-            raise damaged(self._folder.root / f"{self._mark}.json", ValueError("it lacks the offset before its round"))
+            raise damaged(
+                self._folder.root / f"{self._offset_mark}.json", ValueError("it lacks the offset before its round")
+            )
         return self._offset.before
 
     def _is_whole(self, target: Path, task: int) -> bool:
         try:
-            read_piece(self._folder, target / _file_name(task))
+            load_read_task(self._folder, target / _file_name(task))
         except PenstockError:
             return False
         return True
@@ -285,38 +293,38 @@ class RoundLog:
         """Check that no file of the outstanding round is lost: Spark would read the remaining ones, or wait for ever.
         Raises PenstockError P0605. Marks written before tasks were counted have no number to check.
         """
-        if self._offset.round <= self._delivered:
+        if self._offset.round <= self._delivered_round:
             return
         target = self._folder_of(self._offset.round)
         for task in range(self._offset.tasks or 0):
-            if not storage().exists(place := target / _file_name(task)):
-                raise damaged(place, FileNotFoundError("it is gone"))
+            if not storage().exists(path := target / _file_name(task)):
+                raise damaged(path, FileNotFoundError("it is gone"))
 
-    def _publish(self, number: int, pieces: list[ReadTask]) -> None:
+    def _publish(self, number: int, tasks: list[ReadTask]) -> None:
         target = self._folder_of(number)
         temporary = self._folder.root / f"round-{target.name}.new"
         disk = storage()
         try:
             disk.remove_tree(temporary)
             disk.make_folder(temporary, durable=False)
-            for piece in pieces:
-                text = sealed(json.dumps(asdict(piece)), self._folder.place(target / _file_name(piece.task)))
-                with disk.create(temporary / _file_name(piece.task)) as file:
-                    file.write(text)
-                source_log.stamp(temporary / _file_name(piece.task), number)
+            for task in tasks:
+                sealed_text = sealed(json.dumps(asdict(task)), self._folder.place(target / _file_name(task.task)))
+                with disk.create(temporary / _file_name(task.task)) as file:
+                    file.write(sealed_text)
+                source_log.stamp(temporary / _file_name(task.task), number)
             disk.rename(temporary, target)
         except OSError as error:
             raise unwritable(target, error) from error
         now = self._clock()
-        self._began = {number: now}
-        self._earliest = now + self._pace.trigger
+        self._publish_times = {number: now}
+        self._earliest_start = now + self._rate_control.trigger
 
 
 def _file_name(task: int) -> str:
     return f"{task:05d}.json"
 
 
-def read_piece(folder: Folder, path: str | Path, content: bytes | None = None) -> ReadTask:
+def load_read_task(folder: Folder, path: str | Path, content: bytes | None = None) -> ReadTask:
     """Return the read task in a file of a round.
 
     Args:

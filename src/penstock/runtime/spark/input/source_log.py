@@ -36,24 +36,24 @@ def stamp(path: Path, round_: int) -> None:
 
 
 def shorten(folder: Path) -> bool:
-    """Drop old entries of the log in the folder `place`; return whether there were any. Call it only between two
+    """Drop old entries of the log in `folder`; return whether there were any. Call it only between two
     batches: Spark reads the file when it writes the next.
     """
     names = (Path(name) for name in storage().list(folder))
-    compacted = [folder / name for name in names if name.suffix == ".compact" and name.stem.isdigit()]
-    newest = max(compacted, key=lambda path: int(path.stem), default=None)
+    compact_logs = [folder / name for name in names if name.suffix == ".compact" and name.stem.isdigit()]
+    newest = max(compact_logs, key=lambda path: int(path.stem), default=None)
     if newest is None:
         return False
-    form, *entries = storage().read(newest).decode().splitlines() or [""]
-    if form != _FORM or len(entries) < _LEAST:
+    form_version, *entries = storage().read(newest).decode().splitlines() or [""]
+    if form_version != _FORM or len(entries) < _LEAST:
         return False
     try:
-        kept = [entry for entry in entries if int(json.loads(entry)["batchId"]) > int(newest.stem) - _KEPT]
+        kept_entries = [entry for entry in entries if int(json.loads(entry)["batchId"]) > int(newest.stem) - _KEPT]
     except (ValueError, KeyError, TypeError):
         return False
-    if len(kept) == len(entries):
+    if len(kept_entries) == len(entries):
         return False
     # Hadoop keeps a checksum beside the file, and does not require one that is missing.
     storage().remove(folder / f".{newest.name}.crc")
-    storage().write(newest, "\n".join([_FORM, *kept]).encode())
+    storage().write(newest, "\n".join([_FORM, *kept_entries]).encode())
     return True

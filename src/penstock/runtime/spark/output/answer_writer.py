@@ -72,27 +72,27 @@ class SpilledAnswer:
 
 
 class AnswerWriter:
-    """Collects the answers that one shard emits in a round. parcels: spill files for large chunks; without it all stays
-    in memory.
+    """Collects the answers that one shard emits in a round. spill_files: for large chunks; without them all chunks
+    stay in memory.
     """
 
-    def __init__(self, parcels: SpillFiles | None) -> None:
-        self._parcels = parcels
-        self._waiting: dict[str, list[Elements]] = {}
+    def __init__(self, spill_files: SpillFiles | None) -> None:
+        self._spill_files = spill_files
+        self._in_memory: dict[str, list[Elements]] = {}
         self._bytes: dict[str, int] = {}
         self._spilled: dict[str, list[SpilledChunk]] = {}
 
     def take(self, query: str, elements: Elements) -> None:
         """Add the next rows of the answer of `query`. Raises PenstockError P0601 where the disk is full."""
-        self._waiting.setdefault(query, []).append(elements)
+        self._in_memory.setdefault(query, []).append(elements)
         self._bytes[query] = self._bytes.get(query, 0) + elements.nbytes
-        if self._parcels is not None and self._bytes[query] >= LARGE:
-            self._put(query, self._parcels)
+        if self._spill_files is not None and self._bytes[query] >= LARGE:
+            self._spill(query, self._spill_files)
 
-    def _put(self, query: str, parcels: SpillFiles) -> None:
-        for elements in self._waiting.pop(query):
+    def _spill(self, query: str, spill_files: SpillFiles) -> None:
+        for elements in self._in_memory.pop(query):
             batch = shortened(elements)
-            start, length = parcels.write([batch])
+            start, length = spill_files.write([batch])
             self._spilled.setdefault(query, []).append(
                 SpilledChunk(start, length, int(elements.ts.min()), len(elements))
             )
@@ -101,13 +101,13 @@ class AnswerWriter:
     def packets(self, shard: int) -> Iterator[Packet]:
         """Yield all answers, one packet or several for each query."""
         for query in list(self._bytes):
-            if query in self._spilled and self._parcels is not None:
-                if query in self._waiting:
-                    self._put(query, self._parcels)
-                answer = SpilledAnswer(self._parcels.path, tuple(self._spilled[query]))
+            if query in self._spilled and self._spill_files is not None:
+                if query in self._in_memory:
+                    self._spill(query, self._spill_files)
+                answer = SpilledAnswer(self._spill_files.path, tuple(self._spilled[query]))
                 yield Packet(shard, AnswerOf(query), answer.encode())
             else:
-                yield from answer_packets(shard, query, self._waiting[query])
+                yield from answer_packets(shard, query, self._in_memory[query])
 
 
 def read_answers(blob: bytes | pa.Buffer) -> list[PendingAnswer]:

@@ -39,9 +39,9 @@ def deliver_answers(
 
     def write(name: str) -> DeliveredAnswer:
         by_shard = sorted(answers.get(name, ()), key=lambda entry: job.keys.index(entry[0]))
-        pieces = [piece for _, chunks in by_shard for piece in chunks]
+        chunks = [chunk for _, shard_chunks in by_shard for chunk in shard_chunks]
         delivered = DeliveredAnswer()
-        sinks[name].write_pieces(batch, _counted(answer_tables(job.plan.queries[name], pieces), delivered))
+        sinks[name].write_pieces(batch, _counted(answer_tables(job.plan.queries[name], chunks), delivered))
         return delivered
 
     queries = list(names)
@@ -49,12 +49,12 @@ def deliver_answers(
     if len(parallel) < 2:
         return {name: write(name) for name in queries}
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="penstock-sink") as pool:
-        writing = {name: pool.submit(write, name) for name in parallel}
-        return {name: writing[name].result() if name in writing else write(name) for name in queries}
+        pending_writes = {name: pool.submit(write, name) for name in parallel}
+        return {name: pending_writes[name].result() if name in pending_writes else write(name) for name in queries}
 
 
-def _counted(tables: Iterator[pa.Table], delivered: DeliveredAnswer) -> Iterator[pa.Table]:
+def _counted(tables: Iterator[pa.Table], size: DeliveredAnswer) -> Iterator[pa.Table]:
     for table in tables:
-        delivered.rows += table.num_rows
-        delivered.bytes += content_bytes(table)
+        size.rows += table.num_rows
+        size.bytes += content_bytes(table)
         yield table

@@ -23,7 +23,7 @@ _BROKEN_LOG = re.compile(
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.*)$", re.MULTILINE)
 
 
-def _gone(failure: BaseException) -> PenstockError:
+def _lost_spark(failure: BaseException) -> PenstockError:
     return PenstockError(
         "P0601", f"the run failed: Spark's JVM {how_it_ended()}", cause=failure,
         hint="what is committed stays, and a run with a --checkpoint continues from it; "
@@ -31,10 +31,10 @@ def _gone(failure: BaseException) -> PenstockError:
     )  # fmt: skip
 
 
-def _message(first: str, rest: str) -> str:
+def _message(first: str, following: str) -> str:
     """Return a message with its continuation lines, which are indented."""
-    further = takewhile(lambda line: line.startswith("  ") and not _HINT.match(line), rest.split("\n")[1:])
-    return "\n".join([first.strip(), *(line.rstrip() for line in further)])
+    continuation = takewhile(lambda line: line.startswith("  ") and not _HINT.match(line), following.split("\n")[1:])
+    return "\n".join([first.strip(), *(line.rstrip() for line in continuation)])
 
 
 def translate(failure: Any, log: Path | None = None) -> PenstockError:
@@ -42,19 +42,25 @@ def translate(failure: Any, log: Path | None = None) -> PenstockError:
     Spark's log of the run.
     """
     if is_gone(failure):
-        return _gone(failure)
+        return _lost_spark(failure)
     text = str(failure)
-    own = _OWN_ERROR.search(text)
-    if own and own[1] in CODES:
-        hint = _HINT.search(text, own.end())
-        return PenstockError(own[1], _message(own[2], text[own.end() :]), hint=hint[1].strip() if hint else None)
+    own_error = _OWN_ERROR.search(text)
+    if own_error and own_error[1] in CODES:
+        hint = _HINT.search(text, own_error.end())
+        return PenstockError(
+            own_error[1], _message(own_error[2], text[own_error.end() :]), hint=hint[1].strip() if hint else None
+        )
     if "No space left on device" in text:
         return PenstockError("P0601", "the disk is full", hint="free space and start again with the same --checkpoint")
-    if log is not None and (broken := _BROKEN_LOG.search(text)) and (broken[1] is None or str(log) in broken[0]):
-        return damaged(log, ValueError(broken[0]))
-    python = _PYTHON_ERROR.findall(text)
-    shown = f"{python[-1][0]}: {python[-1][1]}" if python else first_line(text)
+    if (
+        log is not None
+        and (log_error := _BROKEN_LOG.search(text))
+        and (log_error[1] is None or str(log) in log_error[0])
+    ):
+        return damaged(log, ValueError(log_error[0]))
+    python_errors = _PYTHON_ERROR.findall(text)
+    description = f"{python_errors[-1][0]}: {python_errors[-1][1]}" if python_errors else first_line(text)
     advice = "`penstock --debug run ...` tells the whole story"
-    if wanting := other_python(text):
-        return wanting
-    return PenstockError("P0601", f"the run failed: {shown}", hint=advice, cause=failure)
+    if wrong_python := other_python(text):
+        return wrong_python
+    return PenstockError("P0601", f"the run failed: {description}", hint=advice, cause=failure)

@@ -21,23 +21,23 @@ _RESULT = "result-"
 
 
 def write_rejections(
-    found: Iterable[Rejection], sources: Mapping[str, Source], letters: DeadLetters, batch: int, task: int = 0
+    rejections: Iterable[Rejection], sources: Mapping[str, Source], letters: DeadLetters, batch: int, task: int = 0
 ) -> dict[str, dict[str, int]]:
     """Write the dead letters of one batch; return the counts by source and reason. Raises PenstockError P0403 for a
     source declared ON ERROR FAIL.
     """
     by_source: dict[str, list[Rejection]] = {}
-    for rejection in found:
+    for rejection in rejections:
         by_source.setdefault(rejection.source, []).append(rejection)
-    for name, rejections in by_source.items():
-        source, first = sources[name], rejections[0]
+    for name, source_rejections in by_source.items():
+        source, first = sources[name], source_rejections[0]
         if source.on_error is OnError.FAIL:
             raise as_error(Rejected(f"batch {batch}", None, first.record, first.reason), name)
         if source.on_error is OnError.DEAD_LETTER:
-            in_order = sorted(rejections, key=lambda r: (r.ts, r.record))
-            kept = [DeadLetter(f"batch {batch}", None, r.record[:1000], r.reason, r.ts) for r in in_order]
-            letters.write(name, batch, task, kept, _PART)
-    return {name: dict(Counter(r.reason for r in rejections)) for name, rejections in by_source.items()}
+            in_order = sorted(source_rejections, key=lambda r: (r.ts, r.record))
+            letters_of_source = [DeadLetter(f"batch {batch}", None, r.record[:1000], r.reason, r.ts) for r in in_order]
+            letters.write(name, batch, task, letters_of_source, _PART)
+    return {name: dict(Counter(r.reason for r in source_rejections)) for name, source_rejections in by_source.items()}
 
 
 def keep_refused(sink: Sink, letters: DeadLetters) -> None:

@@ -38,12 +38,14 @@ class ResultParts:
         if self._block is None or self._block[0] != number:
             self._block = (number, self._read(number))
         by_query = self._block[1]
-        own = {name: count for name, count in rows.items() if sinks[name].leaves_parts}
-        changed = {name for name, count in own.items() if (count > 0) != (batch in by_query.get(name, ()))}
-        for name in changed:
+        recorded_rows = {name: count for name, count in rows.items() if sinks[name].leaves_parts}
+        changed_queries = {
+            name for name, count in recorded_rows.items() if (count > 0) != (batch in by_query.get(name, ()))
+        }
+        for name in changed_queries:
             batches = by_query.setdefault(name, set())
-            batches.add(batch) if own[name] else batches.discard(batch)
-        if changed:
+            batches.add(batch) if recorded_rows[name] else batches.discard(batch)
+        if changed_queries:
             self._write(number, by_query)
 
     def of(self, query: str) -> list[int]:
@@ -60,10 +62,10 @@ class ResultParts:
 
     def forget(self, query: str, batches: Iterable[int]) -> None:
         """Remove these parts from the record."""
-        gone = set(batches)
-        for number in sorted({batch // _BLOCK for batch in gone}):
+        removed = set(batches)
+        for number in sorted({batch // _BLOCK for batch in removed}):
             by_query = self._read(number)
-            self._write(number, {**by_query, query: by_query.get(query, set()) - gone})
+            self._write(number, {**by_query, query: by_query.get(query, set()) - removed})
         self._block = None
 
     def _numbers(self) -> list[int]:
@@ -98,8 +100,8 @@ def _stretches(batches: Iterable[int]) -> Stretches:
     return stretches
 
 
-def check_results(parts: ResultParts, sinks: Mapping[str, Sink], kept: Collection[str], accept: bool) -> None:
-    """Check before the results `kept` continue that all recorded parts exist.
+def check_results(parts: ResultParts, sinks: Mapping[str, Sink], kept_queries: Collection[str], accept: bool) -> None:
+    """Check before the results of `kept_queries` continue that all recorded parts exist.
 
     Args:
         accept: continue without missing parts, which are removed from the record.
@@ -107,19 +109,19 @@ def check_results(parts: ResultParts, sinks: Mapping[str, Sink], kept: Collectio
     Raises:
         PenstockError: P0503 for missing parts.
     """
-    parts.keep_only(kept)
-    for name in sorted(kept):
+    parts.keep_only(kept_queries)
+    for name in sorted(kept_queries):
         if not sinks[name].leaves_parts:
             continue
-        noted = parts.of(name)
-        gone = sinks[name].missing(noted)
-        if gone and not accept:
-            shown = ", ".join(list(gone)[:_SHOWN]) + (", ..." if len(gone) > _SHOWN else "")
+        recorded = parts.of(name)
+        missing = sinks[name].missing(recorded)
+        if missing and not accept:
+            missing_text = ", ".join(list(missing)[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
             raise PenstockError(
                 "P0503",
-                f"query {name}: of the {counted(len(noted), 'part')} of its result in {sinks[name].place} "
-                f"{len(gone)} {'is' if len(gone) == 1 else 'are'} gone: {shown}",
+                f"query {name}: of the {counted(len(recorded), 'part')} of its result in {sinks[name].place} "
+                f"{len(missing)} {'is' if len(missing) == 1 else 'are'} gone: {missing_text}",
                 hint="restore the missing parts; --accept-missing-results continues without them; or start a new run: "
                 "another --checkpoint, and --overwrite",
             )  # fmt: skip
-        parts.forget(name, gone.values())
+        parts.forget(name, missing.values())

@@ -13,14 +13,14 @@ from penstock.runtime.spark.startup.jvm import await_session
 
 def start_session_ahead(master: str | None, settings: Mapping[str, str]) -> None:
     """Start the session in a thread of its own, while this one, the main one, imports and does something else."""
-    coming = await_session(master, settings)
+    future = await_session(master, settings)
 
     def start() -> None:
         try:
             from penstock.runtime.spark.startup.session import start_now
 
-            coming.set_result(start_now(master, None, settings))
+            future.set_result(start_now(master, None, settings))
         except BaseException as error:
-            coming.set_exception(error)
+            future.set_exception(error)
 
     threading.Thread(target=start, name="penstock-spark", daemon=True).start()

@@ -47,20 +47,20 @@ def archive_options(java_home: Path, folder: Path | None, now: float | None = No
 
 
 def _options(archive: Path, now: float) -> list[str]:
-    fresh = archive.with_suffix(".new")
-    if fresh.exists():
+    unfinished = archive.with_suffix(".new")
+    if unfinished.exists():
         # The JVM writes the head of the file last: without it, writing was interrupted or is in progress.
-        with fresh.open("rb") as file:
-            whole = file.read(4) not in (b"", b"\0\0\0\0")
-        if whole:
-            fresh.replace(archive)
-        elif now - fresh.stat().st_mtime > _WRITING:
-            fresh.unlink()
+        with unfinished.open("rb") as file:
+            is_complete = file.read(4) not in (b"", b"\0\0\0\0")
+        if is_complete:
+            unfinished.replace(archive)
+        elif now - unfinished.stat().st_mtime > _WRITING:
+            unfinished.unlink()
     if archive.exists():
         return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
-    if fresh.exists():
+    if unfinished.exists():
         return []
-    return [f"-XX:ArchiveClassesAtExit={fresh}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    return [f"-XX:ArchiveClassesAtExit={unfinished}", "-Xlog:disable", "-Xlog:all=error:stderr"]
 
 
 def spark_home() -> Path:

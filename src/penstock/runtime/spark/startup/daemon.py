@@ -27,7 +27,7 @@ AHEAD = "PENSTOCK_DAEMON"
 _STREAMS = (0, 1, 2)
 _LENGTH = 8
 #: The connection whose end tells Spark's process that the daemon has ended.
-_STAYS: list[socket.socket] = []
+_DRIVER_CONNECTIONS: list[socket.socket] = []
 
 
 def warm() -> None:
@@ -90,9 +90,9 @@ def run_in_daemon(place: str) -> bool:
         # Only the driver reacts to Ctrl-C.
         os.setpgid(0, 0)
         # Only the daemon may keep Spark's end of the pipes open, or it would not notice their closing.
-        nothing = os.open(os.devnull, os.O_RDWR)
+        null_device = os.open(os.devnull, os.O_RDWR)
         for stream in _STREAMS:
-            os.dup2(nothing, stream)
+            os.dup2(null_device, stream)
         with suppress(OSError):
             daemon.recv(1)
     return True
@@ -117,9 +117,9 @@ def wait_ahead(place: str) -> bool:
         connection, _ = listener.accept()
     length, streams, _, _ = socket.recv_fds(connection, _LENGTH, len(_STREAMS))
     invocation = _read(connection, int.from_bytes(length, "big"))
-    for stream, received in zip(_STREAMS, streams, strict=True):
-        os.dup2(received, stream)
-        os.close(received)
+    for stream, received_descriptor in zip(_STREAMS, streams, strict=True):
+        os.dup2(received_descriptor, stream)
+        os.close(received_descriptor)
     os.environ.clear()
     os.environ.update(invocation["environ"])
     os.chdir(invocation["folder"])
@@ -128,7 +128,7 @@ def wait_ahead(place: str) -> bool:
     # The process that connected waits for this end to close; workers must not keep it open.
     os.register_at_fork(after_in_child=connection.close)
     connection.sendall(b"+")
-    _STAYS.append(connection)
+    _DRIVER_CONNECTIONS.append(connection)
     return True
 
 

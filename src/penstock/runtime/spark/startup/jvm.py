@@ -105,7 +105,9 @@ _AHEAD: list[Jvm] = []
 #: JVMs started ahead and not requested yet.
 _UNUSED: list[Jvm] = []
 #: The session that was started ahead, by the arguments of its request; and a function that restores the Ctrl-C handler.
-_COMING: dict[tuple[str | None, frozenset[tuple[str, str]]], tuple[Future[SparkSession], Callable[[], object]]] = {}
+_AWAITED_SESSIONS: dict[
+    tuple[str | None, frozenset[tuple[str, str]]], tuple[Future[SparkSession], Callable[[], object]]
+] = {}
 #: Folders of JVMs, with their logs, that this process removes when it ends.
 _TEMPORARY: set[Path] = set()
 #: Log files of the JVMs of this process.
@@ -114,7 +116,7 @@ _LOGS: list[Path] = []
 _STARTED: list[subprocess.Popen[bytes]] = []
 #: Seconds that a JVM whose connections are gone is given until the system tells how it ended.
 _END_SECONDS = 2.0
-#: Daemons started ahead: kept, as who drops one is warned of a process that runs on.
+#: Daemons started ahead: kept, since Python warns of a process object that is dropped while its process runs.
 _DAEMONS: list[subprocess.Popen[bytes]] = []
 
 
@@ -144,10 +146,10 @@ def await_session(master: str | None, settings: Mapping[str, str]) -> Future[Spa
     where it is called with the same arguments. Until then Ctrl-C ends the process at once: raised in the middle of an
     import, it can leave the import lock taken, and the other thread would wait for it for ever."""
     start_ahead(settings, master)
-    coming: Future[SparkSession] = Future()
-    before = signal.signal(signal.SIGINT, _end)
-    _COMING[master, frozenset(settings.items())] = (coming, lambda: signal.signal(signal.SIGINT, before))
-    return coming
+    future: Future[SparkSession] = Future()
+    handler = signal.signal(signal.SIGINT, _end)
+    _AWAITED_SESSIONS[master, frozenset(settings.items())] = (future, lambda: signal.signal(signal.SIGINT, handler))
+    return future
 
 
 def asked_for(master: str | None, settings: Mapping[str, str]) -> SparkSession | None:
@@ -155,13 +157,13 @@ def asked_for(master: str | None, settings: Mapping[str, str]) -> SparkSession |
     was started ahead ends like any other. Raises the error of its start.
     """
     _UNUSED.clear()
-    coming, settled = _COMING.pop((master, frozenset(settings.items())), (None, None))
-    if coming is None or settled is None:
+    future, restore_handler = _AWAITED_SESSIONS.pop((master, frozenset(settings.items())), (None, None))
+    if future is None or restore_handler is None:
         return None
     try:
-        return coming.result()
+        return future.result()
     finally:
-        settled()
+        restore_handler()
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
@@ -289,9 +291,11 @@ def start_daemon(jvm: Jvm, master: str) -> None:
     that Spark does until then. Where workers run elsewhere, or run another Python, this is left to Spark.
     """
     settings = jvm.settings
-    ours = settings["spark.python.daemon.module"] == MODULE
+    is_own_daemon = settings["spark.python.daemon.module"] == MODULE
     if not (
-        ours and master.startswith("local") and settings.get("spark.pyspark.python", sys.executable) == sys.executable
+        is_own_daemon
+        and master.startswith("local")
+        and settings.get("spark.pyspark.python", sys.executable) == sys.executable
     ):
         return
     # As Spark would start it: Python and libraries read these when they are loaded.

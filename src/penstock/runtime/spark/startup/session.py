@@ -69,20 +69,20 @@ def start_spark(
 
 def start_now(master: str | None, log: Path | None, settings: Mapping[str, str]) -> SparkSession:
     """Start a session as `start_spark` does, ignoring one that was started ahead."""
-    chosen = session_settings(master, settings)
-    launched = SparkContext._gateway is None and SparkContext._active_spark_context is None
-    if launched:
-        _launch(chosen, log, master or local_master())
+    spark_settings = session_settings(master, settings)
+    is_new = SparkContext._gateway is None and SparkContext._active_spark_context is None
+    if is_new:
+        _launch(spark_settings, log, master or local_master())
     builder = SparkSession.builder.master(master or local_master()).appName("Penstock")
     builder = builder.config("spark.pyspark.python", sys.executable)
-    for key, value in chosen.items():
+    for key, value in spark_settings.items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
     except Exception as error:
         raise PenstockError("P0601", f"Spark does not start: {first_line(error)}", cause=error) from error
-    if launched:
-        _expect_its_end(spark)
+    if is_new:
+        _silence_reports_of_its_end(spark)
     for name, task in (("wake", lambda: _wake(spark)), ("load", _load)):
         thread = threading.Thread(target=task, name=f"penstock-{name}", daemon=True)
         _THREADS.append(thread)
@@ -94,7 +94,7 @@ class Stopped(Protocol):
     def stop(self) -> None: ...
 
 
-#: Runs that nobody may have stopped, and threads of ours, when the process ends.
+#: Runs that may still be active when the process ends, and threads that Penstock started.
 _RUNS: WeakSet[Any] = WeakSet()
 _THREADS: list[threading.Thread] = []
 #: Seconds that the end of the process waits for such a thread.
@@ -102,7 +102,7 @@ _END_SECONDS = 10.0
 
 
 def stop_at_end(run: Stopped) -> None:
-    """Stop `run` before Python ends, if it goes on until then."""
+    """Stop `run` before Python ends, if it is still active then."""
     _RUNS.add(run)
 
 
@@ -131,7 +131,7 @@ def is_gone(failure: BaseException) -> bool:
     return isinstance(failure, ConnectionError)
 
 
-def _expect_its_end(spark: SparkSession) -> None:
+def _silence_reports_of_its_end(spark: SparkSession) -> None:
     """Let py4j and Spark print no traceback for a JVM that is killed, nor for an error that ends a run: the caller that
     waits for the run gets it.
     """
@@ -148,7 +148,7 @@ def _expect_its_end(spark: SparkSession) -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Return whether a record is not of py4j, or says what the error of the run does not."""
+    """Return whether a record is not of py4j, or reports what the error of the run does not."""
     failure = record.exc_info[1] if record.exc_info else None
     if failure is None or Path(record.pathname).parent.name != "py4j":
         return True

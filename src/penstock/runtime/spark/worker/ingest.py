@@ -56,20 +56,20 @@ class Ingest:
         self._task = task
         self._router = ExchangeRouter(job.shards)
 
-    def take(self, parsed: ParsedRecords, place: str) -> None:
-        """Stamp and process records. place: their origin, for dead letters."""
+    def take(self, parsed: ParsedRecords, origin: str) -> None:
+        """Stamp and process records. origin: where they come from, for dead letters."""
         with self.watch.phase("ingest"):
-            self._take(parsed, place)
+            self._take(parsed, origin)
 
-    def _take(self, parsed: ParsedRecords, place: str) -> None:
+    def _take(self, parsed: ParsedRecords, origin: str) -> None:
         if parsed.skipped is not None:
             with self.watch.phase("read"):
-                passed = progress_after(self._source, parsed.skipped, self.progress, self._now)
-            if passed is None:
-                for part in self.watch.through("read", as_read(parsed, self.columns)):
-                    self._take(part, place)
+                skipped_progress = progress_after(self._source, parsed.skipped, self.progress, self._now)
+            if skipped_progress is None:
+                for records in self.watch.through("read", as_read(parsed, self.columns)):
+                    self._take(records, origin)
                 return
-            rows, after = passed
+            rows, after = skipped_progress
             self._note_jump(after)
             self.progress = after
             self.seen.rows += rows
@@ -85,7 +85,7 @@ class Ingest:
         self.seen.jump = max(self.seen.jump, stamped.jump)
         self.progress = self.progress.merge(stamped.progress)
         self.seen.high = self.progress.high
-        self._set_apart(stamped, parsed, place)
+        self._record_rejections(stamped, parsed, origin)
         result = self._executor.run(stamped.elements)
         with self.watch.phase("exchange"):
             self._router.post(result, self._task)
@@ -102,21 +102,21 @@ class Ingest:
         yield from by_shard(self._job.shards, {self._source.name: self.progress})
         yield timings_packet(0, IngestReport(self._task, self.watch.seconds))
 
-    def _set_apart(self, stamped: StampedRows, parsed: ParsedRecords, split: str) -> None:
+    def _record_rejections(self, stamped: StampedRows, parsed: ParsedRecords, split: str) -> None:
         batch = parsed.batch
         for position, reason in zip(stamped.unusable.tolist(), stamped.reasons, strict=True):
-            place, line = parsed.where(position) if parsed.where else (split, None)
+            origin, line = parsed.where(position) if parsed.where else (split, None)
             record = shown_row(batch, position)[:1000]
-            self._reject(DeadLetter(place, line, record, reason), Rejected(place, line, record, reason))
+            self._reject(DeadLetter(origin, line, record, reason), Rejected(origin, line, record, reason))
         if len(stamped.late):
             self.seen.late += len(stamped.late)
             self.seen.lag = max(self.seen.lag, int(stamped.lag.max()))
             domain = self._source.domain
             late = stamped.late[: _MOST_LETTERS - len(self.letters)]
             for position, lag in zip(late.tolist(), stamped.lag.tolist(), strict=False):
-                place, line = parsed.where(position) if parsed.where else (split, None)
+                origin, line = parsed.where(position) if parsed.where else (split, None)
                 reason = f"late by {domain.show_length(lag) if domain else lag}"
-                self.letters.append(DeadLetter(place, line, shown_row(batch, position)[:1000], reason))
+                self.letters.append(DeadLetter(origin, line, shown_row(batch, position)[:1000], reason))
 
     def _reject(self, letter: DeadLetter, rejected: Rejected) -> None:
         if self._source.on_error is OnError.FAIL:
@@ -127,22 +127,22 @@ class Ingest:
             self.letters.append(letter)
 
 
-def run_piece(folder: Folder, job: Job, tables: dict[str, Elements], piece: ReadTask) -> Iterator[Packet]:
+def run_read_task(folder: Folder, job: Job, tables: dict[str, Elements], task: ReadTask) -> Iterator[Packet]:
     """Yield all packets of one task; what it observed is written before the last of them."""
-    if piece.task == 0:
-        yield round_packet(piece.round)
-    progress = {name: SourceProgress(beat=beat) for name, beat in piece.beats}
-    progress |= {n: progress.get(n, SourceProgress()).merge(SourceProgress(ended=True)) for n in piece.ended}
+    if task.task == 0:
+        yield round_packet(task.round)
+    progress = {name: SourceProgress(beat=beat) for name, beat in task.beats}
+    progress |= {n: progress.get(n, SourceProgress()).merge(SourceProgress(ended=True)) for n in task.ended}
     yield from by_shard(job.shards, progress)
-    if piece.source is None:
+    if task.source is None:
         return
-    source = job.plan.sources[piece.source]
-    ingest = Ingest(job, tables, source, piece.high, piece.task, piece.now, piece.beat)
+    source = job.plan.sources[task.source]
+    ingest = Ingest(job, tables, source, task.high, task.task, task.now, task.beat)
     connector = open_source(source, job.plan.source_predicates.get(source.name))
-    for split in piece.splits:
+    for split in task.splits:
         for parsed in ingest.watch.through("read", connector.read(split, ingest.columns)):
             ingest.take(parsed, split.path)
-    finish(folder, ingest, source.name, piece.round, piece.task)
+    finish(folder, ingest, source.name, task.round, task.task)
     yield from ingest.packets()
 
 
@@ -158,11 +158,11 @@ def run_batches(
             high = seen.high
             break
     ingest = Ingest(job, tables, source, high, 0)
-    for received in batches:
-        chosen = [received.column(source.columns[c].name) for c in ingest.columns]
-        typed = [_as_declared(a, source.columns[c].type) for a, c in zip(chosen, ingest.columns, strict=True)]
+    for record_batch in batches:
+        columns = [record_batch.column(source.columns[c].name) for c in ingest.columns]
+        typed_columns = [_as_declared(a, source.columns[c].type) for a, c in zip(columns, ingest.columns, strict=True)]
         names = [source.columns[c].name for c in ingest.columns]
-        ingest.take(ParsedRecords(pa.RecordBatch.from_arrays(typed, names=names)), f"batch {batch}")
+        ingest.take(ParsedRecords(pa.RecordBatch.from_arrays(typed_columns, names=names)), f"batch {batch}")
     finish(folder, ingest, source.name, f"b{batch:09d}", 0)
     yield from ingest.packets()
 
@@ -172,8 +172,8 @@ def finish(folder: Folder, ingest: Ingest, source: str, round_: str, task: int) 
     DeadLetters(folder.dead_letters).write(source, number, task, ingest.letters)
     # The delivery mark of a round planned here holds it too; where Spark plans rounds or keeps the state, there may be
     # none.
-    marked = round_.isdigit() and ingest.in_files
-    folder.write_seen(round_, source, task, ingest.seen, durable=not marked)
+    in_delivery_mark = round_.isdigit() and ingest.in_files
+    folder.write_seen(round_, source, task, ingest.seen, durable=not in_delivery_mark)
 
 
 def _as_declared(column: pa.Array, type_: pa.DataType) -> pa.Array:

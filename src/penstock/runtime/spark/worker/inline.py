@@ -14,7 +14,7 @@ from penstock.physical.operators import Rejection
 from penstock.runtime.spark.checkpoint.folder import Folder, Job
 from penstock.runtime.spark.checkpoint.state_files import open_state
 from penstock.runtime.spark.input.input_planner import ReadTask
-from penstock.runtime.spark.worker.ingest import run_piece
+from penstock.runtime.spark.worker.ingest import run_read_task
 from penstock.runtime.spark.worker.packets import (
     AnswerOf,
     Heartbeats,
@@ -39,7 +39,7 @@ class Outcome:
 
 
 def run_round(
-    folder: Folder, job: Job, tables: dict[str, Elements], pieces: Iterable[ReadTask], batch: int,
+    folder: Folder, job: Job, tables: dict[str, Elements], read_tasks: Iterable[ReadTask], batch: int,
     progress: Mapping[str, SourceProgress] | None = None,
 ) -> Outcome:  # fmt: skip
     """Run one round as batch `batch`; its state is written to files.
@@ -48,16 +48,16 @@ def run_round(
         progress: what has been seen of sources before the first round.
     """
     packets = list(by_shard(job.shards, progress)) if progress else []
-    packets += [packet for piece in pieces for packet in run_piece(folder, job, tables, piece)]
+    packets += [packet for task in read_tasks for packet in run_read_task(folder, job, tables, task)]
     root = str(folder.root)
     for stage in range(1, job.plan.stages + 1):
         inbox: dict[int, list[Packet]] = {}
         for packet in packets:
             inbox.setdefault(packet.shard, []).append(packet)
         packets = []
-        for shard, received in sorted(inbox.items()):
-            state, past = open_state(root, job, stage, shard, batch)
-            packets += ShardRound(root, job, tables, stage, state, past).run(shard, received)
+        for shard, shard_packets in sorted(inbox.items()):
+            state, backfilled = open_state(root, job, stage, shard, batch)
+            packets += ShardRound(root, job, tables, stage, state, backfilled).run(shard, shard_packets)
     outcome = Outcome()
     for packet in packets:
         match packet.kind:

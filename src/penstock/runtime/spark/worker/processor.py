@@ -70,11 +70,11 @@ class _StoreState:
         (batch,) = decode(bytes(self._chunks.getValue((name,))[0]))
         return batch
 
-    def save(self, manifest: ShardManifest, new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
+    def save(self, manifest: ShardManifest, new_chunks: Mapping[str, pa.RecordBatch], dropped_chunks: set[str]) -> None:
         from penstock.physical.elements import encode
 
-        for name, batch in new.items():
+        for name, batch in new_chunks.items():
             self._chunks.updateValue((name,), (encode([batch]),))
-        for name in gone:
+        for name in dropped_chunks:
             self._chunks.removeKey((name,))
         self._manifest.update((json.dumps(manifest.as_json()),))

@@ -30,7 +30,7 @@ from penstock.storage.seals import damaged
 LARGE = 256 * 2**10
 #: How a blob that names a spill file begins. No Arrow stream begins so.
 MARK = b"{"
-_ALIGNED = 64
+_ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SpillFiles:
     """The spilled blobs of one attempt of a task, all in one file."""
 
     def __init__(self, root: str, batch: int) -> None:
-        self._path = place(root, batch) / f"{uuid.uuid4().hex}.arrow"
+        self._path = batch_folder(root, batch) / f"{uuid.uuid4().hex}.arrow"
         self._file: NewFile | None = None
 
     def __enter__(self) -> SpillFiles:
@@ -84,20 +84,20 @@ class SpillFiles:
         """Write record batches of one schema to the file without copying them first; return their offset and length in
         bytes. Raises PenstockError P0601.
         """
-        return self._placed(lambda file: _stream(file, batches))
+        return self._write_aligned(lambda file: _stream(file, batches))
 
     def _put(self, blob: bytes | pa.Buffer) -> bytes:
-        start, length = self._placed(lambda file: file.write(memoryview(blob)))
+        start, length = self._write_aligned(lambda file: file.write(memoryview(blob)))
         return SpilledBlob(self.path, start, length).encode()
 
-    def _placed(self, write: Callable[[NewFile], object]) -> tuple[int, int]:
+    def _write_aligned(self, write: Callable[[NewFile], object]) -> tuple[int, int]:
         try:
             if self._file is None:
                 self._file = storage().create(self._path)
             start = self._file.tell()
-            if over := start % _ALIGNED:
-                self._file.write(bytes(_ALIGNED - over))
-                start += _ALIGNED - over
+            if excess := start % _ALIGNMENT:
+                self._file.write(bytes(_ALIGNMENT - excess))
+                start += _ALIGNMENT - excess
             write(self._file)
             return start, self._file.tell() - start
         except OSError as error:
@@ -129,13 +129,13 @@ def mapped(path: str, start: int, length: int) -> list[pa.RecordBatch]:
         raise damaged(Path(path), error) from error
 
 
-def place(root: str, batch: int) -> Path:
+def batch_folder(root: str, batch: int) -> Path:
     return Path(root) / "parcels" / f"{batch:09d}"
 
 
 def forget(root: str, batch: int) -> None:
     """Remove the spill files of `batch`, whose answers the sinks have."""
-    storage().remove_tree(place(root, batch))
+    storage().remove_tree(batch_folder(root, batch))
 
 
 def forget_all(root: str) -> None:

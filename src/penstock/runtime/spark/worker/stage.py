@@ -2,8 +2,8 @@
 
 State lies in files (`state_files.py`) or in Spark's own store (`processor.py`) as immutable chunks and one manifest per
 shard; a batch writes the chunks that are new and removes those that are gone. A worker process keeps the executor of a
-shard it has just run; it may go on with it when the manifest still carries the token it wrote, and otherwise restores
-from where the state lies.
+shard it has just run, and continues with it while the manifest carries the token that it wrote; otherwise it restores
+the state from storage.
 """
 
 from __future__ import annotations
@@ -66,29 +66,29 @@ class ShardState(Protocol):
     def chunk(self, name: str) -> pa.RecordBatch:
         """Return a live chunk."""
 
-    def save(self, manifest: ShardManifest, new: Mapping[str, pa.RecordBatch], gone: set[str]) -> None:
-        """Write `manifest`, and the chunks: those before without `gone`, and `new`."""
+    def save(self, manifest: ShardManifest, new_chunks: Mapping[str, pa.RecordBatch], dropped_chunks: set[str]) -> None:
+        """Write `manifest` and the live chunks: those before without `dropped_chunks`, and `new_chunks`."""
 
 
 class ShardRound:
     """A round of one shard of stage `stage` of `job`, in the folder `root`.
 
     Args:
-        past: the backfilled state of queries, where this is their first batch among the others.
-        parcels: spill files for answers; None where large answers stay in packets.
+        backfilled: the backfilled state of queries, where this is their first batch among the others.
+        spill_files: for answers; None where large answers stay in packets.
     """
 
     def __init__(
         self, root: str, job: Job, tables: dict[str, Elements], stage: int, state: ShardState,
-        past: ShardState | None = None, parcels: SpillFiles | None = None,
+        backfilled: ShardState | None = None, spill_files: SpillFiles | None = None,
     ) -> None:  # fmt: skip
         self._root = root
         self._job = job
         self._tables = tables
         self._stage = stage
         self._state = state
-        self._past = past
-        self._answers = AnswerWriter(parcels)
+        self._backfilled = backfilled
+        self._answers = AnswerWriter(spill_files)
         self._watch = Stopwatch()
 
     def run(self, shard: int, packets: Iterable[Packet]) -> Iterator[Packet]:
@@ -100,8 +100,8 @@ class ShardRound:
         for packet in packets:
             kind = packet.kind
             if kind is Signal.PROGRESS:
-                for name, seen in read_progress(packet.blob).items():
-                    progress[name] = progress.get(name, SourceProgress()).merge(seen)
+                for name, source_progress in read_progress(packet.blob).items():
+                    progress[name] = progress.get(name, SourceProgress()).merge(source_progress)
             elif isinstance(kind, PortInput) and job.plan.steps[kind.port[0]].stage == self._stage:
                 by_port.setdefault(kind.port, []).append((kind, packet))
             else:
@@ -109,8 +109,8 @@ class ShardRound:
         # Sorted by sender, whatever order the shuffle delivered them in: row windows count in this order.
         with self._watch.phase("exchange"):
             inputs = {
-                port: [e for _, packet in sorted(sent, key=_sending_order) for e in unpacked(packet.blob)]
-                for port, sent in by_port.items()
+                port: [e for _, packet in sorted(port_packets_sent, key=_sending_order) for e in unpacked(packet.blob)]
+                for port, port_packets_sent in by_port.items()
             }
         with self._watch.phase("state"):
             executor, stored = self._executor(shard)
@@ -122,10 +122,10 @@ class ShardRound:
         yield from self._watch.through("exchange", self._packets(job, executor, shard, result, forwarded))
         if self._stage < job.plan.stages:
             # All progress, for a new stage; but the first timestamp of a source only if it arrived in this round.
-            known = {
+            stage_progress = {
                 n: replace(p, first=progress[n].first if n in progress else None) for n, p in executor.progress.items()
             }
-            yield progress_packet(shard, known)
+            yield progress_packet(shard, stage_progress)
         yield timings_packet(shard, ShardReport(self._stage, shard, self._watch.seconds, executor.spent, sizes))
 
     def _packets(
@@ -140,7 +140,7 @@ class ShardRound:
         for target, port, batches in router:
             yield from port_packets(target, port, batches, shard)
         if self._stage == job.plan.stages and shard == 0:
-            ended = job.ends([name for name, seen in executor.progress.items() if seen.ended])
+            ended = job.ends([name for name, source_progress in executor.progress.items() if source_progress.ended])
             yield heartbeats_packet(shard, Heartbeats(executor.heartbeats(), executor.source_heartbeats(), ended))
 
     # -- state -------------------------------------------------------------------------------------------------
@@ -154,15 +154,15 @@ class ShardRound:
         if warm is not None and manifest is not None and warm.token == manifest.token:
             if warm.epoch < job.epoch:
                 warm.executor.graft(job.plan, self._tables, _unchanged(job, warm.epoch))
-                self._join_past(warm.executor)
+                self._join_backfilled(warm.executor)
             return warm.executor, warm.stored
         executor = StageExecutor(job.plan, self._stage, shard, job.shards, self._tables, job.drain)
         if manifest is None:
-            self._join_past(executor)
+            self._join_backfilled(executor)
             return executor, set()
         restored = restore(executor, manifest, self._state, job)
         if manifest.epoch < job.epoch:
-            restored |= self._join_past(executor)
+            restored |= self._join_backfilled(executor)
         missing = executor.synopses().keys() - restored
         if missing and manifest.epoch == job.epoch:
             raise PenstockError(
@@ -172,9 +172,11 @@ class ShardRound:
             )
         return executor, manifest.chunks
 
-    def _join_past(self, executor: StageExecutor) -> set[str]:
-        manifest = self._past.manifest() if self._past is not None else None
-        return set() if self._past is None or manifest is None else restore(executor, manifest, self._past, self._job)
+    def _join_backfilled(self, executor: StageExecutor) -> set[str]:
+        if self._backfilled is None:
+            return set()
+        manifest = self._backfilled.manifest()
+        return set() if manifest is None else restore(executor, manifest, self._backfilled, self._job)
 
     def _save(self, shard: int, executor: StageExecutor, stored: set[str]) -> None:
         token = uuid.uuid4().hex
@@ -206,9 +208,9 @@ def _unchanged(job: Job, epoch: int) -> set[str]:
     return {name for name in job.plan.sources if job.intake.births.get(name, 0) <= epoch}
 
 
-def _sending_order(sent: tuple[PortInput, Packet]) -> tuple[int, int]:
+def _sending_order(entry: tuple[PortInput, Packet]) -> tuple[int, int]:
     """Return what the packets of one port are sorted by before they are processed."""
-    kind, _ = sent
+    kind, _ = entry
     return kind.sender, kind.number
 
 

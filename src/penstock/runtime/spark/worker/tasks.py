@@ -64,26 +64,26 @@ def task_number() -> int:
     return int(context.partitionId()) if context else 0
 
 
-def ingest_pieces(root: str, digest: str) -> Task:
+def ingest_read_tasks(root: str, digest: str) -> Task:
     """Return a task that reads read tasks (`round_log.py`), one a row of the columns `path` and `content`, and yields
     packets.
     """
 
     def ingest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from penstock.runtime.spark.checkpoint.folder import Folder, load_job
-        from penstock.runtime.spark.input.round_log import read_piece
-        from penstock.runtime.spark.worker.ingest import run_piece
+        from penstock.runtime.spark.input.round_log import load_read_task
+        from penstock.runtime.spark.worker.ingest import run_read_task
         from penstock.runtime.spark.worker.packets import as_batches
         from penstock.runtime.spark.worker.spill_files import SpillFiles
 
         job, tables = load_job(root, digest)
-        with SpillFiles(root, job.log_base + batch_number()) as parcels:
+        with SpillFiles(root, job.log_base + batch_number()) as spill_files:
             folder = Folder(root)
             for batch in batches:
                 for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
-                    piece = read_piece(folder, path.as_py(), content.as_py())
-                    packets = run_piece(folder, job, tables, piece)
-                    yield from as_batches(parcels.lightened(packets), job.keys)
+                    read_task = load_read_task(folder, path.as_py(), content.as_py())
+                    packets = run_read_task(folder, job, tables, read_task)
+                    yield from as_batches(spill_files.lightened(packets), job.keys)
 
     return settled(ingest)
 
@@ -123,11 +123,11 @@ def keyed_stage(root: str, digest: str, stage: int) -> Task:
                 number = job.keys.index(shard)
                 packets.setdefault(number, []).append(Packet(number, read_kind(kind), blob.as_buffer()))
         number = job.log_base + batch_number()
-        with SpillFiles(root, number) as parcels:
-            for shard, received in sorted(packets.items()):
-                state, past = open_state(root, job, stage, shard, number)
-                output = ShardRound(root, job, tables, stage, state, past, parcels).run(shard, received)
-                yield from as_batches(parcels.lightened(output), job.keys)
+        with SpillFiles(root, number) as spill_files:
+            for shard, shard_packets in sorted(packets.items()):
+                state, backfilled = open_state(root, job, stage, shard, number)
+                output = ShardRound(root, job, tables, stage, state, backfilled, spill_files).run(shard, shard_packets)
+                yield from as_batches(spill_files.lightened(output), job.keys)
 
     return settled(run)
 

@@ -1,0 +1,78 @@
+"""What an operator is to others it says itself: no other code decides by the class of a spec or of a leaf."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from penstock.algebra.nodes.scans import Scan
+from penstock.physical.operators import OPERATORS
+from penstock.physical.plan.spec import Spec
+
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "penstock"
+
+
+def classes(base: type) -> Iterator[type]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from classes(kind)
+
+
+@cache
+def parsed() -> dict[str, ast.Module]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def decisions(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, name) of every class that `tree` decides by: in `isinstance`, `issubclass`, `type(x) is` and `match`."""
+    for node in ast.walk(tree):
+        asked: list[ast.expr] = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            asked = node.args[1:] if node.func.id in ("isinstance", "issubclass") else []
+        elif isinstance(node, ast.MatchClass):
+            asked = [node.cls]
+        elif isinstance(node, ast.Compare) and ast.unparse(node.left).startswith("type("):
+            asked = node.comparators
+        for expression in asked:
+            named = (part for part in ast.walk(expression) if isinstance(part, ast.Name | ast.Attribute))
+            yield from ((node.lineno, ast.unparse(part).rpartition(".")[2]) for part in named)
+
+
+def deciding(kinds: set[type]) -> list[str]:
+    """Return where code outside the file of a class decides by the class."""
+    own = {kind.__name__: kind.__module__.removeprefix("penstock.").replace(".", "/") + ".py" for kind in kinds}
+    return [
+        f"{place}:{line} asks for {name}"
+        for place, tree in parsed().items()
+        for line, name in decisions(tree)
+        if name in own and place != own[name]
+    ]
+
+
+def test_no_code_asks_which_spec_a_step_has() -> None:
+    assert len(OPERATORS) > 30
+    assert deciding({kind for kind in classes(Spec) if kind.__module__.startswith("penstock.")}) == []
+
+
+def test_no_code_asks_whether_a_leaf_is_a_scan() -> None:
+    """The oracle does: it defines every operator a second time."""
+    assert [place for place in deciding({Scan}) if not place.startswith("testing/oracle.py")] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("isinstance(x, Scan)", "Scan"),
+        ("isinstance(x, (int, nodes.Scan))", "Scan"),
+        ("isinstance(x, A | Scan)", "Scan"),
+        ("type(x) is Scan", "Scan"),
+        ("match x:\n    case Scan(): pass", "Scan"),
+    ],
+)
+def test_a_decision_by_class_is_noticed(source: str, name: str) -> None:
+    assert name in {found for _, found in decisions(ast.parse(source))}
