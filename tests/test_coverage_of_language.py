@@ -1,6 +1,6 @@
 """Every construct of the language has a place in docs/language.md and a test that names it; every node has a meaning.
 
-Walks what the grammar can build (the trees of `language/queries.py` and `language/statements.py`) and every operator of
+Walks what the grammar can build (the trees of `language/queries.py` and `language/statements/`) and every operator of
 the algebra. A node that is in no row of the table "Where each construct is tested", an operator without lowering or
 denotation, a field that the binder neither carries out nor refuses by name: each fails here.
 """
@@ -51,7 +51,7 @@ def rows() -> list[Row]:
 def grammar_types(module: ModuleType) -> Iterator[type]:
     """What a parsed statement may consist of."""
     for _, found in inspect.getmembers(module, inspect.isclass):
-        if found.__module__ == module.__name__:
+        if found.__module__.startswith(module.__name__):
             yield found
 
 

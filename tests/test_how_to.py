@@ -59,6 +59,33 @@ def test_a_section_does_what_it_says(title: str, tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+#: What adding a window kind touches: its word and grammar, the binder, one file of the algebra, one each of spec,
+#: operator and lowering, one of the oracle, and the line of each registry.
+WINDOW_KIND = {
+    "language/queries.py",
+    "language/grammar/windows.py",
+    "language/binder/from_/windows.py",
+    "algebra/nodes/landmark_window.py",
+    "physical/plan/landmark_window.py",
+    "physical/operators/windows/landmark_window.py",
+    "physical/operators/__init__.py",
+    "physical/planning/lowering/landmark_window.py",
+    "physical/planning/lowering/__init__.py",
+    "testing/denotation/landmark_window.py",
+    "testing/denotation/__init__.py",
+}
+
+
+def places(section: str) -> set[str]:
+    """Return the files that the blocks of a section change."""
+    found = (block["what"].rpartition(" ")[2] for block in _BLOCK.finditer(section))
+    return {place for place in found if place.endswith(".py")}
+
+
+def test_a_window_kind_touches_its_own_files_and_registries_alone() -> None:
+    assert places(SECTIONS["Add a window kind"]) == WINDOW_KIND
+
+
 def test_the_page_has_its_sections() -> None:
     assert {
         "Add a function",

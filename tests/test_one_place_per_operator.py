@@ -15,6 +15,9 @@ from penstock.physical.plan.spec import Spec
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "penstock"
 
+#: The registries of a phase, in which every operator has an entry of its own: a folder each.
+REGISTRIES = ("physical/planning/lowering/", "testing/denotation/", "language/binder/")
+
 
 def classes(base: type) -> Iterator[type]:
     for kind in base.__subclasses__():
@@ -62,6 +65,19 @@ def test_no_code_asks_which_spec_a_step_has() -> None:
 def test_no_code_asks_whether_a_leaf_is_a_scan() -> None:
     """The oracle does: it defines every operator a second time."""
     assert [place for place in deciding({Scan}) if not place.startswith("testing/oracle.py")] == []
+
+
+def test_properties_of_operators_are_methods_not_functions_by_class() -> None:
+    """A function that dispatches by the class of its argument is a registry of one phase, and stands in its folder."""
+    dispatching = [
+        f"{place}:{node.lineno}"
+        for place, tree in parsed().items()
+        if not place.startswith(REGISTRIES)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and any(ast.unparse(decorator).startswith("singledispatch") for decorator in node.decorator_list)
+    ]
+    assert dispatching == []
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 from plans import errors_of
 
+from penstock.connectors.options import Option
 from penstock.errors import CODES
-from penstock.language import Catalog, bind_script
+from penstock.language import Catalog, bind_command, bind_script, parse_script
+from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES, SOURCE_ATTRIBUTES
+from penstock.language.commands import applied
+from penstock.settings import Settings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-BLOCKS = re.findall(r"```cql\n(.*?)```", (DOCS / "language.md").read_text(), flags=re.DOTALL)
+PAGE = (DOCS / "language.md").read_text()
+BLOCKS = re.findall(r"```cql\n(.*?)```", PAGE, flags=re.DOTALL)
+LIVE = re.findall(r"```live\n(.*?)```", PAGE, flags=re.DOTALL)
 LINES = re.findall(r"^\| `(P\d{4})` \| (.*?) \| (.*) \|$", (DOCS / "errors.md").read_text(), flags=re.MULTILINE)
 
 
@@ -20,6 +26,28 @@ LINES = re.findall(r"^\| `(P\d{4})` \| (.*?) \| (.*) \|$", (DOCS / "errors.md").
 def test_examples_bind(block: str) -> None:
     bound = bind_script(block)
     assert bound.queries or bound.actions
+
+
+@pytest.mark.parametrize("block", LIVE, ids=range(len(LIVE)))
+def test_examples_for_a_server_bind_one_after_the_other(block: str) -> None:
+    catalog = Catalog()
+    script = parse_script(block)
+    for statement in script.statements:
+        command, warnings = bind_command(statement, catalog, Settings(), script.source)
+        assert warnings == ()
+        catalog = applied(command, catalog)
+    assert set(catalog.queries) == {"largeorders"}
+    assert len(script.statements) > 15
+
+
+def test_every_attribute_is_on_the_page() -> None:
+    def row(option: Option[object], *default: str) -> str:
+        return "| " + " | ".join((f"`{option.name}`", option.type.name, *default, option.help)) + " |"
+
+    for option in QUERY_ATTRIBUTES:
+        assert row(option, f"`{option.default}`" if option.default else "empty") in PAGE
+    for option in SOURCE_ATTRIBUTES:
+        assert row(option) in PAGE
 
 
 def test_every_code_has_its_line() -> None:

@@ -1,7 +1,7 @@
 """The logical algebra: immutable typed operators, one file per family, with derived properties."""
 
 from penstock.algebra.nodes.aggregate import Aggregate, Distinct
-from penstock.algebra.nodes.base import Algebra, StreamToRelation, TimeModelWindow, is_static, leaves
+from penstock.algebra.nodes.base import Algebra, ArrivalTime, StreamToRelation, TimeModelWindow, is_static, leaves
 from penstock.algebra.nodes.first_rows import SortKey, TopK
 from penstock.algebra.nodes.frequency import Arrivals, AtInstants, Frequency, Sequenced
 from penstock.algebra.nodes.frequency_window import FrequencyWindow
@@ -18,7 +18,6 @@ from penstock.algebra.nodes.scans import OnError, RelationScan, Scan, Source, St
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, OuterKind, SemiJoin, SemiKind
 from penstock.algebra.nodes.set_operations import Except, Intersect, UnionAll
 from penstock.algebra.nodes.windows import RowWindow, Window, WindowKind, unbounded
-from penstock.algebra.properties.arrival_time import ArrivalTime
 from penstock.algebra.properties.update_pattern import Pattern
 
 __all__ = [

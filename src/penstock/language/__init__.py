@@ -9,37 +9,33 @@ from __future__ import annotations
 from penstock.algebra.nodes.query import Query, SinkSpec
 from penstock.deep import deep
 from penstock.errors import ScriptErrors
-from penstock.language.binder.statements.declarations import (
-    Action,
-    BoundScript,
-    Explain,
-    ScriptBinder,
-    SelectOnce,
-    Show,
-)
-from penstock.language.catalog import Catalog, View
+from penstock.language.binder.statements.declarations import Action, BoundScript, ScriptBinder, bind_command
+from penstock.language.catalog import Catalog, QueryStatus, RegisteredQuery, View
+from penstock.language.commands import Explain, SelectOnce, Show
 from penstock.language.parse import parse_query, parse_script, parse_statements
-from penstock.language.printer import print_query, print_statement
+from penstock.language.printer import print_query
+from penstock.language.statement_text import print_statement
 from penstock.language.statements import Script
 from penstock.language.text import SourceText
 from penstock.settings import Settings
 
 __all__ = [
-    "Action", "BoundScript", "Catalog", "Explain", "Script", "SelectOnce", "Show", "View", "bind_query", "bind_script",
-    "bind_select",    "parse_script", "print_query", "print_statement",
+    "Action", "BoundScript", "Catalog", "Explain", "QueryStatus", "RegisteredQuery", "Script", "SelectOnce", "Show",
+    "View", "bind_command", "bind_query", "bind_script", "bind_select", "parse_script", "print_query",
+    "print_statement",
 ]  # fmt: skip
 
 
 @deep
 def bind_script(
     text: str, catalog: Catalog | None = None, settings: Settings | None = None, file: str | None = None,
-    one_time: bool = True,
+    one_time: bool = True, live: bool = False,
 ) -> BoundScript:  # fmt: skip
-    """Parse and bind a script on top of `catalog`. file: its name, for messages; one_time: as in `ScriptBinder`. Raises
-    ScriptErrors."""
+    """Parse and bind a script on top of `catalog`. file: its name, for messages; one_time, live: as in `ScriptBinder`.
+    Raises ScriptErrors."""
     source = SourceText.of(text, file)
     parsed = parse_statements(source)
-    binder = ScriptBinder(source, catalog or Catalog(), settings or Settings(), one_time, failed=set(parsed.lost))
+    binder = ScriptBinder(source, catalog or Catalog(), settings or Settings(), one_time, live, failed=set(parsed.lost))
     binder.bind(parsed.statements)
     if parsed.errors or binder.errors:
         raise ScriptErrors([*parsed.errors, *binder.errors])

@@ -4,12 +4,13 @@ returns a new catalog, so that a script that fails leaves the old one unchanged.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from penstock.algebra import Algebra, Source
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, Start
 from penstock.expressions.user import REGISTERED, UserAggregateCall, UserCall, UserDefined
 from penstock.tree import walk_once
 
@@ -27,6 +28,37 @@ class View:
     text: str
 
 
+class QueryStatus(enum.Enum):
+    """What a registered query does."""
+
+    PENDING = "PENDING"
+    HYDRATING = "HYDRATING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    FAILED = "FAILED"
+    NEEDS_ATTENTION = "NEEDS ATTENTION"
+    COMPLETED = "COMPLETED"
+
+
+@dataclass(frozen=True)
+class RegisteredQuery:
+    """What a live system keeps of a query beside its algebra.
+
+    Args:
+        text: the statement that registered it, as written.
+        start: where its answer begins.
+        attributes: those that were set, by name, in normal form.
+        id: a number that is never used again, given by who registers the query; 0 before.
+        status: what it does.
+    """
+
+    text: str
+    start: Start = field(default_factory=Start)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    id: int = 0
+    status: QueryStatus = QueryStatus.PENDING
+
+
 @dataclass(frozen=True)
 class Catalog:
     """Declarations by name in lower case: two names may not differ in case alone.
@@ -36,6 +68,7 @@ class Catalog:
         texts: the CREATE statements of sources and queries, for SHOW.
         functions: the user-defined functions and aggregates, which have a namespace of their own.
         reads: view or query -> the names it reads.
+        registered: what a live system keeps of queries.
     """
 
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -45,6 +78,7 @@ class Catalog:
     texts: Mapping[str, str] = field(default_factory=dict)
     functions: Mapping[str, UserDefined] = field(default_factory=dict)
     reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    registered: Mapping[str, RegisteredQuery] = field(default_factory=dict)
 
     def with_source(self, source: Source, text: str = "") -> Catalog:
         """Return this catalog with a stream or relation added or redeclared."""
@@ -54,8 +88,13 @@ class Catalog:
     def with_view(self, view: View) -> Catalog:
         return replace(self, views={**self.views, view.name.lower(): view})
 
-    def with_query(self, query: Query) -> Catalog:
-        return replace(self, queries={**self.queries, query.name.lower(): query})
+    def with_query(self, query: Query, registered: RegisteredQuery | None = None) -> Catalog:
+        """Return this catalog with a query added or changed. registered: what is kept of it; None leaves that as it
+        is.
+        """
+        key = query.name.lower()
+        kept = self.registered if registered is None else {**self.registered, key: registered}
+        return replace(self, queries={**self.queries, key: query}, registered=kept)
 
     def with_rows(self, name: str, rows: tuple[Row, ...]) -> Catalog:
         key = name.lower()
@@ -96,6 +135,7 @@ class Catalog:
             memory=_less(self.memory, key),
             texts=_less(self.texts, key),
             reads=_less(self.reads, key),
+            registered=_less(self.registered, key),
         )
 
     def __contains__(self, name: str) -> bool:

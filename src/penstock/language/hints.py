@@ -15,7 +15,6 @@ WINDOW_FUNCTIONS = frozenset(
     ("TABLE", "TUMBLE", "HOP", "CUMULATE", "SESSION", "WINDOW", "TUMBLE_START", "TUMBLE_END", "HOP_START", "HOP_END")
 )
 _CONNECTOR = "a connector and its options follow FROM or INTO, as in FROM FILES (path 'data.csv', format 'csv')"
-_ONCE = "a script declares each name once, so it has neither OR REPLACE nor IF NOT EXISTS"
 _COLUMN = "a column has a name and a type; WHERE v IS NOT NULL drops rows, a relation may have a PRIMARY KEY (k)"
 _VIEW = "a view is kept up to date as long as something reads it: CREATE VIEW name AS ..."
 _OUT = "answers are emitted when they are final; ISTREAM(...) emits new rows, RSTREAM(...) all at every boundary"
@@ -24,7 +23,6 @@ _IN_DECLARATION = {
     "WATERMARK": "accepted lateness is declared after TIMESTAMP BY: ORDER WITHIN 5 SECONDS",
     "TABLE": "events are a STREAM, a table is a RELATION: CREATE RELATION name (...) FROM ...",
     **dict.fromkeys(("WITH", "USING"), _CONNECTOR),
-    **dict.fromkeys(("OR", "IF"), _ONCE),
     **dict.fromkeys(("MATERIALIZED", "TEMPORARY", "TEMP"), _VIEW),
     **dict.fromkeys(("NOT", "NULL", "DEFAULT", "UNIQUE", "COMMENT", "GENERATED"), _COLUMN),
 }
@@ -46,7 +44,9 @@ _KEYWORDS = (
     "WITHIN", "TIMEOUT", "SYSTEM", "PRIMARY", "RELATION", "RETROACTIVE", "VALUES", "INTO", "CREATE", "INSERT",
     "ISTREAM", "DSTREAM", "RSTREAM", "WSTREAM", "RESTORE", "INTERVAL",
 )  # fmt: skip
-_BEGINNINGS = ("CREATE", "INSERT", "EXPLAIN", "SHOW", "DROP", "SET")
+_BEGINNINGS = (
+    "CREATE", "INSERT", "EXPLAIN", "SHOW", "DROP", "SET", "ALTER", "UPDATE", "DELETE", "SUBSCRIBE", "DESCRIBE",
+)  # fmt: skip
 _BEHIND_ITEMS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", ")")
 #: Number of words before the unexpected one that may be the cause, having been parsed as names.
 _BACK = 2

@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.deep import deep, on_deep_stack
 from penstock.errors import PenstockError, ScriptErrors
 from penstock.language.dialect import Cql, Fault, token_span
-from penstock.language.grammar.declarations import CqlParser
+from penstock.language.grammar.statements import BEGINNINGS, CqlParser
 from penstock.language.hints import hint_at
 from penstock.language.limits import MAX_SCRIPT, MAX_STATEMENTS, TOO_DEEP, beyond_limits, too_deep
 from penstock.language.quotes import quoted_parts
@@ -25,7 +25,10 @@ _GIVES_UP = (AttributeError, TypeError, ValueError, KeyError, IndexError, Assert
 _SHALLOW = 8
 
 _CURLY = re.compile("[\u2018-\u201f\u00ab\u00bb\u2039\u203a\u2032\u2033]")
-_STATEMENTS = ("CREATE", "INSERT", "EXPLAIN", "SHOW", "DROP", "SET")
+
+
+#: Words that may stand between CREATE and the name of what is declared.
+_BEFORE_NAMES = ("or", "replace", "non", "retroactive", "if", "not", "exists")
 
 
 @dataclass
@@ -129,7 +132,7 @@ def _next_statement(source: SourceText, tokens: list[Token], start: int) -> list
 
 def _begins(source: SourceText, before: Token | None, token: Token) -> bool:
     """Return whether a statement begins with `token`, the first word in its line. before: the token before it."""
-    if token.text.upper() not in _STATEMENTS:
+    if token.text.upper() not in BEGINNINGS:
         return False
     between = source.text[before.end + 1 if before else 0 : token.start]
     line = between.rpartition("\n")
@@ -138,7 +141,7 @@ def _begins(source: SourceText, before: Token | None, token: Token) -> bool:
 
 def _declared(tokens: list[Token]) -> set[str]:
     """Return the name after CREATE STREAM and the like."""
-    words = [token.text.lower() for token in tokens[:5] if token.text.lower() not in ("non", "retroactive")]
+    words = [word for token in tokens[:8] if (word := token.text.lower()) not in _BEFORE_NAMES]
     return {words[2]} if len(words) > 2 and words[0] == "create" else set()
 
 

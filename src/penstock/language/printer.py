@@ -1,9 +1,8 @@
-"""Print statements as text, which parses to an equal statement; layout and comments are not kept."""
+"""Print queries as text, which parses to an equal query; layout and comments are not kept."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -38,63 +37,7 @@ from penstock.language.queries import (
     WindowClause,
     WithQuery,
 )
-from penstock.language.statements import (
-    AsOf,
-    Connector,
-    CreateFunction,
-    CreateQuery,
-    CreateSource,
-    CreateView,
-    DropStatement,
-    ExplainStatement,
-    Insert,
-    OneTimeSelect,
-    SetSetting,
-    ShowStatement,
-    Statement,
-)
 from penstock.types import Interval
-
-
-def print_statement(statement: Statement) -> str:
-    """Return the text of one statement, without its semicolon."""
-    if isinstance(statement, CreateSource):
-        return _create_source(statement)
-    if isinstance(statement, CreateView):
-        return f"CREATE VIEW {_name(statement.name)}{_columns(statement.columns)} AS {print_query(statement.query)}"
-    if isinstance(statement, CreateQuery):
-        into = f" INTO {_connector(statement.into)}" if statement.into else ""
-        return f"CREATE QUERY {_name(statement.name)}{into} AS {print_query(statement.query)}"
-    if isinstance(statement, OneTimeSelect):
-        return print_query(statement.query) + _as_of(statement.as_of)
-    if isinstance(statement, CreateFunction):
-        return _create_function(statement)
-    if isinstance(statement, Insert):
-        rows = ", ".join("(" + ", ".join(scalar_text(v) for v in row) + ")" for row in statement.rows)
-        return f"INSERT INTO {_name(statement.name)} VALUES {rows}"
-    if isinstance(statement, SetSetting):
-        return f"SET {_dotted(statement.name)} = {_string(statement.value)}"
-    if isinstance(statement, ExplainStatement):
-        return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{print_query(statement.query)}"
-    if isinstance(statement, ShowStatement):
-        return f"SHOW {statement.kind}"
-    assert isinstance(statement, DropStatement)
-    return f"DROP {statement.kind} {_name(statement.name)}"
-
-
-def _as_of(clause: AsOf | None) -> str:
-    if clause is None:
-        return ""
-    return f" AS OF {clause.at if isinstance(clause.at, int) else _string(clause.at)}"
-
-
-def _create_function(statement: CreateFunction) -> str:
-    given = statement.parameters
-    types = "" if given is None else f" ({', '.join(p.text for p in given)})"
-    returns = f" RETURNS {statement.returns.text}" if statement.returns else ""
-    volatile = " VOLATILE" if statement.volatile else ""
-    name = _name(statement.name)
-    return f"CREATE {statement.kind} {name}{types}{returns}{volatile} AS {_string(statement.body)}"
 
 
 def print_query(tree: QueryTree) -> str:
@@ -132,7 +75,7 @@ def _operand(tree: QueryTree) -> str:
 
 
 def _local(view: LocalView) -> str:
-    return f"{_name(view.name)}{_columns(view.columns)} AS ({print_query(view.query)})"
+    return f"{name_text(view.name)}{columns_text(view.columns)} AS ({print_query(view.query)})"
 
 
 def _sort_key(key: OrderItem) -> str:
@@ -167,8 +110,8 @@ def _select(tree: SelectQuery) -> str:
 def _item(item: Item) -> str:
     value = item.value
     if isinstance(value, Star):
-        return f"{_name(value.qualifier)}.*" if value.qualifier else "*"
-    return scalar_text(value) + (f" AS {_name(item.alias)}" if item.alias else "")
+        return f"{name_text(value.qualifier)}.*" if value.qualifier else "*"
+    return scalar_text(value) + (f" AS {name_text(item.alias)}" if item.alias else "")
 
 
 def _source(source: FromSource) -> str:
@@ -178,16 +121,18 @@ def _source(source: FromSource) -> str:
         text = f"{'LATERAL ' if source.lateral else ''}({print_query(source.query)})"
         if source.called and source.alias:
             window = f" {window_text(source.window)}" if source.window else ""
-            return f"{text} AS {_name(source.called)} {_name(source.alias)}{window}{_columns(source.columns)}"
+            return (
+                f"{text} AS {name_text(source.called)} {name_text(source.alias)}{window}{columns_text(source.columns)}"
+            )
     else:
-        text = _name(source.name)
+        text = name_text(source.name)
     if source.window:
         text += " " + window_text(source.window)
     if isinstance(source, NamedSource) and source.sample:
         text += f" SAMPLE({_amount(source.sample.percent)})"
     if source.alias:
-        text += f" AS {_name(source.alias)}"
-    return text + (_columns(source.columns) if isinstance(source, DerivedSource) else "")
+        text += f" AS {name_text(source.alias)}"
+    return text + (columns_text(source.columns) if isinstance(source, DerivedSource) else "")
 
 
 def _join(join: JoinedSource) -> str:
@@ -200,7 +145,7 @@ def _join(join: JoinedSource) -> str:
     text = f"{_source(join.left)} {'NATURAL ' if join.natural else ''}{word} {right}"
     if join.on is not None:
         text += f" ON {scalar_text(join.on)}"
-    return text + (f" USING {_columns(join.using).strip()}" if join.using else "")
+    return text + (f" USING {columns_text(join.using).strip()}" if join.using else "")
 
 
 def window_text(window: WindowClause) -> str:
@@ -239,7 +184,7 @@ def _align(align: Align) -> str:
     to = align.to
     if isinstance(to, Interval):
         return str(to)
-    return str(to) if isinstance(to, int) else f"TIMESTAMP {_string(to)}"
+    return str(to) if isinstance(to, int) else f"TIMESTAMP {string_text(to)}"
 
 
 def _frequency(frequency: FrequencyClause) -> str:
@@ -250,48 +195,15 @@ def _frequency(frequency: FrequencyClause) -> str:
     return text
 
 
-def _create_source(statement: CreateSource) -> str:
-    kind = "STREAM" if statement.is_stream else "RELATION"
-    columns = [f"{_name(c.name)} {c.type}" for c in statement.columns]
-    if statement.primary_key:
-        columns.append(f"PRIMARY KEY {_columns(statement.primary_key).strip()}")
-    retroactive = "NON RETROACTIVE " if statement.non_retroactive else ""
-    text = f"CREATE {retroactive}{kind} {_name(statement.name)} ({', '.join(columns)})"
-    text += f" FROM {_connector(statement.connector)}"
-    if by := statement.timestamp:
-        text += f" TIMESTAMP BY {_name(by.column)}" + (f" UNIT {by.unit.name}" if by.unit else "")
-    if statement.system_time:
-        text += " SYSTEM TIME"
-    if statement.operation:
-        text += f" OPERATION BY {_name(statement.operation)}"
-    if statement.slack:
-        text += f" ORDER WITHIN {statement.slack.interval}"
-    if statement.ahead:
-        text += f" ADVANCE AT MOST {statement.ahead.interval}"
-    if statement.idle:
-        text += f" IDLE TIMEOUT {statement.idle.interval}"
-    return text + (f" ON ERROR {statement.on_error.policy}" if statement.on_error else "")
+def columns_text(names: tuple[Name, ...]) -> str:
+    return f" ({', '.join(name_text(n) for n in names)})" if names else ""
 
 
-def _connector(connector: Connector) -> str:
-    options = ", ".join(f"{_dotted(o.key)} {_string(o.value)}" for o in connector.options)
-    return f"{_name(connector.name)} ({options})"
-
-
-def _dotted(name: Name) -> str:
-    """Return the name of a setting: those of Spark and of clients have dots."""
-    return ".".join(_name(replace(name, text=part)) for part in name.text.split("."))
-
-
-def _columns(names: tuple[Name, ...]) -> str:
-    return f" ({', '.join(_name(n) for n in names)})" if names else ""
-
-
-def _name(name: Name) -> str:
+def name_text(name: Name) -> str:
     return "`" + name.text.replace("`", "``") + "`" if name.quoted else name.text
 
 
-def _string(text: str) -> str:
+def string_text(text: str) -> str:
     escaped = re.sub(r"(['\\])", r"\\\1", text)
     return f"'{escaped}'"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, Keys, Unary, column_labels, is_static, named
+from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, Unary, column_labels, is_static, named
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.expressions.nodes import AggregateCall
+from penstock.expressions.nodes import AggregateCall, columns_of
 from penstock.expressions.text import to_sql
 from penstock.types import Field, Schema
 
@@ -65,6 +65,19 @@ class Aggregate(Algebra):
     @property
     def may_stand_over_internal(self) -> bool:
         return True
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        # Group columns make the groups, whether or not they are read.
+        width = len(self.group)
+        kept = [n for n in range(len(self.aggregates)) if width + n in needed]
+        if not kept and not width:
+            kept = [0]
+        calls = [self.aggregates[n] for n in kept]
+        below = pruning.narrowed(self.input, frozenset(self.group).union(*(columns_of(call) for call in calls)))
+        moved = tuple(call for call in map(below.moved, calls) if isinstance(call, AggregateCall))
+        group = tuple(below.positions[i] for i in self.group)
+        positions = {i: i for i in range(width)} | {width + n: width + i for i, n in enumerate(kept)}
+        return Pruned(Aggregate(below.node, group, moved, tuple(self.names[n] for n in kept)), positions)
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         """Return the estimate: one tuple per group, replaced whenever an element enters or leaves."""

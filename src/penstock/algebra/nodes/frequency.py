@@ -12,12 +12,15 @@ the instant's timestamp.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.algebra.nodes.base import (
     Algebra,
+    ColumnPruning,
+    Delay,
     Emitted,
     Evaluation,
+    Pruned,
     StreamToRelation,
     TimeModelWindow,
     Unary,
@@ -35,6 +38,7 @@ from penstock.algebra.nodes.rowwise import Project, Select
 from penstock.algebra.nodes.scans import RelationScan, needs_of_last
 from penstock.algebra.nodes.semi_and_outer_joins import OuterJoin, SemiJoin
 from penstock.algebra.nodes.set_operations import UnionAll
+from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.algebra.properties.need import LastRows, Needs, longer
 from penstock.types import Schema, TimeDomain
 
@@ -61,6 +65,18 @@ class Frequency(Emitted, Unary):
 
     def evaluations(self) -> Iterable[Evaluation]:
         return (Evaluation(self.rows, self.slot, 0, self.partition),)
+
+    @property
+    def delays(self) -> tuple[Delay, ...]:
+        return () if self.slot is None else (Delay(0, self.slot, 0),)
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        # As a row window, which counts elements too.
+        if in_arrival_order(self.input) is None:
+            return pruning.whole(self)
+        below = pruning.narrowed(self.input, needed.union(self.partition))
+        partition = tuple(below.positions[i] for i in self.partition)
+        return Pruned(replace(self, input=below.node, partition=partition), below.positions)
 
     def describe(self) -> Mapping[str, str]:
         return {"frequency": frequency_text(self.rows, self.slot, 0, self.partition, self)}
@@ -134,6 +150,15 @@ class Sequenced(Emitted):
         """Return the (slide, align) of its frequencies in time, whose boundaries are instants."""
         periods = {(w.slide, w.align) for w in self.windows if w.slide is not None}
         return tuple(sorted(periods))
+
+    @property
+    def ending_inputs(self) -> tuple[Algebra, ...]:
+        return self.streams
+
+    @property
+    def delays(self) -> tuple[Delay, ...]:
+        # Without elements the only instants are boundaries of frequencies in time.
+        return tuple(Delay(w.length or 0, w.slide, w.align) for w in self.windows if w.slide is not None)
 
     @property
     def in_time(self) -> bool:

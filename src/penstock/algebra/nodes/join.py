@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, Keys, has_lives, is_static
+from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, has_lives, is_static
+from penstock.algebra.nodes.rowwise import with_latest_arrival
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate, agreeing, joined
+from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.expressions.nodes import Call, Expression, conjuncts
+from penstock.expressions.nodes import Call, Expression, columns_of, conjuncts, remap
 from penstock.expressions.text import to_sql
 from penstock.types import Schema
 
@@ -75,6 +77,25 @@ class Join(Algebra):
     def is_elementwise(self) -> bool:
         return joins_elements(self)
 
+    def with_arrival_time(self) -> Algebra:
+        """Return the join with arrival times. A static relation precedes everything, so it adds nothing."""
+        width, right = len(self.left.schema), len(self.right.schema)
+        left_side, right_side = (side if is_static(side) else side.with_arrival_time() for side in self.inputs)
+        shift = len(left_side.schema) - width
+        residual = None if self.residual is None else remap(self.residual, lambda i: i if i < width else i + shift)
+        arrivals = [width] * shift + ([] if is_static(self.right) else [width + shift + right])
+        kept = [*range(width), *range(width + shift, width + shift + right)]
+        return with_latest_arrival(Join(left_side, right_side, self.equal, residual), kept, arrivals, self.schema)
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        below = pruned_sides((self.left, self.right), self.equal, self.residual, needed, pruning)
+        joined_rows = Join(below.left.node, below.right.node, below.equal, below.residual)
+        return Pruned(joined_rows, below.positions)
+
+    def computation(self, column: int) -> Computation:
+        width = len(self.left.schema)
+        return Computation(((0, column) if column < width else (1, column - width),), copied=True)
+
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         return estimated_pairs(self.left, self.right, self.equal, self.residual, inputs)
 
@@ -85,6 +106,36 @@ class Join(Algebra):
 
     def describe(self) -> Mapping[str, str]:
         return {"on": condition_text(self.left, self.right, self.equal, self.residual)}
+
+
+@dataclass(frozen=True)
+class PrunedSides:
+    """The sides of a join, pruned. positions: of the columns of the joined row; equal, residual: the condition over
+    the sides."""
+
+    left: Pruned
+    right: Pruned
+    positions: Mapping[int, int]
+    equal: Pairs
+    residual: Expression | None
+
+
+def pruned_sides(
+    sides: tuple[Algebra, Algebra],
+    equal: Pairs,
+    residual: Expression | None,
+    read: frozenset[int],
+    pruning: ColumnPruning,
+) -> PrunedSides:
+    """Return the two `sides` of a join with the columns `read` of the joined row, and those of the condition."""
+    width = len(sides[0].schema)
+    read = read | (frozenset() if residual is None else columns_of(residual))
+    left = pruning.narrowed(sides[0], frozenset(i for i in read if i < width) | {i for i, _ in equal})
+    right = pruning.narrowed(sides[1], frozenset(i - width for i in read if i >= width) | {j for _, j in equal})
+    offset = len(left.node.schema)
+    positions = dict(left.positions) | {width + i: offset + new for i, new in right.positions.items()}
+    moved = None if residual is None else remap(residual, lambda i: positions[i])
+    return PrunedSides(left, right, positions, tuple((left.positions[i], right.positions[j]) for i, j in equal), moved)
 
 
 def joins_elements(node: Algebra) -> bool:

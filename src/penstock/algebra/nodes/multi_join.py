@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from penstock.algebra.nodes.base import Algebra, Keys, column_labels, has_lives
+from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, column_labels, has_lives
 from penstock.algebra.nodes.join import joins_elements
+from penstock.algebra.nodes.rowwise import with_latest_arrival
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate, joined
+from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.need import Needs, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern, worst
-from penstock.expressions.nodes import Call, Expression, conjuncts
+from penstock.expressions.nodes import Call, Expression, columns_of, conjuncts, remap
 from penstock.expressions.text import to_sql
 from penstock.types import Schema
 
@@ -75,6 +77,36 @@ class MultiJoin(Algebra):
     @property
     def is_elementwise(self) -> bool:
         return joins_elements(self)
+
+    def with_arrival_time(self) -> Algebra:
+        member = [n for n, m in enumerate(self.members) for _ in m.schema]
+        residual = None if self.residual is None else remap(self.residual, lambda i: i + member[i])
+        below = MultiJoin(tuple(m.with_arrival_time() for m in self.members), self.classes, residual)
+        arrivals = [start + len(m.schema) - 1 for start, m in zip(below.offsets, below.members, strict=True)]
+        return with_latest_arrival(below, [i + member[i] for i in range(len(member))], arrivals, self.schema)
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        read = needed | (columns_of(self.residual) if self.residual is not None else frozenset())
+        members: list[Pruned] = []
+        positions: dict[int, int] = {}
+        width = 0
+        for number, (member, start) in enumerate(zip(self.members, self.offsets, strict=True)):
+            keys = {own for columns in self.classes if (own := columns[number]) is not None}
+            inside = {i - start for i in read if start <= i < start + len(member.schema)}
+            thin = pruning.narrowed(member, frozenset(inside | keys))
+            positions |= {start + old: width + new for old, new in thin.positions.items()}
+            width += len(thin.node.schema)
+            members.append(thin)
+        classes = tuple(
+            tuple(None if own is None else thin.positions[own] for own, thin in zip(columns, members, strict=True))
+            for columns in self.classes
+        )
+        residual = None if self.residual is None else remap(self.residual, lambda i: positions[i])
+        return Pruned(MultiJoin(tuple(thin.node for thin in members), classes, residual), positions)
+
+    def computation(self, column: int) -> Computation:
+        member = max(i for i, start in enumerate(self.offsets) if start <= column)
+        return Computation(((member, column - self.offsets[member]),), copied=True)
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         part = 1.0

@@ -10,16 +10,16 @@ results are kept until they end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from penstock.algebra.nodes.base import Algebra, Keys, has_lives
-from penstock.algebra.nodes.join import Join
-from penstock.algebra.nodes.rowwise import Project, Select
+from penstock.algebra.nodes.base import Algebra, ColumnPruning, Keys, Pruned, has_lives
+from penstock.algebra.nodes.join import Join, pruned_sides
+from penstock.algebra.nodes.rowwise import Project, Select, with_latest_arrival
 from penstock.algebra.nodes.scans import RelationScan
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.need import Needs, everything, longer, needs_of_relations, reach, together
 from penstock.algebra.properties.update_pattern import Pattern
-from penstock.expressions.nodes import Expression
+from penstock.expressions.nodes import Expression, remap
 from penstock.types import Schema
 
 
@@ -27,7 +27,7 @@ from penstock.types import Schema
 class NRRJoin(Algebra):
     """A join with an NRR. Columns: the left ones, then the right ones. left: tuples that enter with elements of streams
     (`is_elementwise`); right: an NRR; equal, residual: as in `Join`. came: the column of left that holds the arrival
-    time of its tuple, where a plan has one (`properties/arrival_time.py`)."""
+    time of its tuple, where a plan has one (`algebra/nodes/base/arrival_time.py`)."""
 
     left: Algebra
     right: Algebra
@@ -75,6 +75,26 @@ class NRRJoin(Algebra):
     @property
     def over_one_window(self) -> bool:
         return self.came is None and self.left.over_one_window
+
+    @property
+    def ending_inputs(self) -> tuple[Algebra, ...]:
+        # An update joins nothing by itself.
+        return (self.left,)
+
+    def with_arrival_time(self) -> Algebra:
+        left = self.left.with_arrival_time()
+        width, right = len(self.left.schema), len(self.right.schema)
+        residual = None if self.residual is None else remap(self.residual, lambda i: i + (i >= width))
+        looked_up = NRRJoin(left, self.right, self.equal, residual, width)
+        kept = [*range(width), *range(width + 1, width + 1 + right)]
+        return with_latest_arrival(looked_up, kept, [width], self.schema)
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        below = pruned_sides((self.left, self.right), self.equal, self.residual, needed, pruning)
+        left, right = below.left.node, below.right.node
+        return Pruned(
+            replace(self, left=left, right=right, equal=below.equal, residual=below.residual), below.positions
+        )
 
     def describe(self) -> Mapping[str, str]:
         return self._as_join.describe()

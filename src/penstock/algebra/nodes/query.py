@@ -40,10 +40,13 @@ class Start:
     - WARM: the answer over the whole streams at instants after τ0; that of a relation begins with R(τ0);
     - AT: as WARM, with the tick `at` in place of τ0;
     - BEGINNING: the whole answer over the whole streams.
+
+    wait: WARM may also begin later than τ0, when what the query needs of the past has arrived while it runs silently.
     """
 
     mode: StartMode = StartMode.NOW
     at: int | None = None
+    wait: bool = False
 
 
 @dataclass(frozen=True)

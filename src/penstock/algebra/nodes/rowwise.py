@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.algebra.nodes.base import Keys, RowWise, column_labels, named
+from penstock.algebra.nodes.base import (
+    Algebra,
+    ColumnPruning,
+    Keys,
+    Pruned,
+    RowWise,
+    arrival_column,
+    column_labels,
+    named,
+)
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.cardinality import Estimate, kept
+from penstock.algebra.properties.computation import Computation
 from penstock.expressions.nodes import Call, Column, Expression, Literal, columns_of, conjuncts
 from penstock.expressions.text import to_sql
+from penstock.expressions.user import volatile
 from penstock.types import Field, Schema
 
 
@@ -36,6 +47,16 @@ class Select(RowWise):
             if _is_constant_equality(condition):
                 distinct[next(iter(columns_of(condition)))] = 1.0
         return Estimate(below.rate * part, below.length, tuple(distinct), below.taken * part)
+
+    def with_arrival_time(self) -> Algebra:
+        return Select(self.input.with_arrival_time(), self.predicate)
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        below = pruning.pruned(self.input, needed | columns_of(self.predicate))
+        return Pruned(Select(below.node, below.moved(self.predicate)), below.positions)
+
+    def computation(self, column: int) -> Computation:
+        return Computation(((0, column),), copied=True)
 
     def describe(self) -> Mapping[str, str]:
         return {"where": to_sql(self.predicate, column_labels(self.schema))}
@@ -79,6 +100,28 @@ class Project(RowWise):
     def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
         return 0.0
 
+    def with_arrival_time(self) -> Algebra:
+        below = self.input.with_arrival_time()
+        arrival = arrival_column(len(below.schema) - 1)
+        return Project(below, (*self.expressions, arrival), (*self.fields, below.schema[arrival.index]))
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        """Return the projection of the needed columns; one that only renames or reorders is dissolved."""
+        kept = sorted(needed) or [0]
+        chosen = [self.expressions[i] for i in kept]
+        below = pruning.pruned(self.input, frozenset().union(*(columns_of(e) for e in chosen)))
+        columns = [e for e in chosen if isinstance(e, Column)]
+        if len(columns) == len(chosen):
+            return Pruned(below.node, {i: below.positions[c.index] for i, c in zip(kept, columns, strict=True)})
+        thin = Project(below.node, tuple(below.moved(e) for e in chosen), tuple(self.fields[i] for i in kept))
+        return Pruned(thin, {old: new for new, old in enumerate(kept)})
+
+    def computation(self, column: int) -> Computation | None:
+        expression = self.expressions[column]
+        if volatile(expression):
+            return None
+        return Computation(tuple((0, read) for read in sorted(columns_of(expression))), isinstance(expression, Column))
+
     def describe(self) -> Mapping[str, str]:
         labels = column_labels(self.input.schema)
         texts = (to_sql(e, labels) for e in self.expressions)
@@ -91,3 +134,12 @@ def _computed(expression: Expression, distinct: tuple[float, ...]) -> float:
     for i in columns_of(expression):
         result *= distinct[i]
     return result
+
+
+def with_latest_arrival(node: Algebra, kept: Sequence[int], arrivals: Sequence[int], schema: Schema) -> Project:
+    """Return the columns `kept` of `node`, named as in `schema`, followed by the latest of the arrival times in its
+    columns `arrivals`."""
+    times = tuple(arrival_column(i) for i in arrivals)
+    latest = times[0] if len(times) == 1 else Call(times[0].type, "GREATEST", times)
+    columns = tuple(Column(f.type, i, f.name) for f, i in zip(schema, kept, strict=True))
+    return Project(node, (*columns, latest), (*schema.fields, node.schema[arrivals[0]]))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from penstock.algebra.nodes.base import NO_KEYS, Algebra, Emitted, Keys, operators
+import pyarrow as pa
+
+from penstock.algebra.nodes.base import NO_KEYS, Algebra, ColumnPruning, Emitted, Keys, Pruned, operators
 from penstock.algebra.optimizer.statistics import HORIZON, Statistics
 from penstock.algebra.properties.boundedness import Boundedness, Grade, window_hint
 from penstock.algebra.properties.cardinality import Estimate
@@ -36,7 +38,9 @@ class Source:
     that no two rows of the relation share; non_retroactive: an updated relation that is a NON RETROACTIVE one;
     system_time: a stream whose elements are stamped on ingest (timestamp is None then); idle: its IDLE TIMEOUT in
     microseconds of wall clock; upserts: a relation with an operation and a primary key whose `+` replaces the row of
-    its key, and whose `-` of a key that is not there says nothing; ahead: its ADVANCE AT MOST in ticks, None for any.
+    its key, and whose `-` of a key that is not there says nothing; ahead: its ADVANCE AT MOST in ticks, None for any;
+    retain: its RETAIN in ticks, None for none; retain_columns: positions of the columns that are retained, empty for
+    all. What is retained does not change what the source is, so neither counts for its identity.
     """
 
     name: str
@@ -55,6 +59,8 @@ class Source:
     idle: int | None = None
     upserts: bool = False
     ahead: int | None = None
+    retain: int | None = field(default=None, compare=False, repr=False)
+    retain_columns: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def is_static(self) -> bool:
@@ -89,6 +95,21 @@ class Scan(Algebra):
     def source_names(self) -> tuple[str, ...]:
         return (self.source.name,)
 
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        # A `-` deletes a row that equals it in all columns, not in those that are read.
+        if not (self.source.is_stream or self.source.is_static):
+            return pruning.whole(self)
+        kept = sorted(needed) or [self._cheapest_column]
+        columns = tuple(self.columns[i] for i in kept)
+        return Pruned(replace(self, columns=columns), {old: new for new, old in enumerate(kept)})
+
+    @property
+    def _cheapest_column(self) -> int:
+        """Return the column to read when none is needed: the timestamp, which is read anyway, or a narrow one."""
+        if self.source.timestamp in self.columns:
+            return self.columns.index(self.source.timestamp)
+        return min(range(len(self.columns)), key=lambda i: _width(self.schema[i].type))
+
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         source = statistics.of(self.source)
         names = [self.source.columns[i].name.lower() for i in self.columns]
@@ -97,6 +118,14 @@ class Scan(Algebra):
 
     def describe(self) -> Mapping[str, str]:
         return {"source": self.source.name, "columns": ", ".join(self.schema.names)}
+
+
+def _width(type_: pa.DataType) -> int:
+    """Return the bits of a value; of a type without a fixed width more than any has."""
+    try:
+        return int(type_.bit_width)
+    except ValueError:
+        return 1 << 16
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.base import NO_KEYS, Algebra, Keys, has_lives, is_static
-from penstock.algebra.nodes.join import Pairs, condition_text, estimated_pairs, joined_pattern
+from penstock.algebra.nodes.base import NO_KEYS, Algebra, ColumnPruning, Keys, Pruned, has_lives, is_static
+from penstock.algebra.nodes.join import Pairs, condition_text, estimated_pairs, joined_pattern, pruned_sides
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import (
@@ -81,6 +81,14 @@ class SemiJoin(Algebra):
     def results_have_lives(self) -> bool:
         # A row that is looked up is decided once and for all.
         return is_static(self.right) and has_lives(self.left)
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        width = len(self.left.schema)
+        read = frozenset(i for i in needed if i < width)
+        below = pruned_sides((self.left, self.right), self.equal, self.residual, read, pruning)
+        left, right = below.left.node, below.right.node
+        kept = replace(self, left=left, right=right, equal=below.equal, residual=below.residual)
+        return Pruned(kept, dict(below.left.positions) | {width: len(left.schema)})  # the mark is last
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         partners = self._partners(inputs)
@@ -164,6 +172,13 @@ class OuterJoin(Algebra):
     def results_have_lives(self) -> bool:
         # A row that is looked up is decided once and for all.
         return is_static(self.right) and self.kind is not OuterKind.FULL and has_lives(self.left)
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        below = pruned_sides((self.left, self.right), self.equal, self.residual, needed, pruning)
+        left, right = below.left.node, below.right.node
+        return Pruned(
+            replace(self, left=left, right=right, equal=below.equal, residual=below.residual), below.positions
+        )
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         left, right = inputs

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from penstock.algebra.nodes.base import Algebra, Compared, Keys, TimeModelWindow, has_lives, is_static, operators
+from penstock.algebra.nodes.base import (
+    Algebra,
+    ColumnPruning,
+    Compared,
+    Keys,
+    Pruned,
+    TimeModelWindow,
+    has_lives,
+    is_static,
+    operators,
+)
 from penstock.algebra.optimizer.statistics import Statistics
 from penstock.algebra.properties.boundedness import Boundedness
 from penstock.algebra.properties.cardinality import Estimate, partners
@@ -50,6 +60,12 @@ class UnionAll(Algebra):
     @property
     def may_be_kept(self) -> bool:
         return True
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        kept = sorted(needed) or [0]
+        # The first member gives the union its names.
+        members = tuple(pruning.chosen(m, kept, named=number == 0) for number, m in enumerate(self.members))
+        return Pruned(UnionAll(members), {old: new for new, old in enumerate(kept)})
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
         distinct = tuple(max(m.distinct[i] for m in inputs) for i in range(len(self.schema)))

@@ -9,12 +9,23 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.algebra.nodes.base import NO_KEYS, Algebra, Evaluation, Keys, TimeModelWindow, column_labels
+from penstock.algebra.nodes.base import (
+    NO_KEYS,
+    Algebra,
+    ColumnPruning,
+    Evaluation,
+    Keys,
+    Pruned,
+    TimeModelWindow,
+    column_labels,
+)
 from penstock.algebra.nodes.frequency_window import FrequencyWindow, slide_text
 from penstock.algebra.nodes.scans import needs_of_last
 from penstock.algebra.optimizer.statistics import Statistics, seconds
+from penstock.algebra.properties.arrival_order import in_arrival_order
 from penstock.algebra.properties.boundedness import Boundedness, Grade
 from penstock.algebra.properties.cardinality import Estimate
+from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.need import LastRows, Needs, longer
 from penstock.algebra.properties.update_pattern import Pattern
 
@@ -82,6 +93,9 @@ class Window(TimeModelWindow):
 
     def lives_an_instant(self, holds: Callable[[Algebra], bool]) -> bool:
         return self.is_instantaneous
+
+    def computation(self, column: int) -> Computation:
+        return Computation(((0, column),), copied=True)
 
     def without_slide(self) -> TimeModelWindow:
         return replace(self, slide=None, align=0)
@@ -184,6 +198,14 @@ class RowWindow(TimeModelWindow):
 
     def without_slide(self) -> TimeModelWindow:
         return replace(self, slide=None, align=0)
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        # Partition columns make the partitions; without an order of arrival all values order elements of one instant.
+        if in_arrival_order(self.input) is None:
+            return pruning.whole(self)
+        below = pruning.narrowed(self.input, needed.union(self.partition))
+        partition = tuple(below.positions[i] for i in self.partition)
+        return Pruned(replace(self, input=below.node, partition=partition), below.positions)
 
     def on_the_line(self) -> FrequencyWindow:
         by = self.partition if self.step is not None else ()

@@ -1,68 +1,24 @@
 """Derived property: the columns from which the value of a column is computed, row by row.
 
 Contract: two rows of a node that agree on every origin of a column agree on that column, in whatever shard and at
-whatever instant they are computed. An operator without an entry here ends the search: its column is its own origin,
-which is always a safe answer, and so is a column that a volatile function computes.
+whatever instant they are computed. An operator that does not say how its columns follow from its inputs
+(`Algebra.computation`) ends the search: its column is its own origin, which is always a safe answer, and so is a column
+that a volatile function computes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 
 import pyarrow as pa
 
 from penstock.algebra.nodes.base import Algebra
-from penstock.algebra.nodes.join import Join
-from penstock.algebra.nodes.multi_join import MultiJoin
-from penstock.algebra.nodes.rowwise import Project, Select
-from penstock.algebra.nodes.windows import Window
-from penstock.expressions.nodes import Column, columns_of
-from penstock.expressions.user import volatile
+from penstock.algebra.nodes.rowwise import Project
+from penstock.expressions.nodes import Column
 
 #: A column of a node below: the inputs that lead to the node, and the position of the column in its rows.
 Origin = tuple[tuple[int, ...], int]
-
-
-@dataclass(frozen=True)
-class Computation:
-    """How a column of a node follows from its inputs. columns: (input, column); copied: it equals that one column."""
-
-    columns: tuple[tuple[int, int], ...]
-    copied: bool
-
-
-@singledispatch
-def computation(node: Algebra, column: int) -> Computation | None:
-    """Return how a column follows from the inputs of `node`; None where it does not, or where that is not known."""
-    return None
-
-
-@computation.register
-def _project(node: Project, column: int) -> Computation | None:
-    expression = node.expressions[column]
-    if volatile(expression):
-        return None
-    return Computation(tuple((0, read) for read in sorted(columns_of(expression))), isinstance(expression, Column))
-
-
-@computation.register(Select)
-@computation.register(Window)
-def _passed_on(node: Select | Window, column: int) -> Computation:
-    return Computation(((0, column),), copied=True)
-
-
-@computation.register
-def _join(node: Join, column: int) -> Computation:
-    width = len(node.left.schema)
-    return Computation(((0, column) if column < width else (1, column - width),), copied=True)
-
-
-@computation.register
-def _multi_join(node: MultiJoin, column: int) -> Computation:
-    member = max(i for i, start in enumerate(node.offsets) if start <= column)
-    return Computation(((member, column - node.offsets[member]),), copied=True)
 
 
 @dataclass(frozen=True)
@@ -82,7 +38,7 @@ def origins(node: Algebra, column: int, known: dict[Origin, Origins], path: tupl
     """
     result = known.get((path, column))
     if result is None:
-        how = computation(node, column)
+        how = node.computation(column)
         if how is None:
             result = Origins(frozenset({(path, column)}), copied=True)
         else:

@@ -16,6 +16,7 @@ SOURCES: dict[str, str] = {
     "FILES": "sources.files:FilesSource",
     "MEMORY": "sources.memory:SpooledSource",
     "DATAFRAME": "sources.memory:SpooledSource",
+    "HTTP": "sources.posted:PostedSource",
     "DELTA": "sources.delta:DeltaSource",
     "POSTGRES": "sources.postgres:PostgresSource",
     "KAFKA": "sources.kafka:KafkaSource",

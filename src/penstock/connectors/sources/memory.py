@@ -22,17 +22,17 @@ from penstock.errors import PenstockError, counted
 from penstock.storage import NewFile, storage
 from penstock.types import type_name
 
-_SPOOL = Option("spool", TEXT, "the file or folder of the rows", internal=True)
+SPOOL = Option("spool", TEXT, "the file or folder of the rows", internal=True)
 
 
 class SpooledSource(SourceConnector):
-    OPTIONS = OptionTable((_SPOOL,))
+    OPTIONS = OptionTable((SPOOL,))
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         options = Options(f"{source.connector} of {source.name}", source.options)
         options.only(self.OPTIONS)
-        self._spool = options.text(_SPOOL)
+        self._spool = options.text(SPOOL)
 
     @property
     def bounded(self) -> bool:

@@ -10,7 +10,7 @@ from penstock.expressions.aggregates.arguments import condition
 from penstock.expressions.aggregates.array_agg import ARRAY_AGG
 from penstock.expressions.aggregates.bits import BIT_AND, BIT_OR, BIT_XOR
 from penstock.expressions.aggregates.bool_and_or import BOOL_AND, BOOL_OR
-from penstock.expressions.aggregates.contract import AggregateFunction, DistinctRule
+from penstock.expressions.aggregates.contract import AggregateFunction, AggregateInput, DistinctRule
 from penstock.expressions.aggregates.count import COUNT, count_rows
 from penstock.expressions.aggregates.count_if import COUNT_IF
 from penstock.expressions.aggregates.covariance import CORR, COVAR_POP, COVAR_SAMP
@@ -111,7 +111,7 @@ def build_aggregate(
             raise PenstockError("P0901", f"the aggregate {name.upper()} is not supported yet")
         raise PenstockError("P0204", f"unknown aggregate {name}", hint=nearest(name, known_aggregates()))
     only = None if filter is None else condition("FILTER", filter)
-    return row.build(tuple(arguments), distinct, only, order)
+    return row.build(AggregateInput(tuple(arguments), distinct, only, order))
 
 
 def function_of(call: AggregateCall) -> AggregateFunction:

@@ -72,6 +72,17 @@ class Question(enum.IntEnum):
 
 
 @dataclass(frozen=True)
+class AggregateInput:
+    """What a call of an aggregate reads, as the query says it. distinct: of DISTINCT values; only: FILTER's condition,
+    BOOLEAN; order: the timestamp of a row, for a function that is `timed`."""
+
+    arguments: tuple[Expression, ...] = ()
+    distinct: bool = False
+    only: Expression | None = None
+    order: Expression | None = None
+
+
+@dataclass(frozen=True)
 class AggregateFunction(ABC):
     """An aggregate by its name. signature: its arguments, as in the documentation; help: a description of its value."""
 
@@ -95,23 +106,17 @@ class AggregateFunction(ABC):
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
         """Return the arguments with implicit casts, and the type of the result. Raises PenstockError P0203."""
 
-    def build(
-        self,
-        arguments: tuple[Expression, ...],
-        distinct: bool = False,
-        only: Expression | None = None,
-        order: Expression | None = None,
-    ) -> AggregateCall:
-        """Return a call. only: FILTER's condition, BOOLEAN; order: the timestamp of a row, for a function that is
-        `timed`. Raises PenstockError P0203, P0204, P0304."""
+    def build(self, read: AggregateInput) -> AggregateCall:
+        """Return a call that reads `read`. Raises PenstockError P0203, P0204, P0304."""
+        arguments = read.arguments
         self.check_count(arguments)
-        self.check_distinct(distinct)
+        self.check_distinct(read.distinct)
         # State and answers have a type; a bare NULL is a STRING, as in a select list.
         bound, type_ = self.bind(arguments)
         if bound[0].type == NULL:
             bound, type_ = self.bind((cast_to(bound[0], STRING), *arguments[1:]))
-        counted = distinct and self.distinct is DistinctRule.COUNTS_ONCE
-        return AggregateCall(type_, self.name, bound, counted, only)
+        counted = read.distinct and self.distinct is DistinctRule.COUNTS_ONCE
+        return AggregateCall(type_, self.name, bound, counted, read.only)
 
     def check_count(self, arguments: Sequence[Expression]) -> None:
         if len(arguments) != self.arguments:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates.accumulators.contract import Accumulator
 from penstock.expressions.aggregates.arguments import atomic
-from penstock.expressions.aggregates.contract import AccumulatedFunction, ArgumentSums
+from penstock.expressions.aggregates.contract import AccumulatedFunction, AggregateInput, ArgumentSums
 from penstock.expressions.coercion import BIGINT
 from penstock.expressions.nodes import AggregateCall, Expression
 
@@ -23,20 +23,15 @@ class CountFunction(AccumulatedFunction):
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
         return tuple(atomic(self.name, argument) for argument in arguments), BIGINT
 
-    def build(
-        self,
-        arguments: tuple[Expression, ...],
-        distinct: bool = False,
-        only: Expression | None = None,
-        order: Expression | None = None,
-    ) -> AggregateCall:
+    def build(self, read: AggregateInput) -> AggregateCall:
         name = self.name
-        if distinct and not arguments:
+        arguments = read.arguments
+        if read.distinct and not arguments:
             raise PenstockError("P0204", f"{name}(DISTINCT *) is no aggregate", hint="name the columns to be counted")
-        if len(arguments) > 1 and not distinct:
+        if len(arguments) > 1 and not read.distinct:
             raise PenstockError("P0204", f"{name} takes 1 argument, not {len(arguments)}", hint=f"{name}(* | value)")
         bound, type_ = self.bind(arguments)
-        return AggregateCall(type_, name, bound, distinct, only)
+        return AggregateCall(type_, name, bound, read.distinct, read.only)
 
     def accumulators(self, call: AggregateCall) -> tuple[Accumulator, ...]:
         return ()
@@ -50,4 +45,4 @@ COUNT = CountFunction("COUNT", "* | value", "rows, or values that are not NULL")
 
 def count_rows(only: Expression | None = None) -> AggregateCall:
     """Return COUNT(*), with a FILTER if `only` is given."""
-    return COUNT.build((), only=only)
+    return COUNT.build(AggregateInput(only=only))

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.expressions.aggregates.accumulators.contract import Accumulator
 from penstock.expressions.aggregates.arguments import condition
-from penstock.expressions.aggregates.contract import AccumulatedFunction, ArgumentSums, DistinctRule
+from penstock.expressions.aggregates.contract import AccumulatedFunction, AggregateInput, ArgumentSums, DistinctRule
 from penstock.expressions.aggregates.count import COUNT, count_rows
 from penstock.expressions.coercion import BIGINT
 from penstock.expressions.nodes import AggregateCall, Expression, conjunction
@@ -22,17 +22,11 @@ class CountIf(AccumulatedFunction):
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
         return (condition(self.name, arguments[0]),), BIGINT
 
-    def build(
-        self,
-        arguments: tuple[Expression, ...],
-        distinct: bool = False,
-        only: Expression | None = None,
-        order: Expression | None = None,
-    ) -> AggregateCall:
-        self.check_count(arguments)
-        self.check_distinct(distinct)
-        (wanted,), _ = self.bind(arguments)
-        return count_rows(wanted if only is None else conjunction((only, wanted)))
+    def build(self, read: AggregateInput) -> AggregateCall:
+        self.check_count(read.arguments)
+        self.check_distinct(read.distinct)
+        (counted,), _ = self.bind(read.arguments)
+        return count_rows(counted if read.only is None else conjunction((read.only, counted)))
 
     def accumulators(self, call: AggregateCall) -> tuple[Accumulator, ...]:
         return COUNT.accumulators(call)

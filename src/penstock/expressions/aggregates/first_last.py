@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expressions.aggregates.arguments import atomic
-from penstock.expressions.aggregates.contract import NullRule, Question
+from penstock.expressions.aggregates.contract import AggregateInput, NullRule, Question
 from penstock.expressions.aggregates.value_by import ValueBy
 from penstock.expressions.nodes import AggregateCall, Expression
 
@@ -26,19 +26,13 @@ class InTime(ValueBy):
         argument = atomic(self.name, arguments[0])
         return (argument,), argument.type
 
-    def build(
-        self,
-        arguments: tuple[Expression, ...],
-        distinct: bool = False,
-        only: Expression | None = None,
-        order: Expression | None = None,
-    ) -> AggregateCall:
-        call = super().build(arguments, distinct, only)
-        if order is None:
+    def build(self, read: AggregateInput) -> AggregateCall:
+        call = super().build(read)
+        if read.order is None:
             hint = "MIN(ts) and MAX(ts) say when; without a stream there is no order among rows"
             message = f"{self.name} needs the timestamps of a stream that stands in FROM"
             raise PenstockError("P0304", message, hint=hint)
-        return replace(call, arguments=(*call.arguments, order))
+        return replace(call, arguments=(*call.arguments, read.order))
 
 
 FIRST = InTime("FIRST", "value", "value of the row with the least timestamp; of several the least", ("FIRST_VALUE",))

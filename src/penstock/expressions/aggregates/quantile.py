@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expressions.aggregates.arguments import fraction, number
-from penstock.expressions.aggregates.contract import OrderedAnswer, OrderedFunction, Question
+from penstock.expressions.aggregates.contract import AggregateInput, OrderedAnswer, OrderedFunction, Question
 from penstock.expressions.coercion import DOUBLE, implicit
 from penstock.expressions.nodes import AggregateCall, Expression, Literal
 
@@ -50,16 +51,10 @@ class Median(Quantile):
 
     arguments: ClassVar[int] = 1
 
-    def build(
-        self,
-        arguments: tuple[Expression, ...],
-        distinct: bool = False,
-        only: Expression | None = None,
-        order: Expression | None = None,
-    ) -> AggregateCall:
-        self.check_count(arguments)
-        bound, _ = self.bind(arguments)
-        return QUANTILE.build((*bound, Literal(DOUBLE, 0.5)), distinct, only)
+    def build(self, read: AggregateInput) -> AggregateCall:
+        self.check_count(read.arguments)
+        bound, _ = self.bind(read.arguments)
+        return QUANTILE.build(replace(read, arguments=(*bound, Literal(DOUBLE, 0.5))))
 
 
 MEDIAN = Median("MEDIAN", "number", "the value in the middle, or the mean of the two: QUANTILE(x, 0.5)")

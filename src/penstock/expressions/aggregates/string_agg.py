@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expressions.aggregates.arguments import text
-from penstock.expressions.aggregates.contract import OrderedAnswer, OrderedFunction, Question
+from penstock.expressions.aggregates.contract import AggregateInput, OrderedAnswer, OrderedFunction, Question
 from penstock.expressions.coercion import STRING, implicit
 from penstock.expressions.nodes import AggregateCall, Expression, Literal
 
@@ -24,15 +24,11 @@ class StringAgg(OrderedFunction):
     def bind(self, arguments: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], pa.DataType]:
         return (implicit(arguments[0], STRING, self.name), text(self.name, arguments[1])), STRING
 
-    def build(
-        self,
-        arguments: tuple[Expression, ...],
-        distinct: bool = False,
-        only: Expression | None = None,
-        order: Expression | None = None,
-    ) -> AggregateCall:
-        call = super().build(arguments, distinct, only)
-        return call if order is None or distinct else replace(call, arguments=(*call.arguments, order))
+    def build(self, read: AggregateInput) -> AggregateCall:
+        call = super().build(read)
+        if read.order is None or read.distinct:
+            return call
+        return replace(call, arguments=(*call.arguments, read.order))
 
     def values(self, call: AggregateCall) -> tuple[Expression, ...]:
         value, _, *order = call.arguments

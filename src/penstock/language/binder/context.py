@@ -33,6 +33,7 @@ class Context:
         later: names that later statements declare, with their lines, the next one last.
         references: view -> the names it reads, for every view of the script.
         view, view_kind: the view being declared, and its kind.
+        reads_queries: the answers of queries can be read by their names, as in a script.
         silenced: something failed without a message, because what it uses failed before.
         noted: positions and messages of the errors.
     """
@@ -46,6 +47,7 @@ class Context:
     references: Mapping[str, frozenset[str]] = field(default_factory=dict)
     view: str | None = None
     view_kind: str = "view"
+    reads_queries: bool = True
     silenced: bool = False
     warnings: list[ScriptWarning] = field(default_factory=list)
     noted: set[tuple[Position | None, str]] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""The grammar of statements (docs/language.md). A repeated clause, or one with the wrong kind of argument, is P0103."""
+"""The grammar of CREATE (docs/language.md). A repeated clause, or one with the wrong kind of argument, is P0103."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from penstock.algebra.nodes.query import StartMode
 from penstock.errors import nearest
 from penstock.language.dialect import Fault
 from penstock.language.grammar.queries import QueryGrammar
+from penstock.language.grammar.tokens import STARTS
 from penstock.language.queries import Mark, Name, QueryTree
 from penstock.language.statements import (
     AsOf,
@@ -20,13 +22,10 @@ from penstock.language.statements import (
     CreateQuery,
     CreateSource,
     CreateView,
-    DropStatement,
     ErrorPolicy,
-    ExplainStatement,
-    Insert,
-    OneTimeSelect,
-    SetSetting,
-    ShowStatement,
+    Existence,
+    RetainClause,
+    StartClause,
     Statement,
     TimestampBy,
     TypeText,
@@ -35,37 +34,12 @@ from penstock.language.statements import (
 from penstock.language.text import TextSpan
 from penstock.types import Unit
 
-_BEGINNINGS = ("CREATE", "INSERT", "SET", "EXPLAIN", "SHOW", "DROP")
 _CREATABLE = ("STREAM", "RELATION", "VIEW", "QUERY", "FUNCTION", "AGGREGATE")
-_SHOWN = ("STREAMS", "RELATIONS", "VIEWS", "QUERIES", "FUNCTIONS", "AGGREGATES")
-_DROPPED = _CREATABLE
-_STREAM_ONLY = ("slack", "ahead", "idle", "system_time")
+_STREAM_ONLY = ("slack", "ahead", "idle", "system_time", "retain")
 
 
-class CqlParser(QueryGrammar):
-    """Parser of statements. `statement()` parses one whole statement, without its semicolon."""
-
-    def statement(self) -> Statement:
-        start = self._here()
-        if self._take("CREATE"):
-            return self._create(start)
-        if self._take("INSERT"):
-            return self._insert(start)
-        if self._take("SET"):
-            return self._set(start)
-        if self._take("EXPLAIN"):
-            analyze = self._mark("ANALYZE")
-            return ExplainStatement(self._continuous_query(), analyze, self._since(start))
-        if self._take("SHOW"):
-            return ShowStatement(self._one_of(_SHOWN), self._since(start))
-        if self._take("DROP"):
-            return DropStatement(self._one_of(_DROPPED), self._name("a name"), self._since(start))
-        if self._query_ahead():
-            query = self.query()
-            as_of = self._as_of()
-            return OneTimeSelect(query, as_of, self._since(start))
-        found = self._curr.text
-        return self._fail("a statement", hint=_meant(found, (*_BEGINNINGS, "SELECT")))
+class DeclarationGrammar(QueryGrammar):
+    """Parser of CREATE and of the clauses that it shares with other statements."""
 
     def _continuous_query(self) -> QueryTree:
         query = self.query()
@@ -75,10 +49,12 @@ class CqlParser(QueryGrammar):
         return query
 
     def _as_of(self) -> AsOf | None:
-        """Parse AS OF with its instant: `5`, `'2020-01-01 10:00:00'`, `TIMESTAMP '2020-01-01'`."""
+        """Parse AS OF with its instant."""
         start = self._here()
-        if not self._take("AS", "OF"):
-            return None
+        return self._instant(start) if self._take("AS", "OF") else None
+
+    def _instant(self, start: TextSpan) -> AsOf:
+        """Parse an instant: `5`, `'2020-01-01 10:00:00'`, `TIMESTAMP '2020-01-01'`. start: of its clause."""
         if self._curr.token_type in (TokenType.TIMESTAMPTZ, TokenType.TIMESTAMP, TokenType.DATE):
             self._advance()
             if not self._match(TokenType.STRING):
@@ -95,28 +71,76 @@ class CqlParser(QueryGrammar):
         if found is None:
             text = self._curr.text if self._curr else ""
             shown = ", ".join(words[:-1]) + " or " + words[-1]
-            self._fail(shown, hint=_meant(text, words))
+            self._fail(shown, hint=meant(text, words))
         return found
 
+    def _start_clause(self) -> StartClause | None:
+        """Parse START { NOW | WARM [WAIT] | BEGINNING | AT instant }; return None if it is not next."""
+        start = self._here()
+        if not self._take("START"):
+            return None
+        mode = StartMode(self._one_of(STARTS))
+        at = self._instant(self._here()) if mode is StartMode.AT else None
+        wait = self._mark("WAIT") if mode is StartMode.WARM else None
+        return StartClause(mode, at, wait, self._since(start))
+
+    def _options(self) -> tuple[WrittenOption, ...]:
+        """Parse `( key value, ... )`."""
+        self._need_token(TokenType.L_PAREN, "(")
+        options = [self._option()]
+        while self._match(TokenType.COMMA):
+            options.append(self._option())
+        if not self._match(TokenType.R_PAREN):
+            self._fail("',' or ')'")
+        return tuple(options)
+
     def _create(self, start: TextSpan) -> Statement:
+        existence = Existence.OR_REPLACE if self._take("OR", "REPLACE") else None
         retroactive = self._mark("NON", "RETROACTIVE")
         kind = "RELATION" if retroactive and self._need("RELATION") else self._one_of(_CREATABLE)
-        if self._at("IF"):
-            self._fail(f"a name for the {kind.lower()}")
+        existence = self._if_not_exists(existence)
         name = self._name(f"a name for the {kind.lower()}")
         if kind in ("FUNCTION", "AGGREGATE"):
-            return self._create_function(kind, name, start)
+            return self._create_function(kind, name, existence, start)
         if kind == "VIEW":
             columns = self._names("a column name") if self._curr.token_type is TokenType.L_PAREN else ()
             self._need("AS")
-            return CreateView(name, columns, self._continuous_query(), self._since(start))
+            return CreateView(name, columns, self._continuous_query(), existence, self._since(start))
         if kind == "QUERY":
-            into = self._connector() if self._take("INTO") else None
-            self._need("AS")
-            return CreateQuery(name, self._continuous_query(), into, self._since(start))
-        return self._create_source(name, kind == "STREAM", retroactive, start)
+            return self._create_query(name, existence, start)
+        return self._create_source(name, kind == "STREAM", retroactive, existence, start)
 
-    def _create_function(self, kind: str, name: Name, start: TextSpan) -> CreateFunction:
+    def _if_not_exists(self, existence: Existence | None) -> Existence | None:
+        """Parse IF NOT EXISTS; a declaration may be called `if` where EXISTS does not follow."""
+        at = self._here()
+        if not self._take("IF", "NOT", "EXISTS"):
+            return existence
+        if existence is Existence.OR_REPLACE:
+            raise self._misplaced("OR REPLACE and IF NOT EXISTS exclude each other", self._since(at))
+        return Existence.IF_NOT_EXISTS
+
+    def _create_query(self, name: Name, existence: Existence | None, start: TextSpan) -> CreateQuery:
+        clauses: dict[str, Any] = {}
+        while True:
+            at = self._here()
+            found: dict[str, Any]
+            if self._take("INTO"):
+                found = {"into": self._connector()}
+            elif self._take("WITH"):
+                found = {"attributes": self._options()}
+            elif begun := self._start_clause():
+                found = {"start": begun}
+            else:
+                break
+            if found.keys() & clauses.keys():
+                word = self.sql[at.start : at.end].upper()
+                raise self._misplaced(f"this {word} clause is repeated", self._since(at))
+            clauses |= found
+        self._need("AS")
+        query = self._continuous_query()
+        return CreateQuery(name, query, **clauses, existence=existence, span=self._since(start))
+
+    def _create_function(self, kind: str, name: Name, existence: Existence | None, start: TextSpan) -> CreateFunction:
         parameters: list[TypeText] | None = None
         if self._match(TokenType.L_PAREN):
             parameters = []
@@ -132,11 +156,16 @@ class CqlParser(QueryGrammar):
             self._fail("'module:name'")
         types = None if parameters is None else tuple(parameters)
         body = self._prev.text
-        return CreateFunction(kind, name, body, types, returns, volatile, self._since(at), self._since(start))
+        body_span = self._since(at)
+        return CreateFunction(
+            kind, name, body, types, returns, volatile, existence, body_span, self._since(start)
+        )  # fmt: skip
 
     # --- CREATE STREAM, CREATE RELATION
 
-    def _create_source(self, name: Name, is_stream: bool, retroactive: Mark | None, start: TextSpan) -> CreateSource:
+    def _create_source(
+        self, name: Name, is_stream: bool, retroactive: Mark | None, existence: Existence | None, start: TextSpan
+    ) -> CreateSource:
         columns, key, key_span = self._columns()
         if not self._match(TokenType.FROM):
             self._fail("FROM connector (...)")
@@ -148,7 +177,7 @@ class CqlParser(QueryGrammar):
             raise self._misplaced("PRIMARY KEY belongs to a relation", key_span)
         return CreateSource(
             name, is_stream, columns, connector, **clauses, primary_key=key, non_retroactive=retroactive,
-            key_span=key_span, span=self._since(start),
+            existence=existence, key_span=key_span, span=self._since(start),
         )  # fmt: skip
 
     def _columns(self) -> tuple[tuple[ColumnDefinition, ...], tuple[Name, ...], TextSpan]:
@@ -196,15 +225,11 @@ class CqlParser(QueryGrammar):
         name = self._name("a connector")
         if self._curr.token_type is not TokenType.L_PAREN:
             self._fail("'('", hint="a connector has parentheses, as in CONSOLE () or FILES (path 'out', format 'csv')")
-        self._advance()
-        options: list[WrittenOption] = []
-        if not self._match(TokenType.R_PAREN):
-            options.append(self._option())
-            while self._match(TokenType.COMMA):
-                options.append(self._option())
-            if not self._match(TokenType.R_PAREN):
-                self._fail("',' or ')'")
-        return Connector(name, tuple(options), self._since(start))
+        empty = self._ahead(1)
+        if empty is not None and empty.token_type is TokenType.R_PAREN:
+            self._advance(2)
+            return Connector(name, (), self._since(start))
+        return Connector(name, self._options(), self._since(start))
 
     def _option(self) -> WrittenOption:
         start = self._here()
@@ -238,6 +263,10 @@ class CqlParser(QueryGrammar):
         elif self._take("ON", "ERROR"):
             policy = "DEAD LETTER" if self._take("DEAD", "LETTER") else self._one_of(("FAIL", "SKIP", "DEAD LETTER"))
             found = {"on_error": ErrorPolicy(policy, self._since(start))}
+        elif self._take("RETAIN"):
+            length = self._duration()
+            columns = self._names("a column name") if self._curr.token_type is TokenType.L_PAREN else ()
+            found = {"retain": RetainClause(length, columns, self._since(start))}
         else:
             return False
         name = self.sql[start.start : start.end].upper()
@@ -263,52 +292,8 @@ class CqlParser(QueryGrammar):
             unit = self._unit()
         return TimestampBy(column, unit, self._since(at), self._since(start))
 
-    # --- the rest
 
-    def _insert(self, start: TextSpan) -> Insert:
-        self._need("INTO")
-        name = self._name("the name of a stream or relation")
-        if self._query_ahead():
-            hint = f"a continuous query is CREATE QUERY {name.text} INTO connector (...) AS SELECT ..."
-            self._fail("VALUES", hint=hint)
-        self._need("VALUES")
-        rows: list[tuple[exp.Expr, ...]] = []
-        spans: list[TextSpan] = []
-        while True:
-            row_start = self._here()
-            self._need_token(TokenType.L_PAREN, "(")
-            row = [self._condition()]
-            while self._match(TokenType.COMMA):
-                row.append(self._condition())
-            if not self._match(TokenType.R_PAREN):
-                self._fail("',' or ')'")
-            rows.append(tuple(row))
-            spans.append(self._since(row_start))
-            if not self._match(TokenType.COMMA):
-                return Insert(name, tuple(rows), tuple(spans), self._since(start))
-
-    def _set(self, start: TextSpan) -> SetSetting:
-        start_of_name = self._here()
-        name = self._name("a setting")
-        while self._match(TokenType.DOT):  # settings of Spark, such as spark.driver.memory
-            part = self._name("the rest of a setting's name")
-            name = replace(name, text=f"{name.text}.{part.text}", span=self._since(start_of_name))
-        if not self._match(TokenType.EQ):
-            self._fail("'='")
-        at = self._here()
-        if not self._curr:
-            self._fail("a value")
-        quoted = self._curr.token_type is TokenType.STRING
-        self._advance()
-        if quoted:
-            return SetSetting(name, self._prev.text, self._since(at), self._since(start))
-        while self._curr and "\n" not in self.sql[self._prev.end + 1 : self._curr.start]:
-            self._advance()
-        span = self._since(at)
-        return SetSetting(name, self.sql[span.start : span.end], span, self._since(start))
-
-
-def _meant(found: str, words: tuple[str, ...]) -> str | None:
+def meant(found: str, words: tuple[str, ...]) -> str | None:
     """Return the words close to `found` as a hint; the message lists all of them already."""
     hint = nearest(found, words)
     return hint if hint and hint.startswith("did you mean") else None

@@ -26,6 +26,8 @@ CLAUSE_WORDS = frozenset(
     )
     for word in line.split()
 )
+#: What follows START.
+STARTS = ("NOW", "WARM", "BEGINNING", "AT")
 UNITS = tuple(unit.name for unit in Unit)
 _SHORT = {"MILLIS": "MILLISECOND", "MICROS": "MICROSECOND", "M": "MINUTE", "W": "WEEK"}
 #: What an instant begins with.
@@ -43,6 +45,8 @@ class TokenGrammar(ExpressionParser):
     def reset(self) -> None:
         super().reset()
         self.faults: list[Fault] = []
+        #: Whether START and RESET may follow the query that is parsed, and so are no aliases there.
+        self._start_follows = False
 
     def _fail(
         self, expected: str, token: Token | None = None, code: str = "P0101", hint: str | None = None
@@ -126,7 +130,7 @@ class TokenGrammar(ExpressionParser):
 
     def _alias(self) -> Name | None:
         """Parse `[AS] name`; return None if there is no alias."""
-        if self._at_as_of():
+        if self._at_as_of() or (self._start_follows and self._at_start()):
             return None
         if self._match(TokenType.ALIAS):
             return self._name("an alias")
@@ -140,6 +144,13 @@ class TokenGrammar(ExpressionParser):
         """Return whether the AS OF of a one-time query is next: an alias `of` is followed by no instant."""
         following = self._ahead(2)
         return following is not None and following.token_type in _INSTANTS and self._at("AS", "OF")
+
+    def _at_start(self) -> bool:
+        """Return whether START with its mode is next, or RESET as the last word."""
+        following = self._ahead(1)
+        if following is None:
+            return self._at("RESET")
+        return self._at("START") and following.text.upper() in STARTS
 
     def _condition(self) -> exp.Expr:
         return self._required(self._parse_disjunction())

@@ -11,12 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 
-from penstock.algebra.nodes.base import Algebra, TimeModelWindow
-from penstock.algebra.nodes.frequency import Frequency, Sequenced
-from penstock.algebra.nodes.nonretroactive import NRRJoin
-from penstock.algebra.nodes.scans import Scan, Source, declared_sources
+from penstock.algebra.nodes.base import Algebra, Delay
+from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.physical.kernels.ticks import later, round_up
 from penstock.storage.documents import Json, as_boolean, as_integer, as_optional_integer
 from penstock.types import BEGIN, END
@@ -109,46 +106,19 @@ def first_instant(sources: Iterable[str], progress: Progress) -> int | None:
     return min(firsts, default=None)
 
 
-@singledispatch
 def last_end(node: Algebra, progress: Progress) -> int | None:
-    """Return the last instant at which something can end below `node`, None if nothing can."""
-    ends = [end for end in (last_end(child, progress) for child in node.inputs) if end is not None]
-    return max(ends, default=None)
-
-
-@last_end.register
-def _scan(node: Scan, progress: Progress) -> int | None:
-    return None if node.source.is_static else progress[node.source.name].high
-
-
-@last_end.register
-def _nrr_join(node: NRRJoin, progress: Progress) -> int | None:
-    # An update joins nothing by itself.
-    return last_end(node.left, progress)
-
-
-@last_end.register
-def _pick(node: Frequency, progress: Progress) -> int | None:
-    last = last_end(node.input, progress)
-    return last if last is None or node.slot is None else round_up(last, node.slot, 0)
-
-
-@last_end.register
-def _sequence(node: Sequenced, progress: Progress) -> int | None:
-    """Return the last boundary: without elements the only instants are boundaries of frequencies in time."""
-    ends = [end for end in (last_end(stream, progress) for stream in node.streams) if end is not None]
-    if not ends:
-        return None
-    last = max(ends)
-    jumped = (w for w in node.windows if w.slide is not None)
-    return max([last, *(round_up(later(last, w.length or 0), w.slide or 1, w.align) for w in jumped)])
-
-
-@last_end.register
-def _window(node: TimeModelWindow, progress: Progress) -> int | None:
-    last = last_end(node.input, progress)
+    """Return the last instant at which something can end in `node` or below, None if nothing can. An operator says
+    itself how long after the ends below it that is (`Algebra.delays`)."""
+    ends = [last_end(child, progress) for child in node.ending_inputs]
+    if not node.inputs:
+        # Of a leaf, the last element or update of its source; a static relation has none.
+        ends = [progress[name].high for name in node.source_names if name in progress]
+    last = max((end for end in ends if end is not None), default=None)
     if last is None:
         return None
-    # UNBOUNDED and ROWS never empty; their boundaries that saw data are still evaluated.
-    end = later(last, node.lifetime or 0)
-    return end if node.slide is None else round_up(end, node.slide, node.align)
+    return max([last, *(_after(last, delay) for delay in node.delays)])
+
+
+def _after(tick: int, delay: Delay) -> int:
+    end = later(tick, delay.ticks)
+    return end if delay.slide is None else round_up(end, delay.slide, delay.align)

@@ -25,8 +25,8 @@ from penstock.tree import Node
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-#: Options of a source that name where the runtime has put its rows, not what they are.
-_PLACES = frozenset({"spool"})
+#: Options of a source that do not say what its rows are, but where the runtime has put them, or how many it accepts.
+_PLACES = frozenset({"spool", "rate_limit"})
 
 
 def step_keys(plan: Plan, births: bool = True) -> dict[int, str]:

@@ -89,6 +89,11 @@ class SourceBinder:
             return self._relation(root, view.names, source.window, qualifier, name)
         query = self.context.catalog.queries.get(name.key)
         if query is not None and name.matches(query.name):
+            if not self.context.reads_queries:
+                hint = f"declare its SELECT as a view, and read that in {query.name} and here"
+                self.context.fail(
+                    "P0201", f"{query.name} is a query, and a standing query reads views", name.span, hint
+                )
             root = self._sampled(query.root, source.sample, query.name)
             return self._relation(root, root.schema.names, source.window, qualifier, name)
         declared = self.context.catalog.sources.get(name.key)

@@ -25,6 +25,9 @@ from penstock.language.statements import ColumnDefinition, CreateSource, Insert,
 from penstock.language.text import TextSpan
 from penstock.types import CALENDAR, UNKNOWN_TYPE, Field, Schema, TimeDomain, Unit, parse_type, type_name
 
+#: Connectors of sources into which statements write rows.
+WRITABLE = ("MEMORY", "HTTP")
+
 
 def bind_source(statement: CreateSource, context: Context) -> Source:
     """Return the declared source; if only its connector is wrong, without its options and with the errors recorded.
@@ -42,10 +45,14 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
     ahead = context.attempt(lambda: _ahead(statement, domain, context))
     idle_clause = statement.idle
     idle = context.attempt(lambda: (None if idle_clause is None else ticks(idle_clause, CALENDAR, context),))
+    retain = context.attempt(lambda: _retain(statement, columns, domain, context))
     _system_time_alone(statement, context)
     time = time or _likely_time(statement, columns)
-    if time is None or operation is None or primary_key is None or slack is None or ahead is None or idle is None:
+    clauses = (operation, primary_key, slack, ahead, idle, retain)
+    if time is None or any(clause is None for clause in clauses):
         raise BindingFailed
+    assert operation is not None and primary_key is not None and slack is not None
+    assert ahead is not None and idle is not None and retain is not None
     connector, options = connected or (statement.connector.name.text.upper(), ())
     if connected is not None:
         context.attempt(lambda: options_fit(statement.connector, domain is not None, context))
@@ -54,6 +61,7 @@ def bind_source(statement: CreateSource, context: Context) -> Source:
         statement.name.text, statement.is_stream, columns, connector, options, *time, slack, on_error,
         operation[0], primary_key, statement.non_retroactive is not None, statement.system_time is not None, idle[0],
         bool(context.attempt(lambda: _upserts(statement, connector, options, context))), ahead[0],
+        *retain,
     )  # fmt: skip
 
 
@@ -91,7 +99,7 @@ def _likely_time(statement: CreateSource, columns: Schema) -> tuple[int, TimeDom
 def _operation(statement: CreateSource, columns: Schema, context: Context) -> tuple[int | None]:
     if statement.operation is None:
         return (None,)
-    operation = _find(statement.operation, columns, context)
+    operation = column_named(statement.operation, columns, context)
     type_ = columns[operation].type
     if type_ == UNKNOWN_TYPE:
         context.fail_silently()
@@ -115,6 +123,19 @@ def _ahead(statement: CreateSource, domain: TimeDomain | None, context: Context)
     return (ticks(statement.ahead, domain, context),)
 
 
+def _retain(
+    statement: CreateSource, columns: Schema, domain: TimeDomain | None, context: Context
+) -> tuple[int | None, tuple[int, ...]]:
+    """Return how long elements are retained, in ticks, and the positions of the columns that are; empty for all."""
+    clause = statement.retain
+    if clause is None:
+        return None, ()
+    distinct_names(clause.columns, context)
+    positions = context.each(lambda name: column_named(name, columns, context), clause.columns)
+    length = None if domain is None else ticks(clause.length, domain, context)
+    return length, tuple(sorted(set(positions)))
+
+
 def _system_time_alone(statement: CreateSource, context: Context) -> None:
     """Reject timestamp clauses beside SYSTEM TIME: such timestamps arrive in order, and advance with the clock."""
     if statement.system_time is None:
@@ -135,7 +156,7 @@ def _primary_key(
 ) -> tuple[int, ...]:
     """Return the positions of the key's columns."""
     distinct_names(statement.primary_key, context)
-    positions = context.each(lambda name: _find(name, columns, context), statement.primary_key)
+    positions = context.each(lambda name: column_named(name, columns, context), statement.primary_key)
     for name, position in zip(statement.primary_key, positions, strict=True):
         if position in (timestamp, operation):
             hint = "a key identifies a row over all updates; use columns that do"
@@ -167,7 +188,8 @@ def distinct_names(names: Sequence[Name], context: Context) -> None:
         seen.add(name.key)
 
 
-def _find(name: Name, columns: Schema, context: Context) -> int:
+def column_named(name: Name, columns: Schema, context: Context) -> int:
+    """Return the position of a declared column. Raises BindingFailed after P0202."""
     position = next((i for i, column in enumerate(columns) if name.matches(column.name)), None)
     if position is None:
         context.fail("P0202", f"unknown column {name.text}", name.span, nearest(name.text, columns.names))
@@ -175,7 +197,7 @@ def _find(name: Name, columns: Schema, context: Context) -> int:
 
 
 def _timestamp(by: TimestampBy, columns: Schema, context: Context) -> tuple[int, TimeDomain]:
-    index = _find(by.column, columns, context)
+    index = column_named(by.column, columns, context)
     type_ = columns[index].type
     if type_ == UNKNOWN_TYPE:
         context.fail_silently()
@@ -211,30 +233,50 @@ def bind_rows(statement: Insert, context: Context) -> tuple[Row, ...]:
             hint = "INSERT needs a stream or relation declared FROM MEMORY ()"
             context.fail("P0201", f"{name.text} is a {kind.lower()}", name.span, hint)
         context.fail("P0201", f"unknown stream or relation {name.text}", name.span, nearest(name.text, known))
-    if source.connector != "MEMORY":
+    if source.connector not in WRITABLE:
         hint = "INSERT needs a stream or relation declared FROM MEMORY ()"
         context.fail("P0208", f"{source.name} is declared FROM {source.connector}", name.span, hint)
+    positions = _written_columns(statement, source, context)
     spans = statement.row_spans or tuple(name.span for _ in statement.rows)
-    fitting = [row for row, span in zip(statement.rows, spans, strict=True) if _fits(row, span, source, context)]
+    width = len(positions)
+    fitting = [
+        row for row, span in zip(statement.rows, spans, strict=True) if _fits(row, span, width, statement, context)
+    ]
     binder = ExpressionBinder(Scope(()), context, "VALUES")
     bound = context.each(lambda row: binder.bind_all(list(row)), fitting)
-    columns = context.each(
-        lambda i: _column_values([(e[i], r[i]) for e, r in zip(bound, fitting, strict=True)], source, i, context),
-        range(len(source.columns)),
-    )
+
+    def values(column: int) -> list[Any]:
+        if column not in positions:
+            return [_value_left_out(source, column)] * len(fitting)
+        place = positions.index(column)
+        written = [(e[place], r[place]) for e, r in zip(bound, fitting, strict=True)]
+        return _column_values(written, source, column, context)
+
+    columns = context.each(values, range(len(source.columns)))
     if len(fitting) < len(statement.rows):
         raise BindingFailed
     return tuple(zip(*columns, strict=True))
 
 
-def _fits(row: tuple[exp.Expr, ...], span: TextSpan, source: Source, context: Context) -> bool:
-    """Return whether the row has as many values as the source has columns; otherwise record P0305."""
-    width = len(source.columns)
+def _written_columns(statement: Insert, source: Source, context: Context) -> list[int]:
+    """Return the positions of the columns that the rows of an INSERT have, in their order."""
+    if not statement.columns:
+        return list(range(len(source.columns)))
+    distinct_names(statement.columns, context)
+    return context.each(lambda name: column_named(name, source.columns, context), statement.columns)
+
+
+def _value_left_out(source: Source, column: int) -> str | None:
+    """Return the value of a column that an INSERT does not name: NULL, and the operation is an insertion."""
+    return "+" if column == source.operation else None
+
+
+def _fits(row: tuple[exp.Expr, ...], span: TextSpan, width: int, statement: Insert, context: Context) -> bool:
+    """Return whether the row has as many values as it has columns; otherwise record P0305."""
     if len(row) != width:
-        context.note(
-            PenstockError("P0305", f"{counted(len(row), 'value')} for the {counted(width, 'column')} of {source.name}"),
-            span,
-        )
+        owner = "" if statement.columns else f" of {context.catalog.sources[statement.name.key].name}"
+        message = f"{counted(len(row), 'value')} for the {counted(width, 'column')}{owner}"
+        context.note(PenstockError("P0305", message), span)
     return len(row) == width
 
 

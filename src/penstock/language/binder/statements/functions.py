@@ -16,10 +16,6 @@ from penstock.types import parse_type
 def bind_function(statement: CreateFunction, context: Context) -> UserDefined:
     """Return the declared function or aggregate. Raises BindingFailed with the errors recorded."""
     name = statement.name
-    known = context.catalog.functions.get(name.key)
-    if known is not None:
-        hint = f"DROP {known.kind} {name.text} first, or choose another name"
-        context.fail("P0206", f"{name.text} is declared already", name.span, hint)
     parameters = None
     if statement.parameters is not None:
         declared = statement.parameters

@@ -20,7 +20,6 @@ from penstock.algebra import (
     TimeModelWindow,
 )
 from penstock.algebra.nodes.base import operators
-from penstock.algebra.properties.arrival_time import longest_slide, with_arrivals
 from penstock.expressions.nodes import Column
 from penstock.physical.plan.joins import NRRJoinSpec
 from penstock.physical.plan.plan import Edge, Exchange
@@ -36,7 +35,7 @@ def _nrr_join(node: NRRJoin, builder: Builder) -> Lowered:
         return _lookup_by_arrival(node, node.came, builder)
     if not node.over_one_window:
         kept = tuple(Column(f.type, i, f.name) for i, f in enumerate(node.schema))
-        return builder.lower(Project(with_arrivals(node), kept, node.schema.fields))
+        return builder.lower(Project(node.with_arrival_time(), kept, node.schema.fields))
     return windowed(_window_of(node), node, _before_window(node, builder), builder)
 
 
@@ -49,10 +48,15 @@ def _lookup_by_arrival(node: NRRJoin, arrival_column: int, builder: Builder) -> 
     late = any(isinstance(w, FrequencyWindow) and w.jumps for w in operators(node.left))
     waiting_edges = [Edge(waiting(node.left, builder).step, Exchange(()))] if late else []
     spec = NRRJoinSpec(
-        left_key, right_key, node.residual, arrival_column, longest_slide(node.left), strict, width, late
+        left_key, right_key, node.residual, arrival_column, _longest_slide(node.left), strict, width, late
     )
     step = builder.add(spec, [*edges, *waiting_edges], stage, node)
     return Lowered(step, stage, frozenset({parts[0], tuple(width + c for c in parts[1])}))
+
+
+def _longest_slide(node: Algebra) -> int:
+    """Return for at most how many ticks after its arrival a tuple of `node` may become visible."""
+    return max((w.slide or 0 for w in operators(node) if isinstance(w, TimeModelWindow)), default=0)
 
 
 @lower.register

@@ -42,6 +42,7 @@ def warm() -> None:
     from penstock.algebra.nodes.query import Query, SinkSpec
     from penstock.connectors.sources import open_source
     from penstock.expressions.aggregates import count_rows
+    from penstock.expressions.aggregates.contract import AggregateInput
     from penstock.expressions.aggregates.sum_and_average import SUM
     from penstock.expressions.nodes import Column
     from penstock.runtime.local.runtime import run_local
@@ -53,7 +54,7 @@ def warm() -> None:
     open_source(source)  # loads the readers of files
     scan = StreamScan(source, (0, 1, 2))
     window = Window(scan, WindowKind.RANGE, 2, 1)
-    calls = (count_rows(), SUM.build((Column(number, 2, "x"),)))
+    calls = (count_rows(), SUM.build(AggregateInput((Column(number, 2, "x"),))))
     groups = Aggregate(window, (1,), calls, ("n", "total"))
     rows = pa.table({name: pa.array([1, 2, 3], number) for name in columns.names})
     run_local([Query("warm", groups, SinkSpec("MEMORY"))], {"warm": rows}, shards=2, batch_rows=1)

@@ -9,7 +9,8 @@ operator family has its own file in this folder; each derives its properties fro
 - `pattern`: the update pattern [semantics 5];
 - `keys`: sets of column positions that are unique in R(τ) at every τ;
 - `boundedness`: what bounds the rows that are valid at one time;
-- changes over time: order of arrival, timestamps, instants, evaluations;
+- changes over time: order of arrival, timestamps, instants, evaluations, ends;
+- columns: which are read of the inputs, and from which of these each follows;
 - `estimate_from`, `cost_from`: the expected rows, and the expected number of elements processed.
 
 An operator overrides the defaults here. A default is safe: an operator without an override is never moved, merged or
@@ -21,16 +22,18 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, cast
 
 from penstock.algebra.nodes.computed_once import compute_once
-from penstock.algebra.optimizer.statistics import HORIZON, Statistics, seconds
-from penstock.algebra.properties.boundedness import Boundedness, Grade, together, window_hint
+from penstock.algebra.optimizer.statistics import HORIZON, Statistics
+from penstock.algebra.properties.boundedness import Boundedness, Grade, together
 from penstock.algebra.properties.cardinality import STORED_AND_LOOKED_UP, Estimate
+from penstock.algebra.properties.computation import Computation
 from penstock.algebra.properties.need import Needs, everything, needs_of_relations
 from penstock.algebra.properties.update_pattern import Pattern
 from penstock.errors import PenstockError
+from penstock.expressions.nodes import Expression, remap
 from penstock.tree import Node, reached
 from penstock.types import Schema, TimeDomain
 
@@ -46,6 +49,44 @@ class Evaluation(NamedTuple):
     ticks: int | None
     align: int
     by: tuple[int, ...]
+
+
+class Delay(NamedTuple):
+    """How long after an instant something may end: `ticks` later, or at the first boundary align + k·`slide` from there
+    on; None: not only at boundaries."""
+
+    ticks: int
+    slide: int | None
+    align: int
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """The operator `node`, with at least the columns that were requested. positions: by position before, the position
+    that the column now has."""
+
+    node: Algebra
+    positions: Mapping[int, int]
+
+    def moved(self, expression: Expression) -> Expression:
+        """Return `expression` over the columns at their new positions."""
+        return remap(expression, lambda i: self.positions[i])
+
+
+class ColumnPruning(Protocol):
+    """What the rule that prunes columns does for an operator (`optimizer/rules/prune_columns.py`)."""
+
+    def pruned(self, node: Algebra, needed: frozenset[int]) -> Pruned:
+        """Return the input `node` with at least the `needed` columns, in any order."""
+
+    def narrowed(self, node: Algebra, needed: frozenset[int]) -> Pruned:
+        """Return the input `node` of an operator that stores or ships rows, with the `needed` columns and no other."""
+
+    def chosen(self, node: Algebra, columns: Sequence[int], named: bool) -> Algebra:
+        """Return the input `node` with exactly the `columns`, in that order; named: with their names too."""
+
+    def whole(self, node: Algebra) -> Pruned:
+        """Return `node`, which reads all columns of its inputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +250,33 @@ class Algebra(Node):
         alone: then a one-time query computes it once, over their content."""
         return False
 
+    @property
+    def delays(self) -> tuple[Delay, ...]:
+        """Return how long after the last end below this operator something may end in it: `--drain` advances time so
+        far."""
+        return ()
+
+    @property
+    def ending_inputs(self) -> tuple[Algebra, ...]:
+        """Return the inputs whose last end decides how far `--drain` advances time."""
+        return self.inputs
+
+    def with_arrival_time(self) -> Algebra:
+        """Return this relation, which `is_elementwise`, with the arrival time of each tuple as a last column
+        (`arrival_time.py`)."""
+        raise AssertionError(f"tuples of {type(self).__name__} do not enter with elements of streams")
+
+    # Columns
+
+    def pruned(self, needed: frozenset[int], pruning: ColumnPruning) -> Pruned:
+        """Return this operator over inputs with the columns that it reads to compute the `needed` ones of its own. By
+        default it reads all."""
+        return pruning.whole(self)
+
+    def computation(self, column: int) -> Computation | None:
+        """Return how a column follows from the inputs; None where it does not, or where that is not known."""
+        return None
+
     # Estimate and cost
 
     def estimate_from(self, inputs: Sequence[Estimate], statistics: Statistics) -> Estimate:
@@ -238,216 +306,6 @@ class Algebra(Node):
 
 
 compute_once(Algebra)
-
-
-@dataclass(frozen=True, eq=False)
-class Unary(Algebra):
-    """An operator over one input, whose columns it passes on unless it overrides `schema`."""
-
-    input: Algebra
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-
-@dataclass(frozen=True, eq=False)
-class RowWise(Unary):
-    """An operator that processes each row alone."""
-
-    @property
-    def is_plain_sql(self) -> bool:
-        return True
-
-    @property
-    def is_stream(self) -> bool:
-        return self.input.is_stream
-
-    @property
-    def pattern(self) -> Pattern:
-        return self.input.pattern
-
-    @property
-    def needs(self) -> Needs:
-        return self.input.needs
-
-    @property
-    def arrives_in_order(self) -> bool:
-        return self.input.arrives_in_order
-
-    def as_read(self) -> Algebra:
-        below = self.input.as_read()
-        return self if below is self.input else replace(self, input=below)
-
-    def without_window(self, ended: bool = False) -> Algebra | None:
-        below = self.input.without_window(ended)
-        return None if below is None else replace(self, input=below)
-
-    def lives_within(self, holds: Callable[[Algebra], bool]) -> bool:
-        return holds(self.input)
-
-    def lives_an_instant(self, holds: Callable[[Algebra], bool]) -> bool:
-        return holds(self.input)
-
-    @property
-    def results_have_lives(self) -> bool:
-        return has_lives(self.input)
-
-    @property
-    def may_be_kept(self) -> bool:
-        return True
-
-    @property
-    def may_stand_over_internal(self) -> bool:
-        return True
-
-    @property
-    def is_elementwise(self) -> bool:
-        return self.input.is_elementwise
-
-    @property
-    def over_one_window(self) -> bool:
-        return self.input.over_one_window
-
-
-@dataclass(frozen=True, eq=False)
-class StreamToRelation(Unary):
-    """A window: it turns a stream into a relation. Base of every kind of window; a kind with the fields `slide`,
-    `align` or `partition` overrides these properties by them."""
-
-    @property
-    def slide(self) -> int | None:
-        """Return the ticks between two boundaries at which the content changes; None where it may change at every
-        tick."""
-        return None
-
-    @property
-    def align(self) -> int:
-        """Return the tick that boundaries are counted from."""
-        return 0
-
-    @property
-    def partition(self) -> tuple[int, ...]:
-        """Return the columns whose values define partitions, each of which is a window of its own."""
-        return ()
-
-    @property
-    def results_have_lives(self) -> bool:
-        return True
-
-    @property
-    def may_be_kept(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True, eq=False)
-class TimeModelWindow(StreamToRelation):
-    """A window over the time line of timestamps: base of every kind except that of the sequence model."""
-
-    @property
-    def lifetime(self) -> int | None:
-        """Return the maximal number of ticks for which an element is valid, before SLIDE rounds; None where time alone
-        does not end it."""
-        return None
-
-    @property
-    def judges_alone(self) -> bool:
-        """Return whether the validity of an element follows from its own timestamp alone, and SLIDE rounds both ends up
-        to a boundary."""
-        return False
-
-    @property
-    def order_of_ends(self) -> tuple[object, ...] | None:
-        """Return what decides the order of expiration of elements that arrived in order: elements of two windows for
-        which it is equal expire in order of arrival. None where elements of this window alone may not."""
-        return None
-
-    @property
-    def boundedness(self) -> Boundedness:
-        names = ", ".join(self.source_names)
-        source = names.split(", ")[0]
-        return Boundedness(Grade.UNBOUNDED, f"the window UNBOUNDED of {names}", window_hint(source), source, None)
-
-    @property
-    def carries_ends(self) -> bool:
-        return self.pattern in (Pattern.WEAKEST, Pattern.WEAK)
-
-    @property
-    def is_elementwise(self) -> bool:
-        return self.judges_alone
-
-    @property
-    def over_one_window(self) -> bool:
-        return self.judges_alone
-
-    def evaluations(self) -> Iterable[Evaluation]:
-        return () if self.slide is None else (Evaluation(None, self.slide, self.align, ()),)
-
-    def without_slide(self) -> TimeModelWindow:
-        """Return the window of the same length whose content may change at every tick."""
-        assert self.slide is None, f"{type(self).__name__} does not say what it is without SLIDE"
-        return self
-
-    def on_the_line(self) -> StreamToRelation | None:
-        """Return this window as one of the sequence model (`algebra/nodes/frequency.py`), None if it has no such
-        form."""
-        return None
-
-    def bounded(self, ticks: int) -> Boundedness:
-        """Return the boundedness of a window whose elements have all expired after `ticks`."""
-        length = 0.0 if self.domain is None else seconds(ticks, self.domain)
-        return Boundedness(Grade.BOUNDED, self.described, length=length)
-
-    @property
-    def described(self) -> str:
-        """Return the window as SQL, such as `RANGE 10 SECOND of S`."""
-        return f"{self.describe()['window']} of {', '.join(self.source_names)}"
-
-
-@dataclass(frozen=True, eq=False)
-class Compared(Algebra):
-    """A comparison of the copies of a tuple on two sides. every: by multiplicities; else as sets, with one copy in the
-    result. Column types agree; names are the left's."""
-
-    left: Algebra
-    right: Algebra
-    every: bool
-
-    @property
-    def is_plain_sql(self) -> bool:
-        return True
-
-    @property
-    def schema(self) -> Schema:
-        return self.left.schema
-
-    @property
-    def whole(self) -> Keys:
-        """Return the key that every set has: all columns together."""
-        return frozenset({frozenset(range(len(self.schema)))})
-
-    @property
-    def carries_ends(self) -> bool:
-        return False
-
-    def cost_from(self, inputs: Sequence[Estimate], own: Estimate) -> float:
-        return self.cost_with_state(inputs, own)
-
-    def describe(self) -> Mapping[str, str]:
-        return {"copies": "all" if self.every else "one"}
-
-
-@dataclass(frozen=True, eq=False)
-class Emitted(Algebra):
-    """A stream of results: it is append-only, so nothing in it is ever retracted."""
-
-    @property
-    def is_stream(self) -> bool:
-        return True
-
-    @property
-    def pattern(self) -> Pattern:
-        return Pattern.MONOTONIC
 
 
 def common_domain(inputs: tuple[Algebra, ...]) -> TimeDomain | None:

@@ -1,64 +1,25 @@
-"""Syntax trees of statements: one frozen tree per statement, as `queries.py` has them for queries (docs/language.md).
-
-A field that the binder does not know is rejected by `unsupported.py`, whose tables list the known ones: a new field
-here or in `queries.py` is rejected until it is listed there.
-"""
+"""Syntax trees of the statements of scripts (docs/language.md)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from sqlglot import exp
 
 from penstock.language.queries import NOWHERE, Duration, Mark, Name, QueryTree
-from penstock.language.text import SourceText, TextSpan
-from penstock.types import Unit
-
-
-@dataclass(frozen=True)
-class TypeText:
-    """A type as it is written."""
-
-    text: str
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class ColumnDefinition:
-    name: Name
-    type: str
-    type_span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class WrittenOption:
-    key: Name
-    value: str
-    value_span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class Connector:
-    name: Name
-    options: tuple[WrittenOption, ...] = ()
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class TimestampBy:
-    column: Name
-    unit: Unit | None = None
-    unit_span: TextSpan = field(default=NOWHERE, compare=False)
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class ErrorPolicy:
-    """ON ERROR { DEAD LETTER | FAIL | SKIP }."""
-
-    policy: str
-    span: TextSpan = field(default=NOWHERE, compare=False)
+from penstock.language.statements.clauses import (
+    AsOf,
+    ColumnDefinition,
+    Connector,
+    ErrorPolicy,
+    Existence,
+    RetainClause,
+    StartClause,
+    TimestampBy,
+    TypeText,
+    WrittenOption,
+)
+from penstock.language.text import TextSpan
 
 
 @dataclass(frozen=True)
@@ -76,8 +37,10 @@ class CreateSource:
     ahead: Duration | None = None
     idle: Duration | None = None
     on_error: ErrorPolicy | None = None
+    retain: RetainClause | None = None
     primary_key: tuple[Name, ...] = ()
     non_retroactive: Mark | None = None
+    existence: Existence | None = None
     ahead_span: TextSpan = field(default=NOWHERE, compare=False)
     idle_span: TextSpan = field(default=NOWHERE, compare=False)
     key_span: TextSpan = field(default=NOWHERE, compare=False)
@@ -89,6 +52,7 @@ class CreateView:
     name: Name
     columns: tuple[Name, ...]
     query: QueryTree
+    existence: Existence | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
@@ -97,14 +61,9 @@ class CreateQuery:
     name: Name
     query: QueryTree
     into: Connector | None = None
-    span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class AsOf:
-    """AS OF: the tick, or the timestamp in ISO form, at which a one-time query is answered."""
-
-    at: int | str
+    start: StartClause | None = None
+    attributes: tuple[WrittenOption, ...] = ()
+    existence: Existence | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
@@ -127,14 +86,18 @@ class CreateFunction:
     parameters: tuple[TypeText, ...] | None = None
     returns: TypeText | None = None
     volatile: Mark | None = None
+    existence: Existence | None = None
     body_span: TextSpan = field(default=NOWHERE, compare=False)
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class Insert:
+    """INSERT. columns: those of the values, all of them in their order if the statement names none."""
+
     name: Name
     rows: tuple[tuple[exp.Expr, ...], ...]
+    columns: tuple[Name, ...] = ()
     row_spans: tuple[TextSpan, ...] = field(default=(), compare=False)
     span: TextSpan = field(default=NOWHERE, compare=False)
 
@@ -149,14 +112,18 @@ class SetSetting:
 
 @dataclass(frozen=True)
 class ExplainStatement:
-    query: QueryTree
+    """EXPLAIN [ANALYZE | START] { query | QUERY name }. query, name: one of them."""
+
+    query: QueryTree | None = None
     analyze: Mark | None = None
+    name: Name | None = None
+    start: Mark | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True)
 class ShowStatement:
-    """kind: STREAMS, RELATIONS, VIEWS, QUERIES, FUNCTIONS or AGGREGATES."""
+    """kind: what is listed, such as STREAMS."""
 
     kind: str
     span: TextSpan = field(default=NOWHERE, compare=False)
@@ -168,26 +135,6 @@ class DropStatement:
 
     kind: str
     name: Name
+    if_exists: Mark | None = None
+    cascade: Mark | None = None
     span: TextSpan = field(default=NOWHERE, compare=False)
-
-
-Statement: TypeAlias = (
-    CreateSource
-    | CreateView
-    | CreateQuery
-    | OneTimeSelect
-    | CreateFunction
-    | Insert
-    | SetSetting
-    | ExplainStatement
-    | ShowStatement
-    | DropStatement
-)
-
-
-@dataclass(frozen=True)
-class Script:
-    """A parsed script: its statements in order."""
-
-    source: SourceText
-    statements: tuple[Statement, ...]

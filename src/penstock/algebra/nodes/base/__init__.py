@@ -1,0 +1,46 @@
+"""The base classes of the logical algebra, and functions over plans."""
+
+from penstock.algebra.nodes.base.algebra import (
+    NO_KEYS,
+    Algebra,
+    ColumnPruning,
+    Delay,
+    Evaluation,
+    Keys,
+    Pruned,
+    column_labels,
+    common_domain,
+    has_lives,
+    is_static,
+    leaves,
+    named,
+    operators,
+)
+from penstock.algebra.nodes.base.arrival_time import ArrivalTime, arrival_column
+from penstock.algebra.nodes.base.families import Compared, Emitted, RowWise, Unary
+from penstock.algebra.nodes.base.windows import StreamToRelation, TimeModelWindow
+
+__all__ = [
+    "NO_KEYS",
+    "Algebra",
+    "ArrivalTime",
+    "ColumnPruning",
+    "Compared",
+    "Delay",
+    "Emitted",
+    "Evaluation",
+    "Keys",
+    "Pruned",
+    "RowWise",
+    "StreamToRelation",
+    "TimeModelWindow",
+    "Unary",
+    "arrival_column",
+    "column_labels",
+    "common_domain",
+    "has_lives",
+    "is_static",
+    "leaves",
+    "named",
+    "operators",
+]

@@ -1,0 +1,101 @@
+"""Attributes of queries and sources, `WITH (key value, ...)` and `SET (key value, ...)`, as typed tables (P0104)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.connectors.options import ANY_TEXT, DURATION, Option, OptionTable, ValueType, one_of, refusal, whole
+from penstock.errors import PenstockError, nearest
+from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.statements import WrittenOption
+from penstock.types import Interval
+
+#: The value of a source's attribute that takes it away.
+NONE = "none"
+
+
+def _weight(text: str) -> str:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < float("inf"):
+        raise ValueError("a number, 0 or more")
+    return text
+
+
+def _length(text: str) -> str:
+    if text.lower() == NONE:
+        return NONE
+    found = Interval.parse(text)
+    if found is None or found.amount < 0:
+        raise ValueError(f"a length of time such as '2 seconds', or '{NONE}'")
+    return str(found)
+
+
+def _rate(text: str) -> str:
+    try:
+        return NONE if text.lower() == NONE else whole(1).normal(text)
+    except ValueError:
+        raise ValueError(f"a whole number of rows per second, or '{NONE}'") from None
+
+
+_WEIGHT = ValueType("number, 0 or more", _weight, float)
+_LENGTH = ValueType(f"length of time, as `2 seconds`, or `{NONE}`", _length, Interval.parse)
+_RATE = ValueType(f"whole number, or `{NONE}`", _rate, str)
+
+#: What CREATE QUERY .. WITH and ALTER QUERY .. SET accept.
+QUERY_ATTRIBUTES = OptionTable(
+    (
+        Option("comment", ANY_TEXT, "a text for readers", ""),
+        Option(
+            "on_failure", one_of("pause", "stop server"), "what happens where a step of the query or its sink fails",
+            "pause",
+        ),
+        Option("sink_retry", DURATION, "how long a failing sink is tried again, before its query fails", "30 seconds"),
+        Option("weight", _WEIGHT, "importance relative to other queries; 0 is that of a paused one", "1"),
+    )
+)  # fmt: skip
+
+#: What ALTER STREAM .. SET and ALTER RELATION .. SET accept.
+SOURCE_ATTRIBUTES = OptionTable(
+    (
+        Option("idle_timeout", _LENGTH, "IDLE TIMEOUT"),
+        Option("on_error", one_of("dead letter", "fail", "skip"), "ON ERROR"),
+        Option("rate_limit", _RATE, "rows per second that are accepted by a source FROM HTTP"),
+        Option("retain", _LENGTH, "RETAIN, of a stream"),
+        Option("slack", _LENGTH, "ORDER WITHIN, of a stream"),
+    )
+)
+
+
+def bind_attributes(
+    written: Sequence[WrittenOption], table: OptionTable, owner: str, context: Context
+) -> dict[str, str]:
+    """Return the values by name, in normal form. owner: what has the attributes, for messages. Raises BindingFailed
+    after P0104.
+    """
+    values: dict[str, str] = {}
+    refused = False
+    for attribute in written:
+        key, option = attribute.key.key, table.get(attribute.key.key)
+        error: PenstockError | None = None
+        span = attribute.key.span
+        if option is None:
+            error = PenstockError(
+                "P0104", f"{owner} has no attribute {attribute.key.text}", hint=nearest(key, table.names)
+            )
+        elif key in values:
+            error = PenstockError("P0104", f"attribute {key} occurs twice")
+        else:
+            try:
+                values[key] = option.type.normal(attribute.value)
+            except ValueError as wrong:
+                message = refusal(option, attribute.value, wrong).replace("option", "attribute", 1)
+                error, span = PenstockError("P0104", message), attribute.value_span
+        if error is not None:
+            refused = True
+            context.note(error, span)
+    if refused:
+        raise BindingFailed
+    return values

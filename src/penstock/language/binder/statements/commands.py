@@ -1,0 +1,461 @@
+"""Bind one statement to a command: declarations, DROP, and what reads (docs/language.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from penstock.algebra.nodes.base import Algebra
+from penstock.algebra.nodes.one_time import ordered
+from penstock.algebra.nodes.query import Query, SinkSpec, Start
+from penstock.errors import PenstockError, counted, nearest
+from penstock.expressions.user import REGISTERED, signature
+from penstock.language.binder.context import BindingFailed, Context
+from penstock.language.binder.from_.nonretroactive import refuse_unjoined
+from penstock.language.binder.from_.windows import moment
+from penstock.language.binder.select.queries import QueryBinder
+from penstock.language.binder.statements.attributes import QUERY_ATTRIBUTES, bind_attributes
+from penstock.language.binder.statements.connectors import bind_connector
+from penstock.language.binder.statements.created import bind_rows, bind_source, distinct_names
+from penstock.language.binder.statements.functions import bind_function, check_volatile
+from penstock.language.catalog import Catalog, View
+from penstock.language.commands import (
+    BeginTransaction,
+    Cancel,
+    ChangeSetting,
+    Command,
+    CommitTransaction,
+    CreateFunctionCommand,
+    CreateQueryCommand,
+    CreateSourceCommand,
+    CreateViewCommand,
+    Describe,
+    DropCommand,
+    Dropped,
+    ExplainCommand,
+    ExplainKind,
+    InsertRows,
+    RollbackTransaction,
+    SelectOnce,
+    ShowCommand,
+    Subscribe,
+    Unchanged,
+)
+from penstock.language.queries import EmbeddedQuery, Name, NamedSource, QueryTree
+from penstock.language.statements import (
+    AsOf,
+    CancelStatement,
+    CreateFunction,
+    CreateQuery,
+    CreateSource,
+    CreateView,
+    DescribeStatement,
+    DropStatement,
+    Existence,
+    ExplainStatement,
+    Insert,
+    OneTimeSelect,
+    SetSetting,
+    ShowStatement,
+    StartClause,
+    SubscribeStatement,
+    TransactionStatement,
+)
+from penstock.redaction import redacted_text
+from penstock.settings import Settings
+from penstock.types import CALENDAR, TimeDomain, type_name
+
+# --- CREATE
+
+
+def bind_create_source(statement: CreateSource, context: Context) -> Command:
+    kind = "STREAM" if statement.is_stream else "RELATION"
+    unchanged = _taken(statement.name, kind, statement.existence, context)
+    if unchanged is not None:
+        return unchanged
+    source = bind_source(statement, context)
+    text = context.source.slice(statement.span)
+    known = context.catalog.sources.get(statement.name.key)
+    if known is not None and _replaces(statement.existence):
+        if (known, known.retain, known.retain_columns) == (source, source.retain, source.retain_columns):
+            return Unchanged(kind, source.name, "the declaration is the same")
+        _unused(statement.name, context.catalog.users_of(statement.name.key), context)
+    return CreateSourceCommand(source, text, *_flags(statement.existence))
+
+
+def bind_create_view(statement: CreateView, context: Context) -> Command:
+    unchanged = _taken(statement.name, "VIEW", statement.existence, context)
+    if unchanged is not None:
+        return unchanged
+    root = continuous(statement.query, context)
+    names = root.schema.names
+    if statement.columns:
+        distinct_names(statement.columns, context)
+        if len(statement.columns) != len(names):
+            span = statement.columns[0].span.to(statement.columns[-1].span)
+            context.fail(
+                "P0305", f"{counted(len(statement.columns), 'name')} for {counted(len(names), 'column')}", span
+            )
+        names = tuple(c.text for c in statement.columns)
+    view = View(statement.name.text, root, names, context.source.slice(statement.span))
+    known = context.catalog.views.get(statement.name.key)
+    if known is not None and _replaces(statement.existence):
+        if (known.root.fingerprint, known.names) == (root.fingerprint, names):
+            return Unchanged("VIEW", view.name, "the view is the same")
+        _replaced_in_use(statement.name, statement.query, context)
+    return CreateViewCommand(view, read_by(statement.query), *_flags(statement.existence))
+
+
+def bind_create_query(statement: CreateQuery, context: Context) -> Command:
+    name = statement.name.text
+    unchanged = _taken(statement.name, "QUERY", statement.existence, context)
+    if unchanged is not None:
+        return unchanged
+    sink: tuple[str, tuple[tuple[str, str], ...]] | None = ("CONSOLE", ())
+    into = statement.into
+    if into is not None:
+        sink = context.attempt(lambda: bind_connector(into, False, context))
+    attributes = context.attempt(
+        lambda: bind_attributes(statement.attributes, QUERY_ATTRIBUTES, f"query {name}", context)
+    )
+    root = continuous(statement.query, context)
+    start = bind_start(statement.start, root, context) or Start()
+    text = context.source.slice(statement.span)
+    query = Query(name, root, SinkSpec(*(sink or ("CONSOLE", ()))), redacted_text(text))
+    _warn_of_names(query, statement.name, context)
+    known = context.catalog.queries.get(statement.name.key)
+    if known is not None and _replaces(statement.existence):
+        before = context.catalog.registered.get(statement.name.key)
+        same = (known.root.fingerprint, known.sink) == (root.fingerprint, query.sink)
+        if same and (before is None or dict(before.attributes) == (attributes or {})):
+            return Unchanged("QUERY", known.name, "the query is the same")
+        _replaced_in_use(statement.name, statement.query, context)
+    return CreateQueryCommand(
+        query, start, attributes or {}, text, read_by(statement.query), into is not None, *_flags(statement.existence)
+    )
+
+
+def bind_create_function(statement: CreateFunction, context: Context) -> Command:
+    name = statement.name
+    known = context.catalog.functions.get(name.key)
+    if known is not None and statement.existence is Existence.IF_NOT_EXISTS and known.kind == statement.kind:
+        return Unchanged(statement.kind, known.name, f"{known.name} is declared already")
+    if known is not None and not (_replaces(statement.existence) and known.kind == statement.kind):
+        hint = f"DROP {known.kind} {name.text} first, or choose another name"
+        context.fail("P0206", f"{name.text} is declared already", name.span, hint)
+    function = bind_function(statement, context)
+    if known is not None:
+        if repr(known) == repr(function):
+            return Unchanged(statement.kind, known.name, "the function is the same")
+        _unused(name, context.catalog.users_of_function(name.key), context)
+    return CreateFunctionCommand(function, context.source.slice(statement.span), *_flags(statement.existence))
+
+
+def continuous(tree: QueryTree, context: Context) -> Algebra:
+    """Return a continuous query. Raises BindingFailed with the errors recorded."""
+    root = QueryBinder(context).root(tree)
+    refuse_unjoined(root, tree.span, context)
+    check_volatile(root, tree.span, context)
+    return root
+
+
+def bind_start(clause: StartClause | None, root: Algebra, context: Context) -> Start | None:
+    """Return where the answer of a query begins. Raises BindingFailed after P0102."""
+    if clause is None:
+        return None
+    at = None if clause.at is None else instant(clause.at, root.domain or CALENDAR, context)
+    return Start(clause.mode, at, clause.wait is not None)
+
+
+def instant(clause: AsOf, domain: TimeDomain, context: Context) -> int:
+    """Return an instant in ticks of `domain`. Raises BindingFailed after P0102."""
+    word = context.source.slice(clause.span).split(maxsplit=1)[0].upper()
+    written = "AS OF" if word == "AS" else "this instant"
+    if isinstance(clause.at, str):
+        if not domain.calendar:
+            context.fail("P0102", f"the ticks of these streams are integers: {written} takes one", clause.span)
+        return moment(clause.at, clause.span, context)
+    if domain.calendar:
+        example = "AS OF '2020-01-31 12:00:00'" if word == "AS" else "'2020-01-31 12:00:00'"
+        context.fail("P0102", f"{written} takes a timestamp", clause.span, f"write it as {example}")
+    return clause.at
+
+
+def _replaces(existence: Existence | None) -> bool:
+    return existence is Existence.OR_REPLACE
+
+
+def _flags(existence: Existence | None) -> tuple[bool, bool]:
+    """Return `replace` and `if_not_exists` of a command."""
+    return _replaces(existence), existence is Existence.IF_NOT_EXISTS
+
+
+def _taken(name: Name, kind: str, existence: Existence | None, context: Context) -> Unchanged | None:
+    """Return that nothing changes where IF NOT EXISTS says so. A name that is taken otherwise is reported, and the
+    statement is bound further, for its other errors.
+    """
+    known = context.catalog.kind(name.key)
+    if known is None and name.key not in context.failed:
+        return None
+    if known == kind and existence is Existence.IF_NOT_EXISTS:
+        return Unchanged(kind, name.text, f"{name.text} is declared already")
+    if known == kind and existence is Existence.OR_REPLACE:
+        return None
+    hint = "choose another name" if known is None else f"DROP {known} {name.text} first, or choose another name"
+    context.note(PenstockError("P0206", f"{name.text} is declared already", hint=hint), name.span)
+    return None
+
+
+def _replaced_in_use(name: Name, tree: QueryTree, context: Context) -> None:
+    """Fail where what is replaced is read by something, or by its replacement."""
+    if name.key in read_by(tree):
+        context.fail("P0306", f"the new {name.text} reads the {name.text} that it replaces", name.span)
+    _unused(name, context.catalog.users_of(name.key), context)
+
+
+def _unused(name: Name, users: list[str], context: Context) -> None:
+    if users:
+        hint = "drop what uses it first"
+        context.fail("P0222", f"{name.text} is used by {', '.join(users)}", name.span, hint)
+
+
+def _warn_of_names(query: Query, name: Name, context: Context) -> None:
+    """Warn of columns whose names differ in the result (`Query.output_names`)."""
+    called = query.output_names[-len(query.root.schema) :]
+    taken = [(old, new) for old, new in zip(query.root.schema.names, called, strict=True) if old != new]
+    if taken:
+        shown = ", ".join(f"{old} is called {new}" for old, new in taken)
+        own = "a column ts" if query.root.is_stream else "columns ts and op"
+        hint = f"choose a name with AS, as in {taken[0][0]} AS happened; this result has {own} already"
+        context.warn(f"{shown} in the result of {query.name}, where the name is taken", name.span, hint)
+
+
+# --- DROP
+
+
+def bind_drop(statement: DropStatement, context: Context) -> Command:
+    name, kind = statement.name, statement.kind
+    if kind in ("FUNCTION", "AGGREGATE"):
+        function = context.catalog.functions.get(name.key)
+        declared = None if function is None else (function.kind, function.name)
+        unknown = "P0204"
+    else:
+        known_kind = context.catalog.kind(name.key)
+        declared = None if known_kind is None else (known_kind, _declared_name(name.key, context.catalog))
+        unknown = "P0201"
+    if declared is None:
+        if statement.if_exists:
+            return Unchanged(kind, name.text, f"there is no {kind.lower()} {name.text}")
+        if name.key in context.failed:
+            context.failed.discard(name.key)  # a later statement may declare it again
+            context.fail_silently()
+        hint = nearest(name.key, _names_of(kind, context.catalog))
+        context.fail(unknown, f"unknown {kind.lower()} {name.text}", name.span, hint)
+    if declared[0] != kind:
+        context.fail(unknown, f"{name.text} is {an(declared[0])}", name.span, f"DROP {declared[0]} {name.text}")
+    drops = [*dependents(name.key, kind, context.catalog), Dropped(kind, declared[1])]
+    if len(drops) > 1 and not statement.cascade:
+        direct = context.catalog.users_of_function if unknown == "P0204" else context.catalog.users_of
+        hint = f"drop what uses it first, or all of it with DROP {kind} {name.text} CASCADE"
+        context.fail("P0222", f"{name.text} is used by {', '.join(direct(name.key))}", name.span, hint)
+    return DropCommand(kind, declared[1], statement.if_exists is not None, statement.cascade is not None, tuple(drops))
+
+
+def dependents(key: str, kind: str, catalog: Catalog) -> list[Dropped]:
+    """Return the views and queries that use a declaration, directly or through others, each before what it uses."""
+    found: dict[str, Dropped] = {}
+    is_function = kind in ("FUNCTION", "AGGREGATE")
+    todo = [(user, False) for user in (catalog.users_of_function(key) if is_function else catalog.users_of(key))]
+    while todo:
+        user, after_its_users = todo.pop()
+        if after_its_users:
+            found.setdefault(user, Dropped(catalog.kind(user) or "", user))
+        elif user not in found:
+            todo += [(user, True), *((other, False) for other in catalog.users_of(user))]
+    return list(found.values())
+
+
+def _declared_name(key: str, catalog: Catalog) -> str:
+    """Return a name as its declaration has it."""
+    tables: tuple[Any, ...] = (catalog.sources, catalog.views, catalog.queries)
+    return str(next(table[key].name for table in tables if key in table))
+
+
+def _names_of(kind: str, catalog: Catalog) -> list[str]:
+    if kind in ("FUNCTION", "AGGREGATE"):
+        return [user.name for user in catalog.functions.values()]
+    return [key for key in (*catalog.sources, *catalog.views, *catalog.queries) if catalog.kind(key) == kind]
+
+
+# --- rows and settings
+
+
+def bind_insert(statement: Insert, context: Context) -> Command:
+    rows = bind_rows(statement, context)
+    return InsertRows(context.catalog.sources[statement.name.key].name, rows)
+
+
+def bind_setting(statement: SetSetting, context: Context) -> Command:
+    name, value = statement.name.text, statement.value
+    known = {key for key, _ in Settings()}
+    span = statement.value_span if name.lower() in known else statement.name.span
+    return ChangeSetting(name, value, context.guard(span, lambda: context.settings.with_value(name, value)))
+
+
+# --- reading
+
+
+def bind_select(statement: OneTimeSelect, context: Context) -> Command:
+    context.reads_queries = True
+    root = context.attempt(lambda: QueryBinder(context).relation(statement.query))
+    domain = CALENDAR if root is None else root.domain or CALENDAR
+    as_of = None if statement.as_of is None else instant(statement.as_of, domain, context)
+    if root is None:
+        raise BindingFailed
+    refuse_unjoined(root, statement.query.span, context)
+    check_volatile(root, statement.query.span, context)
+    text = redacted_text(context.source.slice(statement.span))
+    position = context.source.position(statement.span)
+    return SelectOnce(ordered("select", root, as_of, text), context.catalog.memory, context.settings, position)
+
+
+def bind_explain(statement: ExplainStatement, context: Context) -> Command:
+    kind = ExplainKind.START if statement.start else ExplainKind.ANALYZE if statement.analyze else ExplainKind.PLAN
+    if statement.name is not None:
+        return ExplainCommand(kind, query_named(statement.name, context), registered=True)
+    assert statement.query is not None
+    root = continuous(statement.query, context)
+    return ExplainCommand(kind, Query("query", root, SinkSpec("CONSOLE"), context.source.slice(statement.query.span)))
+
+
+def query_named(name: Name, context: Context) -> Query:
+    """Return a registered query. Raises BindingFailed after P0201."""
+    query = context.catalog.queries.get(name.key)
+    if query is None or not name.matches(query.name):
+        if name.key in context.failed:
+            context.fail_silently()
+        kind = context.catalog.kind(name.key)
+        if query is None and kind is not None:
+            hint = nearest(name.text, [q.name for q in context.catalog.queries.values()])
+            context.fail("P0201", f"{name.text} is {an(kind)}", name.span, hint)
+        known = [q.name for q in context.catalog.queries.values()]
+        context.fail("P0201", f"unknown query {name.text}", name.span, nearest(name.text, known))
+    return query
+
+
+def bind_show(statement: ShowStatement, context: Context) -> Command:
+    return ShowCommand(statement.kind, _shown(statement.kind, context))
+
+
+def _shown(kind: str, context: Context) -> tuple[tuple[str, str], ...]:
+    catalog = context.catalog
+    if kind == "VIEWS":
+        return tuple((v.name, v.text) for v in catalog.views.values())
+    if kind == "QUERIES":
+        return tuple((q.name, q.text) for q in catalog.queries.values())
+    if kind in ("FUNCTIONS", "AGGREGATES"):
+        users = [u for u in {**REGISTERED, **catalog.functions}.values() if f"{u.kind}S" == kind]
+        return tuple((u.name, signature(u)) for u in users)
+    if kind == "SETTINGS":
+        return tuple((name, f"{name} = {_setting_text(value)}") for name, value in context.settings)
+    if kind not in ("STREAMS", "RELATIONS"):
+        return ()
+    streams = kind == "STREAMS"
+    sources = [(key, s) for key, s in catalog.sources.items() if s.is_stream == streams]
+    return tuple((s.name, catalog.texts.get(key, "")) for key, s in sources)
+
+
+def _setting_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+def bind_describe(statement: DescribeStatement, context: Context) -> Command:
+    name, catalog = statement.name, context.catalog
+    kind = catalog.kind(name.key)
+    if kind is None:
+        user = catalog.function(name.text)
+        if user is not None:
+            return Describe(user.name, user.kind, (), signature(user))
+        if name.key in context.failed:
+            context.fail_silently()
+        known = (catalog.sources, catalog.views, catalog.queries, catalog.functions)
+        names = [one for table in known for one in table]
+        context.fail("P0201", f"unknown name {name.text}", name.span, nearest(name.key, names))
+    declared = _declared_name(name.key, catalog)
+    if kind == "QUERY":
+        query = catalog.queries[name.key]
+        schema = query.output_schema
+        columns = tuple((field.name, type_name(field.type)) for field in schema)
+        return Describe(declared, kind, columns, query.text)
+    if kind == "VIEW":
+        view = catalog.views[name.key]
+        types = (type_name(type_) for type_ in view.root.schema.types)
+        return Describe(declared, kind, tuple(zip(view.names, types, strict=True)), redacted_text(view.text))
+    source = catalog.sources[name.key]
+    columns = tuple((f.name, type_name(f.type)) for f in source.columns)
+    return Describe(declared, kind, columns, redacted_text(catalog.texts.get(name.key, "")))
+
+
+def bind_subscribe(statement: SubscribeStatement, context: Context) -> Command:
+    if statement.name is not None:
+        query = query_named(statement.name, context)
+    else:
+        assert statement.query is not None
+        root = continuous(statement.query, context)
+        text = redacted_text(context.source.slice(statement.query.span))
+        query = Query("subscription", root, SinkSpec("CONSOLE"), text)
+    if statement.snapshot is not None and query.root.is_stream:
+        hint = "leave SNAPSHOT out: a stream has no content"
+        context.fail("P0103", "SNAPSHOT begins with the content of a relation", statement.snapshot.span, hint)
+    as_of, up_to = (
+        None if clause is None else instant(clause, query.domain, context)
+        for clause in (statement.as_of, statement.up_to)
+    )
+    if as_of is not None and up_to is not None and statement.up_to is not None and up_to < as_of:
+        context.fail("P0102", "UP TO is before AS OF", statement.up_to.span)
+    followed = query.name if statement.name is not None else query
+    return Subscribe(followed, statement.snapshot is not None, statement.progress is not None, as_of, up_to)
+
+
+def bind_cancel(statement: CancelStatement, context: Context) -> Command:
+    return Cancel(statement.id)
+
+
+_TRANSACTION: dict[str, Callable[[], Command]] = {
+    "BEGIN": BeginTransaction,
+    "COMMIT": CommitTransaction,
+    "ROLLBACK": RollbackTransaction,
+}
+
+
+def bind_transaction(statement: TransactionStatement, context: Context) -> Command:
+    return _TRANSACTION[statement.word]()
+
+
+# --- names
+
+
+def an(kind: str) -> str:
+    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind.lower()}"
+
+
+def read_by(tree: QueryTree) -> frozenset[str]:
+    """Return the names of sources anywhere in a query, in lower case."""
+    return frozenset(name.key for name in _names_read(tree))
+
+
+def _names_read(tree: QueryTree) -> Iterator[Name]:
+    todo: list[object] = [tree]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, NamedSource):
+            yield part.name
+        elif isinstance(part, tuple):
+            todo.extend(part)
+        elif isinstance(part, exp.Expr):
+            todo.extend(embedded.tree for embedded in part.find_all(EmbeddedQuery))
+        elif is_dataclass(part):
+            todo.extend(getattr(part, f.name) for f in fields(part))

@@ -1,0 +1,252 @@
+"""The grammar of statements (docs/language.md): which statement begins, and all but CREATE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.language.grammar.declarations import DeclarationGrammar, meant
+from penstock.language.queries import Mark, Name
+from penstock.language.statements import (
+    AlterAction,
+    AlterQueryStatement,
+    AlterSourceStatement,
+    AlterSystemStatement,
+    AsAction,
+    AsOf,
+    Assignment,
+    CancelStatement,
+    DeleteStatement,
+    DescribeStatement,
+    DropStatement,
+    ExplainStatement,
+    Insert,
+    IntoAction,
+    OneTimeSelect,
+    PauseAction,
+    RenameAction,
+    ResumeAction,
+    SetAction,
+    SetSetting,
+    ShowStatement,
+    Statement,
+    SubscribeStatement,
+    SwapAction,
+    TransactionStatement,
+    UpdateStatement,
+)
+from penstock.language.text import TextSpan
+
+BEGINNINGS = (
+    "CREATE", "INSERT", "SET", "EXPLAIN", "SHOW", "DROP", "ALTER", "UPDATE", "DELETE", "SUBSCRIBE", "CANCEL",
+    "DESCRIBE", "BEGIN", "COMMIT", "ROLLBACK",
+)  # fmt: skip
+_SHOWN = (
+    "STREAMS", "RELATIONS", "VIEWS", "QUERIES", "FUNCTIONS", "AGGREGATES", "COMMANDS", "SETTINGS", "SUBSCRIPTIONS",
+    "VERSIONS",
+)  # fmt: skip
+_DROPPED = ("STREAM", "RELATION", "VIEW", "QUERY", "FUNCTION", "AGGREGATE")
+_ALTERED = ("QUERY", "STREAM", "RELATION", "SYSTEM")
+_ACTIONS = ("PAUSE", "RESUME", "SET", "RENAME", "INTO", "AS", "SWAP")
+
+
+class CqlParser(DeclarationGrammar):
+    """Parser of statements. `statement()` parses one whole statement, without its semicolon."""
+
+    def statement(self) -> Statement:
+        start = self._here()
+        if self._take("CREATE"):
+            return self._create(start)
+        if self._take("INSERT"):
+            return self._insert(start)
+        if self._take("SET"):
+            return self._set(start)
+        if self._take("EXPLAIN"):
+            return self._explain(start)
+        if self._take("SHOW"):
+            return ShowStatement(self._one_of(_SHOWN), self._since(start))
+        if self._take("DROP"):
+            return self._drop(start)
+        if self._take("ALTER"):
+            return self._alter(start)
+        if self._take("UPDATE"):
+            return self._update(start)
+        if self._take("DELETE"):
+            return self._delete(start)
+        if self._take("SUBSCRIBE"):
+            return self._subscribe(start)
+        if self._take("CANCEL"):
+            return self._cancel(start)
+        if self._take("DESCRIBE"):
+            return DescribeStatement(self._name("a name"), self._since(start))
+        word = self._take_any("BEGIN", "COMMIT", "ROLLBACK")
+        if word is not None:
+            return TransactionStatement(word, self._since(start))
+        if self._query_ahead():
+            query = self.query()
+            as_of = self._as_of()
+            return OneTimeSelect(query, as_of, self._since(start))
+        return self._fail("a statement", hint=meant(self._curr.text, (*BEGINNINGS, "SELECT")))
+
+    def _explain(self, start: TextSpan) -> ExplainStatement:
+        begin = self._mark("START")
+        analyze = None if begin else self._mark("ANALYZE")
+        if self._take("QUERY"):
+            return ExplainStatement(None, analyze, self._name("the name of a query"), begin, self._since(start))
+        return ExplainStatement(self._continuous_query(), analyze, None, begin, self._since(start))
+
+    def _drop(self, start: TextSpan) -> DropStatement:
+        kind = self._one_of(_DROPPED)
+        if_exists = self._mark("IF", "EXISTS")
+        name = self._name("a name")
+        return DropStatement(kind, name, if_exists, self._mark("CASCADE"), self._since(start))
+
+    # --- ALTER
+
+    def _alter(self, start: TextSpan) -> Statement:
+        kind = self._one_of(_ALTERED)
+        if kind == "SYSTEM":
+            self._need("SET")
+            name, value, span = self._setting()
+            return AlterSystemStatement(name, value, span, self._since(start))
+        name = self._name(f"the name of a {kind.lower()}")
+        if kind == "QUERY":
+            return AlterQueryStatement(name, self._action(), self._since(start))
+        self._need("SET")
+        return AlterSourceStatement(kind, name, self._options(), self._since(start))
+
+    def _action(self) -> AlterAction:
+        word = self._one_of(_ACTIONS)
+        if word == "PAUSE":
+            return PauseAction(self._mark("WITH", "STATE"))
+        if word == "RESUME":
+            return ResumeAction(self._start_clause(), self._mark("RESET"))
+        if word == "SET":
+            return SetAction(self._options())
+        if word == "RENAME":
+            self._need("TO")
+            return RenameAction(self._name("a name for the query"))
+        if word == "INTO":
+            return IntoAction(self._connector())
+        if word == "AS":
+            self._start_follows = True
+            return AsAction(self._continuous_query(), self._start_clause(), self._mark("RESET"))
+        self._need("WITH")
+        return SwapAction(self._name("the name of a query"))
+
+    # --- rows
+
+    def _insert(self, start: TextSpan) -> Insert:
+        self._need("INTO")
+        name = self._name("the name of a stream or relation")
+        if self._query_ahead():
+            hint = f"a continuous query is CREATE QUERY {name.text} INTO connector (...) AS SELECT ..."
+            self._fail("VALUES", hint=hint)
+        columns = self._names("a column name") if self._curr.token_type is TokenType.L_PAREN else ()
+        self._need("VALUES")
+        rows: list[tuple[exp.Expr, ...]] = []
+        spans: list[TextSpan] = []
+        while True:
+            row_start = self._here()
+            self._need_token(TokenType.L_PAREN, "(")
+            row = [self._condition()]
+            while self._match(TokenType.COMMA):
+                row.append(self._condition())
+            if not self._match(TokenType.R_PAREN):
+                self._fail("',' or ')'")
+            rows.append(tuple(row))
+            spans.append(self._since(row_start))
+            if not self._match(TokenType.COMMA):
+                return Insert(name, tuple(rows), columns, tuple(spans), self._since(start))
+
+    def _update(self, start: TextSpan) -> UpdateStatement:
+        name = self._name("the name of a relation")
+        self._need("SET")
+        assignments = [self._assignment()]
+        while self._match(TokenType.COMMA):
+            assignments.append(self._assignment())
+        return UpdateStatement(name, tuple(assignments), self._where(), self._since(start))
+
+    def _assignment(self) -> Assignment:
+        start = self._here()
+        column = self._name("a column name")
+        self._need_token(TokenType.EQ, "=")
+        return Assignment(column, self._condition(), self._since(start))
+
+    def _delete(self, start: TextSpan) -> DeleteStatement:
+        self._need("FROM")
+        name = self._name("the name of a relation")
+        return DeleteStatement(name, self._where(), self._since(start))
+
+    def _where(self) -> exp.Expr | None:
+        return self._condition() if self._match(TokenType.WHERE) else None
+
+    # --- reading
+
+    def _subscribe(self, start: TextSpan) -> SubscribeStatement:
+        self._need("TO")
+        name: Name | None = None
+        query = None
+        if self._match(TokenType.L_PAREN):
+            query = self._continuous_query()
+            self._need_token(TokenType.R_PAREN, ")")
+        else:
+            name = self._name("the name of a query, or a query in parentheses")
+        snapshot, progress = self._shape()
+        as_of = self._as_of()
+        at = self._here()
+        up_to: AsOf | None = self._instant(at) if self._take("UP", "TO") else None
+        return SubscribeStatement(name, query, snapshot, progress, as_of, up_to, self._since(start))
+
+    def _shape(self) -> tuple[Mark | None, Mark | None]:
+        """Parse [WITH (SNAPSHOT, PROGRESS)], in any order."""
+        if not self._take("WITH"):
+            return None, None
+        self._need_token(TokenType.L_PAREN, "(")
+        found: dict[str, Mark] = {}
+        while True:
+            at = self._here()
+            word = self._one_of(("SNAPSHOT", "PROGRESS"))
+            if word in found:
+                raise self._misplaced(f"{word} is repeated", at)
+            found[word] = Mark(at)
+            if not self._match(TokenType.COMMA):
+                break
+        if not self._match(TokenType.R_PAREN):
+            self._fail("',' or ')'")
+        return found.get("SNAPSHOT"), found.get("PROGRESS")
+
+    def _cancel(self, start: TextSpan) -> CancelStatement:
+        if not self._is_name() and self._curr.token_type not in (TokenType.STRING, TokenType.NUMBER):
+            self._fail("the id of a statement, as SHOW COMMANDS lists it")
+        self._advance()
+        return CancelStatement(self._prev.text, self._since(start))
+
+    # --- settings
+
+    def _set(self, start: TextSpan) -> SetSetting:
+        name, value, span = self._setting()
+        return SetSetting(name, value, span, self._since(start))
+
+    def _setting(self) -> tuple[Name, str, TextSpan]:
+        """Parse `name = value`, with the rest of the line as the value unless it is a string."""
+        start_of_name = self._here()
+        name = self._name("a setting")
+        while self._match(TokenType.DOT):  # settings of Spark, such as spark.driver.memory
+            part = self._name("the rest of a setting's name")
+            name = replace(name, text=f"{name.text}.{part.text}", span=self._since(start_of_name))
+        if not self._match(TokenType.EQ):
+            self._fail("'='")
+        at = self._here()
+        if not self._curr:
+            self._fail("a value")
+        quoted = self._curr.token_type is TokenType.STRING
+        self._advance()
+        if quoted:
+            return name, self._prev.text, self._since(at)
+        while self._curr and "\n" not in self.sql[self._prev.end + 1 : self._curr.start]:
+            self._advance()
+        span = self._since(at)
+        return name, self.sql[span.start : span.end], span
