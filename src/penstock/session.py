@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.algebra.nodes.query import Query
+from penstock.algebra.nodes.query import Query, StartMode
 from penstock.algebra.nodes.scans import Source, declared_sources
 from penstock.algebra.optimizer.statistics import Statistics, known_statistics
 from penstock.connectors.sinks.memory import collected
@@ -95,14 +95,15 @@ class Session:
 
     # -- declaring ---------------------------------------------------------------------------------------------
 
-    def execute(self, script: str, file: str | None = None, one_time: bool = False) -> Execution:
+    def execute(self, script: str, file: str | None = None, one_time: bool = False, live: bool = False) -> Execution:
         """Bind a whole script and register its declarations; its continuous queries do not run yet. Raises
         ScriptErrors, and then nothing has been declared.
 
         one_time: answer each query that is a statement of its own once, in this process; otherwise it is declared as a
-        continuous query (`query_1`, ...).
+        continuous query (`query_1`, ...). live: the run will be one whose queries change, so that streams may RETAIN
+        elements, and queries START with a past.
         """
-        bound = self._bound(script, file, one_time)
+        bound = self._bound(script, file, one_time, live)
         answers = [self._answer(action, bound) for action in bound.actions]
         self.catalog, self.settings = bound.catalog, bound.settings
         return Execution(tuple(q.name for q in bound.queries), tuple(answers))
@@ -112,17 +113,19 @@ class Session:
         ends in this process. Raises ScriptErrors, and P0622 for a source without an end."""
         return Snapshot(self._once(bind_select(text, self.catalog, self.settings)))
 
-    def declare(self, script: str, file: str | None = None, one_time: bool = False) -> tuple[str, ...]:
+    def declare(
+        self, script: str, file: str | None = None, one_time: bool = False, live: bool = False
+    ) -> tuple[str, ...]:
         """Register a script as `execute` does, without answering its EXPLAIN, SHOW and SELECT; return the names of the
         queries."""
-        bound = self._bound(script, file, one_time)
+        bound = self._bound(script, file, one_time, live)
         self.catalog, self.settings = bound.catalog, bound.settings
         return tuple(q.name for q in bound.queries)
 
-    def _bound(self, script: str, file: str | None, one_time: bool) -> BoundScript:
+    def _bound(self, script: str, file: str | None, one_time: bool, live: bool) -> BoundScript:
         """Return the bound script, with its results in places of their own; `warnings` are those of this script
         then."""
-        bound = bind_script(script, self.catalog, self.settings, file, one_time)
+        bound = bind_script(script, self.catalog, self.settings, file, one_time, live)
         found = list(collisions(bound.catalog.queries.values(), bound.catalog.sources.values(), bound.places))
         errors = [one for one in found if isinstance(one, PenstockError)]
         if errors:
@@ -340,10 +343,13 @@ class Session:
         from penstock.runtime.spark.live_change import change
 
         before = self.catalog, self.settings
-        self.declare(script)
+        names = self.declare(script, live=True)
         try:
             queries = tuple(self.catalog.queries.values())
-            work = replace(self._work(queries, job.job.drain), backfill=backfill, starts=starts_of(start, queries))
+            clauses = {q.name: self.catalog.registered[q.name.lower()].start for q in queries if q.name in names}
+            starts = {name: clause for name, clause in clauses.items() if clause.mode is not StartMode.NOW}
+            starts |= starts_of(start, queries)
+            work = replace(self._work(queries, job.job.drain), backfill=backfill, starts=starts)
             change(job, work, overwrite)
         except BaseException:
             self.catalog, self.settings = before

@@ -179,7 +179,7 @@ class InlineRun:
 
 def _work(script: str, drain: bool) -> Work:
     session = Session()
-    session.execute(script)
+    session.execute(script, live=True)
     return session._work(list(session.catalog.queries.values()), drain)
 
 

@@ -18,7 +18,10 @@ from penstock.connectors.sources.files import FilesSource
 from penstock.errors import PenstockError
 from penstock.language import bind_script
 from penstock.runtime.spark.catching_up.ahead import Share
+from penstock.runtime.spark.checkpoint.epochs import source_file
 from penstock.runtime.spark.live_change import hydrate
+from penstock.runtime.spark.retained import retention
+from penstock.runtime.spark.retained.retained_log import Pins, RetainedLog
 from penstock.testing.compare import events_of
 from penstock.testing.live import Episode, heartbeat, run_live
 from penstock.testing.oracle import timely_rows
@@ -245,3 +248,107 @@ def test_no_more_than_a_share_of_the_time_is_taken() -> None:
         waits.clear()
         Share(0.25, lambda: False)(1.0)
         assert not waits
+
+
+# -- RETAIN ----------------------------------------------------------------------------------------------------------
+
+
+#: The name of the stream in the checkpoint.
+FILE = source_file("S", {})
+
+
+def retaining(tmp: Path, *names: str, retain: str = "RETAIN 1 MINUTE") -> str:
+    return script(tmp, *names).replace(f"WITHIN {SLACK} SECONDS", f"WITHIN {SLACK} SECONDS {retain}")
+
+
+def forget_data(tmp: Path, rows: int) -> None:
+    """Remove the files with the first rows: their source cannot be read again."""
+    for i in range(rows // ROWS):
+        (tmp / "data" / f"part-{i:04d}.parquet").unlink()
+
+
+@pytest.mark.parametrize("start", [WARM, BEGINNING, at(11)], ids=lambda start: start.mode.value)
+def test_the_past_is_read_from_what_is_retained(place: Path, start: Start) -> None:
+    names = [name for name in QUERIES if name != "sums"]
+    run = InlineRun(retaining(place, "sums"), place / "checkpoint", live=False).go(5)
+    forget_data(place, 5 * ROWS)
+    run.change(retaining(place, "sums", *names), starts=dict.fromkeys(names, start))
+    begun = _read(run)
+    run.run()
+    for name in names:
+        check(place, name, start, begun)
+    check(place, "sums", BEGINNING, 0)
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_a_round_that_is_repeated_retains_the_same(place: Path, crash: str) -> None:
+    InlineRun(retaining(place, "new"), place / "checkpoint").run(3, crash)
+    cold()
+    run = InlineRun(retaining(place, "new"), place / "checkpoint").go(2)
+    files = sorted((place / "checkpoint" / "penstock" / "retained" / FILE).glob("*.arrow"))
+    assert [int(file.name[:9]) for file in files] == list(range(1, len(files) + 1))
+    run.change(retaining(place, "new", "sums"), starts={"sums": WARM})
+    begun = _read(run)
+    run.run()
+    check(place, "sums", WARM, begun)
+
+
+def test_what_is_older_than_retain_says_is_removed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "_EVERY", 1)
+    short = "RETAIN 14 SECONDS"
+    run = InlineRun(retaining(place, "new", retain=short), place / "checkpoint").go(7)
+    log = RetainedLog(run.folder, FILE)
+    assert 0 < len(log.files()) < 7 and log.after is not None
+    with Pins(run.folder).pinned("reader", FILE, log.after):
+        held = log.files()
+        run.go(1)
+        assert log.files()[: len(held)] == held
+    forget_data(place, 7 * ROWS)
+    with pytest.raises(PenstockError):
+        run.change(retaining(place, "new", "by_boundary", retain=short), starts={"by_boundary": WARM})
+    run.rounds.stop()
+
+
+def test_a_window_that_is_retained_begins_full(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "_EVERY", 1)
+    short = "RETAIN 14 SECONDS"
+    run = InlineRun(retaining(place, "new", retain=short), place / "checkpoint").go(6)
+    forget_data(place, 6 * ROWS)
+    run.change(retaining(place, "new", "sums", retain=short), starts={"sums": WARM})
+    begun = _read(run)
+    assert RetainedLog(run.folder, FILE).after is not None
+    run.run()
+    check(place, "sums", WARM, begun)
+
+
+def test_columns_that_are_not_retained_are_read_again(place: Path) -> None:
+    only = "RETAIN 1 MINUTE (x)"
+    run = InlineRun(retaining(place, "new", retain=only), place / "checkpoint").go(4)
+    later = retaining(place, "new", "sums", "all", retain=only)
+    starts = {"sums": WARM, "all": WARM}
+    (file, *_) = RetainedLog(run.folder, FILE).files()
+    (elements,) = RetainedLog(run.folder, FILE).read(file, (2,))
+    assert elements.columns[0].type == pa.int64()
+    run.change(later, starts=starts)
+    begun = _read(run)
+    run.run()
+    for name in starts:
+        check(place, name, WARM, begun)
+
+
+def test_what_came_before_a_stream_is_retained_is_not_there(place: Path) -> None:
+    run = InlineRun(script(place, "new"), place / "checkpoint", live=False).go(5)
+    run.change(retaining(place, "new", "all", "last"), starts={}).go(1)
+    log = RetainedLog(run.folder, FILE)
+    assert log.after is not None and not log.has(None) and not log.has(log.after - 1) and log.has(log.after)
+    run.rounds.stop()
+
+
+def test_damaged_retained_elements_are_refused(place: Path) -> None:
+    run = InlineRun(retaining(place, "new"), place / "checkpoint", live=False).go(3)
+    (file, *_) = (place / "checkpoint" / "penstock" / "retained" / FILE).glob("*.arrow")
+    file.write_bytes(file.read_bytes()[:-9] + b"\1" * 9)
+    with pytest.raises(PenstockError, match="checksum") as refused:
+        run.change(retaining(place, "new", "all"), starts={"all": WARM})
+    assert refused.value.code == "P0605"
+    run.rounds.stop()

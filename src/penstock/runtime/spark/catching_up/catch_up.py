@@ -13,39 +13,43 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 
 from penstock.algebra.nodes.query import Start, StartMode
 from penstock.connectors.contract import Sink
 from penstock.connectors.deadletters import DeadLetters
 from penstock.errors import PenstockError
 from penstock.physical.elements import Elements
+from penstock.physical.execution.executor import needed_columns
 from penstock.physical.execution.progress import NOTHING, SourceProgress
 from penstock.physical.plan.plan import Plan
 from penstock.physical.planning.planner import part_of
 from penstock.runtime.spark.catching_up.past_answers import PastAnswers
 from penstock.runtime.spark.catching_up.past_input import (
     KnownPast,
+    PastRound,
     PastStart,
     SplitPlanner,
     merged,
-    numbered,
     tasks_of,
-    with_beats,
 )
 from penstock.runtime.spark.catching_up.start_options import earliest, not_kept
 from penstock.runtime.spark.checkpoint.epochs import Epoch, source_file
-from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job
+from penstock.runtime.spark.checkpoint.folder import Folder, Intake, Job, round_name
 from penstock.runtime.spark.checkpoint.state_files import backfill_root
 from penstock.runtime.spark.checkpoint.totals import RunTotals
-from penstock.runtime.spark.input.input_planner import ReadTask
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.rate_control import RateControl
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
 from penstock.runtime.spark.output.rejections import write_rejections
 from penstock.runtime.spark.output.result_parts import ResultParts
+from penstock.runtime.spark.retained.retained_log import Pins, RetainedFile, RetainedLog
+from penstock.runtime.spark.worker.ingest import retained_packets
 from penstock.runtime.spark.worker.inline import Outcome, run_round
+from penstock.runtime.spark.worker.packets import Packet
 from penstock.runtime.spark.worker.stage import forget_warm
 from penstock.storage import storage
 
@@ -68,6 +72,9 @@ class CatchUp:
         storage().remove_tree(self._past.root)
         self._past.begin_run()
         plan = part_of(job.plan, starts)
+        self._declared = plan.sources
+        # What is read again is not retained again.
+        plan = replace(plan, sources={name: replace(source, retain=None) for name, source in plan.sources.items()})
         self.starts = dict(starts)
         self._births = job.intake.births
         self._limit = job.intake.pace.max_bytes
@@ -83,8 +90,10 @@ class CatchUp:
             for number, (name, start) in enumerate(starts.items())
         }
         self._starting: dict[str, PastStart] = {}
-        #: The progress of sources of which the beginning is skipped, until a round has it.
-        self._skipped: dict[str, SourceProgress] = {}
+        #: The progress of sources beside what is read of them, until a round has it.
+        self._progress: dict[str, SourceProgress] = {}
+        self._bound: int | None = None
+        self._pins = ExitStack()
         self._began = False
         #: The round of the run up to which the past has been read.
         self.reached = 0
@@ -111,25 +120,37 @@ class CatchUp:
             raise PenstockError(
                 "P0703", "the rounds that were read meanwhile are no longer recorded", hint="start the queries again"
             )
-        self._read(rounds, dict.fromkeys(self.job.plan.sources, 0), pause)
+        self._read(rounds, dict.fromkeys(self.job.plan.sources, 0), self.reached, offset.round, pause)
         self.reached = offset.round
 
     def _begin(self, offset: Offset, pause: Pause | None) -> None:
         known = KnownPast(self._folder, self._births, offset)
         bound = earliest(self.job.plan, self.starts, offset)
-        self._starting = past_starts(known, self.job.plan, self.starts, bound)
+        self._starting = past_starts(known, replace(self.job.plan, sources=self._declared), self.starts, bound)
+        self._bound = bound
         for name, start in self._starting.items():
-            if start.high is not None:
-                assert bound is not None, "only what is older than a bound is skipped"
-                self._skipped[name] = SourceProgress(bound, start.high)
+            if start.retained is not None:
+                self._hold(name, start.retained)
+            elif start.high is not None:
+                self._progress[name] = SourceProgress(bound, start.high)
         self._began = True
         skipped = {name: start.task for name, start in self._starting.items()}
         splits = [split for start in self._starting.values() for split in start.splits]
         self._all_bytes += sum(max(1, split.bytes) for split in splits)
         if splits:
             self._read_splits(pause)
-        self._read(known.rounds, skipped, pause)
+        self._read(known.rounds, skipped, 0, offset.round, pause)
         self.reached = offset.round
+
+    def _hold(self, source: str, log: RetainedLog) -> None:
+        """Keep what is read of a retained stream from being removed meanwhile."""
+        self._pins.enter_context(Pins(self._folder).pinned(str(self.job.epoch), log.place.name, self._bound))
+        if not log.has(self._bound):
+            raise not_kept(self.starts, self.job.plan, {source: self.job.plan.sources[source]})
+        older = self._bound is not None and any(file.high <= self._bound for file in log.files())
+        if older or log.after is not None:
+            # Time began before what is read.
+            self._progress[source] = SourceProgress(self._bound)
 
     def _read_splits(self, pause: Pause | None) -> None:
         """Read what came before the rounds were recorded."""
@@ -139,35 +160,64 @@ class CatchUp:
         offset = planner.start()
         offset = replace(offset, high={name: start.high for name, start in self._starting.items()})
         while (after := planner.next(offset)).done != offset.done:
-            self._run(planner.pieces(offset, after), after.read, pause)
-            # What the round has seen goes by its own number.
+            self._run(PastRound(planner.pieces(offset, after), bytes=after.read), pause)
             offset = after
 
-    def _read(self, rounds: list[ReadRound], skipped: Mapping[str, int], pause: Pause | None) -> None:
-        left = dict(skipped)
-        chosen: dict[int, list[ReadTask]] = {}
-        for known in rounds:
-            for name in self.job.plan.sources:
-                tasks = tasks_of(known, name, self._births)
-                chosen.setdefault(known.number, []).extend(tasks[left[name] :])
-                left[name] = max(0, left[name] - len(tasks))
-        splits = (split for tasks in chosen.values() for task in tasks for split in task.splits)
-        self._all_bytes += sum(max(1, split.bytes) for split in splits)
-        for part in merged(rounds, chosen, self._limit, self.job.plan.sources):
-            self._run(part.tasks, part.bytes, pause)
+    def _read(
+        self, rounds: list[ReadRound], skipped: Mapping[str, int], after: int, last: int, pause: Pause | None
+    ) -> None:
+        """Read the recorded `rounds`, and what is retained of the rounds behind `after` up to `last`.
 
-    def _run(self, tasks: list[ReadTask], size: int, pause: Pause | None) -> None:
+        Args:
+            skipped: by source, how many of the recorded tasks are left out.
+        """
+        left = dict(skipped)
+        parts: dict[int, PastRound] = {}
+        for name, start in self._starting.items():
+            if start.retained is None:
+                continue
+            for file in start.retained.files(after + 1, last):
+                if self._bound is None or file.high > self._bound:
+                    part = parts.setdefault(file.round, PastRound())
+                    part.add(PastRound(files=[(name, file)], bytes=start.retained.size(file)))
+        for known in rounds:
+            part = parts.setdefault(known.number, PastRound())
+            beats = {name: tick for task in known.tasks for name, tick in task.beats if name in self.job.plan.sources}
+            part.add(PastRound(beats=beats))
+            for name, start in self._starting.items():
+                if start.retained is None:
+                    tasks = tasks_of(known, name, self._births)
+                    read = tasks[left[name] :]
+                    size = sum(max(1, split.bytes) for task in read for split in task.splits)
+                    part.add(PastRound(read, bytes=size))
+                    left[name] = max(0, left[name] - len(tasks))
+        self._all_bytes += sum(part.bytes for part in parts.values())
+        for some in merged((parts[number] for number in sorted(parts)), self._limit):
+            self._run(some, pause)
+
+    def _run(self, part: PastRound, pause: Pause | None) -> None:
         began = time.monotonic()
         # Rounds of the past are numbered from 1, as those of its planner are.
-        pieces = numbered(tasks, self._rounds + 1)
-        outcome = run_round(self._past, self.job, self._tables, pieces, self._rounds, self._skipped)
-        self._skipped = {}
+        tasks = part.numbered(self._rounds + 1)
+        more = chain.from_iterable(
+            self._retained(name, file, len(tasks) + number) for number, (name, file) in enumerate(part.files)
+        )
+        outcome = run_round(self._past, self.job, self._tables, tasks, self._rounds, self._progress, more)
+        self._progress = {}
         self._take(outcome)
-        self._past.forget_seen(f"{self._rounds:09d}")
+        # What a round has seen is needed to plan the one after it.
+        self._past.forget_seen(round_name(self._rounds))
         self._rounds += 1
-        self._bytes += size
+        self._bytes += part.bytes
         if pause is not None:
             pause(time.monotonic() - began)
+
+    def _retained(self, source: str, file: RetainedFile, task: int) -> Iterator[Packet]:
+        log = self._starting[source].retained
+        assert log is not None, "the source is read from its retained elements"
+        return retained_packets(
+            self.job, self._tables, source, log.read(file, needed_columns(self.job.plan, source)), task
+        )
 
     def _take(self, outcome: Outcome) -> None:
         beats = outcome.heartbeats.queries if outcome.heartbeats is not None else {}
@@ -201,6 +251,7 @@ class CatchUp:
             rows[name] = sum(table.num_rows for table in tables)
             batches = max(batches, len(tables))
         RunTotals(self._folder).backfilled(self.job.epoch, rows, self._malformed, batches)
+        self._pins.close()
         forget_warm(str(self._past.root))
 
     def _advance_to(self, offset: Offset) -> None:
@@ -209,11 +260,18 @@ class CatchUp:
         for name, tick in (offset.wall.beats if offset.wall is not None else {}).items():
             beats[name] = max(tick, beats.get(name, tick))
         own = {name: tick for name, tick in beats.items() if name in self.job.plan.sources}
-        if own or self._skipped:
-            self._run(with_beats([], own), 0, None)
+        for name, start in self._starting.items():
+            # What is retained need not have the largest timestamp.
+            if start.retained is not None and offset.high.get(name) is not None:
+                self._progress[name] = self._progress.get(name, SourceProgress()).merge(
+                    SourceProgress(None, offset.high[name])
+                )
+        if own or self._progress:
+            self._run(PastRound(beats=own), None)
 
     def discard(self) -> None:
         """Remove what has been read."""
+        self._pins.close()
         forget_warm(str(self._past.root))
         storage().remove_tree(self._past.root)
 
@@ -228,7 +286,7 @@ def past_starts(known: KnownPast, plan: Plan, starts: Mapping[str, Start], bound
     Raises:
         PenstockError: P0607, P0703 where that is not possible.
     """
-    found = {name: known.start(source, bound) for name, source in plan.sources.items()}
+    found = {n: known.start(source, bound, needed_columns(plan, n)) for n, source in plan.sources.items()}
     missing = {name: plan.sources[name] for name, start in found.items() if start is None}
     if missing:
         raise not_kept(starts, plan, missing)

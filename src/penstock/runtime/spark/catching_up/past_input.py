@@ -1,8 +1,9 @@
 """The input that a query reads which begins with a past: what the run has read of its sources, from where it matters.
 
 Of each source the past consists of the splits that were read before the rounds were recorded, and of the recorded tasks
-(`input/round_history.py`). It can be read
+(`input/round_history.py`). It can be read, in this order,
 
+- from the retained elements of a stream (`retained/`), where they hold what the queries read of it;
 - by recorded tasks, of a source whose splits stay readable: files, tables, a topic within its retention;
 - by its splits alone, where lateness and timestamps follow from the order of arrival: files without a clock.
 
@@ -13,8 +14,8 @@ are read from the first one on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from penstock.algebra.nodes.scans import Source
 from penstock.connectors.contract import LogConnector, Split, Stretch
@@ -24,6 +25,7 @@ from penstock.runtime.spark.checkpoint.folder import Folder, Seen, round_name
 from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_history import ReadRound, RoundHistory
+from penstock.runtime.spark.retained.retained_log import RetainedFile, RetainedLog, retained_columns
 
 
 class SplitPlanner(InputPlanner):
@@ -61,11 +63,13 @@ class PastStart:
         splits: those that were read before the rounds were recorded.
         task: how many of the recorded tasks are skipped.
         high: the largest timestamp of what is skipped, None where nothing is.
+        retained: the log that is read in place of the source.
     """
 
     splits: tuple[Split, ...] = ()
     task: int = 0
     high: int | None = None
+    retained: RetainedLog | None = None
 
 
 class KnownPast:
@@ -85,14 +89,18 @@ class KnownPast:
         """Return the recorded tasks of a source."""
         return [task for known in self.rounds for task in tasks_of(known, source, self._births)]
 
-    def start(self, source: Source, bound: int | None) -> PastStart | None:
+    def start(self, source: Source, bound: int | None, columns: Collection[int]) -> PastStart | None:
         """Return from where to read a source so that no element after the tick `bound` is missed; None where that is
         not possible.
 
         Args:
             bound: None for all elements.
+            columns: positions of the declared columns that are read.
         """
         name = source.name
+        log = RetainedLog(self._folder, source_file(name, self._births))
+        if set(columns) <= set(retained_columns(source)) and log.has(bound):
+            return PastStart(retained=log)
         tasks = self.tasks(name)
         is_log = isinstance(open_source(source), LogConnector)
         if not is_log and not is_rereadable(source):
@@ -136,48 +144,50 @@ def _skipped(splits: Sequence[Split], bound: int | None) -> tuple[int, int | Non
     return len(splits), high
 
 
-@dataclass(frozen=True)
+@dataclass
 class PastRound:
-    """The tasks that read a part of the past together, and the bytes of their splits."""
-
-    tasks: list[ReadTask]
-    bytes: int
-
-
-def merged(
-    rounds: Iterable[ReadRound], chosen: Mapping[int, Sequence[ReadTask]], limit: int, sources: Iterable[str]
-) -> Iterator[PastRound]:
-    """Yield the recorded `rounds` in their order, as many at once as read at most `limit` bytes.
+    """Parts of the past that are read together.
 
     Args:
-        chosen: by the number of a round, its tasks that are read.
-        sources: whose heartbeats matter.
+        tasks: of sources that are read again.
+        files: of retained elements, with the source of each.
+        beats: heartbeats of sources.
+        bytes: the size of all.
     """
-    names = set(sources)
-    tasks: list[ReadTask] = []
-    beats: dict[str, int] = {}
-    size = 0
-    for known in rounds:
-        own = list(chosen.get(known.number, ()))
-        read = sum(max(1, split.bytes) for task in own for split in task.splits)
-        if tasks and size + read > limit:
-            yield PastRound(with_beats(tasks, beats), size)
-            tasks, size, beats = [], 0, {}
-        tasks += own
-        size += read
-        for task in known.tasks:
-            beats |= {name: max(tick, beats.get(name, tick)) for name, tick in task.beats if name in names}
-    if tasks or beats:
-        yield PastRound(with_beats(tasks, beats), size)
+
+    tasks: list[ReadTask] = field(default_factory=list)
+    files: list[tuple[str, RetainedFile]] = field(default_factory=list)
+    beats: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.tasks or self.files or self.beats)
+
+    def add(self, other: PastRound) -> None:
+        """Append what comes later."""
+        self.tasks += other.tasks
+        self.files += other.files
+        self.beats |= {name: max(tick, self.beats.get(name, tick)) for name, tick in other.beats.items()}
+        self.bytes += other.bytes
+
+    def numbered(self, round_: int) -> list[ReadTask]:
+        """Return the tasks as those of one round, of which the first carries the heartbeats. No source ends."""
+        tasks = self.tasks or [ReadTask("", 0, None)]
+        beats = tuple(sorted(self.beats.items()))
+        return [
+            replace(task, round=round_name(round_), task=i, ended=(), beats=() if i else beats)
+            for i, task in enumerate(tasks)
+        ]
 
 
-def with_beats(tasks: Sequence[ReadTask], beats: Mapping[str, int]) -> list[ReadTask]:
-    """Return `tasks`, or one that reads nothing, of which the first carries heartbeats of sources. No source ends."""
-    some = list(tasks) or [ReadTask("", 0, None)]
-    first = replace(some[0], beats=tuple(sorted(beats.items())))
-    return [first, *(replace(task, beats=()) for task in some[1:])]
-
-
-def numbered(tasks: Sequence[ReadTask], round_: int) -> list[ReadTask]:
-    """Return `tasks` as those of one round."""
-    return [replace(task, round=round_name(round_), task=i, ended=()) for i, task in enumerate(tasks)]
+def merged(parts: Iterable[PastRound], limit: int) -> Iterator[PastRound]:
+    """Yield `parts` in their order, as many at once as have at most `limit` bytes."""
+    some = PastRound()
+    for part in parts:
+        if (some.tasks or some.files) and some.bytes + part.bytes > limit:
+            yield some
+            some = PastRound()
+        some.add(part)
+    if not some.is_empty:
+        yield some

@@ -25,5 +25,9 @@ def backfill(folder: Folder, job: Job, epoch: Epoch, sinks: Mapping[str, Sink], 
         return
     assert epoch.offset is not None, "an epoch that follows another one begins with an offset"
     reading = ahead or CatchUp(folder, job, epoch.started, folder.read_tables(job.plan.statics))
-    reading.finish(epoch.offset.before or epoch.offset, epoch.base, sinks)
+    try:
+        reading.finish(epoch.offset.before or epoch.offset, epoch.base, sinks)
+    except BaseException:
+        reading.discard()
+        raise
     folder.write_mark(mark, True)

@@ -11,6 +11,8 @@
     history/            what the rounds of a live run have read, a block of rounds in a file (`round_history.py`)
     backfill/           the state of queries that read their past and have not joined the others yet (`catching_up/`)
     kept/               records of sources that cannot be read twice, a folder each; removed after their rounds
+    retained/           the accepted elements of streams that RETAIN them, a folder each (`retained/retained_log.py`)
+    pins/               what a reader of retained elements holds back from being removed
     seen/               per round, source and task what an ingest task saw; the next round starts from it
     dead-letters/       rejected records
     run.json            the run's name. Every seal contains it, with the path below this folder, so that no file is

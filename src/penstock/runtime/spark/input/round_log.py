@@ -23,9 +23,10 @@ from penstock.errors import PenstockError
 from penstock.runtime.spark.checkpoint.epochs import offset_mark, read_offset, rounds_folder
 from penstock.runtime.spark.checkpoint.folder import Delivery, Folder, Intake, round_name, unwritable
 from penstock.runtime.spark.input import source_log
-from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask
+from penstock.runtime.spark.input.input_planner import InputPlanner, ReadTask, highs_after
 from penstock.runtime.spark.input.offset import Offset
 from penstock.runtime.spark.input.round_history import RoundHistory
+from penstock.runtime.spark.retained.retention import Retention
 from penstock.storage import storage
 from penstock.storage.seals import damaged, sealed, unsealed
 
@@ -103,6 +104,8 @@ class RoundLog:
             cause = ValueError(f"it is older than {self.place}")
             raise damaged(folder.root / f"{self._offset_mark}.json", cause)
         self._planner.check(self._offset)
+        self._retention = Retention(folder, self._delivered_round)
+        self._retention.begin(intake, self._highs_delivered())
         if self._offset.round > self._delivered_round:
             self._mend_outstanding()
         self._check_outstanding()
@@ -130,6 +133,7 @@ class RoundLog:
                 self._folder.write_delivered(Delivery(number, batch, seen, answers, ended or None))
                 self._delivered_round, self._all_ended = number, ended
                 self._round_seconds, self._answer_bytes = seconds, answers
+                self._retention.delivered(number, self._offset, highs_after(self._offset, seen))
                 self._state_changed.notify_all()
         self._advance()
         storage().remove_tree(self._folder_of(number - _KEPT))
@@ -164,8 +168,15 @@ class RoundLog:
                     self._epoch, self._offset, self._rate_control = change.epoch, change.offset, change.intake.pace
                     self._earliest_start = self._clock()
                     self._births = change.intake.births
+                    self._retention.begin(change.intake, self._highs_delivered())
             finally:
                 self._pending_changes -= 1
+
+    def _highs_delivered(self) -> dict[str, int | None]:
+        """Return the largest timestamps of the sources up to the round that was delivered last."""
+        if self._offset.round > self._delivered_round:
+            return dict(self._offset.high)
+        return highs_after(self._offset, self._folder.seen_in(round_name(self._offset.round)))
 
     @property
     def _is_over(self) -> bool:

@@ -40,14 +40,16 @@ class Outcome:
 
 def run_round(
     folder: Folder, job: Job, tables: dict[str, Elements], read_tasks: Iterable[ReadTask], batch: int,
-    progress: Mapping[str, SourceProgress] | None = None,
+    progress: Mapping[str, SourceProgress] | None = None, more: Iterable[Packet] = (),
 ) -> Outcome:  # fmt: skip
     """Run one round as batch `batch`; its state is written to files.
 
     Args:
-        progress: what has been seen of sources before the first round.
+        progress: what has been seen of sources beside the tasks.
+        more: packets of tasks of another kind.
     """
     packets = list(by_shard(job.shards, progress)) if progress else []
+    packets += more
     packets += [packet for task in read_tasks for packet in run_read_task(folder, job, tables, task)]
     root = str(folder.root)
     for stage in range(1, job.plan.stages + 1):
